@@ -79,8 +79,8 @@ def rows(classes: bool) -> Rows:
     X /= 1.001 * np.maximum(1.0, np.linalg.norm(X, axis=-1, keepdims=True))
     score = X @ rng.normal(size=(FEATURES, CLASSES)) + 0.3 * rng.normal(size=(SITES, ROWS, CLASSES))
     if classes:
-        return Rows.of_classes(list(zip(X, score.argmax(axis=-1), strict=True)), CLASSES)
-    return Rows.build(list(zip(X, np.where(score[..., 0] > 0, 1.0, -1.0), strict=True)))
+        return Rows.build_with_classes(list(zip(X, score.argmax(axis=-1), strict=True)), CLASSES)
+    return Rows.build_from_parts(list(zip(X, np.where(score[..., 0] > 0, 1.0, -1.0), strict=True)))
 
 
 def digest(*parts: Any) -> str:

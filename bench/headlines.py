@@ -258,7 +258,7 @@ def weighted(weight: float) -> Fields:
         fields[f"claimed_{at}"] = rounded(plausible.claimed(total), 4)
         for method, events in proved.items():
             fields[f"{method}_{at}"] = rounded(
-                float(np.max(BestAccountant().total(events, plausible.DELTA))), 4
+                float(np.max(BestAccountant().epsilon_of_events(events, plausible.DELTA))), 4
             )
         fields[f"clip_{at}"] = rounded(ipp.with_clipped_quality(of_test), 4)
     return fields

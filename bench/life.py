@@ -42,7 +42,7 @@ import numpy as np  # noqa: E402
 from auditor import Auditor  # noqa: E402
 from sites import SCHEMA, messages, table  # noqa: E402
 
-from sottovoce.deploy import demonstration, run_sites  # noqa: E402
+from sottovoce.deploy import demonstration, run_as_sites  # noqa: E402
 from sottovoce.deploy.demonstration import Demonstration  # noqa: E402
 from sottovoce.deploy.hub import Hub  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
@@ -96,8 +96,8 @@ class Life:
             "--greeting",
             str(GREETING),
         )
-        command = hub if name == "hub" else ("site", "run", str(self.demo.settings(name)), "--json")
-        self.processes[name] = demonstration.start(
+        command = hub if name == "hub" else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
+        self.processes[name] = demonstration.start_command(
             *command, errors=self.demo.folder / name / "errors"
         )
         self.tries[name] += 1
@@ -191,7 +191,7 @@ class Life:
         errors = self.demo.hub / "expel"
         self.say(f"{name} is taken out")
         return (
-            demonstration.start("hub", "expel", str(self.demo.hub), name, errors=errors).wait() == 0
+            demonstration.start_command("hub", "expel", str(self.demo.hub), name, errors=errors).wait() == 0
         )
 
     def _restore(self, name: str) -> bool:
@@ -226,15 +226,15 @@ def judged(life: Life) -> list[str]:
     flat.mkdir()
     for name in plan.names:
         shutil.copy(life.ledger(name), flat)
-    auditor = Auditor(flat, plan.run, plan.names, plan.quorum.least, summed=plan.summed)
+    auditor = Auditor(flat, plan.run, plan.names, plan.quorum.least, summed=plan.uses_secure_sums)
     auditor.order = plan.names
     auditor.read(messages(demo), but=life.harmed)
     for name in plan.names:
         auditor.spending(name, codes[name])
     with HubLog(demo.hub / "hub.log") as log:
         hub = Hub(plan, log)
-        roster, since = hub.status()["roster"], hub.status()["roster"]["since"]
-        attempts = hub.rounds.attempts if plan.summed else None
+        roster, since = hub.status_as_dict()["roster"], hub.status_as_dict()["roster"]["since"]
+        attempts = hub.rounds.attempts if plan.uses_secure_sums else None
     harmed = life.harmed | {name for name, code in codes.items() if code in (-9, 1, 2)}
     ends = {}
     for name in plan.names:
@@ -266,10 +266,10 @@ def judged(life: Life) -> list[str]:
                     ([index(name) for name in one.members], one.opened) for one in attempts
                 ]
             }
-        made = run_sites(plan.config, demo.rows, **told)
+        made = run_as_sites(plan.config, demo.rows, **told)
         for name in stay:
             twin = (
-                plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
+                plan.stages[0].prepared.algorithm.method_of_node(index(name)).model(made[index(name)][0].state)
             )
             if not np.array_equal(
                 Result.load(demo.folder / name / f"{name}.npz").models[0, 0], np.ravel(twin)
@@ -317,7 +317,7 @@ def main() -> None:
                     **graph,
                 }
             )
-            demo = demonstration.build(
+            demo = demonstration.build_demonstration(
                 Path(name) / "run",
                 config,
                 arguments.sites,

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import papers  # beside this file
 
-from sottovoce.util.plain import jsonable
+from sottovoce.util.plain import infinities_to_text
 from sottovoce_papers.studies import made, spec
 from sottovoce_papers.studies.run import run
 from sottovoce_papers.studies.verdicts import judged
@@ -220,7 +220,7 @@ def as_json(runs: list[dict[str, Any]], kept: list[dict[str, Any]]) -> str:
     """``verdicts.json``, a claim a line: what changed between two runs can be read from a diff."""
 
     def line(value: Any) -> str:
-        return json.dumps(jsonable(value), ensure_ascii=False)
+        return json.dumps(infinities_to_text(value), ensure_ascii=False)
 
     told = []
     for one in kept:
@@ -359,7 +359,7 @@ def check(names: Sequence[str], folder: Path, jobs: int) -> int:
         with tempfile.TemporaryDirectory() as scratch:
             done = run(study, scratch, jobs=jobs)
             table = (done.folder / "table.csv").read_text(encoding="utf-8")
-        claims = jsonable([one.plain() for one in judged(study, done.rows)])
+        claims = infinities_to_text([one.plain() for one in judged(study, done.rows)])
         means_kept = gzip.decompress((folder / "means" / f"{name}.csv.gz").read_bytes()).decode()
         same, told = compare(kept[name], means_kept, study, table, claims)
         failed += not same

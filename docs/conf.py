@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from check_imports import LAYER, LAYERS, graph
 
-from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, knobs_of, same_as, trusts_of
+from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, knobs_of, equal_methods, trusts_of
 from sottovoce.problem.losses import REGISTRY as LOSSES
 
 ROOT = Path(__file__).parents[1]
@@ -173,7 +173,7 @@ class Methods(SphinxDirective):
             trusts = [
                 t if pair == name else f"{t} (`{pair}`)" for t, pair in trusts_of(name).items()
             ]
-            same = [f"at the defaults the same as `{other}`" for other in same_as(name)]
+            same = [f"at the defaults the same as `{other}`" for other in equal_methods(name)]
             rows.append(
                 (
                     f"[`{name}`]({page})",
@@ -203,7 +203,7 @@ class Knobs(SphinxDirective):
                 f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
             )
             rows.append(
-                (f"`{name}`", knob.about, f"`{default}`", f"be {knob.constraint.words}", where)
+                (f"`{name}`", knob.about, f"`{default}`", f"be {knob.constraint.requirement_text}", where)
             )
         return self.parse_text_to_nodes(table(*rows))
 
@@ -221,7 +221,7 @@ class Losses(SphinxDirective):
                 if loss.outputs > 1
                 else f"{-loss.derivative_bound:.4g} to {0 if loss.monotone else most}"
             )
-            curvature = f"at most {loss.curvature_bound:.4g}" + (", jumps" if loss.jumps else "")
+            curvature = f"at most {loss.curvature_bound:.4g}" + (", jumps" if loss.curvature_jumps else "")
             rows.append(
                 (
                     f"`{loss.spec}`",

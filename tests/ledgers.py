@@ -35,7 +35,7 @@ def release(
 
 def price(beta: float = 0.5) -> float:
     """Of the first node, which is the dearer."""
-    return float(PureAccountant().price(release(beta))[0])
+    return float(PureAccountant().price_of_event(release(beta))[0])
 
 
 def again(path: Path, **options: Any) -> DurableLedger:

@@ -17,7 +17,7 @@ def make_rows(sizes: list[int], d: int, seed: int = 0) -> Rows:
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
         y = np.where(X @ truth + rng.logistic(size=n) > 0, 1.0, -1.0)
         parts.append((X, y))
-    return Rows.build(parts)
+    return Rows.build_from_parts(parts)
 
 
 def make_targets(sizes: list[int], d: int, seed: int = 0) -> list[tuple[Array, Array]]:
@@ -44,4 +44,4 @@ def unlike_sites() -> Rows:
         X = rng.standard_normal((40, 3)) + 2.0 * np.eye(3)[site % 3]
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
         parts.append((X, np.where(rng.uniform(size=40) < site / 4, 1.0, -1.0)))
-    return Rows.build(parts)
+    return Rows.build_from_parts(parts)

@@ -42,7 +42,7 @@ def spherical_delta(epsilon: float, d: int, s: float) -> float:
     """
     if epsilon >= s:
         return 0.0
-    high = spherical.window(d, s)[1]
+    high = spherical.loss_support(d, s)[1]
     start = max(-1.0, min(high, epsilon / s))
     theta = np.linspace(np.arccos(np.clip(start, -1, 1)), np.arccos(high), 401)
     half = 0.5 * (theta[:-1] - theta[1:])

@@ -15,10 +15,10 @@ from sottovoce import data
 from sottovoce.data import Dataset, Schema, partition
 from sottovoce.data.expected import expected_rows, sketch
 from sottovoce.data.rows import Rows
-from sottovoce.data.synthetic_tables import Sketches, drawn
-from sottovoce.runs.auto_search import choose
+from sottovoce.data.synthetic_tables import Sketches, sketches_from_source
+from sottovoce.runs.auto_search import choose_method
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.runs.yardstick import least_error
+from sottovoce.runs.yardstick import least_nonprivate_error
 from sottovoce.util.typing import Any, Array
 
 Cells = list[dict[str, Any]]
@@ -106,7 +106,7 @@ def expected(job: Job) -> Sketches:
     if job.norm == 1.0:
         return expected_rows(schema)
     rows = partial(shorter, schema, job.norm)
-    return drawn(
+    return sketches_from_source(
         f"{schema.fingerprint} times {job.norm}", "shortened rows", rows, schema.n_features
     )
 
@@ -131,11 +131,11 @@ def score(job: Job) -> dict[str, Any]:
     splits = encoded(dataclasses.replace(job, method="", epsilon=math.inf, cap=math.inf, rounds=0))
     dealt = []
     for seed, (X, y, _, _) in enumerate(splits):
-        dealt.append(Rows.build([(X[part], y[part]) for part in partition("iid", y, SITES, seed)]))
+        dealt.append(Rows.build_from_parts([(X[part], y[part]) for part in partition("iid", y, SITES, seed)]))
     run = RunConfig("prox_admm", delta=DELTA)
     if job.method == "auto":
         asked = RunConfig("auto", job.epsilon, DELTA)
-        chosen = choose(asked, dealt[0].n[:, 0], dealt[0].d, expected=expected(job))
+        chosen = choose_method(asked, dealt[0].n[:, 0], dealt[0].d, expected=expected(job))
         run = chosen.config
     elif job.method != "none":
         run = RunConfig.from_dict(
@@ -151,7 +151,7 @@ def score(job: Job) -> dict[str, Any]:
     for seed, (rows, (X_train, y_train, X, y)) in enumerate(zip(dealt, splits, strict=True)):
         if job.method == "none":
             errors.append(
-                100 * least_error(Dataset(job.table, X_train, y_train, X, y, None, {}, {}))
+                100 * least_nonprivate_error(Dataset(job.table, X_train, y_train, X, y, None, {}, {}))
             )
             continue
         here = dataclasses.replace(run, seed=seed, replicates=2 if job.quick else REPLICATES)

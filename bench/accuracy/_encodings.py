@@ -18,8 +18,8 @@ import numpy as np
 from sottovoce.data import Schema, partition
 from sottovoce.data.expected import expected_rows
 from sottovoce.data.rows import Rows
-from sottovoce.runs.auto_search import choose
-from sottovoce.runs.centre import decide, frame_of
+from sottovoce.runs.auto_search import choose_method
+from sottovoce.runs.centre import decide_centring, frame_of_schema
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.util.typing import Array
@@ -62,12 +62,12 @@ def errors(
         order = np.random.default_rng(sizes.seed + k).permutation(kept)
         test, train = np.split(order, [round(TEST_SHARE * len(order))])
         parts = [train[part] for part in partition("iid", raw.y[train], SITES, sizes.seed + k)]
-        rows = Rows.build([(X[part], raw.y[part]) for part in parts])
+        rows = Rows.build_from_parts([(X[part], raw.y[part]) for part in parts])
         if chosen is None:  # from public facts, so it is the same in all deals
             asked = RunConfig(method="auto", loss="logistic", epsilon=epsilon, delta=DELTA)
-            centring = decide(asked, rows.n, rows.d, frame_of(schema)).centring if centre else None
-            left = asked if centring is None else centring.rest(asked)
-            chosen = choose(left, rows.n[:, 0], rows.d, expected=expected_rows(schema)).config
+            centring = decide_centring(asked, rows.n, rows.d, frame_of_schema(schema)).centring if centre else None
+            left = asked if centring is None else centring.config_for_method(asked)
+            chosen = choose_method(left, rows.n[:, 0], rows.d, expected=expected_rows(schema)).config
             chosen = dataclasses.replace(chosen, epsilon=epsilon)
             if centring is None:  # calibrated once
                 chosen = dataclasses.replace(

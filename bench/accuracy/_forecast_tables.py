@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sottovoce.answers.terms import Naming, of_schema
+from sottovoce.answers.terms import Naming, naming_from_schema
 from sottovoce.data.schema import Schema
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -507,7 +507,7 @@ def _finished(frame: pd.DataFrame, columns: dict[str, Any], positives: Any, labe
         found[name] = np.array(
             values.astype(str) if entries["kind"] == "category" else values.astype(float), dtype=str
         )
-    return of_schema(schema), found, np.where(positives(frame[label]), 1.0, -1.0)
+    return naming_from_schema(schema), found, np.where(positives(frame[label]), 1.0, -1.0)
 
 
 def _frame(name: str) -> pd.DataFrame:

@@ -20,7 +20,7 @@ import numpy as np
 from sottovoce import TrainConfig, data
 from sottovoce.data.columns import Number
 from sottovoce.data.rows import Rows
-from sottovoce.runs.training import deal
+from sottovoce.runs.training import deal_rows_to_nodes
 
 HERE = Path(__file__).resolve().parent
 SCHEMAS = HERE / "tables"
@@ -251,5 +251,5 @@ def load(folder: Path, name: str, k: int) -> data.Dataset:
 def held(folder: Path, name: str, k: int, nodes: int, partition: str) -> Rows:
     """The training rows of a deal at their sites, as ``sottovoce.train`` deals them."""
     dataset = load(folder, name, k)
-    parts = deal(TrainConfig(data=name, nodes=nodes, partition=partition), dataset)
-    return Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    parts = deal_rows_to_nodes(TrainConfig(data=name, nodes=nodes, partition=partition), dataset)
+    return Rows.build_from_parts([(dataset.X_train[part], dataset.y_train[part]) for part in parts])

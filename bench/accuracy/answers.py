@@ -25,9 +25,9 @@ from scipy.special import expit
 
 from sottovoce import data
 from sottovoce.answers import evaluation as ev
-from sottovoce.answers.coefficients import table
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.terms import columns_of, of_schema
+from sottovoce.answers.coefficients import build_coefficient_table
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.terms import rows_of_columns, naming_from_schema
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
 from sottovoce.deploy.demonstration import FEW
@@ -35,7 +35,7 @@ from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import pooled_minimiser, simulate
-from sottovoce.util.plain import digest_of
+from sottovoce.util.plain import digest_public_values
 
 SITES = 5
 
@@ -69,9 +69,9 @@ def logit(folder: Path, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def coefficients(epsilon: float, runs: int, folder: Path) -> dict[str, Any]:
     dataset = data.load("adult", schema=FEW)
-    naming = of_schema(Schema.from_dict(FEW))
+    naming = naming_from_schema(Schema.from_dict(FEW))
     y = dataset.y_train
-    X = naming.encoded(dataset.train_columns)
+    X = naming.encode_rows(dataset.train_columns)
     w, covariance = maximum_likelihood(X, y)
     M = naming.into_units
     exact, errors = M @ w, np.sqrt(np.einsum("ij,jk,ik->i", M, covariance, M))
@@ -80,16 +80,16 @@ def coefficients(epsilon: float, runs: int, folder: Path) -> dict[str, Any]:
         errors, their_errors, rtol=1e-3
     )
     parts = [
-        (columns_of(dataset.train_columns, p), y[p])
+        (rows_of_columns(dataset.train_columns, p), y[p])
         for p in np.array_split(np.arange(len(y)), SITES)
     ]
-    rows = naming.rows(parts)
+    rows = naming.rows_of_sites(parts)
     loss = Weighted(Logistic()) if naming.long else Logistic()
     config = RunConfig(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs
     )
-    found = simulate(config, rows, method=newton_of(naming), loss=loss).outcome
-    tables = [table(found, naming, r, 1e-5).lines for r in range(runs)]
+    found = simulate(config, rows, method=newton_from_naming(naming), loss=loss).outcome
+    tables = [build_coefficient_table(found, naming, r, 1e-5).lines for r in range(runs)]
     lines = []
     for k, term in enumerate(naming.terms):
         mine = [one[k] for one in tables if one[k].refused is None]
@@ -112,18 +112,18 @@ def coefficients(epsilon: float, runs: int, folder: Path) -> dict[str, Any]:
 
 def areas(epsilon: float, runs: int) -> dict[str, Any]:
     dataset = data.load("adult")
-    w = pooled_minimiser(Rows.build([(dataset.X_train, dataset.y_train)]), RunConfig())
+    w = pooled_minimiser(Rows.build_from_parts([(dataset.X_train, dataset.y_train)]), RunConfig())
     cut = np.array_split(np.arange(len(dataset.y_test)), SITES)
-    rows = ev.rows_of([(dataset.X_test[p], dataset.y_test[p]) for p in cut])
+    rows = ev.build_scored_rows([(dataset.X_test[p], dataset.y_test[p]) for p in cut])
     config = RunConfig(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs
     )
-    method = ev.Histogram(judged=digest_of(w), weights=w)
+    method = ev.Histogram(judged=digest_public_values(w), weights=w)
     found = [
         one[""].auc
         for one in ev.qualities(simulate(config, rows, method=method, loss=ev.LOSS).outcome)
     ]
-    exact = ev.exact(dataset.X_test @ w, dataset.y_test)["auc"]
+    exact = ev.exact_metrics(dataset.X_test @ w, dataset.y_test)["auc"]
     error = np.array([float(one.value or np.nan) - exact for one in found])
     held = np.mean([float(one.low or 0) <= exact <= float(one.high or 0) for one in found])
     return {

@@ -99,10 +99,10 @@ def trained(config: TrainConfig) -> tuple[list[dict[str, float]], str]:
     if result.move is None:
         margins = result.consensus @ X.T
     else:
-        maps = result.move.apart()
+        maps = result.move.split_by_replicate()
         maps = maps if len(maps) > 1 else maps * len(result.consensus)
         margins = np.stack(
-            [one.shortened(X) @ w for one, w in zip(maps, result.consensus, strict=True)]
+            [one.shorten_rows(X) @ w for one, w in zip(maps, result.consensus, strict=True)]
         )
     run = report.config.run
     cap = "" if not np.isfinite(run.gradient_cap) else f", cap {run.gradient_cap:g}"

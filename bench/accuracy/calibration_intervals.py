@@ -25,11 +25,11 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from sottovoce.answers.evaluation import Held
-from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.judging import Scored, judge_for_task
 from sottovoce.answers.metrics import Estimate
 from sottovoce.problem.task import TwoClasses
 from sottovoce.runs.config import RunConfig
-from sottovoce.util.plain import digest_of
+from sottovoce.util.plain import digest_public_values
 
 SETS = 500
 GRID = 400_000
@@ -127,10 +127,10 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     config = RunConfig(
         method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31))
     )
-    scored = Scored(z, digest_of(np.ones(1)), y)
+    scored = Scored(z, digest_public_values(np.ones(1)), y)
     found = (
-        judge_of(TwoClasses(), Held(cell.epsilon), None)
-        .ask(scored, config, SITES)
+        judge_for_task(TwoClasses(), Held(cell.epsilon), None)
+        .run_evaluation(scored, config, SITES)
         .quality[""]
         .recalibration
     )

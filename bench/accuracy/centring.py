@@ -74,7 +74,7 @@ def schema_of(folder: Path, job: Job) -> Path:
         return full
     path = folder / "bounds" / full.name
     path.parent.mkdir(exist_ok=True)
-    files.write("schema", path, tables.bounds_only(full.read_text(encoding="utf-8")))
+    files.write_atomically("schema", path, tables.bounds_only(full.read_text(encoding="utf-8")))
     return path
 
 

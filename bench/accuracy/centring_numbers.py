@@ -42,16 +42,16 @@ from tables import listed
 
 from sottovoce import data
 from sottovoce.answers.regression import SQUARED, LeastSquares
-from sottovoce.answers.terms import of_schema
-from sottovoce.data.labels import targets_of
+from sottovoce.answers.terms import naming_from_schema
+from sottovoce.data.labels import numbers_to_predict
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import HuberResidual
 from sottovoce.problem.weighted_loss import Weighted
-from sottovoce.runs.auto_search import choose
-from sottovoce.runs.centre import decide, frame_of
+from sottovoce.runs.auto_search import choose_method
+from sottovoce.runs.centre import decide_centring, frame_of_schema
 from sottovoce.runs.simulate import RunConfig, simulate
-from sottovoce.runs.training import TrainConfig, deal
+from sottovoce.runs.training import TrainConfig, deal_rows_to_nodes
 
 LOSSES = (SQUARED, "huber-residual:0.25")
 DEALS, NOISE_SEED, DEAL_SEED = 10, 7000, 20_261_126
@@ -111,38 +111,38 @@ def errors(folder: Path, job: Job, k: int) -> tuple[dict[str, float], str]:
         dealt(folder, job.table, k), schema=schema_of(job), test_share=tables.TEST_SHARE
     )
     run = RunConfig("auto", job.epsilon, DELTA, trust=job.trust, seed=NOISE_SEED + k)
-    parts = deal(TrainConfig(run, nodes=SITES, partition="iid"), dataset)
+    parts = deal_rows_to_nodes(TrainConfig(run, nodes=SITES, partition="iid"), dataset)
     assert dataset.schema is not None
-    naming = of_schema(dataset.schema)  # of least squares: long rows are not shortened
+    naming = naming_from_schema(dataset.schema)  # of least squares: long rows are not shortened
     squared, short = job.loss == SQUARED, (dataset.X_train, dataset.X_test)
     X, test = (
-        (naming.encoded(t) for t in (dataset.train_columns, dataset.test_columns))
+        (naming.encode_rows(t) for t in (dataset.train_columns, dataset.test_columns))
         if squared
         else short
     )
     known = [np.ones(len(part)) for part in parts]
-    rows = (Rows.of_any_norm if squared else Rows.build)(
+    rows = (Rows.build_with_any_norm if squared else Rows.build_from_parts)(
         [(X[p], one) for p, one in zip(parts, known, strict=True)]
     )
     rows = rows.with_offset(
-        targets_of([(one, dataset.y_train[p]) for p, one in zip(parts, known, strict=True)])
+        numbers_to_predict([(one, dataset.y_train[p]) for p, one in zip(parts, known, strict=True)])
     )
-    frame = frame_of(naming.schema if squared and naming.schema is not None else dataset.schema)
-    decision = decide(run, rows.n, rows.d, frame)
+    frame = frame_of_schema(naming.schema if squared and naming.schema is not None else dataset.schema)
+    decision = decide_centring(run, rows.n, rows.d, frame)
     more: dict[str, Any] = {}
     if squared:
         method = LeastSquares(constant=naming.constant, free=np.ones(naming.d))
         more = {"method": method, "loss": Weighted(HuberResidual(1.0))}
     else:
-        run = choose(replace(run, loss=job.loss), rows.n[:, 0], rows.d).config
+        run = choose_method(replace(run, loss=job.loss), rows.n[:, 0], rows.d).config
     found = {}
     for arm, centring in (("without", None), ("with", decision.centring)):
         result = simulate(run, rows, centre=centring, **more)
-        move = None if result.move is None else result.move.at(0)
+        move = None if result.move is None else result.move.for_replicate(0)
         model = result.outcome[0] if squared else result.consensus[0]
-        model = model if move is None or not squared else move.fold(model)
-        margins = (test if move is None or squared else move.shortened(test)) @ model
-        plain = dataset.task.baselines(dataset.y_train)["mean"]
+        model = model if move is None or not squared else move.fold_into_models(model)
+        margins = (test if move is None or squared else move.shorten_rows(test)) @ model
+        plain = dataset.task.baseline_margins(dataset.y_train)["mean"]
         error, usual = (float(dataset.task.error(z, dataset.y_test)) for z in (margins, plain))
         found[arm] = 100.0 * error / usual
     return found, decision.says

@@ -35,9 +35,9 @@ from _coverage_picture import clopper_pearson, draw
 from scipy.special import expit, ndtr
 
 import sottovoce
-from sottovoce.answers.coefficients import table
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.terms import Naming, of_columns, of_schema
+from sottovoce.answers.coefficients import build_coefficient_table
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.terms import Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted
@@ -84,7 +84,7 @@ def numbers(
         max(1.0, k / 5.0)
     )
     y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
-    naming = of_columns([f"x{j}" for j in range(k)], norm or 1.35 * np.sqrt(k))
+    naming = naming_from_columns([f"x{j}" for j in range(k)], norm or 1.35 * np.sqrt(k))
     return Drawn(naming, [(X[p], y[p]) for p in split(n, sites)], np.append(beta, constant), X)
 
 
@@ -104,7 +104,7 @@ def closest(naming: Naming, X: np.ndarray, chance: np.ndarray) -> np.ndarray:
     """The coefficients that fit rows with chances for labels best, if rows are weighed as the
     table weighs them.
     """
-    E = naming.encoded(X)
+    E = naming.encode_rows(X)
     weight, w = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1)), np.zeros(naming.d)
     for _ in range(12):
         p = expit(E @ w)
@@ -118,7 +118,7 @@ def best(chance: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     table weighs rows.
     """
     X = np.random.default_rng(35).normal(size=(1_000_000, 5))
-    return closest(of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), X, chance(X))
+    return closest(naming_from_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), X, chance(X))
 
 
 def wrong(n: int, rng: np.random.Generator, chance: Callable[[np.ndarray], np.ndarray]) -> Drawn:
@@ -127,7 +127,7 @@ def wrong(n: int, rng: np.random.Generator, chance: Callable[[np.ndarray], np.nd
     """
     X = rng.normal(size=(n, 5))
     y = np.where(rng.random(n) < chance(X), 1.0, -1.0)
-    naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
+    naming = naming_from_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
     return Drawn(naming, [(X[p], y[p]) for p in split(n)], best(chance), X)
 
 
@@ -144,7 +144,7 @@ def lognormal(n: int, rng: np.random.Generator) -> Drawn:
     constant = -0.8 - 3.0 * float(beta.sum())
     y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
     parts = [({f"x{j}": raw[p, j] for j in range(8)}, y[p]) for p in split(n)]
-    return Drawn(of_schema(schema), parts, np.append(beta, constant), X)
+    return Drawn(naming_from_schema(schema), parts, np.append(beta, constant), X)
 
 
 SHARES = (0.5, 0.25, 0.15, 0.08, 0.02)
@@ -178,7 +178,7 @@ def levels(
     y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
     text = np.array(names, dtype=object)[codes]
     parts = [({f"c{j}": text[p, j] for j in range(blocks)}, y[p]) for p in split(n)]
-    return Drawn(of_schema(schema), parts, np.append(beta, constant), X)
+    return Drawn(naming_from_schema(schema), parts, np.append(beta, constant), X)
 
 
 def unlike(n: int, rng: np.random.Generator) -> Drawn:
@@ -187,7 +187,7 @@ def unlike(n: int, rng: np.random.Generator) -> Drawn:
     """
     found = numbers(n, rng)
     names, beta = [f"site {i}" for i in range(SITES)], found.truth[:-1]
-    naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, names)
+    naming = naming_from_columns([f"x{j}" for j in range(5)], found.naming.data_norm, names)
     own = np.linspace(-1.8, 0.4, SITES)
     parts, where = [], []
     for i, p in enumerate(split(n)):
@@ -277,9 +277,9 @@ def told(found: Drawn, cell: Cell, seed: int) -> dict[str, Any]:
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
     result = simulate(
-        config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss
+        config, found.naming.rows_of_sites(found.parts), method=newton_from_naming(found.naming), loss=loss
     )
-    lines = table(result.outcome, found.naming, delta=1e-5).lines
+    lines = build_coefficient_table(result.outcome, found.naming, delta=1e-5).lines
     inside, width, holds = [], [], []
     for line, truth, error in zip(lines, found.truth, exact_errors(found), strict=True):
         printed = line.refused is None

@@ -24,7 +24,7 @@ from coverage import EFFECTS, SHARES, SITES, Cell, split
 
 from sottovoce.answers import least_squares
 from sottovoce.answers.inference import Estimates
-from sottovoce.answers.terms import Naming, of_columns, of_schema
+from sottovoce.answers.terms import Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import HuberResidual
 from sottovoce.problem.task import BoundedNumber
@@ -103,7 +103,7 @@ def numbers(
         e = 1.5 * np.exp(0.5 * X[:, 0] - 0.25) * (rng.lognormal(0.0, 0.9, size=n) - np.exp(0.405))
     else:
         e = 5.0 * rng.normal(size=n)
-    naming = of_columns([f"x{j}" for j in range(k)], norm * np.sqrt(k))
+    naming = naming_from_columns([f"x{j}" for j in range(k)], norm * np.sqrt(k))
     return Drawn(naming, X, middle + X @ beta + e, np.append(beta, middle), X)
 
 
@@ -130,7 +130,7 @@ def curved(n: int, rng: np.random.Generator) -> Drawn:
     X[:, 0] = rng.exponential(size=n)
     y = curve(X) + 4.0 * rng.normal(size=n)
     return Drawn(
-        of_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)), X, y, best_of_curved(), X
+        naming_from_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)), X, y, best_of_curved(), X
     )
 
 
@@ -142,7 +142,7 @@ def best_of_curved() -> np.ndarray:
     rng = np.random.default_rng(35)
     X = rng.normal(size=(1_000_000, 5))
     X[:, 0] = rng.exponential(size=len(X))
-    E = of_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)).encoded(X)
+    E = naming_from_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)).encode_rows(X)
     weight = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1))
     A = np.column_stack([X, np.ones(len(X))])
     return np.linalg.solve((A.T * weight) @ A, (A.T * weight) @ curve(X))
@@ -163,7 +163,7 @@ def unlike(n: int, rng: np.random.Generator, sites: int = 6) -> Drawn:
     X[:, 0] += where @ np.linspace(-0.8, 0.8, sites)
     beta, own = found.truth[:-1], np.linspace(15.0, 35.0, sites)
     y = X @ beta + where @ own + 5.0 * rng.normal(size=n)
-    naming = of_columns(
+    naming = naming_from_columns(
         [f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)]
     )
     return Drawn(naming, X, y, np.append(beta, own), np.hstack([X, where]), parts=parts)
@@ -185,7 +185,7 @@ def rare_tails(n: int, rng: np.random.Generator) -> Drawn:
     X = np.column_stack([rare, rng.normal(size=(n, 4))])
     beta, middle = np.array([3.0, -2.0, 0.0, 1.5, -1.0]), 25.0
     residuals = 2.0 * np.where(rare, 5.0, 1.0) * rng.standard_t(3, size=n) / np.sqrt(3.0)
-    naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
+    naming = naming_from_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
     return Drawn(naming, X, middle + X @ beta + residuals, np.append(beta, middle), X)
 
 
@@ -195,7 +195,7 @@ def far_level(n: int, rng: np.random.Generator) -> Drawn:
     """
     X = np.column_stack([rng.random(n) < 0.02, rng.normal(size=(n, 4))])
     beta, middle = np.array([28.0, -2.0, 0.0, 1.5, -1.0]), 15.0
-    naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
+    naming = naming_from_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
     return Drawn(
         naming, X, middle + X @ beta + 3.0 * rng.normal(size=n), np.append(beta, middle), X
     )
@@ -211,7 +211,7 @@ def small_site(n: int, rng: np.random.Generator) -> Drawn:
     where = marks_of(parts)
     beta, own = found.truth[:-1] / 2.0, np.array([45.0, *np.full(sites - 1, 15.0)])
     y = found.X @ beta + where @ own + 3.0 * rng.normal(size=n)
-    naming = of_columns(
+    naming = naming_from_columns(
         [f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)]
     )
     return Drawn(naming, found.X, y, np.append(beta, own), np.hstack([found.X, where]), parts=parts)
@@ -228,7 +228,7 @@ def levels(n: int, rng: np.random.Generator, rarest: float = SHARES[-1]) -> Draw
     )
     beta, text = 10.0 * np.tile(EFFECTS, 3), np.array(names, dtype=object)[codes]
     y = 25.0 + X @ beta + 5.0 * rng.normal(size=n)
-    naming = of_schema(Schema.from_dict({"columns": plain, "name": "levels"}))
+    naming = naming_from_schema(Schema.from_dict({"columns": plain, "name": "levels"}))
     return Drawn(naming, {f"c{j}": text[:, j] for j in range(3)}, y, np.append(beta, 25.0), X)
 
 
@@ -303,17 +303,17 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     loss = Weighted(HuberResidual(1.0)) if found.naming.long else HuberResidual(1.0)
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
     estimates: Estimates = simulate(
-        config, rows, method=least_squares.slopes_of(found.naming), loss=loss
+        config, rows, method=least_squares.slopes_from_naming(found.naming), loss=loss
     ).outcome
 
     def inside(made: Estimates) -> list[bool | None]:
-        lines = least_squares.table_of(made, found.naming, task, 1e-5).lines
+        lines = least_squares.table_in_target_units(made, found.naming, task, 1e-5).lines
         return [
             None if line.low is None or line.high is None else bool(line.low <= truth <= line.high)
             for line, truth in zip(lines, found.truth, strict=True)
         ]
 
-    lines = least_squares.table_of(estimates, found.naming, task, 1e-5).lines
+    lines = least_squares.table_in_target_units(estimates, found.naming, task, 1e-5).lines
     width = [
         None if line.standard_error is None else line.standard_error / error
         for line, error in zip(lines, robust_errors(found, y), strict=True)

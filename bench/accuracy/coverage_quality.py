@@ -27,11 +27,11 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers.evaluation import Held
-from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.judging import Scored, judge_for_task
 from sottovoce.answers.metrics import Estimate
 from sottovoce.problem.task import ManyClasses, TwoClasses
 from sottovoce.runs.config import RunConfig
-from sottovoce.util.plain import digest_of
+from sottovoce.util.plain import digest_public_values
 
 SETS = 500
 GRID = 400_000
@@ -131,14 +131,14 @@ def released(cell: Setting, rng: np.random.Generator) -> dict[str, Estimate]:
         K = len(joint)
         drawn = rng.choice(K * K, p=joint.ravel(), size=cell.n)
         task = ManyClasses(tuple("abcdefgh"[:K]))
-        scored = Scored(np.eye(K)[:, drawn % K], digest_of(np.eye(K)), drawn // K)
+        scored = Scored(np.eye(K)[:, drawn % K], digest_public_values(np.eye(K)), drawn // K)
         return {
-            "accuracy": judge_of(task, Held(cell.epsilon), None).ask(scored, config, SITES).accuracy
+            "accuracy": judge_for_task(task, Held(cell.epsilon), None).run_evaluation(scored, config, SITES).accuracy
         }
     score = DESIGNS[cell.design].score(rng.random(cell.n))
     y = np.where(rng.random(cell.n) < DESIGNS[cell.design].chance(score), 1.0, -1.0)
-    scored = Scored(score, digest_of(np.ones(1)), y)
-    found = judge_of(TwoClasses(), Held(cell.epsilon), None).ask(scored, config, SITES).quality[""]
+    scored = Scored(score, digest_public_values(np.ones(1)), y)
+    found = judge_for_task(TwoClasses(), Held(cell.epsilon), None).run_evaluation(scored, config, SITES).quality[""]
     return {"accuracy": found.rates["accuracy"], "auc": found.auc, "brier": found.brier}
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from coverage import Cell, Drawn, numbers, split
 from scipy.special import expit
 
-from sottovoce.answers.terms import of_columns, of_schema
+from sottovoce.answers.terms import naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 
 SETS = 500
@@ -47,7 +47,7 @@ def plain(
     X: np.ndarray, y: np.ndarray, truth: np.ndarray, norm: float = NORM, sites: int = 5
 ) -> Drawn:
     """Numbers without a schema, dealt to sites of equal size."""
-    naming = of_columns([f"x{j}" for j in range(X.shape[1])], norm)
+    naming = naming_from_columns([f"x{j}" for j in range(X.shape[1])], norm)
     return Drawn(naming, [(X[part], y[part]) for part in split(len(y), sites)], truth, X)
 
 
@@ -59,7 +59,7 @@ def declared(
         ({name: values[part] for name, values in columns.items()}, y[part])
         for part in split(len(y))
     ]
-    return Drawn(of_schema(schema), parts, truth, X)
+    return Drawn(naming_from_schema(schema), parts, truth, X)
 
 
 def number(lo: float, hi: float) -> dict[str, object]:
@@ -74,7 +74,7 @@ def best_of(
     table weighs rows.
     """
     X, chance = draw(1_000_000, np.random.default_rng(61))
-    return coverage.closest(of_columns([f"x{j}" for j in range(X.shape[1])], NORM), X, chance)
+    return coverage.closest(naming_from_columns([f"x{j}" for j in range(X.shape[1])], NORM), X, chance)
 
 
 _WARD = 25
@@ -145,7 +145,7 @@ def own_constants(n: int, rng: np.random.Generator, *, sites: int) -> Drawn:
     for i, part in enumerate(split(n, sites)):
         parts.append((X[part], labels(rng, expit(X[part] @ BETA + own[i]))))
         where.append(np.hstack([X[part], np.eye(sites)[np.full(len(part), i)]]))
-    naming = of_columns([f"x{j}" for j in range(5)], NORM, [f"site {i}" for i in range(sites)])
+    naming = naming_from_columns([f"x{j}" for j in range(5)], NORM, [f"site {i}" for i in range(sites)])
     return Drawn(naming, parts, np.concatenate([BETA, own]), np.concatenate(where))
 
 

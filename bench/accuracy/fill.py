@@ -160,7 +160,7 @@ def accuracies(X: Array, y: Array, run: RunConfig, seed: int) -> Array:
     order = np.random.default_rng(seed).permutation(len(y))
     test, train = np.split(order, [len(y) // 5])
     parts = [train[part] for part in partition("iid", y[train], SITES, seed)]
-    rows = Rows.build([(X[part], y[part]) for part in parts])
+    rows = Rows.build_from_parts([(X[part], y[part]) for part in parts])
     W = simulate(dataclasses.replace(run, seed=seed), rows).consensus
     return np.asarray(np.mean(y[test] == np.sign(X[test] @ W.T).T, axis=1))
 

@@ -32,8 +32,8 @@ from scipy.special import expit
 
 from sottovoce.answers.assumed import Assumed
 from sottovoce.answers.coefficients import Coefficients
-from sottovoce.answers.forecast import LogOdds, Study, complete, forecast, half
-from sottovoce.answers.terms import Naming, columns_of, of_schema
+from sottovoce.answers.forecast import LogOdds, Study, is_complete, forecast_coefficients, is_half_complete
+from sottovoce.answers.terms import Naming, rows_of_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.util import files
@@ -81,7 +81,7 @@ def drawer(folder: Path, name: str) -> Drawer:
 
     def again(n: int, seed: int) -> tuple[Naming, list[tuple[Any, np.ndarray]]]:
         picked = np.random.default_rng([36, seed]).integers(len(y), size=n)
-        return naming, [(columns_of(whole, p), y[p]) for p in np.array_split(picked, SITES)]
+        return naming, [(rows_of_columns(whole, p), y[p]) for p in np.array_split(picked, SITES)]
 
     return again
 
@@ -93,7 +93,7 @@ def as_declared(n: int, rng: np.random.Generator, *, correlation: float, positiv
     }
     names = ["a", "b", "c"]
     columns |= {f"c{j}": {"kind": "category", "values": names} for j in range(2)}
-    naming = of_schema(Schema.from_dict({"columns": columns, "name": "as declared"}))
+    naming = naming_from_schema(Schema.from_dict({"columns": columns, "name": "as declared"}))
     Z = rng.normal(size=(n, 5))
     for j in range(1, 5):
         Z[:, j] = correlation * Z[:, j - 1] + np.sqrt(1.0 - correlation**2) * Z[:, j]
@@ -109,7 +109,7 @@ def as_declared(n: int, rng: np.random.Generator, *, correlation: float, positiv
     )
     shift = float(np.log(positives / (1.0 - positives))) * 1.15
     y = np.where(rng.random(n) < expit(score + shift), 1.0, -1.0)
-    return naming, [(columns_of(raw, p), y[p]) for p in np.array_split(np.arange(n), SITES)]
+    return naming, [(rows_of_columns(raw, p), y[p]) for p in np.array_split(np.arange(n), SITES)]
 
 
 def _unrelated(n: int, rng: np.random.Generator) -> Any:
@@ -154,7 +154,7 @@ def tables(draw: Drawer, n: int, epsilon: float, draws: int) -> list[Coefficient
 
 
 def truth(
-    draw: Drawer, epsilon: float, draws: int, enough: Callable[[Coefficients], bool] = half
+    draw: Drawer, epsilon: float, draws: int, enough: Callable[[Coefficients], bool] = is_half_complete
 ) -> float | None:
     """The least number of rows of the grid at which half of the draws print `enough`; None if it
     is beyond the grid.
@@ -187,10 +187,10 @@ def errors(told: dict[str, Any], found: list[Coefficients]) -> dict[str, float |
 def told(name: str, draw: Drawer, epsilon: float, draws: int, refusals: bool) -> dict[str, Any]:
     """A line: the truth, and what is told over it."""
     naming, expected = draw(FEWEST, 0)[0], EXPECTED.get(name) or (positives_of(draw), 0.3)
-    study = Study.of(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
-    true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, complete)}
+    study = Study.from_sites(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
+    true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, is_complete)}
     rows = 5.0 * (true["half"] or 1000.0)
-    ahead = forecast(study, rows, Assumed(correlation=expected[1]))
+    ahead = forecast_coefficients(study, rows, Assumed(correlation=expected[1]))
     line: dict[str, Any] = {
         "table": name,
         "epsilon": epsilon,
@@ -307,7 +307,7 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps({"draws": draws, "lines": lines}, indent=1) + "\n")
     if args.write:
-        files.write("page", args.write, text)
+        files.write_atomically("page", args.write, text)
 
 
 if __name__ == "__main__":

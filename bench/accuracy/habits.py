@@ -15,7 +15,7 @@ and no number of rows that a table needs is used.  Printed are
 - *scores*: the median deviation of the log-odds of rows by a logistic fit, and that of its
   logarithm (`effect`, `effect_varied`);
 - *effects*: the median size of a level's coefficient, by how many rows it has, and that of a
-  number's for two of its standard deviations (:func:`sottovoce.answers.rehearsal.scores`).
+  number's for two of its standard deviations (:func:`sottovoce.answers.rehearsal.draw_linear_scores`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import skew
 
-from sottovoce.answers.rehearsal import REAL, made_up
+from sottovoce.answers.rehearsal import REAL, draw_synthetic_rows
 from sottovoce.answers.terms import Naming
 from sottovoce.data.columns import Category, Number
 
@@ -87,10 +87,10 @@ def look(seen: Seen, naming: Naming, X: np.ndarray, y: np.ndarray) -> None:
     seen.scores.append(float((X @ w).std()))
     seen.explained += explained(X[:, :-1])
     seen.explained_made += explained(
-        made_up(naming, MADE, np.random.default_rng(len(seen.scores)), REAL)[:, :-1]
+        draw_synthetic_rows(naming, MADE, np.random.default_rng(len(seen.scores)), REAL)[:, :-1]
     )
     for block in naming.schema.blocks:
-        own = slice(column, column + len(block.names))
+        own = slice(column, column + len(block.feature_names))
         column = own.stop
         if isinstance(block, Number) and spread[own.start] > 1e-6:
             seen.numbers.append(2.0 * float(w[own.start] * spread[own.start]))
@@ -164,7 +164,7 @@ def main() -> None:
     for name in args.tables.split(";"):
         naming, parts = drawer(args.folder, name)(ROWS, 0)
         columns = {key: np.concatenate([one[key] for one, _ in parts]) for key in parts[0][0]}
-        look(seen, naming, naming.shared(columns), np.concatenate([y for _, y in parts]))
+        look(seen, naming, naming.encode_with_one_constant(columns), np.concatenate([y for _, y in parts]))
     print(told(seen))
 
 

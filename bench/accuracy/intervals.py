@@ -32,9 +32,9 @@ from coverage import Drawn, levels, lognormal, numbers, split
 from scipy.special import expit
 
 from sottovoce import data
-from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.terms import Naming, columns_of, of_schema
+from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.terms import Naming, rows_of_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.deploy.demonstration import FEW
 from sottovoce.privacy.gaussian import gaussian_mu
@@ -79,7 +79,7 @@ class Loaded:
 
 def fitted(naming: Naming, parts: Parts) -> Loaded:
     """Newton's method on the rows as the table weighs them."""
-    E = np.concatenate([naming.encoded(one, i) for i, (one, _) in enumerate(parts)])
+    E = np.concatenate([naming.encode_rows(one, i) for i, (one, _) in enumerate(parts)])
     y = np.concatenate([labels for _, labels in parts])
     weight = np.abs(y) / np.maximum(1.0, np.sum(E**2, axis=1))
     w = np.zeros(E.shape[1])
@@ -114,8 +114,8 @@ def read(folder: Path, name: str) -> Loaded:
         assert dataset.schema is not None
         schema = dataset.schema
     y, deal = dataset.y_train, np.random.default_rng(0).permutation(len(dataset.y_train))
-    parts = [(columns_of(dataset.train_columns, p), y[p]) for p in np.array_split(deal, SITES)]
-    return fitted(of_schema(schema), parts)
+    parts = [(rows_of_columns(dataset.train_columns, p), y[p]) for p in np.array_split(deal, SITES)]
+    return fitted(naming_from_schema(schema), parts)
 
 
 def asked_of(
@@ -129,8 +129,8 @@ def asked_of(
     config = RunConfig(
         method="auto", trust=trust, epsilon=epsilon, delta=DELTA, seed=seed, replicates=draws
     )
-    found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
-    return [table(found, naming, r, DELTA) for r in range(draws)]
+    found = simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss).outcome
+    return [build_coefficient_table(found, naming, r, DELTA) for r in range(draws)]
 
 
 def judged(
@@ -241,7 +241,7 @@ def declared(
         name: {"kind": "number", "lo": lo, "hi": hi}
         for name, (lo, hi) in zip(names, bounds, strict=True)
     }
-    naming = of_schema(
+    naming = naming_from_schema(
         Schema.from_dict({"columns": columns, "name": "declared", "intercept": True})
     )
     y = np.where(rng.random(len(X)) < expit(X @ beta + constant), 1.0, -1.0)
@@ -428,7 +428,7 @@ def main() -> None:
             json.dumps({"draws": draws, "real": lines, "designs": designs}, indent=1) + "\n"
         )
     if args.write:
-        files.write("page", args.write, text)
+        files.write_atomically("page", args.write, text)
 
 
 if __name__ == "__main__":

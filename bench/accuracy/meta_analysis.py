@@ -32,7 +32,7 @@ from scipy.special import expit
 
 from sottovoce.answers import coefficients, inference, least_squares
 from sottovoce.answers.coefficients import Coefficients
-from sottovoce.answers.terms import Naming, of_columns, of_schema
+from sottovoce.answers.terms import Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
@@ -84,7 +84,7 @@ def numbers(
     parts, names = cut(shares, n), [f"x{j}" for j in range(k)]
 
     def naming(sites: Sequence[str]) -> Naming:
-        return of_columns(names, 1.35 * np.sqrt(k), sites)
+        return naming_from_columns(names, 1.35 * np.sqrt(k), sites)
 
     return Drawn(
         naming, [X[p] for p in parts], [X[p] for p in parts], effects, np.full(len(parts), -0.8)
@@ -116,7 +116,7 @@ def levels(shares: Sequence[float], n: int, rng: np.random.Generator) -> Drawn:
     text, parts = np.array(names, dtype=object)[codes], cut(shares, n)
 
     def naming(sites: Sequence[str]) -> Naming:
-        return of_schema(schema, sites)
+        return naming_from_schema(schema, sites)
 
     tables = [{f"c{j}": text[p, j] for j in range(2)} for p in parts]
     effects = np.array([0.5, -0.4, 0.8, -0.5, 0.4, -0.8])
@@ -208,15 +208,15 @@ def asked(
         replicates=draws,
     )
     if cell.kind == "classes":
-        rows = naming.rows(list(zip(tables, y, strict=True)))
+        rows = naming.rows_of_sites(list(zip(tables, y, strict=True)))
         loss = Weighted(Logistic()) if naming.long else Logistic()
-        found = simulate(run, rows, method=inference.newton_of(naming), loss=loss).outcome
-        return [coefficients.table(found, naming, r, DELTA) for r in range(draws)]
-    rows = naming.rows([(table, np.ones(len(part))) for table, part in zip(tables, y, strict=True)])
+        found = simulate(run, rows, method=inference.newton_from_naming(naming), loss=loss).outcome
+        return [coefficients.build_coefficient_table(found, naming, r, DELTA) for r in range(draws)]
+    rows = naming.rows_of_sites([(table, np.ones(len(part))) for table, part in zip(tables, y, strict=True)])
     rows = rows.with_offset([TASK.encode(part) for part in y])
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
-    found = simulate(run, rows, method=least_squares.slopes_of(naming), loss=loss).outcome
-    return [least_squares.table_of(each(found, r), naming, TASK, DELTA) for r in range(draws)]
+    found = simulate(run, rows, method=least_squares.slopes_from_naming(naming), loss=loss).outcome
+    return [least_squares.table_in_target_units(each(found, r), naming, TASK, DELTA) for r in range(draws)]
 
 
 def each(found: inference.Estimates, r: int) -> inference.Estimates:

@@ -76,20 +76,20 @@ def model(
     constants = MEAN[kind] + SPREAD[kind] * rng.normal(size=len(sizes))
     made = [rows(n, rng) for n in sizes]
     scores = [one.fixed + constant for one, constant in zip(made, constants, strict=True)]
-    layout = Layout.of(SCHEMA, [], 1.0, sizes, SITES, "site")
+    layout = Layout.from_schema(SCHEMA, [], 1.0, sizes, SITES, "site")
     tables = [one.columns for one in made]
     fit: Fit
     if kind == "classes":
         fit = LogOdds(layout)
         labels = [np.where(rng.random(len(z)) < expit(z), 1.0, -1.0) for z in scores]
-        asked = fit.rows(tables, labels)
+        asked = fit.encode_rows(tables, labels)
     else:
         fit = Numbers(layout, task=NUMBER, intervals=True)
-        asked = fit.rows(tables, [NUMBER.encode(z + 2.0 * rng.normal(size=len(z))) for z in scores])
+        asked = fit.encode_rows(tables, [NUMBER.encode(z + 2.0 * rng.normal(size=len(z))) for z in scores])
     config = RunConfig("auto", epsilon, 1e-5, trust="sum", seed=seed)
     result = simulate(config, asked, method=fit.recipe, loss=fit.loss)
-    found = fit.read(result.outcome, config.delta)
-    return layout.saved(found.model, SCHEMA, found.plain), constants
+    found = fit.read_outcome(result.outcome, config.delta)
+    return layout.to_saved_model(found.model, SCHEMA, found.plain), constants
 
 
 def cell(kind: str, sizes: tuple[int, ...], epsilon: float, sets: int) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def average_weights(saved: SavedModel, drawn: Drawn) -> np.ndarray:
     """The table's weights in what the model says of rows with the average constant."""
     naming = saved.naming
     assert naming is not None
-    X = naming.shared(drawn.columns)
+    X = naming.encode_with_one_constant(drawn.columns)
     own = np.tile(naming.value * saved.shares, (len(X), 1))
     return np.linalg.solve(naming.into_units.T, np.hstack([X[:, :-1], own]).T).T
 

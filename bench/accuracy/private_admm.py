@@ -204,7 +204,7 @@ def momentum(problem: Problem, epsilon: float, seed: int, rounds: int, cap: floa
             "max_grad_norm": cap,
         }
     )
-    rows = Rows.build([(problem.X / scale, np.ones(len(outcomes)))], [outcomes])
+    rows = Rows.build_from_parts([(problem.X / scale, np.ones(len(outcomes)))], [outcomes])
     return np.asarray(simulate(config, rows).models[0, 0] * LONGEST_OUTCOME / LONGEST_ROW)
 
 

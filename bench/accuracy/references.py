@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.least_squares import slopes_of, table_of
-from sottovoce.answers.terms import Naming, of_schema
+from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.least_squares import slopes_from_naming, table_in_target_units
+from sottovoce.answers.terms import Naming, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
@@ -53,7 +53,7 @@ class Case(NamedTuple):
 
     @property
     def naming(self) -> Naming:
-        return of_schema(Schema.from_dict({"columns": self.schema, "na": ["NA"]}), self.sites)
+        return naming_from_schema(Schema.from_dict({"columns": self.schema, "na": ["NA"]}), self.sites)
 
 
 def tables(case: Case, epsilon: float, seed: int, draws: int) -> Iterator[Coefficients]:
@@ -66,13 +66,13 @@ def tables(case: Case, epsilon: float, seed: int, draws: int) -> Iterator[Coeffi
     raw = [{name: column[part] for name, column in case.columns.items()} for part in case.parts]
     if case.outcome.dtype == bool:
         signs = [np.where(case.outcome[part], 1.0, -1.0) for part in case.parts]
-        rows = naming.rows(list(zip(raw, signs, strict=True)))
+        rows = naming.rows_of_sites(list(zip(raw, signs, strict=True)))
         logistic = Weighted(Logistic()) if naming.long else Logistic()
-        found = simulate(config, rows, method=newton_of(naming), loss=logistic).outcome
+        found = simulate(config, rows, method=newton_from_naming(naming), loss=logistic).outcome
         for replicate in range(replicates):
-            yield table(found, naming, replicate, 1e-5)
+            yield build_coefficient_table(found, naming, replicate, 1e-5)
         return
-    rows = naming.rows(
+    rows = naming.rows_of_sites(
         [(one, np.ones(len(part))) for one, part in zip(raw, case.parts, strict=True)]
     )
     rows = rows.with_offset([TASK.encode(case.outcome[part]) for part in case.parts])
@@ -81,8 +81,8 @@ def tables(case: Case, epsilon: float, seed: int, draws: int) -> Iterator[Coeffi
         own = RunConfig(
             method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed + 7919 * replicate
         )
-        yield table_of(
-            simulate(own, rows, method=slopes_of(naming), loss=squared).outcome, naming, TASK, 1e-5
+        yield table_in_target_units(
+            simulate(own, rows, method=slopes_from_naming(naming), loss=squared).outcome, naming, TASK, 1e-5
         )
 
 
@@ -271,7 +271,7 @@ def spans(
             np.array(["c"], dtype=object) if isinstance(row["x"][0], str) else np.array([2.5])
         )
     naming = case.naming
-    X = naming.encoded(row, case.sites.index("c") if case.sites else None)
+    X = naming.encode_rows(row, case.sites.index("c") if case.sites else None)
     every[1] = np.linalg.solve(naming.into_units.T, X[0])
     every[np.abs(every) < 1e-12] = 0.0
     (low, high), (least, most) = made.sums(every)

@@ -29,7 +29,7 @@ import numpy as np
 from sottovoce import data
 from sottovoce.data.rows import Rows
 from sottovoce.runs.prepare import default_penalty, prepare
-from sottovoce.runs.public import Public, set_aside, start_of
+from sottovoce.runs.public import Public, set_aside_public_rows, start_from_result
 from sottovoce.runs.simulate import RunConfig, Start, simulate
 
 METHODS, PARTITIONS, EPSILONS, SHARES = (
@@ -43,7 +43,7 @@ DELTA, ROUNDS, REPLICATES, NODES, FACTOR, EARLIER = 1e-5, 10, 10, 5, 3.0, 1.0
 
 def rows_of(dataset: data.Dataset, partition: str) -> Rows:
     parts = data.partition(partition, dataset.y_train, NODES, 0, dataset.train_columns)
-    return Rows.build([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
+    return Rows.build_from_parts([(dataset.X_train[part], dataset.y_train[part]) for part in parts])
 
 
 def accuracy(dataset: data.Dataset, models: Any) -> tuple[float, float]:
@@ -86,13 +86,13 @@ def starts(dataset: data.Dataset) -> list[tuple[str, data.Dataset, Start]]:
     """Names, the rows left to the sites, and starting points."""
     found = []
     for share in SHARES:
-        known, private = set_aside(dataset, share, 0)
-        public = Public.of(known, RunConfig(), NODES)
+        known, private = set_aside_public_rows(dataset, share, 0)
+        public = Public.from_dataset(known, RunConfig(), NODES)
         found.append((f"{len(public.X)} public rows", private, public.start))
-    before, now = set_aside(dataset, 0.5, 0)
+    before, now = set_aside_public_rows(dataset, 0.5, 0)
     config = RunConfig("prox_admm", EARLIER, DELTA, rounds=ROUNDS, seed=1)
     earlier = simulate(config, rows_of(before, "iid"))
-    return [*found, ("an earlier run", now, start_of(earlier, config, dataset.n_features, None))]
+    return [*found, ("an earlier run", now, start_from_result(earlier, config, dataset.n_features, None))]
 
 
 def page(found: list[dict[str, Any]]) -> str:

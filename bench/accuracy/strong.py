@@ -22,9 +22,9 @@ import numpy as np
 from coverage import SETS, Drawn, Setting, split
 from scipy.special import expit
 
-from sottovoce.answers.coefficients import table
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.terms import Naming, of_columns, of_schema
+from sottovoce.answers.coefficients import build_coefficient_table
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.terms import Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted
@@ -41,7 +41,7 @@ def of_numbers(
 ) -> Drawn:
     """Labels of a logistic model of the columns X."""
     y = np.where(rng.random(len(X)) < expit(X @ slopes + constant), 1.0, -1.0)
-    naming = of_columns([f"x{j}" for j in range(X.shape[1])], norm)
+    naming = naming_from_columns([f"x{j}" for j in range(X.shape[1])], norm)
     return Drawn(naming, [(X[p], y[p]) for p in split(len(X))], np.append(slopes, constant), X)
 
 
@@ -71,7 +71,7 @@ def binary(n: int, rng: np.random.Generator, times: float = 1.0) -> Drawn:
     y = np.where(rng.random(n) < expit(X @ slopes + constant), 1.0, -1.0)
     text = np.where(X > 0.0, "yes", "no").astype(object)
     parts = [({f"x{j}": text[p, j] for j in range(4)}, y[p]) for p in split(n)]
-    return Drawn(of_schema(schema), parts, np.append(slopes, constant), X)
+    return Drawn(naming_from_schema(schema), parts, np.append(slopes, constant), X)
 
 
 def strong_levels(n: int, rng: np.random.Generator) -> Drawn:
@@ -91,7 +91,7 @@ def strong_levels(n: int, rng: np.random.Generator) -> Drawn:
     y = np.where(rng.random(n) < expit(X @ truth[:-1] + truth[-1]), 1.0, -1.0)
     text = np.array(names, dtype=object)[codes]
     parts = [({"c0": text[p, 0], "c1": text[p, 1], "age": age[p]}, y[p]) for p in split(n)]
-    return Drawn(of_schema(schema), parts, truth, X)
+    return Drawn(naming_from_schema(schema), parts, truth, X)
 
 
 def two_groups(n: int, rng: np.random.Generator) -> Drawn:
@@ -142,7 +142,7 @@ def likeliest(naming: Naming, rows: Drawn) -> tuple[np.ndarray, np.ndarray]:
     """The weighted maximum likelihood of the rows, and its sandwich standard errors, in the
     user's units.
     """
-    E = np.concatenate([naming.encoded(part[0]) for part in rows.parts])
+    E = np.concatenate([naming.encode_rows(part[0]) for part in rows.parts])
     positive = np.concatenate([part[1] for part in rows.parts]) > 0.0
     weight, w = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1)), np.zeros(E.shape[1])
     for _ in range(40):
@@ -161,9 +161,9 @@ def one(cell: Setting, seed: int) -> dict[str, Any]:
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=seed)
     result = simulate(
-        config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss
+        config, found.naming.rows_of_sites(found.parts), method=newton_from_naming(found.naming), loss=loss
     )
-    lines = table(result.outcome, found.naming, delta=1e-5).lines
+    lines = build_coefficient_table(result.outcome, found.naming, delta=1e-5).lines
     best, errors = likeliest(found.naming, found)
     inside, width, off = [], [], []
     for k, line in enumerate(lines):

@@ -28,7 +28,7 @@ from sottovoce.data import partition
 from sottovoce.data.expected import expected_rows
 from sottovoce.data.loaders import load
 from sottovoce.data.rows import Rows
-from sottovoce.runs.auto_search import choose
+from sottovoce.runs.auto_search import choose_method
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.typing import Any
@@ -47,7 +47,7 @@ def cell(rows: int, sites: int, kind: str, trust: str, epsilon: float) -> dict[s
     X, y = table.X_train[some], table.y_train[some]
     columns = {name: values[some] for name, values in table.train_columns.items()}
     parts = partition(kind, y, sites, 0, columns)
-    held = Rows.build([(X[part], y[part]) for part in parts])
+    held = Rows.build_from_parts([(X[part], y[part]) for part in parts])
     if trust == "sum" and sites == 2:
         trust = "nobody"
     config = RunConfig(
@@ -55,7 +55,7 @@ def cell(rows: int, sites: int, kind: str, trust: str, epsilon: float) -> dict[s
     )
     assert table.schema is not None
     alike = "iid" if kind == "iid" else "label"
-    choice = choose(
+    choice = choose_method(
         config, held.n[:, 0], held.d, heterogeneity=alike, expected=expected_rows(table.schema)
     )
     result = simulate(choice.config, held)

@@ -44,7 +44,7 @@ from sottovoce.data import Schema, Table
 from sottovoce.data.draft import toml_of
 from sottovoce.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from sottovoce.runs.simulate import RunConfig
-from sottovoce.runs.training import deal
+from sottovoce.runs.training import deal_rows_to_nodes
 from sottovoce.util import files
 
 SITES, DELTA, SHARE, FACTOR, LEVELS = 5, 1e-5, 0.1, 100.0, 20
@@ -139,7 +139,7 @@ def written(folder: Path, name: str, schema: Schema) -> str:
     """The path of a schema's file."""
     path = folder / "surveyed" / f"{name}.toml"
     path.parent.mkdir(exist_ok=True)
-    files.write("schema", path, toml_of(schema, []))
+    files.write_atomically("schema", path, toml_of(schema, []))
     return str(path)
 
 
@@ -151,7 +151,7 @@ def shared(epsilon: float, share: float) -> float:
 def surveyed(config: TrainConfig, schema: Schema) -> tuple[Schema, str]:
     """What a survey of the training rows, at their sites, proposes, and what it could see."""
     dataset = data.load(config.data, schema=schema, test_share=config.test_share)
-    parts = deal(config, dataset)
+    parts = deal_rows_to_nodes(config, dataset)
     rows = [
         Table("t", {name: x[part] for name, x in dataset.train_columns.items()}) for part in parts
     ]

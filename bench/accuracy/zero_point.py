@@ -144,7 +144,7 @@ class Zeroed(Number):
         x, outside = super().encode(columns, na)
         return x + 1.0 - 2.0 * self.share, outside
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         return 2.0 * (rng.random((n, 1)) ** (1.0 / self.share - 1.0) - self.share)
 
 

@@ -71,7 +71,7 @@ def solve(rows: Rows, tolerance: float) -> Any:
 
 
 def ours(X: Any, y: Any, tolerance: float) -> Any:
-    return solve(Rows.build([(X, y)]), tolerance)
+    return solve(Rows.build_from_parts([(X, y)]), tolerance)
 
 
 def scikit(solver: str) -> Fit:
@@ -135,7 +135,7 @@ def peers(quick: bool, repeats: int) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     for name, (X, y) in problems(quick).items():
         wide = X.shape[1] > 5000
-        rows = Rows.build([(X, y)])
+        rows = Rows.build_from_parts([(X, y)])
         fits: dict[str, tuple[Fit, float]] = {"ours": (ours, GOAL)}
         fits["solve"] = (lambda X, y, tolerance, rows=rows: solve(rows, tolerance)), GOAL
         for peer, (fit, library) in PEERS.items():

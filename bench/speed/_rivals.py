@@ -113,7 +113,7 @@ class Loop:
     run: Result
 
     def __post_init__(self) -> None:
-        self.signed = [self.rows.node(i).signed[0] for i in range(NODES)]
+        self.signed = [self.rows.rows_of_node(i).signed[0] for i in range(NODES)]
         self.graph = make_graph("ring", NODES)
         self.noise = KeyedNoise(0, [0], range(NODES))  # replicate 0
         self.worst = 0.0
@@ -137,7 +137,7 @@ class Loop:
         for k in range(1, rounds + 1):
             if k % 2:
                 release = (k + 1) // 2
-                b, q = self.noise.spherical(d, release)[0], RHO / NODES + 2 * ETA * degree
+                b, q = self.noise.draw_spherical(d, release)[0], RHO / NODES + 2 * ETA * degree
                 public, answer = 2 * lam - ETA * (degree * f + S), np.empty_like(f)
                 for i in range(NODES):
                     problem = self.problem(release, i, public, b)
@@ -148,7 +148,7 @@ class Loop:
                             float(np.linalg.norm(value_and_gradient(*problem, answer[i])[1])),
                         )
                 rate = np.array(self.run.ledger[release - 1]["beta_release"])[:, None]
-                f = self.noise.add_pure(answer[None], rate, np.zeros(1), release)[0]
+                f = self.noise.add_spherical(answer[None], rate, np.zeros(1), release)[0]
                 g = -public - (q - RHO / NODES) * f
                 S = adjacency @ f
                 lam = lam + ETA / 2 * (degree * f - S)

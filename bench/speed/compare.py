@@ -67,9 +67,9 @@ from threadpoolctl import threadpool_limits
 from sottovoce import PrivateClassifier, data
 from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
-from sottovoce.data.sweep import Sweep, cores, one_thread_a_product
+from sottovoce.data.sweep import Sweep, number_of_cores, one_thread_a_product
 from sottovoce.runs.prepare import prepare
-from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.pricing import RunSetting, plan_ledger
 from sottovoce.runs.simulate import RunConfig, simulate, simulate_many
 from sottovoce.util.typing import Any, Array
 
@@ -113,7 +113,7 @@ def adult(quick: bool) -> tuple[data.Dataset, Rows]:
     """Rows of 5 nodes."""
     dataset = data.load("synthetic:n=1000,d=8" if quick else "adult-002")
     parts = data.partition("iid", dataset.y_train, NODES, 0)
-    return dataset, Rows.build([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
+    return dataset, Rows.build_from_parts([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
 
 
 def timed(task: Callable[[], Any]) -> tuple[float, Any]:
@@ -177,7 +177,7 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         "", NODES, int(rows.n.max()), rows.d, sizes.replicates, (sizes.rounds + 1) // 2
     )
     start = np.zeros(rows.d)
-    local = loop.problem(1, 0, np.zeros((NODES, rows.d)), loop.noise.spherical(rows.d, 1)[0])
+    local = loop.problem(1, 0, np.zeros((NODES, rows.d)), loop.noise.draw_spherical(rows.d, 1)[0])
     a, _, n, _, q = local
     threads["sklearn"] = choices(lambda: newton_cholesky(a, C, n, q, C * TOL))
     keys = (
@@ -241,7 +241,7 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         "certificate_scipy": certificates["scipy"],
         "certificate_newton": certificates["newton"],
         "epsilon": ours.privacy["epsilon"],
-        "threads_ours": cores(),
+        "threads_ours": number_of_cores(),
         "threads_rivals": {
             name: [t or "default" for t in among] for name, among in threads.items()
         },
@@ -278,7 +278,7 @@ def schema(sizes: Sizes) -> dict[str, Any]:
     """
     dataset = data.load("synthetic:n=1000,d=8" if sizes.quick else "adult")
     parts = data.partition("iid", dataset.y_train, NODES, 0)
-    rows = Rows.build([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
+    rows = Rows.build_from_parts([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
     distinct = [
         len(np.unique(own[: int(n)], axis=0))
         for own, n in zip(rows.signed, rows.n[:, 0], strict=True)
@@ -331,11 +331,11 @@ def schema(sizes: Sizes) -> dict[str, Any]:
 @contextmanager
 def as_they_come() -> Iterator[None]:
     """Without deduplication."""
-    kept, Sweep.deduplicated = Sweep.deduplicated, lambda self: self  # type: ignore[method-assign]
+    kept, Sweep.with_distinct_rows = Sweep.with_distinct_rows, lambda self: self  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Sweep.deduplicated = kept  # type: ignore[method-assign]
+        Sweep.with_distinct_rows = kept  # type: ignore[method-assign]
 
 
 def peak_so_far(fresh: bool = False) -> float:
@@ -355,7 +355,7 @@ def cvxpy_solve(sizes: Sizes) -> dict[str, Any]:
         return {"cvxpy": "not installed"}
     _, rows = adult(sizes.quick)
     loop, zero = Loop(rows, simulate(config(rounds=1), rows)), np.zeros((NODES, rows.d))
-    local = loop.problem(1, 0, zero, loop.noise.spherical(rows.d, 1)[0])
+    local = loop.problem(1, 0, zero, loop.noise.draw_spherical(rows.d, 1)[0])
     before = peak_so_far(fresh=True)
     took, w = timed(lambda: by_cvxpy(*local))
     grown = peak_so_far() - before
@@ -451,7 +451,7 @@ def growth(sizes: Sizes) -> dict[str, Any]:
     def rows_of(n: int) -> Rows:
         dataset = data.load(f"synthetic:n={5 * n * 5 // 4},d=50")
         parts = data.partition("iid", dataset.y_train, NODES, 0)
-        return Rows.build([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
+        return Rows.build_from_parts([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
 
     middle = rows_of(least)
     runs = {
@@ -483,7 +483,7 @@ def thousand(sizes: Sizes) -> dict[str, Any]:
     # rounding keeps rows inside the unit ball
     X /= np.linalg.norm(X, axis=2, keepdims=True) * (1 + 1e-12)
     y = np.where(X @ rng.standard_normal(50) > 0, 1.0, -1.0)
-    rows = Rows.build(list(zip(X, y, strict=True)))
+    rows = Rows.build_from_parts(list(zip(X, y, strict=True)))
     run = RunConfig(
         method="r_admm", epsilon=math.inf, noise=ALPHA, rounds=sizes.study_rounds, tol=TOL
     )
@@ -511,7 +511,7 @@ def study(sizes: Sizes) -> dict[str, Any]:
     for alpha in (1.0, 2.0, 3.0):
         ready = prepare(config(noise=alpha, rounds=T), rows.n, rows.d)
         totals.append(
-            plan(
+            plan_ledger(
                 ready.algorithm,
                 RunSetting(ready.facts, ready.graph, T, ready.ledger.accountant, 0.0),
             ).total()
@@ -530,7 +530,7 @@ def study(sizes: Sizes) -> dict[str, Any]:
     ]
     with parallel_config("loky", inner_max_num_threads=1):
         found = simulate_many(
-            [*runs, config(method="admm", noise=None, rounds=T)], rows, n_jobs=cores()
+            [*runs, config(method="admm", noise=None, rounds=T)], rows, n_jobs=number_of_cores()
         )
     seconds = time.perf_counter() - started
     took: dict[str, float] = {}
@@ -563,11 +563,11 @@ def streamed(sizes: Sizes) -> dict[str, Any]:
             return site, X, np.where(X[:, 0] > 0, 1.0, -1.0)
 
         mapped = write_rows(Path(folder) / "rows", (block(site) for site in range(NODES)))
-        files, w = mapped.sweep(), rng.standard_normal((NODES, R, d))
-        memory = Rows.build(
-            [(X, np.ones(n)) for X in (mapped.arrays()[i][:n] for i in range(NODES))]
-        ).sweep()
-        pairs = {"double": (files, memory), "single": (files.single(), memory.single())}
+        files, w = mapped.sweep_over_rows(), rng.standard_normal((NODES, R, d))
+        memory = Rows.build_from_parts(
+            [(X, np.ones(n)) for X in (mapped.fingerprint_arrays()[i][:n] for i in range(NODES))]
+        ).sweep_over_rows()
+        pairs = {"double": (files, memory), "single": (files.in_single_precision(), memory.in_single_precision())}
         answer: dict[str, Any] = {"rows_streamed_per_node": n}
         with one_thread_a_product():
             for name, (disk, held) in pairs.items():

@@ -45,7 +45,7 @@ def momentum(rounds: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5, 100, 4))
     X /= 1.01 * np.linalg.norm(X, axis=-1, keepdims=True)
-    rows = Rows.build([(part, np.where(part[:, 0] > 0, 1.0, -1.0)) for part in X])
+    rows = Rows.build_from_parts([(part, np.where(part[:, 0] > 0, 1.0, -1.0)) for part in X])
     simulate(RunConfig("momentum", rounds=rounds, epsilon=2.0, delta=1e-5, seed=0), rows)
 
 
@@ -56,10 +56,10 @@ def filled(path: Path, releases: int, counted: bool) -> None:
     one = np.ones(1)
     event = GaussianMechanism("benchmark", "replace-one", 1e4 * one, one, 4)
     with DurableLedger.create(path, epsilon=8.0, delta=1e-5, accountant="rdp") as ledger:
-        ledger.charge(event, count=releases if counted else 1)
+        ledger.record_event(event, count=releases if counted else 1)
         with ledger.file.transaction():
             for _ in range(0 if counted else releases - 1):
-                ledger.file.append({"kind": "charge", "run": None, "release": None})
+                ledger.file.append_record({"kind": "charge", "run": None, "release": None})
 
 
 def read(path: Path, times: int) -> tuple[float, float]:

@@ -140,7 +140,7 @@ def cluster(n: int) -> dict[str, float]:
         y = da.where(X[:, 0] > 0, 1.0, -1.0)
         started = time.perf_counter()
         with watched() as most:
-            simulate(RUN, ClusterRows.of(X, y))
+            simulate(RUN, ClusterRows.rows_from_dask(X, y))
             taken = time.perf_counter() - started
             return {"seconds": taken, "mib": most(), "mib_of_rows": n * COLUMNS * 8 / 2**20}
 
@@ -155,14 +155,14 @@ def sparse(columns: int) -> dict[str, float]:
             (n, columns),
         )
         parts.append((X, np.where(where[:, 0] < columns // 3, 1.0, -1.0)))
-    return measured(Rows.build(parts))
+    return measured(Rows.build_from_parts(parts))
 
 
 def sites(many: int) -> dict[str, float]:
     """Dense rows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (many, 400, 50)) / math.sqrt(50)
-    return measured(Rows.build([(one, np.where(one[:, 0] > 0, 1.0, -1.0)) for one in X]))
+    return measured(Rows.build_from_parts([(one, np.where(one[:, 0] > 0, 1.0, -1.0)) for one in X]))
 
 
 def measured(rows: Rows) -> dict[str, float]:

@@ -36,9 +36,9 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import Kind, Message
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
 from sottovoce.deploy.session import SiteSession
-from sottovoce.deploy.sums.masks import Bound, RunKey, seal
+from sottovoce.deploy.sums.masks import Bound, RunKey, mask_share
 
 CASES = (
     "graph:3:10000",
@@ -53,7 +53,7 @@ CASES = (
 def record(kind: str, many: int, rounds: int, folder: Path) -> None:
     """Leave plan.json in `folder`, and sent.log with all messages of a run."""
     plan, keys, rows = agreed(kind, many, rounds)
-    write_plan(plan, folder / "plan.json")
+    write_plan_file(plan, folder / "plan.json")
     if kind == "graph":
         with sqlite3.connect(folder / "sent.db") as sent:
             sent.execute("CREATE TABLE message (round INTEGER, site TEXT, bytes BLOB)")
@@ -82,7 +82,7 @@ def forged(plan: Plan, keys: list[SigningKey]) -> Iterator[tuple[int, str, bytes
             kind = "stop"
         payload = np.zeros(0 if round == 0 else plan.exchange_table.widths[0])
         for name, key in zip(plan.names, keys, strict=True):
-            yield round, name, Message(plan.run, plan.digest, round, name, kind, payload).seal(key)
+            yield round, name, Message(plan.run, plan.digest, round, name, kind, payload).to_signed_bytes(key)
 
 
 def memory() -> float:
@@ -93,7 +93,7 @@ def memory() -> float:
 
 def replay(folder: Path) -> dict[str, Any]:
     """Give a hub of its own all messages again."""
-    plan = read_plan(folder / "plan.json")
+    plan = read_plan_file(folder / "plan.json")
     sent = sqlite3.connect(folder / "sent.db")
     with HubLog(folder / "hub.log") as log:
         hub, told, size = Hub(plan, log), dict[int, float](), 0
@@ -107,7 +107,7 @@ def replay(folder: Path) -> dict[str, Any]:
                 size += len(message)
                 hub.exchange(name, round, message, 0.0)
             for name in messages:
-                if hub.rounds.inbox(name, round) is None:
+                if hub.rounds.inbox_of_site(name, round) is None:
                     raise SystemExit(f"round {round} is incomplete")
             if round in (last // 10, last):
                 told[round] = memory()
@@ -135,7 +135,7 @@ def masked(many: int, words: int, folder: Path, repeats: int = 20) -> dict[str, 
         times = []
         for attempt in range(repeats + 1):  # the first also makes the exchanges, once a run
             started = time.process_time()
-            seal(
+            mask_share(
                 share,
                 keys[name],
                 name,

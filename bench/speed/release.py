@@ -58,7 +58,7 @@ def rows(kind: str, d: int) -> Rows:
         S = sp.csr_array((np.full(at.size, 0.5 / np.sqrt(ONES)), where), (ROWS, d))
         S.sum_duplicates()
         parts.append((S, np.where(at[:, 0] < d // 3, 1.0, -1.0)))
-    return Rows.build(parts)
+    return Rows.build_from_parts(parts)
 
 
 def processor(task: Callable[[], object]) -> float:
@@ -71,7 +71,7 @@ def processor(task: Callable[[], object]) -> float:
 def coordinates(law: str, d: int, repeats: int) -> float:
     """Microseconds a coordinate that a vector of noise takes, with its grid."""
     noise, w = SystemNoise(), np.random.default_rng(1).normal(size=d)
-    add, scale = (noise.add_gaussian, 1e-3) if law == "gaussian" else (noise.add_pure, 1e3)
+    add, scale = (noise.add_gaussian, 1e-3) if law == "gaussian" else (noise.add_spherical, 1e3)
     times = max(1, 1000 // d)
     return 1e6 * median(
         processor(lambda: [add(w, np.array([scale]), np.array([1e-10]), k) for k in range(times)])

@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from sottovoce.data.sweep import cores
+from sottovoce.data.sweep import number_of_cores
 from sottovoce.util.typing import Any
 
 ASSUMPTIONS = (
@@ -107,7 +107,7 @@ def shared(work: Callable[[int], Any], parts: int) -> Callable[[], Any]:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores())
+    return ThreadPoolExecutor(number_of_cores())
 
 
 def products(load: Workload, dtype: type, budget: float) -> tuple[float, float]:
@@ -139,7 +139,7 @@ def products(load: Workload, dtype: type, budget: float) -> tuple[float, float]:
         for block in (512, 4096):
             if block <= load.n:
                 try_all(shared, _cut(load, 1, block))
-        if load.nodes > 2 * cores():
+        if load.nodes > 2 * number_of_cores():
             for together in (1, 10, 100):
                 try_all(shared, _cut(load, min(together, load.nodes), load.n))
     return min(forward), min(backward)
@@ -156,7 +156,7 @@ def _cut(load: Workload, nodes: int, rows: int) -> list[tuple[slice, slice]]:
 @cache
 def exponentials(dtype: type, budget: float) -> float:
     """Exponentials a second, in cache, on all threads."""
-    parts, size = 4 * cores(), 2**14
+    parts, size = 4 * number_of_cores(), 2**14
     blocks = [np.random.default_rng(k).standard_normal(size).astype(dtype) for k in range(parts)]
     outs = [np.empty_like(block) for block in blocks]
 
@@ -170,7 +170,7 @@ def exponentials(dtype: type, budget: float) -> float:
 @cache
 def stream(budget: float) -> float:
     """Bytes a second that all threads together read from memory, far beyond the caches."""
-    parts = cores()
+    parts = number_of_cores()
     blocks = np.ones((parts, 2**24))
     return blocks.nbytes / best(shared(lambda k: blocks[k].max(), parts), budget)
 
@@ -178,7 +178,7 @@ def stream(budget: float) -> float:
 @cache
 def variates(budget: float) -> float:
     """Normal variates a second, on all threads."""
-    parts = cores()
+    parts = number_of_cores()
     rngs = [np.random.Generator(np.random.Philox(k)) for k in range(parts)]
     return parts * 2**16 / best(shared(lambda k: rngs[k].standard_normal(2**16), parts), budget)
 
@@ -237,7 +237,7 @@ def small(load: Workload) -> Workload:
 def measure(quick: bool) -> dict[str, Any]:
     """Floors of all workloads."""
     found = [floor(small(load) if quick else load, 0.001 if quick else 0.05) for load in WORKLOADS]
-    return {"threads": cores(), "assumptions": list(ASSUMPTIONS), "workloads": found}
+    return {"threads": number_of_cores(), "assumptions": list(ASSUMPTIONS), "workloads": found}
 
 
 def main() -> None:

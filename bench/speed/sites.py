@@ -30,14 +30,14 @@ from startup import PACKAGE, environment, run
 from sottovoce import DurableLedger, RunConfig
 from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.certificates import Authority, request
+from sottovoce.deploy.certificates import Authority, write_certificate_request
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.plan_file import write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.plan_file import write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import SiteSession
 from sottovoce.deploy.settings import write_settings
 
@@ -63,7 +63,7 @@ def agreed(kind: str, many: int, rounds: int) -> tuple[Plan, list[SigningKey], R
     rng = np.random.default_rng(0)
     X = rng.normal(size=(many, ROWS, COLUMNS))
     X /= 1.01 * np.linalg.norm(X, axis=-1, keepdims=True)
-    rows = Rows.build([(part, np.where(part[:, 0] > 0, 1.0, -1.0)) for part in X])
+    rows = Rows.build_from_parts([(part, np.where(part[:, 0] > 0, 1.0, -1.0)) for part in X])
     keys = [SigningKey.make() for _ in range(many)]
     members = [Member(f"site-{i + 1}", ROWS, key.public) for i, key in enumerate(keys)]
     config = RunConfig.from_dict(
@@ -76,7 +76,7 @@ def agreed(kind: str, many: int, rounds: int) -> tuple[Plan, list[SigningKey], R
             **KINDS[kind],
         }
     )
-    return make_plan(Proposal("bench", config, members, COLUMNS)), keys, rows
+    return make_calibrated_plan(Proposal("bench", config, members, COLUMNS)), keys, rows
 
 
 def ledger(path: Path) -> Path:
@@ -99,7 +99,7 @@ def one_run(kind: str, many: int, rounds: int, folder: Path) -> tuple[float, flo
                 ends.append((time.thread_time(), door.spent))
 
             with DurableLedger.open(ledger(folder / f"{name}.ledger")) as book:
-                SiteSession(plan, name, rows.node(i), book, keys[i], observers=[observe]).run(door)
+                SiteSession(plan, name, rows.rows_of_node(i), book, keys[i], observers=[observe]).run(door)
             steps = np.diff(np.array(ends), axis=0)
             own.extend((steps[:, 0] - steps[:, 1]).tolist())
             hubs.extend(steps[:, 1].tolist())
@@ -112,15 +112,15 @@ def one_run(kind: str, many: int, rounds: int, folder: Path) -> tuple[float, flo
 def started(folder: Path, times: int) -> float:
     """Processor seconds of `sottovoce site check`."""
     plan, keys, rows = agreed("graph", 5, 4)
-    name, signed = plan.names[0], rows.node(0).signed[0]
+    name, signed = plan.names[0], rows.rows_of_node(0).signed[0]
     y = np.where(np.arange(ROWS) % 2, 1.0, -1.0)
     write_rows(folder / "data", [(0, np.asarray(signed) * y[:, None], y)])
-    write_plan(plan, folder / "plan.json")
+    write_plan_file(plan, folder / "plan.json")
     keys[0].write(folder / f"{name}.signing")
     ledger(folder / f"{name}.ledger")
     authority = Authority.make(folder)
-    request(folder, name)
-    (folder / f"{name}.crt").write_bytes(authority.admit((folder / f"{name}.csr").read_bytes())[1])
+    write_certificate_request(folder, name)
+    (folder / f"{name}.crt").write_bytes(authority.sign_site_request((folder / f"{name}.csr").read_bytes())[1])
     write_settings(folder, name, "127.0.0.1:1", Path("data"), agreed=plan.digest)
     env = environment(folder / "bytecode") | ONE
     command = ["-m", PACKAGE, "site", "check", str(folder / "site.toml")]

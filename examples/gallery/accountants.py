@@ -25,11 +25,11 @@ for name, label in (("zcdp", "zCDP"), ("rdp", "Rényi"), ("pld", "loss distribut
     rule = make_accountant(name)
     axes.plot(
         counts,
-        [float(np.max(rule.total([release] * count, 1e-5))) for count in counts],
+        [float(np.max(rule.epsilon_of_events([release] * count, 1e-5))) for count in counts],
         "o-",
         label=label,
     )
-one = float(np.max(make_accountant("pld").total([release], 1e-7)))
+one = float(np.max(make_accountant("pld").epsilon_of_events([release], 1e-7)))
 axes.plot(
     counts, [one * count for count in counts], ":", color=INK, label="one by one, delta 10⁻⁷ each"
 )

@@ -9,13 +9,13 @@ import numpy as np
 from style import plt, save
 
 from sottovoce.audit import make_case
-from sottovoce.audit.game import attacks, watch
+from sottovoce.audit.game import score_all_attacks, record_transcripts
 
 figure, panels = plt.subplots(2, 1, sharex=False, figsize=(5.2, 4.4))
 for axes, epsilon in zip(panels, (0.5, 8.0), strict=True):
     case = make_case("prox_average", epsilon=epsilon, delta=1e-5, rounds=1)
-    seen = watch(case, 0, 3000, 1), watch(case, 1, 3000, 2)
-    scores = attacks(case, seen)[0].scores
+    seen = record_transcripts(case, 0, 3000, 1), record_transcripts(case, 1, 3000, 2)
+    scores = score_all_attacks(case, seen)[0].scores
     cells = np.linspace(*np.quantile(np.concatenate(scores), [0.005, 0.995]), 40)
     for score, name, colour in zip(scores, ("Ada's row", "Bo's row"), ("C0", "C1"), strict=True):
         axes.stairs(

@@ -56,7 +56,7 @@ for form in ("printed", "corrected"):
             "replicates": 5,
         }
     )
-    price = prepare(config, dealt.rows.n, dealt.rows.d).plan()
+    price = prepare(config, dealt.rows.n, dealt.rows.d).plan_ledger()
     error = dealt.errors(simulate(config, dealt.rows).consensus).mean()
     claimed = "claims nothing" if price.claimed() is None else f"claims {price.claimed():.2f}"
     print(f"{form:9}  {claimed:14}  proved epsilon {price.total():.2f}  test error {error:.3f}")

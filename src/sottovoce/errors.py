@@ -47,7 +47,7 @@ _LONGEST_MESSAGE = 2000
 _ENTRIES = 8
 
 
-def printable(text: str, longest: int | None = None) -> str:
+def escape_unprintable(text: str, longest: int | None = None) -> str:
     """Return a text as one line that cannot control a terminal: unprintable characters are escaped.
 
     With `longest`, a longer text is cut and ends in "…".
@@ -68,25 +68,25 @@ def _printable_character(c: str) -> str:
     return c.encode("unicode_escape").decode("ascii")
 
 
-def shown(value: object) -> str:
+def format_declared_value(value: object) -> str:
     """Format a declared value for a message: a short number or text as it is, else its type.
 
     Arrays, tables and long texts can hold rows, so they are never shown, even if given by mistake.
     """
-    value = _scalar(value)
+    value = _value_or_type(value)
     if isinstance(value, type):
         return f"<{value.__name__}>"
-    return _plain(value)
+    return _format_plain_value(value)
 
 
-def _scalar(value: object) -> object:
+def _value_or_type(value: object) -> object:
     """Return the value if it may be shown, else its type."""
-    if isinstance(value, type) or 0 < len(_plain(value)) <= LONGEST:
+    if isinstance(value, type) or 0 < len(_format_plain_value(value)) <= LONGEST:
         return value
     return type(value)
 
 
-def _plain(value: object) -> str:
+def _format_plain_value(value: object) -> str:
     """Format a number, a text of one line, a path, or a few numbers; empty for all else."""
     # Python refuses to write the longest whole numbers.
     if isinstance(value, int) and value.bit_length() > 4 * LONGEST:
@@ -104,24 +104,24 @@ def _plain(value: object) -> str:
             return ""
         return repr(str(value))
     if isinstance(value, PathLike):
-        return _plain_path(str(value))
+        return _format_path_end(str(value))
     if not isinstance(value, tuple | list) or len(value) > _ENTRIES:
         return ""
     if all(isinstance(entry, Number) for entry in value):
-        return _plain_numbers(value)
+        return _format_few_numbers(value)
     return ""
 
 
-def _plain_path(path: str) -> str:
+def _format_path_end(path: str) -> str:
     """Format a path; of a long one the end, which tells more than the start."""
     if len(path) >= LONGEST - 2:
         path = "…" + path[-(LONGEST - 4) :]
     return repr(path)
 
 
-def _plain_numbers(values: tuple[object, ...] | list[object]) -> str:
+def _format_few_numbers(values: tuple[object, ...] | list[object]) -> str:
     """Format a few numbers as Python writes a list or a shape."""
-    text = ", ".join(map(shown, values))
+    text = ", ".join(map(format_declared_value, values))
     if isinstance(values, list):
         return f"[{text}]"
     if len(values) == 1:
@@ -143,7 +143,7 @@ class SottovoceError(Exception):
     """
 
     def __str__(self) -> str:
-        return printable(super().__str__(), _LONGEST_MESSAGE)
+        return escape_unprintable(super().__str__(), _LONGEST_MESSAGE)
 
 
 class InvalidInput(SottovoceError, ValueError):
@@ -155,7 +155,7 @@ class InvalidInput(SottovoceError, ValueError):
         Name of the parameter as the user wrote it.
     value : object
         The offending value if it is *declared*; ``None`` for data, which is never shown.  Message
-        and attribute keep only what :func:`shown` shows.
+        and attribute keep only what :func:`format_declared_value` shows.
     rule : str
         What must hold.
     remedy : str
@@ -165,33 +165,33 @@ class InvalidInput(SottovoceError, ValueError):
     nodes: object = None
     """Mask of the nodes concerned, if known and not all."""
     others: tuple[InvalidInput, ...] = ()
-    """What else is wrong, where everything was checked at once (:func:`raise_all`); the message
+    """What else is wrong, where everything was checked at once (:func:`raise_collected_errors`); the message
     names it too.
     """
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
-        self.field = printable(str(field), LONGEST)
-        self.rule = printable(str(rule), _LONGEST_SENTENCE)
-        self.remedy = printable(str(remedy), _LONGEST_SENTENCE)
+        self.field = escape_unprintable(str(field), LONGEST)
+        self.rule = escape_unprintable(str(rule), _LONGEST_SENTENCE)
+        self.remedy = escape_unprintable(str(remedy), _LONGEST_SENTENCE)
         # An error that is kept, or sent to another process, keeps no rows.
-        self.value = _scalar(value)
+        self.value = _value_or_type(value)
         named = self.field
         if value is not None:
-            named = f"{self.field}={shown(value)}"
+            named = f"{self.field}={format_declared_value(value)}"
         super().__init__(f"{named}: {self.rule}; {self.remedy}")
 
     def __str__(self) -> str:
         own = super().__str__()
         if not self.others:
             return own
-        return printable(". Also: ".join([own, *map(str, self.others)]), _LONGEST_MESSAGE)
+        return escape_unprintable(". Also: ".join([own, *map(str, self.others)]), _LONGEST_MESSAGE)
 
     def __reduce__(self) -> tuple[object, ...]:
         # By default pickle calls the class with the message alone, where it takes four fields.
         return type(self), (self.field, self.value, self.rule, self.remedy), vars(self)
 
 
-def raise_all(errors: Sequence[InvalidInput]) -> None:
+def raise_collected_errors(errors: Sequence[InvalidInput]) -> None:
     """Raise the first of these errors, which holds the others; nothing if there are none."""
     if not errors:
         return
@@ -282,7 +282,7 @@ class FinishedWithout(SottovoceError):
     """A run across sites is finished, without some of them."""
 
 
-def check_whole(where: str, lost: Mapping[str, str]) -> None:
+def check_no_lost_sites(where: str, lost: Mapping[str, str]) -> None:
     """Raise :class:`FinishedWithout` if a finished run went on without sites; `lost` says why of
     each.
     """
@@ -303,7 +303,7 @@ class NotWritten(SottovoceError, OSError):
     that nothing was spent.
     """
 
-    def after_release(self) -> Self:
+    def mark_as_after_release(self) -> Self:
         """Mark the error as that of a command that had released something, and return it."""
         self.released = True
         return self
@@ -357,7 +357,7 @@ EXIT_CODES = (
 """:data:`EXITS` as the end of a help text."""
 
 
-def exit_code(error: SottovoceError) -> int:
+def exit_code_for_error(error: SottovoceError) -> int:
     """Return the exit code in :data:`EXITS` of a command that ends with `error`."""
     # Noise was drawn before, so the code must not say that nothing was spent.
     if isinstance(error, NotWritten) and error.released:

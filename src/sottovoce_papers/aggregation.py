@@ -21,14 +21,14 @@ from itertools import count, pairwise
 import numpy as np
 
 from sottovoce import Ledger, data
-from sottovoce.data.labels import two_classes
+from sottovoce.data.labels import require_two_classes
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import validate_target
 from sottovoce.privacy import accountants
 from sottovoce.privacy.calibration import calibrate, tolerance_for
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.privacy.statement import Statement, build_statement, restate
+from sottovoce.privacy.statement import Statement, build_statement, with_further_facts
 from sottovoce.privacy.statement_facts import (
     EXACT,
     ONE_ROW,
@@ -51,7 +51,7 @@ from sottovoce.problem.trust import NOBODY, Trust
 from sottovoce.queries import GaussianLaw, Query, SphericalLaw
 from sottovoce.queries.objective import PerturbedObjective
 from sottovoce.runs.row_guard import RowGuard
-from sottovoce.util.plain import jsonable
+from sottovoce.util.plain import infinities_to_text
 from sottovoce.util.typing import Any, Array
 
 from .average import NoisyAverage
@@ -138,7 +138,7 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
 
     def price(rate: Array) -> Array:
         release = build(rate[:, None], few).event(few)
-        return accountant.total([release], terms.delta or 0.0)
+        return accountant.epsilon_of_events([release], terms.delta or 0.0)
 
     found = calibrate(price, target, tolerance=tolerance_for(accountant))
     if not found.met.all():
@@ -178,7 +178,7 @@ def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, A
     """
     c = facts.loss.curvature_bound
     power = min(c / (2.0 * facts.mu) if letter else epsilon / 4.0, 700.0)
-    rest = epsilon - 2.0 * np.log1p(c / facts.K(0.0))
+    rest = epsilon - 2.0 * np.log1p(c / facts.strong_convexity_of(0.0))
     ridge = facts.C * c / (facts.n * math.expm1(power)) - facts.mu
     return np.where(rest > 0, 0.0, ridge), np.where(rest > 0, rest, epsilon / 2.0) / 2.0
 
@@ -188,7 +188,7 @@ def _ask(
 ) -> tuple[Array, Ledger]:
     """The answer, and the ledger that was charged before it."""
     ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
-    return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
+    return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).charge_and_answer(query), ledger
 
 
 def _learn(
@@ -228,7 +228,7 @@ def _promise(
     """
     noisy = math.isfinite(terms.epsilon)
     known: list[Fact] = [
-        Proved.by(ledger, nodes),
+        Proved.proved_by_ledger(ledger, nodes),
         Against(trust),
         Relation(terms.relation),
         Unit(unit),
@@ -276,7 +276,7 @@ def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
     """The global method: a trusted curator holds the rows of all `parties`; `form` as in
     :func:`local`.
     """
-    rows = _as_rows([np.concatenate([parties.node(i).signed[0] for i in range(len(parties.n))])])
+    rows = _as_rows([np.concatenate([parties.rows_of_node(i).signed[0] for i in range(len(parties.n))])])
     N = len(parties.n)
     models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1), form)
     trust = Trust("curator", sees="the model")
@@ -319,7 +319,7 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
 
 def _as_rows(signed: list[Array]) -> Rows:
     """Validated rows of parties, from ``y x``."""
-    return replace(Rows.build([(a, np.ones(len(a))) for a in signed]), one_class=())
+    return replace(Rows.build_from_parts([(a, np.ones(len(a))) for a in signed]), one_class=())
 
 
 def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
@@ -329,7 +329,7 @@ def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
     norms = np.linalg.norm(M, ord=2, axis=(-2, -1)) * _SAFE
     norms = np.where(norms > 0, norms, 1.0)
     return _as_rows(
-        [rows.node(0).signed[0] @ (m / norm).T for m, norm in zip(M, norms, strict=True)]
+        [rows.rows_of_node(0).signed[0] @ (m / norm).T for m, norm in zip(M, norms, strict=True)]
     ), norms[:, None]
 
 
@@ -373,7 +373,7 @@ def feature(
         v, ledger = _ask(query, rows, terms, noise, math.inf)
     if math.isinf(sites.epsilon):
         why = "the result lies in the span of the sites' exact models, which one row moves"
-        sites = restate(sites, Unproved(why))
+        sites = with_further_facts(sites, Unproved(why))
     said = _promise(
         ledger,
         terms,
@@ -402,7 +402,7 @@ def multilevel(tree: Tree, terms: Terms) -> Fit:
             )
         return [leaf for child in node[1:] for leaf in leaves(child)]
 
-    base = local(_as_rows([leaf.node(0).signed[0] for leaf in leaves(tree)]), terms)
+    base = local(_as_rows([leaf.rows_of_node(0).signed[0] for leaf in leaves(tree)]), terms)
     site, aggregator, said = count(), count(base.models.shape[1]), [base.aggregator]
 
     def model(node: Rows | Tree) -> Array:
@@ -451,7 +451,7 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
     exact: Terms = replace(config, epsilon=math.inf)
     terms = exact if config.setting == "non-private" else config
     dataset = data.load(config.data, schema=config.schema)
-    two_classes(dataset.task, "compare", weighs=dataset.weights is not None)
+    require_two_classes(dataset.task, "compare", weighs=dataset.weights is not None)
     if dataset.people is not None:
         rule = "counts every row once, and this schema bounds a person's rows together"
         raise InvalidInput("person", None, rule, "keep one row a person, or use `sottovoce train`")
@@ -466,8 +466,8 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
         )
     order = np.random.default_rng(config.seed).permutation(len(y))
     dealt = [order[a:b] for a, b in pairwise(cuts)]
-    parties = Rows.build([(X[part], y[part]) for part in dealt])
-    sites, aggregator = _as_rows([parties.node(i).signed[0] for i in range(N)]), parties.node(N)
+    parties = Rows.build_from_parts([(X[part], y[part]) for part in dealt])
+    sites, aggregator = _as_rows([parties.rows_of_node(i).signed[0] for i in range(N)]), parties.rows_of_node(N)
     alone, own = (
         local(sites, terms),
         local(aggregator, terms if config.setting == "private" else exact),
@@ -485,7 +485,7 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
         )
         if N >= 4 and m0 >= 3:
             bosses = [_as_rows([part]) for part in np.array_split(aggregator.signed[0], 3)]
-            each = [sites.node(i) for i in range(N)]
+            each = [sites.rows_of_node(i) for i in range(N)]
             tree = [bosses[0], [bosses[1], *each[: N // 2]], [bosses[2], *each[N // 2 :]]]
             fits["feature, two levels"] = multilevel(tree, terms)
     table = []
@@ -495,6 +495,6 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
         row = {"method": name, "test_error": float(errors.mean()), "replicates": errors.size}
         row["test_error_sd"] = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
         for who, said in (("sites", fit.sites), ("aggregator", fit.aggregator)):
-            row[who] = restate(said, Caveats(dataset.caveat)).promise()
-        table.append(jsonable(row))
+            row[who] = with_further_facts(said, Caveats(dataset.caveat)).comparable_promise()
+        table.append(infinities_to_text(row))
     return table

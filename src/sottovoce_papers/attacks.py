@@ -11,7 +11,7 @@ import numpy as np
 
 from sottovoce.audit import Adversary, Options, Scores, Verdict, choose_test
 from sottovoce.data.rows import Rows
-from sottovoce.privacy.statement import Statement, restate
+from sottovoce.privacy.statement import Statement, with_further_facts
 from sottovoce.privacy.statement_facts import Claim
 from sottovoce.util.typing import Array
 
@@ -34,7 +34,7 @@ def average(form: str, terms: Terms) -> Played:
     average most.
     """
     others = [signed_site(*[1.0, -1.0] * 10)] * 2
-    tables = [Rows.build([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
+    tables = [Rows.build_from_parts([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
     fits = [
         average_trusted(rows, replace(terms, Lambda=_STIFF, seed=2 * terms.seed + w), form)
         for w, rows in enumerate(tables)
@@ -56,7 +56,7 @@ def feature_sites(form: str, terms: Terms) -> Played:
     ):  # every site's own release is seen: its worst pair is that of objective perturbation
         for table, row in enumerate((1.0, -1.0)):
             own = replace(terms, seed=2 * terms.seed + table, Lambda=_STIFF)
-            fit = local(Rows.build([signed_site(1.0, -1.0, 1.0, row)]), own)
+            fit = local(Rows.build_from_parts([signed_site(1.0, -1.0, 1.0, row)]), own)
             scores.append(-fit.models[:, 0, 0])
             said.append(fit.sites)
         return (
@@ -65,25 +65,25 @@ def feature_sites(form: str, terms: Terms) -> Played:
             "Huber's linear piece: a row and its opposite, seen through the site's release",
         )
     X = np.array([[0.8, 0.0], [0.0, 0.8], [0.5, 0.5]])
-    boss = Rows.build([(X, np.array([1.0, -1.0, 1.0]))])
+    boss = Rows.build_from_parts([(X, np.array([1.0, -1.0, 1.0]))])
     for table, turned in enumerate(([0.6, 0.6], [0.6, -0.6])):
-        sites = Rows.build([(np.array([[0.9, 0.1], turned]), np.ones(2))])
+        sites = Rows.build_from_parts([(np.array([[0.9, 0.1], turned]), np.ones(2))])
         own = replace(terms, seed=2 * terms.seed + table, Lambda=0.05)
         fit = feature(local(sites, replace(own, epsilon=math.inf)), boss, own, "printed")
         scores.append(np.mod(np.arctan2(fit.models[:, 1], fit.models[:, 0]), math.pi))
         said.append(fit.sites)
     why = "one site, two features: the result is along the site's exact model, which a row turns"
-    return (scores[0], scores[1]), restate(said[0], Claim(terms.epsilon)), why
+    return (scores[0], scores[1]), with_further_facts(said[0], Claim(terms.epsilon)), why
 
 
 def feature_aggregator(form: str, terms: Terms) -> Played:
     """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x``
     is larger.
     """
-    small = Rows.build([(np.full((4, 1), 0.1), np.ones(4))])  # short rows make a long model
+    small = Rows.build_from_parts([(np.full((4, 1), 0.1), np.ones(4))])  # short rows make a long model
     scores, said = [], []
     for table, row in enumerate((1.0, -1.0)):
-        boss = Rows.build([signed_site(1.0, -1.0, 1.0, row)])
+        boss = Rows.build_from_parts([signed_site(1.0, -1.0, 1.0, row)])
         own = replace(terms, seed=2 * terms.seed + table, Lambda=1e-3)
         exact = local(small, replace(own, epsilon=math.inf))
         fit = feature(
@@ -119,7 +119,7 @@ def play(game: Game, name: str, asked: Options) -> Verdict:
         np.round(x / max(1e-300, float(np.std(np.concatenate(scores)))), 9) for x in scores
     )
     test = choose_test((first[:half], second[:half]), delta or 0.0, asked.confidence)
-    bound = test.verdict((first[half:], second[half:]), delta or 0.0, asked.confidence)
+    bound = test.epsilon_lower_bound((first[half:], second[half:]), delta or 0.0, asked.confidence)
     claimed = said.epsilon if said.printed_claim is None else said.printed_claim
     return Verdict(
         name,

@@ -60,7 +60,7 @@ class NoisyAverage(Query):
         )
         if self.gaussian:
             return vault.noise.add_gaussian(w, 1.0 / self.rate[0], coarsest, release)
-        return vault.noise.add_pure(w, self.rate[0], coarsest, release)
+        return vault.noise.add_spherical(w, self.rate[0], coarsest, release)
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         return self.start

@@ -157,10 +157,10 @@ def _gaussian(epsilon: float) -> Event:
 def _proved(events: Sequence[Event], delta: float = DELTA) -> tuple[float, float]:
     """Pure, where every event has a pure price, and at delta."""
     try:
-        pure = float(np.max(PureAccountant().total(events)))
+        pure = float(np.max(PureAccountant().epsilon_of_events(events)))
     except UnknownEvent:
         pure = math.inf
-    return pure, float(np.max(BestAccountant().total(events, delta)))
+    return pure, float(np.max(BestAccountant().epsilon_of_events(events, delta)))
 
 
 def _claim(

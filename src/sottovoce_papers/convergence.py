@@ -109,7 +109,7 @@ def sufficient_gamma(graph: Graph, eta: ArrayLike, M: ArrayLike, *, reduced: boo
     interval.
     """
     conditions = _Conditions(graph, eta, M, reduced)
-    if graph.bipartite:
+    if graph.is_bipartite:
         return math.inf
     if conditions.at(0.0, decide=True).holds:
         return 0.0
@@ -152,7 +152,7 @@ class _Conditions:
         self.scale = float(np.max(self.now) * max(1.0, np.max(graph.degree)))
 
     def obstacle(self) -> str:
-        if self.graph.bipartite:
+        if self.graph.is_bipartite:
             return "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
         square = self.P @ self.P
         low, high = 0.0, float(np.min(_trace(self.P) / _trace(square)))  # as in `_constants`
@@ -189,7 +189,7 @@ class _Conditions:
         gap = np.min(gaps, axis=1)
         bad = [
             bool(gap[0] <= _rounding(left)),
-            bool(gap[1] <= _rounding(right)) or self.graph.bipartite,
+            bool(gap[1] <= _rounding(right)) or self.graph.is_bipartite,
         ]
         labels = ("(iii)", "(iv)") if self.reduced else ("(i)", "(ii)")
         fails = tuple((labels[c], int(self.steps[worst[c]]) + 1) for c in (0, 1) if bad[c])
@@ -224,7 +224,7 @@ class _Conditions:
             weight * E,
             weight * F,
         )
-        if self.graph.bipartite:  # (ii) fails for every L, whatever rounding says
+        if self.graph.is_bipartite:  # (ii) fails for every L, whatever rounding says
             return PAPER, PAPER
         # The smallest eigenvalue is at most the mean one: beta <= 0 beyond `high`.  F has a
         # positive diagonal.
@@ -257,7 +257,7 @@ class _Conditions:
         return best[1], best[2]
 
     def _words(self, fails: tuple[tuple[str, int], ...], gamma: float, L: float, mu: float) -> str:
-        if self.graph.bipartite:
+        if self.graph.is_bipartite:
             why = self.obstacle().replace("(ii)", "(iv)" if self.reduced else "(ii)")
             return (
                 f"{why}; this is no sign of divergence, because the conditions are sufficient only"

@@ -10,7 +10,7 @@ import numpy as np
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.trust import RELATIONS
-from sottovoce.queries.moments import flat
+from sottovoce.queries.moments import flatten_symmetric
 from sottovoce.queries.statistic import NoisyValue
 from sottovoce.queries.vault import Vault
 from sottovoce.util.typing import Array
@@ -48,11 +48,11 @@ class SquaredMargin(Loss):
 @dataclass(frozen=True)
 class NoisyMoments(NoisyValue):
     """Second moments ``(1/n) sum_k x_k x_k'`` of every node's rows, as
-    :func:`sottovoce.queries.moments.flat` has them.
+    :func:`sottovoce.queries.moments.flatten_symmetric` has them.
 
     Guarantee
     ---------
-    In the Frobenius norm, which ``flat`` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <=
+    In the Frobenius norm, which ``flatten_symmetric`` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <=
     2`` in the unit ball, attained by orthogonal unit rows: the sensitivity is ``sqrt(2) / n``, and
     ``1 / n`` for a row that is zeroed.
     """
@@ -62,7 +62,7 @@ class NoisyMoments(NoisyValue):
     def exact_sensitivity(self, facts: Facts) -> Array:
         return np.sqrt(RELATIONS[facts.relation]) / facts.n
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
         nodes = len(facts.n)
         units = np.broadcast_to(np.eye(self.width)[:, None, :], (self.width, nodes, self.width))
-        return flat(np.moveaxis(vault.solver.gradient(units), 0, 1))
+        return flatten_symmetric(np.moveaxis(vault.solver.gradient(units), 0, 1))

@@ -19,7 +19,7 @@ from sottovoce.network import graphs
 from sottovoce.network.net import DenseNet, Net
 from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.queries import Query, Sum
-from sottovoce.runs.engine import Place, run
+from sottovoce.runs.engine import Place, run_rounds
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare
 from sottovoce.util.typing import Array, IntArray
@@ -32,13 +32,13 @@ class Recorder:
         self.facts, self._guard = guard.facts, guard
         self.asked: list[tuple[Query | Sum, Array]] = []
 
-    def ask(self, query: Query) -> Array:
-        answer = self._guard.ask(query)
+    def charge_and_answer(self, query: Query) -> Array:
+        answer = self._guard.charge_and_answer(query)
         self.asked.append((query, answer))
         return answer
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        answer = self._guard.ask_sum(query, net)
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
+        answer = self._guard.charge_and_open_sum(query, net)
         self.asked.append((query, answer))
         return answer
 
@@ -75,13 +75,13 @@ class Rescaled(KeyedNoise):
         super().__init__(seed, replicates, nodes)
         self._factor, self._uses = factor, uses
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        return super().spherical(d, release, use) * (self._factor if use in self._uses else 1.0)
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
+        return super().draw_spherical(d, release, use) * (self._factor if use in self._uses else 1.0)
 
-    def gaussian(
+    def draw_gaussian(
         self, d: int, release: int, use: int = 0
     ) -> Array:  # from which steps of a sum are made, too
-        return super().gaussian(d, release, use) * (self._factor if use in self._uses else 1.0)
+        return super().draw_gaussian(d, release, use) * (self._factor if use in self._uses else 1.0)
 
 
 def accepts(noise: Array, law: str) -> bool:
@@ -139,7 +139,7 @@ class Case:
 
     def seen(self, rows: Rows) -> Rows:
         """Rows as the method's row guards hold them."""
-        return rows.pooled() if self.nodes == 1 else rows
+        return rows.pool_at_one_node() if self.nodes == 1 else rows
 
     def watched(
         self, config: RunConfig, rows: Rows, noise: Noise, replicates: int = 2
@@ -151,7 +151,7 @@ class Case:
             Recorder(RowGuard(rows, prepared.facts, noise, prepared.ledger)),
             SpyNet(prepared.graph),
         )
-        run(prepared.algorithm, Place(prepared.facts, net, recorder, shape, rows.d), config.rounds)
+        run_rounds(prepared.algorithm, Place(prepared.facts, net, recorder, shape, rows.d), config.rounds)
         return recorder, net, prepared.algorithm, prepared.ledger
 
     def spied(

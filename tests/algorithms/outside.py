@@ -48,7 +48,7 @@ class Extra(Algorithm[State]):
         return facts.C * facts.loss.hessian_bound + facts.mu
 
     def init(self, node: Node) -> State:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return State(zero, zero, zero, zero)
 
     def round(self, k: int, state: State, node: Node) -> State:
@@ -57,7 +57,7 @@ class Extra(Algorithm[State]):
         slope = node.ask(NoisyGradient(f, alpha, "noisy gradient")) + node.facts.mu * f
         moved = mixed + f - half if k > 1 else mixed
         new = moved - (slope - before) / self.penalty(k)
-        reached = new + 0.5 * node.facts.mixing * (
+        reached = new + 0.5 * node.facts.mixing_weight * (
             node.net.neighbour_sum(new) - node.net.degree * new
         )
         return State(new, reached, 0.5 * (mixed + f), slope)

@@ -37,7 +37,7 @@ def test_noise_of_every_part_has_the_law_of_the_event(
                 event, ExactSphericalMechanism if delta is None else GaussianMechanism
             )
             scale = 1 / event.beta if isinstance(event, ExactSphericalMechanism) else event.sigma
-            draw = noise.spherical if delta is None else noise.gaussian
+            draw = noise.draw_spherical if delta is None else noise.draw_gaussian
 
             def derivative(
                 w: np.ndarray, c: int, C: float = facts.C, mu: float = facts.mu

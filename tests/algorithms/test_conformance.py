@@ -14,7 +14,7 @@ from cases import CASES, FACTORS, Case, Recorder, SpyNet, accepts
 
 from sottovoce.algorithms import METHODS, REGISTRY
 from sottovoce.data.rows import Rows
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.network import graphs
 from sottovoce.network.net import DenseNet, Net
@@ -33,9 +33,9 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Among, Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Query, Sum
-from sottovoce.runs.engine import Place, run
-from sottovoce.runs.prepare import build
-from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.engine import Place, run_rounds
+from sottovoce.runs.prepare import build_algorithm
+from sottovoce.runs.pricing import RunSetting, plan_ledger
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers.local import Solver
@@ -96,17 +96,17 @@ def test_every_message_is_a_function_of_released_answers(case: Case, rows: Rows)
                 list[Query | Sum](),
             )
 
-        def ask(self, query: Query) -> Array:
+        def charge_and_answer(self, query: Query) -> Array:
             self.asked.append(query)
             return next(self._answers)
 
-        def ask_sum(self, query: Sum, net: Net) -> Array:
+        def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
             self.asked.append(query)
             return next(self._answers)
 
     again = SpyNet(graphs.make_graph(config.graph if len(rows.n) > 1 else "complete", len(rows.n)))
     replay = Replay()
-    run(algorithm, Place(recorder.facts, again, replay, (2, len(rows.n)), rows.d), config.rounds)
+    run_rounds(algorithm, Place(recorder.facts, again, replay, (2, len(rows.n)), rows.d), config.rounds)
     for one, two in zip(net.sent, again.sent, strict=True):
         assert np.array_equal(one, two)
     for (first, _), second in zip(
@@ -119,7 +119,7 @@ def test_plan_equals_ledger(case: Case, rows: Rows) -> None:
     config = case.make()
     prepared = prepare(config, rows.n, rows.d)
     book = prepared.ledger
-    expected = plan(
+    expected = plan_ledger(
         prepared.algorithm,
         RunSetting(prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta),
     )
@@ -159,7 +159,7 @@ def test_batched_equals_message_passing(case: Case, rows: Rows, graph: str) -> N
     together = simulate(config, rows)
     algorithm = prepare(config, rows.n, rows.d).algorithm
     for replicate in (0, 1):
-        for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate)):
+        for i, (outcome, ledger) in enumerate(run_as_sites(config, rows, replicate)):
             model = algorithm.model(outcome.state)
             np.testing.assert_allclose(model, together.models[replicate, i], atol=1e-9)
             spent = float(np.max(ledger.per_node()))
@@ -181,7 +181,7 @@ def test_noise_enters_at_the_scale_of_the_event(case: Case, rows: Rows) -> None:
     assert isinstance(event, SphericalObjectivePerturbation)
     (query, answer), facts = recorder.asked[0], recorder.facts
     if np.any(event.beta_release > 0):  # take the polish off again: it is keyed, so a test can
-        answer = answer - noise.spherical(rows.d, 1, use=1) / event.beta_release[:, None]
+        answer = answer - noise.draw_spherical(rows.d, 1, use=1) / event.beta_release[:, None]
     slopes = facts.loss.derivative(np.einsum("ind,rid->rin", rows.signed, answer))
     gradient = np.einsum("rin,ind->rid", slopes, rows.signed)
     rest = query.linear + (facts.mu + query.curvature) * answer  # type: ignore[attr-defined]
@@ -300,7 +300,7 @@ def test_a_budget_stops_before_the_release_that_would_pass_it(case: Case, rows: 
 def test_hyperparameters_are_plain_data(case: Case) -> None:
     config = case.make()
     facts = Facts(make_loss("logistic"), np.full((5, 1), 50.0), 4, 1.0, 0.1, 5)
-    algorithm = build(config, facts, graphs.make_graph("ring", 5))
+    algorithm = build_algorithm(config, facts, graphs.make_graph("ring", 5))
     plain = algorithm.to_dict()
     assert plain["name"] == case.method
     assert algorithm.with_noise(None).noise is None
@@ -308,7 +308,7 @@ def test_hyperparameters_are_plain_data(case: Case) -> None:
 
 def test_without_noise_the_event_is_unprotected(case: Case, rows: Rows) -> None:
     prepared = prepare(case.make(epsilon=math.inf), rows.n, rows.d)
-    ledger = plan(
+    ledger = plan_ledger(
         prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 1, PureAccountant())
     )
     assert isinstance(ledger.rows[0], Unprotected)
@@ -333,7 +333,7 @@ def test_noise_on_a_statistic_has_the_scale_of_the_event(case: Case, rows: Rows)
             place = Place(
                 prepared.facts, DenseNet(prepared.graph), recorders[-1], (R, case.nodes), d
             )
-            run(prepare(config, rows.n, d).algorithm.with_noise(prepared.algorithm.noise), place, 1)
+            run_rounds(prepare(config, rows.n, d).algorithm.with_noise(prepared.algorithm.noise), place, 1)
             if len(recorders) == 1:
                 event = prepared.ledger.rows[0]
         difference = (recorders[0].asked[0][1] - recorders[1].asked[0][1])[..., :d]
@@ -411,11 +411,11 @@ def test_noise_in_a_sum_has_the_law_of_the_event(case: Case, rows: Rows) -> None
         for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
             assert isinstance(query, Sum) and isinstance(event, SummedGaussianMechanism)
             exact = exact_sum(query, rows, facts)
-            found.append((answer[:, 0] - exact) / event.spread()[0])
+            found.append((answer[:, 0] - exact) / event.noise_standard_deviation()[0])
             curator = event.sensitivity[0] / event.alpha[0]
-            assert event.spread()[0] == pytest.approx(
+            assert event.noise_standard_deviation()[0] == pytest.approx(
                 curator * math.sqrt(5 / (5 - facts.colluders))
             )
-            step, tau = query.attempt(facts, Among.all(facts)).grid
-            np.testing.assert_allclose(math.sqrt(5) * step * tau, event.spread()[0], rtol=1e-6)
+            step, tau = query.attempt(facts, Among.all_sites(facts)).grid
+            np.testing.assert_allclose(math.sqrt(5) * step * tau, event.noise_standard_deviation()[0], rtol=1e-6)
         assert accepts(np.array(found), "gaussian") == (factor == 1), factor

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.algorithms import REGISTRY, same_as
+from sottovoce.algorithms import REGISTRY, equal_methods
 from sottovoce.privacy.calibration import tolerance_for
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import Result, RunConfig, simulate
@@ -22,7 +22,7 @@ NOTIONS = {
     "delta": {"epsilon": 5.0, "delta": 1e-5, "accountant": "rdp"},
     "zero-out": {"epsilon": 5.0, "relation": "zero-out"},
 }
-DECLARED = {frozenset((name, other)) for name in REGISTRY for other in same_as(name)}
+DECLARED = {frozenset((name, other)) for name in REGISTRY for other in equal_methods(name)}
 
 
 def runs(notion: str) -> dict[str, Result]:
@@ -81,7 +81,7 @@ def test_with_the_same_unit_of_noise_they_are_the_same_bits(
 def test_a_pair_is_declared_once_and_known_from_both_sides() -> None:
     for name, cls in REGISTRY.items():
         assert cls.equals == "" or (cls.equals in REGISTRY and cls.equals != name)
-        assert all(name in same_as(other) for other in same_as(name))
+        assert all(name in equal_methods(other) for other in equal_methods(name))
     assert {
         frozenset(pair)
         for pair in (("dvp", "m_admm"), ("r_admm", "mr_admm"), ("objective", "generalised"))

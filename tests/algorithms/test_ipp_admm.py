@@ -37,22 +37,22 @@ def test_no_more_is_sent_than_was_paid_for(rows: Rows) -> None:
         assert np.all(sent.sum(axis=0) <= positives)
         assert (sent.sum() > 0) == (threshold == 0.0)
         priced = [
-            event.shift().max() > 0 for event in ledger.rows if isinstance(event, GatedRelease)
+            event.sensitivity_over_sigma().max() > 0 for event in ledger.rows if isinstance(event, GatedRelease)
         ]
         assert priced == [k < positives for k in range(12)]
-        assert [event.tests().max() > 0 for event in ledger.rows] == [True] + [False] * 11  # type: ignore[attr-defined]
+        assert [event.pure_epsilon_of_tests().max() > 0 for event in ledger.rows] == [True] + [False] * 11  # type: ignore[attr-defined]
 
 
 def test_the_gate_costs_its_tests_and_its_releases(rows: Rows) -> None:
     recorder, _, _, ledger = CASE.spied(CASE.make(positives=4), rows)
     event = ledger.rows[0]
     assert isinstance(event, GatedRelease)
-    mu, tests = event.shift(), event.tests()
+    mu, tests = event.sensitivity_over_sigma(), event.pure_epsilon_of_tests()
     a, curve = np.array([2.0, 8.0]), RDPAccountant()
     curve._orders = (2.0, 8.0)
-    spent = curve.nothing()
+    spent = curve.zero_spending()
     for row in ledger.rows:
-        spent = curve.add(spent, row)
+        spent = curve.add_event(spent, row)
     expected = 4 * a * mu[0] ** 2 / 2 + np.minimum(tests[0], a * tests[0] ** 2 / 2)
     np.testing.assert_allclose(spent[0, 0], expected)
     assert len(recorder.asked) == 10
@@ -101,9 +101,9 @@ def test_the_gate_passes_as_often_as_its_noise_says(rows: Rows, place: str, fact
         whole = parents.gradient(rows, facts.C, w) + terms.linear + (facts.mu + terms.curvature) * w  # type: ignore[attr-defined]
         quality = np.linalg.norm(whole, axis=-1, keepdims=True)
         if place == "queries":
-            margin = (quality - bar - b_bar * noise.spherical(1, 1, use=2)) / b_query
+            margin = (quality - bar - b_bar * noise.draw_spherical(1, 1, use=2)) / b_query
         elif k == 1:
-            margin = (quality - bar + b_query * noise.spherical(1, k, use=3)) / b_bar
+            margin = (quality - bar + b_query * noise.draw_spherical(1, k, use=3)) / b_bar
         else:
             break  # the same threshold again: nothing independent
         chance = stats.laplace.cdf(margin)

@@ -10,7 +10,7 @@ from cases import CASES, FACTORS, LEVEL
 from problems import unlike_sites
 from scipy import special, stats
 
-from sottovoce.algorithms.momentum import DRIFT, LATE, carried
+from sottovoce.algorithms.momentum import DRIFT, LATE, tail_average_noise
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.network.graphs import make_graph
@@ -47,7 +47,7 @@ def test_gradient_descent_without_correction_does_not() -> None:
 
 def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(rows: Rows) -> None:
     config = CASE.make(delta=1e-5, epsilon=1.0, relation="zero-out")
-    ledger = prepare(config, rows.n, rows.d).plan().rows
+    ledger = prepare(config, rows.n, rows.d).plan_ledger().rows
     mu = np.sqrt(sum(row.shift() ** 2 for row in ledger))  # type: ignore[attr-defined]
     assert np.all(mu <= gaussian_mu(1.0, 1e-5))
     np.testing.assert_allclose(mu, gaussian_mu(1.0, 1e-5), rtol=1e-3)
@@ -77,11 +77,11 @@ def test_noise_is_carried_as_far_as_stated(rounds: int, momentum: float) -> None
     halves of it fail.
     """
     effects = _average(np.eye(rounds), momentum)
-    assert carried(rounds, momentum) == pytest.approx(np.linalg.norm(effects), rel=1e-12)
+    assert tail_average_noise(rounds, momentum) == pytest.approx(np.linalg.norm(effects), rel=1e-12)
     drawn = _average(np.random.default_rng(0).standard_normal((rounds, 400)), momentum)
 
     def accepts(factor: float) -> bool:
-        total = float(np.sum((drawn / carried(rounds, momentum) / factor) ** 2))
+        total = float(np.sum((drawn / tail_average_noise(rounds, momentum) / factor) ** 2))
         return 2 * min(stats.chi2.cdf(total, drawn.size), stats.chi2.sf(total, drawn.size)) > LEVEL
 
     assert [accepts(factor) for factor in FACTORS] == [True, False, False]
@@ -102,7 +102,7 @@ def test_the_default_penalty_is_the_larger_of_its_two_bounds(C: float) -> None:
     assert penalty(math.inf) == pytest.approx(least / 1.8)
     assert penalty(math.inf, momentum=0.0) == pytest.approx(least)
     sigma = 2 * C / 200 * math.sqrt(20) / gaussian_mu(0.1, 1e-5)
-    assert penalty(0.1) == pytest.approx(sigma / math.sqrt(2) * carried(20, 0.8) / DRIFT)
+    assert penalty(0.1) == pytest.approx(sigma / math.sqrt(2) * tail_average_noise(20, 0.8) / DRIFT)
     assert penalty(0.1, n=1e6 * n) == pytest.approx(least / 1.8)
     assert penalty(math.inf, max_grad_norm=0.1) == pytest.approx((0.09 * C + 0.0005) / 1.8)
     assert penalty(0.1, max_grad_norm=0.1) == pytest.approx(penalty(0.1) / 10)

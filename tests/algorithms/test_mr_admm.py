@@ -62,7 +62,7 @@ def test_several_classes_need_the_noise_on_the_answer() -> None:
     rng = np.random.default_rng(0)
     parts = [(rng.normal(size=(50, 3)) / 4, rng.integers(3, size=50)) for _ in range(3)]
     parts = [(X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)), y) for X, y in parts]
-    rows = Rows.of_classes(parts, 3)
+    rows = Rows.build_with_classes(parts, 3)
     config: dict[str, Any] = {**SITES, "loss": "softmax:3", "epsilon": 5.0}
     assert simulate(RunConfig.from_dict(config), rows).privacy["epsilon"] <= 5.0
     with pytest.raises(InvalidInput, match="loss"):

@@ -41,7 +41,7 @@ def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(
     method: str, relation: str, rows: Rows
 ) -> None:
     config = CASES[method].make(delta=1e-5, epsilon=1.0, relation=relation)
-    ledger = prepare(config, rows.n, rows.d).plan().rows
+    ledger = prepare(config, rows.n, rows.d).plan_ledger().rows
     mu = np.sqrt(sum((row.sensitivity / row.sigma) ** 2 for row in ledger))  # type: ignore[attr-defined]
     assert np.all(mu <= gaussian_mu(1.0, 1e-5))
     np.testing.assert_allclose(mu, gaussian_mu(1.0, 1e-5), rtol=1e-3)
@@ -54,7 +54,7 @@ def test_no_two_rows_move_a_released_gradient_by_more_than_its_sensitivity(metho
     """The worst pair, found by search: a row and its opposite at a point that is far along both."""
     rng, others = np.random.default_rng(0), np.zeros((3, 2))
     config = RunConfig(method=method, epsilon=1.0, delta=1e-5, graph="complete")
-    (event, *_), n = prepare(config, np.full((2, 1), 4.0), 2).plan().rows, 4
+    (event, *_), n = prepare(config, np.full((2, 1), 4.0), 2).plan_ledger().rows, 4
     worst = 0.0
     for _ in range(2000):
         point = rng.normal(size=2) * 10.0 ** rng.uniform(-1, 2)
@@ -82,9 +82,9 @@ def test_dp_admm_sends_less_noise_in_later_rounds(rows: Rows) -> None:
     """
     config = CASES["dp_admm"].make(delta=1e-5, rounds=8)
     prepared = prepare(config, rows.n, rows.d)
-    ledger, edge = prepared.plan().rows, TIED * prepared.facts.mixing * config.eta
-    sigma = np.asarray(ledger[0].spread())  # type: ignore[attr-defined]
-    assert all(np.array_equal(sigma, np.asarray(row.spread())) for row in ledger)  # type: ignore[attr-defined]
+    ledger, edge = prepared.plan_ledger().rows, TIED * prepared.facts.mixing_weight * config.eta
+    sigma = np.asarray(ledger[0].noise_standard_deviation())  # type: ignore[attr-defined]
+    assert all(np.array_equal(sigma, np.asarray(row.noise_standard_deviation())) for row in ledger)  # type: ignore[attr-defined]
     sent = [
         sigma / (4 * edge + config.eta + sigma * math.sqrt(2 * k) / RADIUS) for k in range(1, 9)
     ]

@@ -17,8 +17,8 @@ import pytest
 import sottovoce.answers
 from sottovoce.algorithms import ANSWERS, REGISTRY, Recipe
 from sottovoce.algorithms.items import Item, Script
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.terms import of_columns
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.terms import naming_from_columns
 from sottovoce.data.rows import Rows
 from sottovoce.errors import AttemptLost, BudgetExceeded, CheckpointError, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
@@ -76,7 +76,7 @@ def rows(sizes: tuple[int, ...] = (60, 40, 50, 70)) -> Rows:
         X = rng.normal(size=(n, D))
         X /= np.linalg.norm(X, axis=1, keepdims=True) * (1.0 + 1e-9)
         parts.append((X, np.where(X[:, 0] > 0, 1.0, -1.0)))
-    return Rows.build(parts)
+    return Rows.build_from_parts(parts)
 
 
 def config(**more: Any) -> RunConfig:
@@ -110,7 +110,7 @@ def test_every_recipe_has_a_name_that_records_know() -> None:
 def test_the_plan_is_the_ledger_that_the_run_leaves(trust: str) -> None:
     of = config(trust=trust)
     prepared, result = prepare(of, rows().n, D, method=METHOD), asked(of)
-    assert [event.to_dict() for event in prepared.plan().rows] == result.ledger and len(
+    assert [event.to_dict() for event in prepared.plan_ledger().rows] == result.ledger and len(
         result.ledger
     ) == 4
     assert 1.999 < result.statement.epsilon <= 2.0 and result.statement.trust.kind == trust
@@ -120,9 +120,9 @@ def test_the_plan_is_the_ledger_that_the_run_leaves(trust: str) -> None:
         and result.stopped == "finished"
     )
     for i in range(len(prepared.facts.n)):
-        for whole, own in zip(prepared.plan().rows, prepared.plan(node=i).rows, strict=True):
+        for whole, own in zip(prepared.plan_ledger().rows, prepared.plan_ledger(node=i).rows, strict=True):
             np.testing.assert_array_equal(
-                np.asarray(whole.spread())[i], np.asarray(own.spread()).ravel()[0]
+                np.asarray(whole.noise_standard_deviation())[i], np.asarray(own.noise_standard_deviation()).ravel()[0]
             )
 
 
@@ -144,8 +144,8 @@ def test_all_rounds_are_affordable_or_none_is_begun() -> None:
     with pytest.raises(InvalidInput, match=r"epsilon=1\.8: the whole run costs 2"):
         asked(config(epsilon=1.8), given)
     three = Ledger(make_accountant("best"), math.inf, 1e-5)
-    for event in prepare(config(), rows().n, D, method=given).plan(3).rows:
-        three.charge(event)
+    for event in prepare(config(), rows().n, D, method=given).plan_ledger(3).rows:
+        three.record_event(event)
     assert three.total() < 1.8
 
 
@@ -221,20 +221,20 @@ def test_a_lost_attempt_ends_a_run_that_needs_all_rounds() -> None:
     prepared, held = prepare(config(), rows().n, D, method=METHOD), rows()
     guard = RowGuard(held, prepared.facts, KeyedNoise(1, range(1), range(N)), prepared.ledger)
     place = Place(prepared.facts, Loses(make_graph("complete", N)), guard, (1, N), D)
-    ended = engine.run(prepared.algorithm, place, 4)
+    ended = engine.run_rounds(prepared.algorithm, place, 4)
     assert (ended.stopped, ended.rounds) == ("too few sites are left", 2) and len(
         prepared.ledger.rows
     ) == 3
 
 
 def test_a_saved_run_is_read_again(tmp_path: Path) -> None:
-    naming = of_columns(["a", "b"], 1.0)
+    naming = naming_from_columns(["a", "b"], 1.0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
-    held = naming.rows(
+    held = naming.rows_of_sites(
         [(X[p], np.where(X[p, 0] > 0, 1.0, -1.0)) for p in np.array_split(np.arange(300), 3)]
     )
-    result = simulate(config(), held, method=newton_of(naming), loss=Weighted(Logistic()))
+    result = simulate(config(), held, method=newton_from_naming(naming), loss=Weighted(Logistic()))
     result.save(tmp_path / "run.npz")
     again = Result.load(tmp_path / "run.npz")
     assert (
@@ -258,11 +258,11 @@ def test_a_site_knows_the_noise_of_the_whole() -> None:
         prepared = prepare(config(trust=trust), rows().n, D, method=METHOD)
         facts, method = prepared.facts, prepared.algorithm
         assert isinstance(method, Recipe)
-        some = [Among.all(facts), Among(160.0, 3)][: 1 + (trust == "sum")]
+        some = [Among.all_sites(facts), Among(160.0, 3)][: 1 + (trust == "sum")]
         for among in some:
             assert (
-                method.at(2).listed.spread(1, facts.node(2), among)
-                == method.listed.spread(1, facts, among)
+                method.method_of_node(2).releases_with_noise.noise_deviation(1, facts.facts_of_node(2), among)
+                == method.releases_with_noise.noise_deviation(1, facts, among)
                 > 0.0
             )
 

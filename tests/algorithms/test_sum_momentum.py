@@ -10,7 +10,7 @@ import pytest
 from cases import CASES
 from problems import make_rows
 
-from sottovoce.algorithms.momentum import DRIFT, carried
+from sottovoce.algorithms.momentum import DRIFT, tail_average_noise
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.network.graphs import make_graph
@@ -31,7 +31,7 @@ def test_sites_that_differ_and_have_different_sizes_reach_the_pooled_minimiser(c
     for site, n in enumerate((10, 20, 40, 80, 160)):
         X = make_rows([n], 3, site).signed[0]
         parts.append((X, np.full(n, 1.0 if site % 2 else -1.0)))
-    rows = Rows.build(parts)
+    rows = Rows.build_from_parts(parts)
     config = CASE.make(epsilon=math.inf, rounds=500, eta=0.5, rho=0.1, max_grad_norm=cap)
     found = simulate(config, rows).models[0]
     if cap == math.inf:
@@ -60,7 +60,7 @@ def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(
 ) -> None:
     """Its noise is a curator's times N / (N - t)."""
     config = CASE.make(epsilon=1.0, accountant="pld", **changes)
-    ledger = prepare(config, rows.n, rows.d).plan()
+    ledger = prepare(config, rows.n, rows.d).plan_ledger()
     mu = math.sqrt(sum(float(row.alpha[0]) ** 2 for row in ledger.rows))  # type: ignore[attr-defined]
     assert mu <= gaussian_mu(1.0, 1e-5) and mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-3)
     both = 1.0 if "relation" in changes else 2.0
@@ -71,7 +71,7 @@ def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(
     )  # type: ignore[attr-defined]
     t = changes.get("colluders", 1)
     alone = ledger.rows[0].sensitivity[0] / ledger.rows[0].alpha[0]  # type: ignore[attr-defined]
-    assert ledger.rows[0].spread()[0] == pytest.approx(alone * math.sqrt(5 / (5 - t)))
+    assert ledger.rows[0].noise_standard_deviation()[0] == pytest.approx(alone * math.sqrt(5 / (5 - t)))
 
 
 def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
@@ -86,7 +86,7 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
     least = 0.25 + 0.001 / 4
     assert penalty(math.inf) == pytest.approx(least / 1.8)
     sigma = 2 / 1000 * math.sqrt(20) / gaussian_mu(0.01, 1e-5) * math.sqrt(4 / 3)
-    assert penalty(0.01) == pytest.approx(sigma * carried(20, 0.8) / DRIFT)
+    assert penalty(0.01) == pytest.approx(sigma * tail_average_noise(20, 0.8) / DRIFT)
     assert penalty(0.01, n=1e6 * n) == pytest.approx(least / 1.8)
     assert penalty(0.01, max_grad_norm=0.1) == pytest.approx(penalty(0.01) / 10)
 

@@ -16,7 +16,7 @@ CASE = CASES["sum_prox"]
 
 
 def test_sites_that_are_alike_reach_the_pooled_minimiser(rows: Rows) -> None:
-    alike = Rows.build([(rows.signed[0, :60], np.ones(60))] * 5)
+    alike = Rows.build_from_parts([(rows.signed[0, :60], np.ones(60))] * 5)
     config = CASE.make(epsilon=math.inf, rounds=200, eta=0.2, rho=0.1, tol=1e-12)
     wanted = pooled_minimiser(alike, config, l2=0.1 / 5)
     np.testing.assert_allclose(simulate(config, alike).models[0, 0], wanted, atol=1e-5)
@@ -29,7 +29,7 @@ def test_sensitivity_is_that_of_all_rows_at_one_curvature(
     config = CASE.make(epsilon=1.0, max_grad_norm=cap, tol=1e-12)
     ready = prepare(config, rows.n, rows.d)
     q = ready.facts.mu + float(ready.algorithm.penalty(1))
-    for row in ready.plan().rows:
+    for row in ready.plan_ledger().rows:
         np.testing.assert_allclose(row.sensitivity, 2 * slope / (rows.n.sum() * q), rtol=1e-6)  # type: ignore[attr-defined]
 
 
@@ -39,5 +39,5 @@ def test_a_capped_run_is_as_quiet_as_its_cap(rows: Rows) -> None:
         config = CASE.make(epsilon=1.0, max_grad_norm=cap, seed=1)
         result = simulate(config, rows)
         assert 0.999 < result.privacy["epsilon"] <= 1.0
-        spent.append(prepare(config, rows.n, rows.d).plan().rows[0].spread()[0])
+        spent.append(prepare(config, rows.n, rows.d).plan_ledger().rows[0].noise_standard_deviation()[0])
     assert spent[1] == pytest.approx(0.1 * spent[0], rel=1e-4)

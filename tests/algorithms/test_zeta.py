@@ -42,8 +42,8 @@ def configured(alpha: float, zeta: str, **more: object) -> RunConfig:
 def releases(alpha: float, zeta: str) -> tuple[np.ndarray, np.ndarray]:
     """Noise rates and proved prices of one release, a node each."""
     ready = prepare(configured(alpha, zeta), np.full((4, 1), float(N)), D)
-    (event,) = ready.plan().rows
-    return np.ravel(event.beta), np.ravel(PureAccountant().price(event))
+    (event,) = ready.plan_ledger().rows
+    return np.ravel(event.beta), np.ravel(PureAccountant().price_of_event(event))
 
 
 @pytest.mark.parametrize("alpha", [0.1 * BRANCH, 0.9 * BRANCH, 1.1 * BRANCH, 1.0, 3.0])

@@ -80,7 +80,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[RowGuard]:
 
 
 def test_without_noise_the_methods_are_those_of_exact_models(sites: Rows, boss: Rows) -> None:
-    M = np.array([sklearn_model(sites.node(i).signed[0], 0.05) for i in range(4)])
+    M = np.array([sklearn_model(sites.rows_of_node(i).signed[0], 0.05) for i in range(4)])
     alone = aggregation.local(sites, EXACT)
     assert np.allclose(alone.models[0], M, atol=1e-5)
     assert np.allclose(aggregation.average(alone).models[0], M.mean(axis=0), atol=1e-5)
@@ -91,7 +91,7 @@ def test_without_noise_the_methods_are_those_of_exact_models(sites: Rows, boss: 
     scale = np.linalg.norm(M, 2)
     scaled = M.T @ sklearn_model(boss.signed[0] @ M.T / scale, 0.05) / scale
     assert np.allclose(aggregation.feature(alone, boss, EXACT).models[0], scaled, atol=1e-5)
-    everything = np.concatenate([sites.node(i).signed[0] for i in range(4)])
+    everything = np.concatenate([sites.rows_of_node(i).signed[0] for i in range(4)])
     assert np.allclose(
         aggregation.pooled(sites, EXACT).models[0], sklearn_model(everything, 0.05), atol=1e-5
     )
@@ -150,7 +150,7 @@ def test_the_ledger_holds_what_u1_and_u4_say(
         K = guard.facts.n.ravel() * (0.05 + aggregation.curvature_for(1.0, guard.facts).ravel())
         u1 = event.beta + np.max(event.beta * a + np.log1p(a * (1 - a) / K), axis=0)
         u4 = 2.0 * event.beta_release * event.error
-        assert accountants.make_accountant("pure").price(event) == pytest.approx(u1 + u4, rel=1e-8)
+        assert accountants.make_accountant("pure").price_of_event(event) == pytest.approx(u1 + u4, rel=1e-8)
 
 
 def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:
@@ -166,7 +166,7 @@ def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:
     )
     guard = RowGuard(sites, facts, NoNoise(), Ledger(epsilon=1.0))  # type: ignore[arg-type]
     with pytest.raises(Exception, match="nothing was drawn"):
-        guard.ask(query)
+        guard.charge_and_answer(query)
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
@@ -182,7 +182,7 @@ def test_the_sensitivity_of_the_trusted_average_is_attained(relation: str) -> No
         for x in (-1.0, -0.5, 0.0, 0.5, 1.0):
             parts = [np.zeros((n, 1)) for n in sizes]
             parts[site][0, 0] = x
-            rows = Rows.build([(X, np.ones(len(X))) for X in parts])
+            rows = Rows.build_from_parts([(X, np.ones(len(X))) for X in parts])
             zero = np.zeros((3, 1))
             facts = terms.facts(rows.n, 1)
             found.append(
@@ -214,7 +214,7 @@ def test_scaled_features_lie_in_the_unit_ball() -> None:
         X = np.vstack([worst, -worst, rng.standard_normal((20, d)) / np.sqrt(4 * d + 99)]) * (
             1 - 1e-13
         )
-        rows, norms = aggregation.features(Rows.build([(X, np.ones(len(X)))]), M)
+        rows, norms = aggregation.features(Rows.build_from_parts([(X, np.ones(len(X)))]), M)
         lengths = np.linalg.norm(rows.signed, axis=-1)
         assert lengths.max() <= 1.0 and lengths[0, 0] == pytest.approx(1.0, abs=1e-11)
         assert np.allclose(rows.signed * norms[:, :, None], X @ M.transpose(0, 2, 1), rtol=1e-12)
@@ -284,7 +284,7 @@ def test_exact_models_protect_no_site_and_large_features_cost_more_than_claimed(
 
 def test_one_level_is_the_fully_private_method(sites: Rows, boss: Rows) -> None:
     whole = aggregation.feature(aggregation.local(sites, PURE), boss, PURE)
-    one = aggregation.multilevel([boss, *(sites.node(i) for i in range(4))], PURE)
+    one = aggregation.multilevel([boss, *(sites.rows_of_node(i) for i in range(4))], PURE)
     assert np.allclose(one.models, whole.models, rtol=0, atol=1e-9)
     assert one.sites == whole.sites and one.aggregator == whole.aggregator
 
@@ -292,7 +292,7 @@ def test_one_level_is_the_fully_private_method(sites: Rows, boss: Rows) -> None:
 def test_every_party_of_a_tree_spends_once(
     sites: Rows, boss: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, site = watch(monkeypatch), [sites.node(i) for i in range(4)]
+    seen, site = watch(monkeypatch), [sites.rows_of_node(i) for i in range(4)]
     fit = aggregation.multilevel([boss, [make_rows([70], 4, seed=2), *site[:3]], site[3]], PURE)
     # all sites together, two aggregators
     assert [len(guard.ledger.rows) for guard in seen] == [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.answers.between import between
+from sottovoce.answers.between import estimate_random_effects
 
 K, MEAN, SETS = 8, -1.5, 1000
 # variance that all sites' estimates have in common, as that of a column's effect at its mean
@@ -30,7 +30,7 @@ def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
     allowed.
     """
     effects, following, estimates = drawn(sd, 3)
-    found = [between(one, V, 0.05) for one in estimates]
+    found = [estimate_random_effects(one, V, 0.05) for one in estimates]
 
     def held(ends: list[tuple[float, float]], truth: np.ndarray | float) -> float:
         low, high = np.array(ends).T
@@ -69,7 +69,7 @@ def test_the_sum_of_squares_is_chi_squared_at_the_true_spread_and_its_interval_e
     residual = estimates - mean[:, None]
     Q = np.einsum("sk,kl,sl->s", residual, W, residual)
     assert stats.kstest(Q, "chi2", args=(K - 1,)).pvalue > 0.01
-    found = between(estimates[0], V, 0.1)
+    found = estimate_random_effects(estimates[0], V, 0.1)
     for sd, chance in zip(found.sd_ends, (0.05, 0.95), strict=True):
         W = np.linalg.inv(V + sd**2 * np.eye(K))
         r = estimates[0] - estimates[0] @ W.sum(axis=0) / W.sum()
@@ -78,7 +78,7 @@ def test_the_sum_of_squares_is_chi_squared_at_the_true_spread_and_its_interval_e
 
 def test_sites_that_are_known_exactly_have_their_own_mean_and_deviation() -> None:
     effects = np.array([-2.0, -1.0, 0.5, 1.5])
-    found = between(effects, 1e-12 * np.eye(4), 0.05)
+    found = estimate_random_effects(effects, 1e-12 * np.eye(4), 0.05)
     assert found.mean == pytest.approx(effects.mean()) and found.sd == pytest.approx(
         effects.std(ddof=1)
     )

@@ -12,13 +12,13 @@ import pytest
 from scipy import stats
 
 from sottovoce.answers.evaluation import Held
-from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.judging import Scored, judge_for_task
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.task import ManyClasses
 from sottovoce.reports import sections
 from sottovoce.reports.page import answer
 from sottovoce.runs.config import RunConfig
-from sottovoce.util.pages import render
+from sottovoce.util.pages import render_template
 
 TASK = ManyClasses(("a", "b", "c"))
 RUN = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum")
@@ -33,7 +33,7 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def judged(
     margins: np.ndarray, y: np.ndarray, held: Held, run: RunConfig = RUN, task: ManyClasses = TASK
 ) -> Any:
-    return judge_of(task, held, None).ask(Scored(margins, b"model", y), run, 4)
+    return judge_for_task(task, held, None).run_evaluation(Scored(margins, b"model", y), run, 4)
 
 
 def asked(n: int, seed: int, epsilon: float = 1.0) -> Any:
@@ -133,7 +133,7 @@ def test_a_page_escapes_the_names_of_classes() -> None:
     margins, y = drawn(2000, 0)
     plain = judged(margins, y, Held(2.0), task=task).to_dict()
     for holder in (False, True):
-        text = render("sections.html", **sections({"evaluation": plain}, holder=holder))
+        text = render_template("sections.html", **sections({"evaluation": plain}, holder=holder))
         assert (
             evil not in text
             and "&lt;script&gt;" in text

@@ -9,8 +9,8 @@ import pytest
 from scipy.integrate import quad
 
 from sottovoce.answers import least_squares
-from sottovoce.answers.clipped_sites import ClippedStep, shortfall
-from sottovoce.answers.terms import of_columns
+from sottovoce.answers.clipped_sites import ClippedStep, estimate_shortfall
+from sottovoce.answers.terms import naming_from_columns
 from sottovoce.problem.losses import HuberResidual
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.problem.weighted_loss import Weighted
@@ -25,13 +25,13 @@ def step(
 
 
 def test_a_constant_that_is_seen_well_within_the_clipping_loses_nothing() -> None:
-    found = shortfall([step(0.1, 0.02, 0.5)], farthest=2.0)
+    found = estimate_shortfall([step(0.1, 0.02, 0.5)], farthest=2.0)
     assert found.mean[0] == pytest.approx(0.0, abs=1e-12)
     assert found.variance[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_clipped_step_alone_leaves_every_distance_beyond_it_open() -> None:
-    found = shortfall([step(0.5, 0.02, 0.5)], farthest=2.0)
+    found = estimate_shortfall([step(0.5, 0.02, 0.5)], farthest=2.0)
     assert found.mean[0] == pytest.approx(0.75, abs=0.02)  # even between 0 and 1.5
     assert found.variance[0] == pytest.approx(1.5**2 / 12.0, rel=0.05)
 
@@ -67,7 +67,7 @@ def test_it_is_the_mean_over_all_distances_that_gradients_leave_open(seen: float
 
     total = mean_of(0)
     mean = mean_of(1) / total
-    found = shortfall(steps, farthest=2.0)
+    found = estimate_shortfall(steps, farthest=2.0)
     assert found.mean[0] == pytest.approx(mean, abs=2e-3)
     assert found.variance[0] == pytest.approx(mean_of(2) / total - mean**2, abs=2e-3)
 
@@ -86,15 +86,15 @@ def test_the_constant_of_a_small_site_far_from_the_others_is_covered() -> None:
     constants = np.repeat([45.0, *[15.0] * (sites - 1)], [len(part) for part in parts])
     y = constants + X @ (1.5, -1.0) + 3.0 * rng.normal(size=n)
     task = BoundedNumber(0.0, 60.0)
-    naming = of_columns(["a", "b"], 1.35 * np.sqrt(2.0), [f"site {i}" for i in range(sites)])
-    rows = naming.rows([(X[part], np.ones(len(part))) for part in parts])
+    naming = naming_from_columns(["a", "b"], 1.35 * np.sqrt(2.0), [f"site {i}" for i in range(sites)])
+    rows = naming.rows_of_sites([(X[part], np.ones(len(part))) for part in parts])
     rows = rows.with_offset([task.encode(np.clip(y[part], 0.0, 60.0)) for part in parts])
     loss = Weighted(HuberResidual(1.0))
     held = []
     for seed in range(draws):
         config = RunConfig(method="auto", trust="nobody", epsilon=3.0, delta=1e-5, seed=seed)
-        found = simulate(config, rows, method=least_squares.slopes_of(naming), loss=loss).outcome
-        own = least_squares.table_of(found, naming, task, 1e-5).lines[2]
+        found = simulate(config, rows, method=least_squares.slopes_from_naming(naming), loss=loss).outcome
+        own = least_squares.table_in_target_units(found, naming, task, 1e-5).lines[2]
         if own.low is not None and own.high is not None:
             held.append(own.low <= 45.0 <= own.high)
     assert len(held) >= 50

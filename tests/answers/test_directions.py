@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.directions import Directions, directions, lost_lines, variances_of
+from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
+from sottovoce.answers.directions import Directions, classify_directions, find_lost_lines, column_variances
 from sottovoce.answers.frames import Frame
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.least_squares import slopes_of, table_of
-from sottovoce.answers.terms import CONSTANT, Naming, of_columns, of_schema
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.least_squares import slopes_from_naming, table_in_target_units
+from sottovoce.answers.terms import CONSTANT, Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import HuberResidual, Logistic
@@ -75,7 +75,7 @@ def numbers(design: str, n: int, seed: int) -> Rows:
     X[:, 3] = made[design]
     if design == "two":
         X[:, 4] = 0.0
-    naming = of_columns([f"x{j}" for j in range(5)], 2.8, SITES if design == "sites" else ())
+    naming = naming_from_columns([f"x{j}" for j in range(5)], 2.8, SITES if design == "sites" else ())
     truth = {f"x{j}": float(SLOPES[j]) for j in range(5)} | {CONSTANT: -0.8}
     return (
         naming,
@@ -118,7 +118,7 @@ def levels(design: str, n: int, seed: int) -> Rows:
     columns = {"age": age, "flag": flag, "ward": ward, "stage": stage}
     parts = np.array_split(np.arange(n), 4)
     tables = [{name: column[part] for name, column in columns.items()} for part in parts]
-    return of_schema(Schema.from_dict(SCHEMA)), tables, [odds[part] for part in parts], truth
+    return naming_from_schema(Schema.from_dict(SCHEMA)), tables, [odds[part] for part in parts], truth
 
 
 def tables_of(
@@ -131,9 +131,9 @@ def tables_of(
     run = RunConfig(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=replicates
     )
-    rows = naming.rows(list(zip(columns, y, strict=True)))
-    found = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic())).outcome
-    return [table(found, naming, k, delta=1e-5) for k in range(replicates)], truth
+    rows = naming.rows_of_sites(list(zip(columns, y, strict=True)))
+    found = simulate(run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())).outcome
+    return [build_coefficient_table(found, naming, k, delta=1e-5) for k in range(replicates)], truth
 
 
 @pytest.mark.parametrize("epsilon", [3.0, INF])
@@ -166,13 +166,13 @@ def test_nothing_is_lost_that_can_be_told() -> None:
     X[:, 1] = 0.999 * X[:, 0] + np.sqrt(1.0 - 0.999**2) * X[:, 1]
     X[:, 3] = 50.0 + 0.01 * X[:, 3]  # far from 0, and nearly the constant
     y = np.where(rng.random(6000) < expit(X[:, 0] - 0.5), 1.0, -1.0)
-    naming = of_columns(["a", "b", "c", "d"], 60.0)
+    naming = naming_from_columns(["a", "b", "c", "d"], 60.0)
     run = RunConfig(method="auto", trust="sum", epsilon=INF, delta=1e-5, seed=0)
     found = simulate(
-        run, naming.rows([(X, y)] * 4), method=newton_of(naming), loss=Weighted(Logistic())
+        run, naming.rows_of_sites([(X, y)] * 4), method=newton_from_naming(naming), loss=Weighted(Logistic())
     ).outcome
     assert not found.directions.lost.any()
-    assert all(line.refused is None for line in table(found, naming).lines)
+    assert all(line.refused is None for line in build_coefficient_table(found, naming).lines)
 
 
 def test_what_noise_may_hide_is_not_called_lost() -> None:
@@ -184,10 +184,10 @@ def test_what_noise_may_hide_is_not_called_lost() -> None:
         np.where(np.random.default_rng(1).random(len(one)) < expit(one), 1.0, -1.0) for one in odds
     ]
     run = RunConfig(method="auto", trust="sum", epsilon=1.0, delta=1e-5, seed=0)
-    rows = naming.rows(list(zip(columns, y, strict=True)))
-    found = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic())).outcome
+    rows = naming.rows_of_sites(list(zip(columns, y, strict=True)))
+    found = simulate(run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())).outcome
     assert found.directions.hidden.any() and not found.directions.lost.any()
-    said = table(found, naming, delta=1e-5)
+    said = build_coefficient_table(found, naming, delta=1e-5)
     assert {line.cause for line in said.lines} == {"table hidden"} and said.needs is not None
     assert all("x3" in str(line.refused) for line in said.lines)
 
@@ -218,12 +218,12 @@ def test_least_squares_loses_the_same_lines(design: str) -> None:
     naming, columns, odds, _ = numbers(design, 8000, 0)
     rng, days = np.random.default_rng(2), BoundedNumber(0.0, 60.0, "days")
     y = [np.clip(30.0 + 4.0 * one + 2.0 * rng.normal(size=len(one)), 0.0, 60.0) for one in odds]
-    rows = naming.rows([(X, np.ones(len(X))) for X in columns]).with_offset(
+    rows = naming.rows_of_sites([(X, np.ones(len(X))) for X in columns]).with_offset(
         [days.encode(one) for one in y]
     )
     run = RunConfig(method="auto", trust="sum", epsilon=INF, delta=1e-5, seed=0)
-    found = simulate(run, rows, method=slopes_of(naming), loss=Weighted(HuberResidual(1.0))).outcome
-    said = table_of(found, naming, days)
+    found = simulate(run, rows, method=slopes_from_naming(naming), loss=Weighted(HuberResidual(1.0))).outcome
+    said = table_in_target_units(found, naming, days)
     assert {line.term.text for line in said.lines if line.refused is not None} == LOST[design]
     assert {line.cause for line in said.lines if line.refused is not None} == {"lost"}
     for j in {1, 2, 4} - {int(name[1]) for name in LOST[design] if name.startswith("x")}:
@@ -236,8 +236,8 @@ def pair(noise: float, seed: int = 0, apart: float = 0.0) -> Directions:
     E = np.random.default_rng(seed).normal(size=(3, 3)) * noise
     S = S + (E + E.T) / 2.0 if noise else S
     eye = np.eye(3)[None]
-    variances = variances_of(S[None], np.zeros(3))
-    return directions(
+    variances = column_variances(S[None], np.zeros(3))
+    return classify_directions(
         Frame(eye, eye), S[None], np.array([noise]), variances, np.array([np.trace(S) / 3.0])
     )
 
@@ -246,7 +246,7 @@ class TestDirections:
     def test_one_that_is_zero_is_lost(self) -> None:
         found = pair(0.0)
         assert found.lost.tolist() == [[True, False, False]]
-        lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
+        lines = find_lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert lines.turned.tolist() == [True, True, False] and lines.relations[0].lines == (0, 1)
         assert lines.relations[0].share == 0.0
 
@@ -263,23 +263,23 @@ class TestDirections:
             np.diag([0.1, 1.0, 1.2])[None],
             np.array([0.1]),
         )
-        found = directions(Frame(frame, frame), H, noise, np.full((1, 3), 0.5), np.ones(1))
+        found = classify_directions(Frame(frame, frame), H, noise, np.full((1, 3), 0.5), np.ones(1))
         assert not found.lost.any() and not found.hidden.any()
-        lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
+        lines = find_lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert not lines.turned.any() and lines.hidden == ()
 
     def test_columns_of_which_noise_leaves_no_variance_have_lines_without_an_end_and_no_warning(
         self,
     ) -> None:
         eye = np.eye(3)[None]
-        found = directions(
+        found = classify_directions(
             Frame(eye, eye),
             np.diag([0.01, 1.0, 1.2])[None],
             np.array([0.1]),
             np.zeros((1, 3)),
             np.ones(1),
         )
-        lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
+        lines = find_lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert not lines.turned.any() and lines.relations == ()
 
     def test_one_that_noise_hides_is_lost_only_if_next_to_nothing_can_be_left(self) -> None:
@@ -291,7 +291,7 @@ class TestDirections:
     def test_lines_turn_beyond_the_noise_of_the_direction(self) -> None:
         """Of 200 draws a line without a part in it is called lost in few."""
         called = [
-            lost_lines(pair(5e-4, seed), np.eye(3), np.zeros(3, dtype=bool)).turned.tolist()
+            find_lost_lines(pair(5e-4, seed), np.eye(3), np.zeros(3, dtype=bool)).turned.tolist()
             for seed in range(200)
         ]
         assert (
@@ -300,10 +300,10 @@ class TestDirections:
 
     def test_parts_of_a_shift_add_up_and_one_moves_no_score(self) -> None:
         found, shift = pair(0.0), np.array([[0.7, -0.2, 0.4]])
-        inside, rest = found.parted(shift)
+        inside, rest = found.split_along_lost(shift)
         np.testing.assert_allclose(inside + rest, shift, atol=1e-12)
         np.testing.assert_allclose(rest[0], [0.45, -0.45, 0.0], atol=1e-9)
-        np.testing.assert_allclose(found.level(shift), inside, atol=1e-12)
+        np.testing.assert_allclose(found.remove_lost_part(shift), inside, atol=1e-12)
 
 
 class TestWhatLostLinesHaveTogether:
@@ -340,9 +340,9 @@ class TestWhatLostLinesHaveTogether:
 
     def test_files_keep_it(self) -> None:
         (found,), _ = tables_of("sum", 12_000, 3.0)
-        kept = Coefficients.of_plain(json.loads(json.dumps(found.plain())))
+        kept = Coefficients.from_plain_data(json.loads(json.dumps(found.to_plain_data())))
         sums = {"x0": 1.0, "x3": 1.0}
         assert kept.contrast(sums) == found.contrast(sums)
         assert abs(kept.contrast(sums).estimate - 0.8) < 4.0 * kept.contrast(sums).standard_error
         (whole,), _ = tables_of("r = .99", 12_000, INF)
-        assert whole.undivided is None and whole.plain()["undivided"] is None
+        assert whole.undivided is None and whole.to_plain_data()["undivided"] is None

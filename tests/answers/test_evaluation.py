@@ -15,7 +15,7 @@ from scipy.special import expit
 from sottovoce.answers import evaluation as ev
 from sottovoce.answers import metrics
 from sottovoce.answers.evaluation import Held
-from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.judging import Scored, judge_for_task
 from sottovoce.answers.training import evaluate_report, infer
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
@@ -41,10 +41,10 @@ def asked(
 ) -> list[dict[str, metrics.Quality]]:
     X = np.column_stack([scores, *more.pop("columns", [])])
     levels = more.get("levels", ())
-    rows = ev.rows_of([(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)])
+    rows = ev.build_scored_rows([(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)])
     weights, threshold = np.eye(X.shape[1])[0], more.get("threshold", 0.5)
     method = ev.Histogram(
-        judged=b"model", weights=weights, threshold=threshold, groups=ev.groups_of(levels, rows.d)
+        judged=b"model", weights=weights, threshold=threshold, groups=ev.subgroup_masks(levels, rows.d)
     )
     return ev.qualities(simulate(of, rows, method=method, loss=ev.LOSS).outcome, **more)
 
@@ -52,7 +52,7 @@ def asked(
 def test_without_noise_everything_is_near_the_exact_numbers() -> None:
     scores, y = drawn(20_000, np.random.default_rng(0))
     y[:7] = 0.0
-    found, want = asked(scores, y, config(epsilon=float("inf")))[0][""], ev.exact(scores, y)
+    found, want = asked(scores, y, config(epsilon=float("inf")))[0][""], ev.exact_metrics(scores, y)
     assert abs(float(found.auc.value or 0) - want["auc"]) < 0.002
     assert abs(float(found.brier.value or 0) - want["brier"]) < 0.002
     assert float(found.rates["accuracy"].value or 0) == pytest.approx(want["accuracy"], abs=5e-4)
@@ -79,7 +79,7 @@ def test_the_threshold_is_on_an_edge() -> None:
 def test_the_interval_of_the_area_covers(slope: float) -> None:
     """New rows every time; at one in 10^4 that coverage is not below 91% nor above 99.5%."""
     rng, inside, runs = np.random.default_rng(2), 0, 200
-    truth = ev.exact(*drawn(400_000, rng, slope))["auc"]
+    truth = ev.exact_metrics(*drawn(400_000, rng, slope))["auc"]
     for seed in range(runs):
         auc = asked(*drawn(4000, rng, slope), config(seed=seed))[0][""].auc
         inside += float(auc.low or 0) <= truth <= float(auc.high or 0)
@@ -107,7 +107,7 @@ def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
         return scores, np.where(rng.random(n) < expit(slope * (scores + 0.6) - 0.6), 1.0, -1.0)
 
     rng, inside, runs = np.random.default_rng(8), 0, 60
-    truth = ev.exact(*made(400_000))["auc"]
+    truth = ev.exact_metrics(*made(400_000))["auc"]
     for seed in range(runs):
         found = asked(*made(n), config(seed=seed, **of))[0][""]
         inside += float(found.auc.low or 0) <= truth <= float(found.auc.high or 0)
@@ -128,7 +128,7 @@ def test_a_model_of_which_little_is_told_has_a_wide_interval_of_the_area() -> No
         -1.0,
     )
     auc = asked(scores, y, config(epsilon=float("inf")))[0][""].auc
-    truth = ev.exact(scores, y)["auc"]
+    truth = ev.exact_metrics(scores, y)["auc"]
     assert float(auc.low or 0) <= min(truth, 1.0 - truth) and float(auc.high or 0) >= truth > 0.8
 
 
@@ -145,7 +145,7 @@ def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells
     for one in asked(scores, y, config(epsilon=epsilon, replicates=20 if epsilon < 9 else 1)):
         accuracy, precision = one[""].rates["accuracy"], one[""].rates["precision"]
         assert (
-            float(accuracy.low or 0) <= ev.exact(scores, y)["accuracy"] <= float(accuracy.high or 0)
+            float(accuracy.low or 0) <= ev.exact_metrics(scores, y)["accuracy"] <= float(accuracy.high or 0)
         )
         assert precision.refused
 
@@ -169,7 +169,7 @@ def test_clamping_alone_would_bias_the_area() -> None:
     scores, y = drawn(3000, np.random.default_rng(4))
     found = asked(scores, y, config(replicates=200, epsilon=0.3))
     want, mine = (
-        ev.exact(scores, y)["auc"],
+        ev.exact_metrics(scores, y)["auc"],
         np.mean([float(one[""].auc.value or 0) for one in found]),
     )
     rng, edges = (
@@ -201,7 +201,7 @@ def test_subgroups_are_counted_apart() -> None:
     for name, mine in (("women", women > 0), ("others", women == 0)):
         assert found[name].rows == pytest.approx(mine.sum())
         assert float(found[name].auc.value or 0) == pytest.approx(
-            ev.exact(scores[mine], y[mine])["auc"], abs=0.01
+            ev.exact_metrics(scores[mine], y[mine])["auc"], abs=0.01
         )
     assert found[""].rows == 30_000
 
@@ -209,7 +209,7 @@ def test_subgroups_are_counted_apart() -> None:
 def test_projection_is_the_nearest_point() -> None:
     rng = np.random.default_rng(7)
     raw = 30.0 * rng.normal(size=24)
-    found = metrics.project(raw, 50.0)
+    found = metrics.project_on_simplex(raw, 50.0)
     assert found.min() >= 0.0 and found.sum() == pytest.approx(50.0)
     for _ in range(200):
         other = rng.dirichlet(np.ones(24)) * 50.0
@@ -223,8 +223,8 @@ def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
     declared = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0.0, "hi": 1.0}}})
     for read in (True, False):
         schema = replace(declared, data_dependent=read)
-        judge = judge_of(TwoClasses(), held, schema)
-        found = judge.ask(
+        judge = judge_for_task(TwoClasses(), held, schema)
+        found = judge.run_evaluation(
             Scored(scores, b"model", y, np.zeros((800, 2))), run, caveat=schema.caveat
         )
         assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read
@@ -242,7 +242,7 @@ def test_the_noise_in_an_accuracy_is_that_of_all_counts_that_are_added() -> None
     ]
     value, low, high = np.array([(x.value, x.low, x.high) for x in found], dtype=float).T
     told = np.mean(((high - low) / 2.0 / stats.norm.isf(0.025)) ** 2 - value * (1.0 - value) / 3000)
-    squares = float(np.sum((value - ev.exact(scores, y)["accuracy"]) ** 2)) / told
+    squares = float(np.sum((value - ev.exact_metrics(scores, y)["accuracy"]) ** 2)) / told
     assert 1e-4 < stats.chi2.sf(squares, 200) < 1 - 1e-4
     assert (
         stats.chi2.sf(2.25 * squares, 200) < 1e-4 and stats.chi2.sf(squares / 2.25, 200) > 1 - 1e-4
@@ -289,7 +289,7 @@ def test_intervals_cover_where_scores_tie_chances_jump_or_nothing_is_calibrated(
 ) -> None:
     """New rows every time; at one in 10^4 that coverage is not below 93%."""
     rng, inside = np.random.default_rng(10), 0
-    truth = ev.exact(*law(400_000, rng))[metric]
+    truth = ev.exact_metrics(*law(400_000, rng))[metric]
     for seed in range(runs):
         found = getattr(asked(*law(8000, rng), config(seed=seed, epsilon=epsilon))[0][""], metric)
         inside += float(found.low or 0) <= truth <= float(found.high or 0)
@@ -303,7 +303,7 @@ def test_an_area_is_as_wide_as_its_ties_are_unknown() -> None:
     scores, y = drawn(400_000, np.random.default_rng(11))
     auc, want = (
         asked(scores, y, config(epsilon=float("inf")))[0][""].auc,
-        ev.exact(scores, y)["auc"],
+        ev.exact_metrics(scores, y)["auc"],
     )
     assert float(auc.value or 0) == pytest.approx(want, abs=0.001)
     assert (
@@ -318,7 +318,7 @@ def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> Non
     rng = np.random.default_rng(12)
     scores = np.minimum(1.2 * rng.normal(size=20_000) - 4.0, -0.3)
     y = np.where(rng.random(20_000) < expit(scores), 1.0, -1.0)
-    found, want = asked(scores, y, config(epsilon=float("inf")))[0][""], ev.exact(scores, y)
+    found, want = asked(scores, y, config(epsilon=float("inf")))[0][""], ev.exact_metrics(scores, y)
     assert found.rates["accuracy"].value == pytest.approx(want["accuracy"])
     assert found.confusion["true_positive"] == found.confusion["false_positive"] == 0.0
     sensitivity = found.rates["sensitivity"]

@@ -27,20 +27,20 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor, RunConfig, TrainConfig, data
 from sottovoce.answers import judging
-from sottovoce.answers.between import widened
+from sottovoce.answers.between import widen_by_random_draw
 from sottovoce.answers.evaluation import Held
 from sottovoce.answers.numbers import fit_numbers
 from sottovoce.answers.saved import SavedModel
 from sottovoce.answers.training import infer
 from sottovoce.cli import cli
 from sottovoce.data import read_table
-from sottovoce.deploy.answering import document, record
-from sottovoce.deploy.asks import Asks, table_of
+from sottovoce.deploy.answering import results_document, results_to_dict
+from sottovoce.deploy.asks import Asks, make_site_table
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.local import answer_sites
+from sottovoce.deploy.local import answer_as_sites
 from sottovoce.deploy.members import Member
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.errors import CheckpointError, HolderNote, InvalidInput, SottovoceError
 from sottovoce.reports import page
 
@@ -197,7 +197,7 @@ def told_of(saved: SavedModel, margins: np.ndarray) -> np.ndarray:
     if saved.trained_by == "logistic":
         return margins
     assert saved.schema is not None
-    return np.asarray(saved.schema.task.answers(margins))
+    return np.asarray(saved.schema.task.shown_answers(margins))
 
 
 @pytest.mark.parametrize("kind", LABELS)
@@ -248,7 +248,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Any],
     assert dataset.schema is not None
     parts = data.partition("site:site", dataset.y_train, None, columns=dataset.train_columns)
     tables = [
-        table_of(
+        make_site_table(
             dataset.schema,
             dataset.X_train[part],
             dataset.y_train[part],
@@ -262,21 +262,21 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Any],
     ]
     asks = Asks(inference=True, site_constants=True, evaluation=math.inf, holdout=0.3)
     config = RunConfig("auto", EPSILON, 1e-5, trust="sum", seed=SEED)
-    plan = make_plan(
+    plan = make_calibrated_plan(
         Proposal(
             "trial", config, members, dataset.n_features, schema=dataset.schema.to_dict(), asks=asks
         )
     )
-    return plan, tables, answer_sites(plan, tables)[0][1], files
+    return plan, tables, answer_as_sites(plan, tables)[0][1], files
 
 
 def test_separate_sites_have_the_table_of_a_simulation(deployed: Any, tmp_path: Path) -> None:
     plan, tables, _, files = deployed
     plain = replace(plan.asks, evaluation=None, holdout=0.0)
-    whole = make_plan(
+    whole = make_calibrated_plan(
         Proposal("trial", plan.config, plan.sites, plan.d, schema=plan.schema, asks=plain)
     )
-    there = record(whole, answer_sites(whole, tables)[0][1])
+    there = results_to_dict(whole, answer_as_sites(whole, tables)[0][1])
     here = trained(files, "classes")
     for one, other in zip(there["coefficients"], here.coefficients.to_dict(), strict=True):
         assert {k: v for k, v in one.items() if not isinstance(v, float)} == {
@@ -290,10 +290,10 @@ def test_what_separate_sites_keep_answers_and_is_judged_as_they_judged_it(
     deployed: Any, tmp_path: Path
 ) -> None:
     plan, tables, found, _ = deployed
-    (tmp_path / "north.json").write_text(json.dumps(document(plan, found), allow_nan=False))
+    (tmp_path / "north.json").write_text(json.dumps(results_document(plan, found), allow_nan=False))
     saved = SavedModel.load(tmp_path / "north.json")
     assert saved.site == "site" and saved.naming is not None and saved.naming.sites == tuple(SITES)
-    same(saved.coefficients, json.loads(json.dumps(record(plan, found)["coefficients"])))
+    same(saved.coefficients, json.loads(json.dumps(results_to_dict(plan, found)["coefficients"])))
     held = [table.at(plan.asks.split(len(table.y))[1]).columns for table in tables]
     together = {name: np.concatenate([one[name] for one in held]) for name in held[0]}
     margins = saved.margins(together)
@@ -304,11 +304,11 @@ def test_what_separate_sites_keep_answers_and_is_judged_as_they_judged_it(
         assert only.digest != saved.digest
     path = write(tmp_path / "held.csv", together)
     judged = json.loads(ok("evaluate", tmp_path / "north.json", path, "--epsilon", "inf", "--json"))
-    there = record(plan, found)["evaluation"]
+    there = results_to_dict(plan, found)["evaluation"]
     for name in ("auc", "brier"):
         assert judged[name]["value"] == pytest.approx(there[name]["value"], rel=1e-6)
     assert abs(there["auc"]["value"] - roc_auc_score(together["y"] == "yes", margins)) < 0.01
-    assert page(record(plan, found) | {"versions": ""}).count("(constant)") >= 1
+    assert page(results_to_dict(plan, found) | {"versions": ""}).count("(constant)") >= 1
 
 
 # Which constant a row has
@@ -493,7 +493,7 @@ def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
     saved = fit_numbers(configured(files, trust="nobody"), intervals=True).answered
     few = {name: values[:4] for name, values in columns.items()}
     assert (
-        np.isfinite(saved.intervals(few)).all() and saved.table.site_constants.too_few is not None
+        np.isfinite(saved.intervals(few)).all() and saved.table.site_constants.too_few_reason is not None
     )
     ends = saved.intervals(few | {"site": np.array(["p", "z", "", "q"], dtype=object)})
     assert np.isnan(ends[:, 0]).tolist() == [False, True, True, False]
@@ -558,7 +558,7 @@ def test_an_interval_with_a_draw_more_is_that_of_the_sum() -> None:
     spreads, alpha = np.array([0.0, 0.5, 1.0, 3.0]), 0.05
     errors = np.array([0.0, 0.01, 0.3, 1.0, 5.0, 80.0, 1000.0])
     z = float(stats.norm.ppf(1.0 - alpha / 2.0))
-    ends = widened(np.stack([2.0 - z * errors, 2.0 + z * errors], axis=1), spreads, alpha)
+    ends = widen_by_random_draw(np.stack([2.0 - z * errors, 2.0 + z * errors], axis=1), spreads, alpha)
     np.testing.assert_allclose(ends.mean(axis=1), 2.0)
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     for one, error in zip(half, errors, strict=True):
@@ -567,13 +567,13 @@ def test_an_interval_with_a_draw_more_is_that_of_the_sum() -> None:
             total > 0.0, 2.0 * stats.norm.sf(one / np.maximum(total, 1e-300)), 0.0
         ).mean()
         assert beyond == pytest.approx(alpha, rel=0.005)
-    none = widened(
+    none = widen_by_random_draw(
         np.array([[1.0, 3.0], [np.nan, np.nan], [1.0, np.inf], [-np.inf, 4.0]]), np.zeros(3), alpha
     )
     np.testing.assert_array_equal(
         none, [[1.0, 3.0], [np.nan, np.nan], [1.0, np.inf], [-np.inf, 4.0]]
     )
-    one_sided = widened(np.array([[1.0, np.inf], [-np.inf, 4.0]]), spreads, alpha)
+    one_sided = widen_by_random_draw(np.array([[1.0, np.inf], [-np.inf, 4.0]]), spreads, alpha)
     assert one_sided[0, 0] == pytest.approx(1.0 - half[0]) and one_sided[1, 1] == pytest.approx(
         4.0 + half[0]
     )

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from sottovoce.answers.coefficients import LEVEL, Coefficients, table
-from sottovoce.answers.few_outcomes import FewOutcomes, ends_of, least_mean
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.terms import of_schema
+from sottovoce.answers.coefficients import LEVEL, Coefficients, build_coefficient_table
+from sottovoce.answers.few_outcomes import FewOutcomes, ends_of_intervals, lower_end_of_mean
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.terms import naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import Logistic
@@ -32,7 +32,7 @@ def missed(mean: float, *, even: bool = False) -> float:
     counts = np.arange(5, 200)
     chances = stats.poisson.pmf(counts, mean)
     ends = [
-        x * math.exp(-Z / math.sqrt(x)) if even else least_mean(float(x), 0.0, 5.0, 0.05)
+        x * math.exp(-Z / math.sqrt(x)) if even else lower_end_of_mean(float(x), 0.0, 5.0, 0.05)
         for x in counts.tolist()
     ]
     return float(chances[np.array(ends) > mean].sum() / chances.sum())
@@ -60,7 +60,7 @@ class TestLaw:
         low = np.interp(
             printed,
             grid := np.linspace(12.0, 60.0, 97),
-            [least_mean(x, 3.0, 12.0, 0.05) for x in grid],
+            [lower_end_of_mean(x, 3.0, 12.0, 0.05) for x in grid],
         )
         chance = min(1.0, float(np.mean(counts >= 12.0)) / 0.1)
         assert np.mean(low > mean) <= 0.025 / chance + 0.0075
@@ -70,12 +70,12 @@ class TestLaw:
     def test_many_are_as_good_as_normal(self) -> None:
         for count, noise in ((1_000.0, 0.0), (1_000.0, 20.0), (4_000.0, 100.0)):
             even = count * math.exp(-Z * math.hypot(count**-0.5, noise / count))
-            assert least_mean(count, noise, 5.0 + 4.0 * noise, 0.05) == pytest.approx(
+            assert lower_end_of_mean(count, noise, 5.0 + 4.0 * noise, 0.05) == pytest.approx(
                 even, rel=0.01
             )
 
     def test_it_is_none_where_the_noise_alone_may_be_as_large(self) -> None:
-        assert least_mean(12.0, 3.0, 12.0, 1e-7) == pytest.approx(0.0, abs=1e-6)
+        assert lower_end_of_mean(12.0, 3.0, 12.0, 1e-7) == pytest.approx(0.0, abs=1e-6)
 
 
 class TestSums:
@@ -83,17 +83,17 @@ class TestSums:
         few = FewOutcomes(
             np.array([[1.0, 0.0]]), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 600.0))
         )
-        gained = few.farther(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0.05)
-        one = 0.98 * (math.log(6.0 / least_mean(6.0, 0.0, 5.0, 0.05)) ** 2 - Z**2 / 6.0)
+        gained = few.squared_length_gains(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0.05)
+        one = 0.98 * (math.log(6.0 / lower_end_of_mean(6.0, 0.0, 5.0, 0.05)) ** 2 - Z**2 / 6.0)
         np.testing.assert_allclose(gained, [[one, 0.0], [0.0, one], [0.0, 0.0], [4.0 * one, 0.0]])
-        other = few._replace(side=-np.ones(1)).farther(np.array([[1.0, 0.0]]), 0.05)
+        other = few._replace(side=-np.ones(1)).squared_length_gains(np.array([[1.0, 0.0]]), 0.05)
         np.testing.assert_allclose(other, [[0.0, one]])
-        low, high = ends_of(np.zeros(1), np.ones(1), np.array([[1.0, 0.0]]), 0.05, few)
+        low, high = ends_of_intervals(np.zeros(1), np.ones(1), np.array([[1.0, 0.0]]), 0.05, few)
         assert low[0] == pytest.approx(-math.sqrt(Z**2 + one)) and high[0] == pytest.approx(Z)
 
     def test_a_share_of_one_half_is_even(self) -> None:
         few = FewOutcomes(np.eye(1), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 12.0)))
-        np.testing.assert_array_equal(few.farther(np.eye(1), 0.05), np.zeros((1, 2)))
+        np.testing.assert_array_equal(few.squared_length_gains(np.eye(1), 0.05), np.zeros((1, 2)))
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +109,15 @@ def made() -> Coefficients:
         "age": {"kind": "number", "lo": 20, "hi": 80},
         "ward": {"kind": "category", "values": list("abcd")},
     }
-    naming = of_schema(Schema.from_dict({"columns": schema}))
+    naming = naming_from_schema(Schema.from_dict({"columns": schema}))
     parts = np.array_split(rng.permutation(2_000), 3)
     raw = [{name: column[part] for name, column in columns.items()} for part in parts]
-    rows = naming.rows(
+    rows = naming.rows_of_sites(
         [(one, np.where(positive[part], 1.0, -1.0)) for one, part in zip(raw, parts, strict=True)]
     )
     run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=1)
-    return table(
-        simulate(run, rows, method=newton_of(naming), loss=Logistic()).outcome, naming, 0, 1e-5
+    return build_coefficient_table(
+        simulate(run, rows, method=newton_from_naming(naming), loss=Logistic()).outcome, naming, 0, 1e-5
     )
 
 
@@ -134,7 +134,7 @@ class TestTable:
                 assert down == pytest.approx(up, rel=1e-3)
 
     def test_every_door_tells_the_same_ends(self, made: Coefficients) -> None:
-        again = Coefficients.of_plain(json.loads(json.dumps(made.plain())))
+        again = Coefficients.from_plain_data(json.loads(json.dumps(made.to_plain_data())))
         for ends in (made.conf_int(), again.conf_int()):
             np.testing.assert_array_equal(ends, [[line.low, line.high] for line in made.lines])
         one, line = again.contrast({"ward: d": 1.0}), made.lines[3]
@@ -155,8 +155,8 @@ class TestTable:
 
     def test_what_lacks_a_part_is_refused_in_one_line(self, made: Coefficients) -> None:
         """As records of versions before 0.3 do, which knew no rare outcomes."""
-        plain = made.plain()
+        plain = made.to_plain_data()
         for name in plain:
             with pytest.raises(InvalidInput) as refused:
-                Coefficients.of_plain({key: value for key, value in plain.items() if key != name})
+                Coefficients.from_plain_data({key: value for key, value in plain.items() if key != name})
             assert refused.value.field == "run" and "\n" not in str(refused.value)

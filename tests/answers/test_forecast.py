@@ -12,13 +12,13 @@ import pytest
 from scipy.special import expit
 
 from sottovoce.answers import forecast as ahead
-from sottovoce.answers.assumed import expected_shares
-from sottovoce.answers.coefficients import table
-from sottovoce.answers.forecast import LogOdds, Means, Study, complete, half
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.least_squares import slopes_of, table_of
-from sottovoce.answers.rehearsal import DECLARED, EVEN, REAL, made_up
-from sottovoce.answers.terms import Naming, of_columns, of_schema
+from sottovoce.answers.assumed import parse_expected_shares
+from sottovoce.answers.coefficients import build_coefficient_table
+from sottovoce.answers.forecast import LogOdds, Means, Study, is_complete, is_half_complete
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.least_squares import slopes_from_naming, table_in_target_units
+from sottovoce.answers.rehearsal import DECLARED, EVEN, REAL, draw_synthetic_rows
+from sottovoce.answers.terms import Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
@@ -39,7 +39,7 @@ MU = gaussian_mu(EPSILON, DELTA)
 
 @cache
 def naming() -> Naming:
-    return of_schema(Schema.from_dict({"columns": COLUMNS, "name": "made"}))
+    return naming_from_schema(Schema.from_dict({"columns": COLUMNS, "name": "made"}))
 
 
 def schema() -> Schema:
@@ -84,20 +84,20 @@ def test_standard_errors_of_log_odds_are_those_that_runs_print() -> None:
     score = (raw["age"] - 50.0) / 30.0 + 0.5 * (raw["stage"] == "b")
     y = np.where(rng.random(N) < expit(score - 1.0), 1.0, -1.0)
     loss = Weighted(Logistic()) if naming().long else Logistic()
-    rows = naming().rows(split(raw, y))
-    found = simulate(config(16), rows, method=newton_of(naming()), loss=loss).outcome
-    shown = [table(found, naming(), k) for k in range(16)]
+    rows = naming().rows_of_sites(split(raw, y))
+    found = simulate(config(16), rows, method=newton_from_naming(naming()), loss=loss).outcome
+    shown = [build_coefficient_table(found, naming(), k) for k in range(16)]
     errors = [
         [line.standard_error for line in one.lines]
         for one in shown
         if all(x.refused is None for x in one.lines)
     ]
     assert len(errors) >= 12
-    study = Study.of(LogOdds(naming()), MU, sites=SITES)
-    told = study.lines(float(N), DECLARED)
+    study = Study.from_sites(LogOdds(naming()), MU, sites=SITES)
+    told = study.forecast_lines(float(N), DECLARED)
     assert np.all(np.abs(np.log(ratios(told, errors))) < np.log(1.3))
     assert all(line.without_privacy < line.standard_error and line.printed > 0.8 for line in told)
-    fewer = study.lines(N / 4.0, DECLARED)
+    fewer = study.forecast_lines(N / 4.0, DECLARED)
     assert not np.all(np.abs(np.log(ratios(fewer, errors))) < np.log(1.3))
 
 
@@ -108,15 +108,15 @@ def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
     spread = 30.0 * rng.normal(size=N)
     target = np.clip(100.0 + 15.0 * (raw["age"] - 50.0) / 30.0 + spread, 0.0, 200.0) / 100.0 - 1.0
     loss = Weighted(HuberResidual(1.0)) if naming().long else HuberResidual(1.0)
-    rows = naming().rows(split(raw, np.ones(N))).with_offset(np.array_split(target, SITES))
+    rows = naming().rows_of_sites(split(raw, np.ones(N))).with_offset(np.array_split(target, SITES))
     errors = []
     for seed in range(12):
         run = RunConfig("auto", trust="sum", epsilon=EPSILON, delta=DELTA, seed=seed)
-        found = simulate(run, rows, method=slopes_of(naming()), loss=loss).outcome
-        errors.append([line.standard_error for line in table_of(found, naming(), task).lines])
+        found = simulate(run, rows, method=slopes_from_naming(naming()), loss=loss).outcome
+        errors.append([line.standard_error for line in table_in_target_units(found, naming(), task).lines])
     shown = [one for one in errors if None not in one]
     assert len(shown) >= 10
-    told = Study.of(Means(naming(), task, 0.15), MU, sites=SITES).lines(float(N), DECLARED)
+    told = Study.from_sites(Means(naming(), task, 0.15), MU, sites=SITES).forecast_lines(float(N), DECLARED)
     assert np.all(np.abs(np.log(ratios(told, shown))) < np.log(1.3))
     assert told[0].without_privacy == pytest.approx(30.0 / (30.0 / 1.645) / np.sqrt(N), rel=0.15)
 
@@ -125,20 +125,20 @@ def test_rows_that_are_needed_follow_noise_and_sites() -> None:
     """Only the product of rows and mu counts for what noise hides; sums spare it, and rare
     positives need more rows.
     """
-    small = of_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
-    one = Study.of(LogOdds(small), MU).rows_needed(EVEN, 4)
-    half_mu = Study.of(LogOdds(small), MU / 2.0).rows_needed(EVEN, 4)
+    small = naming_from_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
+    one = Study.from_sites(LogOdds(small), MU).estimate_rows_needed(EVEN, 4)
+    half_mu = Study.from_sites(LogOdds(small), MU / 2.0).estimate_rows_needed(EVEN, 4)
     assert half_mu.half == pytest.approx(2.0 * one.half, rel=0.15)
-    alone = Study.of(LogOdds(small), MU, sites=4, summed=False).rows_needed(EVEN, 4)
+    alone = Study.from_sites(LogOdds(small), MU, sites=4, summed=False).estimate_rows_needed(EVEN, 4)
     assert alone.half == pytest.approx(2.0 * one.half, rel=0.15)
-    assert Study.of(LogOdds(small, 0.03), MU).rows_needed(EVEN, 4).half > 1.5 * one.half
+    assert Study.from_sites(LogOdds(small, 0.03), MU).estimate_rows_needed(EVEN, 4).half > 1.5 * one.half
 
 
 def test_made_up_rows_are_as_declared() -> None:
     """Nine in ten numbers are in their typical ranges, levels are equally frequent, nothing is
     correlated.
     """
-    X = made_up(naming(), 20_000, np.random.default_rng(3), EVEN)
+    X = draw_synthetic_rows(naming(), 20_000, np.random.default_rng(3), EVEN)
     schema = naming().schema
     assert schema is not None
     plain = X * schema.divisor * schema.slack
@@ -153,10 +153,10 @@ def test_made_up_rows_of_real_tables_have_rare_levels_long_tails_and_marks() -> 
     an eighth at most.
     """
     columns = COLUMNS | {"mark": {"kind": "number", "lo": 0, "hi": 1}}
-    encoding = of_schema(Schema.from_dict({"columns": columns, "name": "made"}))
+    encoding = naming_from_schema(Schema.from_dict({"columns": columns, "name": "made"}))
     own = encoding.schema
     assert own is not None
-    tables = [made_up(encoding, 2000, np.random.default_rng(seed), REAL) for seed in range(40)]
+    tables = [draw_synthetic_rows(encoding, 2000, np.random.default_rng(seed), REAL) for seed in range(40)]
     plain = [X * own.divisor * own.slack for X in tables]
     shares = [np.mean(X[:, 2:4] > 0.0, axis=0) for X in plain]
     rarest = [min(*two, 1.0 - sum(two)) for two in shares]
@@ -168,25 +168,25 @@ def test_made_up_rows_of_real_tables_have_rare_levels_long_tails_and_marks() -> 
 
 
 def test_shares_that_are_told_are_those_of_made_up_rows() -> None:
-    shares = expected_shares(schema(), ["stage: b=0.03"])
+    shares = parse_expected_shares(schema(), ["stage: b=0.03"])
     assert shares == {"stage": {"b": 0.03}}
     for seed, habits in enumerate((EVEN, REAL)):
-        X = made_up(naming(), 20_000, np.random.default_rng(seed), replace(habits, shares=shares))
+        X = draw_synthetic_rows(naming(), 20_000, np.random.default_rng(seed), replace(habits, shares=shares))
         assert np.mean(X[:, 2] != 0.0) == pytest.approx(0.03, abs=0.005)
-    every = expected_shares(schema(), ["stage:a=.02", "stage:b=.9", "stage:c=.08"])
-    X = made_up(naming(), 20_000, np.random.default_rng(9), replace(REAL, shares=every))
+    every = parse_expected_shares(schema(), ["stage:a=.02", "stage:b=.9", "stage:c=.08"])
+    X = draw_synthetic_rows(naming(), 20_000, np.random.default_rng(9), replace(REAL, shares=every))
     np.testing.assert_allclose(np.mean(X[:, 2:4] != 0.0, axis=0), [0.9, 0.08], atol=0.01)
 
 
 def test_a_rare_level_that_is_told_makes_its_standard_error_larger_and_needs_more_rows() -> None:
-    study = Study.of(LogOdds(naming()), MU, sites=SITES)
-    even = study.lines(4.0 * N, DECLARED)
-    rare = study.lines(4.0 * N, replace(DECLARED, shares={"stage": {"b": 0.04}}))
+    study = Study.from_sites(LogOdds(naming()), MU, sites=SITES)
+    even = study.forecast_lines(4.0 * N, DECLARED)
+    rare = study.forecast_lines(4.0 * N, replace(DECLARED, shares={"stage": {"b": 0.04}}))
     # a third of the rows against 4% of them: without noise sqrt((1/.04 + 1/.48) / (3 + 3))
     assert rare[2].without_privacy / even[2].without_privacy == pytest.approx(2.12, rel=0.15)
     assert rare[3].without_privacy < 1.1 * even[3].without_privacy
     known = replace(EVEN, shares={"stage": {"b": 0.02}})
-    assert study.rows_needed(known, 3).complete > 2.0 * study.rows_needed(EVEN, 3).complete
+    assert study.estimate_rows_needed(known, 3).complete > 2.0 * study.estimate_rows_needed(EVEN, 3).complete
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_rare_level_that_is_told_makes_its_standard_error_larger_and_needs_mor
 )
 def test_shares_that_no_column_has_are_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        expected_shares(schema(), texts)
+        parse_expected_shares(schema(), texts)
     assert caught.value.field == "shares"
 
 
@@ -218,16 +218,16 @@ def _of_levels(columns: dict[str, list[str]]) -> Schema:
 def test_names_of_columns_and_levels_may_hold_colons_and_equals_signs() -> None:
     declared = _of_levels({"a: b": ["x", "y=1", "p: q", "rest"], "a": ["b", "c"]})
     texts = ["a: b: x=.1", "a: b:y=1=.2", "a: b: p: q = .3", "a: b=.4"]
-    found = expected_shares(declared, texts)
+    found = parse_expected_shares(declared, texts)
     assert found == {"a: b": {"x": 0.1, "y=1": 0.2, "p: q": 0.3}, "a": {"b": 0.4}}
 
 
 def test_a_name_of_two_levels_is_refused_until_it_is_clear() -> None:
     declared = _of_levels({"a: b": ["c", "d"], "a": ["b: c", "e"]})
     with pytest.raises(InvalidInput) as caught:
-        expected_shares(declared, ["a: b: c=.1"])
+        parse_expected_shares(declared, ["a: b: c=.1"])
     assert caught.value.field == "shares"
-    found = expected_shares(declared, ["a:b: c=.1", "a: b:c=.2"])
+    found = parse_expected_shares(declared, ["a:b: c=.1", "a: b:c=.2"])
     assert found == {"a": {"b: c": 0.1}, "a: b": {"c": 0.2}}
 
 
@@ -235,8 +235,8 @@ def test_the_range_that_is_told_holds_the_number_that_is_told() -> None:
     """Tables as declared hardly differ; those with the habits of real ones differ by more than a
     factor of two.
     """
-    study = Study.of(LogOdds(naming()), MU, sites=SITES)
-    real, even = study.rows_needed(REAL, 9), study.rows_needed(EVEN, 3)
+    study = Study.from_sites(LogOdds(naming()), MU, sites=SITES)
+    real, even = study.estimate_rows_needed(REAL, 9), study.estimate_rows_needed(EVEN, 3)
     assert real.half_range[0] <= real.half <= real.half_range[1]
     assert real.half_range[1] / real.half_range[0] > 2.0 * even.half_range[1] / even.half_range[0]
 
@@ -254,9 +254,9 @@ def test_half_and_all_of_a_table_count_what_can_be_printed() -> None:
     y = np.where(rng.random(N) < 0.3, 1.0, -1.0)
     y[raw["stage"] == "c"] = 1.0  # separation: no number of rows would do
     loss = Weighted(Logistic()) if naming().long else Logistic()
-    rows = naming().rows(split(raw, y))
+    rows = naming().rows_of_sites(split(raw, y))
     much = RunConfig("auto", trust="sum", epsilon=100.0, delta=DELTA, seed=1)
-    shown = table(simulate(much, rows, method=newton_of(naming()), loss=loss).outcome, naming())
+    shown = build_coefficient_table(simulate(much, rows, method=newton_from_naming(naming()), loss=loss).outcome, naming())
     assert (
-        any(line.cause == "separation" for line in shown.lines) and complete(shown) and half(shown)
+        any(line.cause == "separation" for line in shown.lines) and is_complete(shown) and is_half_complete(shown)
     )

@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.coefficients import LONGEST, Coefficients, _by_group, left_undone, table
+from sottovoce.answers.coefficients import LONGEST, Coefficients, _undone_by_group, bound_undone_step, build_coefficient_table
 from sottovoce.answers.frames import EDGES, Frame
 from sottovoce.answers.inference import (
     CUT,
@@ -29,13 +29,13 @@ from sottovoce.answers.inference import (
     Newton,
     Pool,
     Seen,
-    newton_of,
-    no_further,
-    one_step,
+    newton_from_naming,
+    shorten_step,
+    take_last_step,
 )
 from sottovoce.answers.saved import SavedModel
 from sottovoce.answers.separation import Evidence, Shortened, Undetermined, groups_of
-from sottovoce.answers.terms import CONSTANT, Naming, of_columns, of_schema
+from sottovoce.answers.terms import CONSTANT, Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
@@ -45,7 +45,7 @@ from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.queries import Gradient
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
-from sottovoce.util.plain import jsonable
+from sottovoce.util.plain import infinities_to_text
 
 BETA = np.array([0.5, -0.4, 0.0, -0.8])
 SCHEMA = {
@@ -71,14 +71,14 @@ def numbers(
     X = rng.normal(size=(n, 3))
     y = np.where(rng.random(n) < expit(X @ BETA[:3] + BETA[3]), 1.0, -1.0)
     parts = [(X[p], y[p]) for p in np.array_split(np.arange(n), 4)]
-    return of_columns(["a", "b", "c"], norm), parts, X
+    return naming_from_columns(["a", "b", "c"], norm), parts, X
 
 
 def fitted(
     of: RunConfig, n: int = 8000, seed: int = 0, norm: float = 3.0
 ) -> tuple[Naming, Estimates, Result]:
     naming, parts, _ = numbers(n, seed, norm)
-    result = simulate(of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
+    result = simulate(of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic()))
     return naming, result.outcome, result
 
 
@@ -100,7 +100,7 @@ def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
     weight = np.minimum(1.0, 1.0 / (0.75 * np.sum((X / 3.0) ** 2, axis=1) + 0.25))
     assert (weight < 1).any()
     b, errors = newton(X, y, weight)
-    lines = table(found, naming).lines
+    lines = build_coefficient_table(found, naming).lines
     np.testing.assert_allclose([line.estimate for line in lines], b, atol=2e-5)
     np.testing.assert_allclose([line.standard_error for line in lines], errors, rtol=3e-3)
     assert all(line.noise_share == 0.0 and line.refused is None for line in lines)
@@ -109,7 +109,7 @@ def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
 def test_units_are_those_of_the_schema() -> None:
     """Margins by encoded columns are those by coefficients in the user's units."""
     rng = np.random.default_rng(1)
-    naming = of_schema(Schema.from_dict(SCHEMA))
+    naming = naming_from_schema(Schema.from_dict(SCHEMA))
     raw = {
         "age": rng.uniform(20, 80, 50),
         "dose": rng.uniform(0, 9, 50),
@@ -122,7 +122,7 @@ def test_units_are_those_of_the_schema() -> None:
     A = np.column_stack(
         [raw["age"], np.log1p(raw["dose"]), raw["sex"] == "m", stage == 0, stage == 2, np.ones(50)]
     )
-    np.testing.assert_allclose(naming.encoded(raw) @ w, A @ beta, rtol=1e-9)
+    np.testing.assert_allclose(naming.encode_rows(raw) @ w, A @ beta, rtol=1e-9)
     assert [(t.name, t.level, t.reference) for t in naming.terms] == [
         ("age", None, None),
         ("dose", None, None),
@@ -136,16 +136,16 @@ def test_units_are_those_of_the_schema() -> None:
 
 def test_sites_have_constants_of_their_own() -> None:
     rng = np.random.default_rng(2)
-    naming = of_columns(["a"], 3.0, ["north", "south", "west"])
+    naming = naming_from_columns(["a"], 3.0, ["north", "south", "west"])
     parts, own = [], np.array([-1.5, 0.0, 1.0])
     for i in range(3):
         X = rng.normal(size=(20_000, 1)) + i
         parts.append((X, np.where(rng.random(20_000) < expit(0.5 * X[:, 0] + own[i]), 1.0, -1.0)))
     of = config(epsilon=float("inf"))
     found = simulate(
-        of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+        of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
     ).outcome
-    lines = table(found, naming).lines
+    lines = build_coefficient_table(found, naming).lines
     for line, truth in zip(lines, [0.5, *own], strict=True):
         assert abs(line.estimate - truth) < 4.0 * line.standard_error  # type: ignore[operator]
     assert [line.term.level for line in lines[1:]] == ["north", "south", "west"]
@@ -166,7 +166,7 @@ def many_fitted(trust: str) -> list[tuple[Naming, Estimates]]:
 def coverage(fits: Iterable[tuple[Naming, Estimates]]) -> tuple[int, int]:
     inside = printed = 0
     for naming, found in fits:
-        for line, truth in zip(table(found, naming).lines, BETA, strict=True):
+        for line, truth in zip(build_coefficient_table(found, naming).lines, BETA, strict=True):
             if line.refused is None:
                 printed += 1
                 inside += line.low <= truth <= line.high  # type: ignore[operator]
@@ -193,7 +193,7 @@ def test_a_covariance_without_the_noise_does_not_cover() -> None:
 
 def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> None:
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
-    found_table = table(found, naming, delta=1e-5)
+    found_table = build_coefficient_table(found, naming, delta=1e-5)
     assert all(line.refused and line.estimate is None for line in found_table.lines)
     assert (
         found_table.needs is not None
@@ -202,28 +202,28 @@ def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> Non
     )
     assert "rows is needed" in str(found_table.lines[0].refused)  # noise hides an eigenvalue
     naming, found, _ = fitted(config(epsilon=0.3), n=int(6 * found_table.needs["rows"]))
-    assert all(line.refused is None for line in table(found, naming, delta=1e-5).lines)
+    assert all(line.refused is None for line in build_coefficient_table(found, naming, delta=1e-5).lines)
 
 
 def test_fragility_is_the_rule_of_the_page() -> None:
     """``tau = E |P^(1/2) E P c|^2 / c'P c`` over noise E, by draws of it; P has eigenvalues that
     are lowered.
     """
-    from sottovoce.queries.moments import square
+    from sottovoce.queries.moments import unflatten_symmetric
 
     rng, d = np.random.default_rng(0), 3
     H = np.array([[1.0, 0.2, 0.0], [0.2, 0.7, 0.1], [0.0, 0.1, 0.4]])
     kept, s_H = np.ones((1, d), dtype=bool), np.array([0.02])
-    P, fine = inference.inverse_of(H[None], kept, np.zeros(1), inference.LOWER * s_H)
+    P, fine = inference.inverse_where_known(H[None], kept, np.zeros(1), inference.LOWER * s_H)
     assert fine.all() and np.allclose(P[0], np.linalg.inv(H - inference.LOWER * 0.02 * np.eye(d)))
-    E, c = 0.02 * square(rng.normal(size=(200_000, 6)), d), np.array([1.0, -0.5, 0.3])
+    E, c = 0.02 * unflatten_symmetric(rng.normal(size=(200_000, 6)), d), np.array([1.0, -0.5, 0.3])
     moved = E @ P[0] @ c
     second = np.mean(np.einsum("ri,ij,rj->r", moved, P[0], moved))
-    tau = inference.fragility(np.eye(d)[None], H[None], kept, s_H, c[None])[0, 0]
+    tau = inference.second_order_share(np.eye(d)[None], H[None], kept, s_H, c[None])[0, 0]
     assert tau == pytest.approx(second / (c @ P[0] @ c), rel=0.02)
     naming, found, _ = fitted(config())
     row = naming.into_units[1]
-    own = inference.fragility(
+    own = inference.second_order_share(
         found.frame, found.hessian, found.kept, found.hessian_noise, row[None]
     )
     assert (
@@ -236,10 +236,10 @@ def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
     """Errors E of a flattened matrix with variance s^2 an entry: Cov(E d) = (s^2 / 2)(|d|^2 I +
     d d').
     """
-    from sottovoce.queries.moments import square
+    from sottovoce.queries.moments import unflatten_symmetric
 
     rng, d = np.random.default_rng(0), np.array([0.3, -1.0, 0.5])
-    moved = square(rng.normal(size=(200_000, 6)), 3) @ d
+    moved = unflatten_symmetric(rng.normal(size=(200_000, 6)), 3) @ d
     np.testing.assert_allclose(
         np.cov(moved.T), 0.5 * ((d @ d) * np.eye(3) + np.outer(d, d)), atol=0.02
     )
@@ -252,14 +252,14 @@ def test_a_remedy_is_no_capped_number() -> None:
     naming, found, _ = fitted(config())
     far = dataclasses.replace(found, strain=np.array([1e5]), noise=found.covariance)
     near = dataclasses.replace(far, strain=np.array([5.0]))
-    assert table(far, naming, 0, 1e-5).needs == {}
-    needs = table(near, naming, 0, 1e-5).needs
+    assert build_coefficient_table(far, naming, 0, 1e-5).needs == {}
+    needs = build_coefficient_table(near, naming, 0, 1e-5).needs
     assert needs is not None and needs["rows"] == pytest.approx(10 * found.rows, rel=0.15)
 
 
 def test_what_needs_no_budget() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
-    shown, M = table(found, naming), naming.into_units
+    shown, M = build_coefficient_table(found, naming), naming.into_units
     covariance = M @ found.covariance[0] @ M.T
     np.testing.assert_allclose(shown.covariance, covariance)
     np.testing.assert_allclose(shown.conf_int(), [[x.low, x.high] for x in shown.lines], rtol=1e-9)
@@ -280,20 +280,20 @@ def test_what_needs_no_budget() -> None:
     for names, rule in ((["d"], "is no coefficient"), (["c", "nothing"], "is no coefficient")):
         with pytest.raises(InvalidInput, match=rule):
             shown.wald(names)
-    refused = table(fitted(config(epsilon=0.05), n=900)[1], naming)
+    refused = build_coefficient_table(fitted(config(epsilon=0.05), n=900)[1], naming)
     assert np.isnan(refused.covariance).all() and np.isnan(refused.conf_int()).all()
     with pytest.raises(InvalidInput, match="is refused"):
         refused.contrast({"a": 1.0})
     for one in (shown, refused):
-        again = Coefficients.of_plain(
-            json.loads(json.dumps(jsonable(one.plain()), allow_nan=False))
+        again = Coefficients.from_plain_data(
+            json.loads(json.dumps(infinities_to_text(one.to_plain_data()), allow_nan=False))
         )
         assert again.lines == one.lines and again.needs == one.needs and again.odds == one.odds
         np.testing.assert_array_equal(again.covariance, one.covariance)
     with pytest.raises(InvalidInput, match="no covariance"):
-        Coefficients.of_plain({"coefficients": shown.to_dict()})
+        Coefficients.from_plain_data({"coefficients": shown.to_dict()})
     with pytest.raises(InvalidInput, match="no covariance"):
-        Coefficients.of_plain({})  # of a run by rounds
+        Coefficients.from_plain_data({})  # of a run by rounds
 
 
 def test_what_a_model_says_of_a_row_has_an_interval() -> None:
@@ -301,8 +301,8 @@ def test_what_a_model_says_of_a_row_has_an_interval() -> None:
     part.
     """
     naming, found, _ = fitted(config(epsilon=3.0))
-    shown = table(found, naming)
-    saved = SavedModel(naming, found.estimate[0], np.ones(1), jsonable(shown.plain()))
+    shown = build_coefficient_table(found, naming)
+    saved = SavedModel(naming, found.estimate[0], np.ones(1), infinities_to_text(shown.to_plain_data()))
     X = np.random.default_rng(1).normal(size=(40, 3))
     ends, wide = saved.intervals(X), saved.intervals(X, 0.01)
     own = [
@@ -315,7 +315,7 @@ def test_what_a_model_says_of_a_row_has_an_interval() -> None:
     lines = tuple(
         replace(line, refused="hidden") if line.term.name == "b" else line for line in shown.lines
     )
-    part = replace(saved, record=jsonable(replace(shown, lines=lines).plain()))
+    part = replace(saved, record=infinities_to_text(replace(shown, lines=lines).to_plain_data()))
     X[:20, 1] = 0.0
     hidden = np.isnan(part.intervals(X)).any(axis=1)
     assert hidden.tolist() == [False] * 20 + [True] * 20
@@ -338,8 +338,8 @@ def test_such_intervals_cover() -> None:
     naming, held, held_short = numbers(10)[0], np.zeros(len(rows)), np.zeros(len(rows))
     for seed in range(sets):
         found = fitted(config(epsilon=4.0, seed=seed), 4000, seed)[1]
-        shown = table(found, naming)
-        ends = SavedModel(naming, found.estimate[0], np.ones(1), jsonable(shown.plain())).intervals(
+        shown = build_coefficient_table(found, naming)
+        ends = SavedModel(naming, found.estimate[0], np.ones(1), infinities_to_text(shown.to_plain_data())).intervals(
             rows
         )
         exact = rows @ BETA[:3] + BETA[3]
@@ -353,9 +353,9 @@ def test_such_intervals_cover() -> None:
 
 def test_steps_that_have_not_come_near_are_told_from_noise() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
-    late = table(replace(found, strain=np.array([2.0])), naming, delta=1e-5)
+    late = build_coefficient_table(replace(found, strain=np.array([2.0])), naming, delta=1e-5)
     assert late.needs is None and late.lines[0].cause == "table unfinished"
-    noisy = table(
+    noisy = build_coefficient_table(
         replace(found, strain=np.array([2.0]), noise=found.covariance), naming, delta=1e-5
     )
     assert noisy.needs is not None and "mostly noise" in str(noisy.lines[0].refused)
@@ -366,19 +366,19 @@ def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
     reach.
     """
     step, S = np.array([[3.0, 0.0], [0.5, 0.0]]), np.eye(2)[None].repeat(2, axis=0)
-    shortened, cut = no_further(step, S, 0.75)
+    shortened, cut = shorten_step(step, S, 0.75)
     np.testing.assert_allclose(shortened, [[0.75, 0.0], [0.5, 0.0]])
     assert cut.tolist() == [True, False]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 2))
     y = np.where(rng.random(6000) < expit(60.0 * X[:, 0]), 1.0, -1.0)
-    naming, of = of_columns(["a", "b"], 3.0), config(epsilon=float("inf"))
+    naming, of = naming_from_columns(["a", "b"], 3.0), config(epsilon=float("inf"))
     parts = [(X[p], y[p]) for p in np.array_split(np.arange(6000), 4)]
     found = simulate(
-        of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+        of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
     ).outcome
     assert found.strain[0] >= CUT and all(
-        line.refused for line in table(found, naming, delta=1e-5).lines
+        line.refused for line in build_coefficient_table(found, naming, delta=1e-5).lines
     )
 
 
@@ -395,7 +395,7 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
 
     def strain(gradient: np.ndarray, s: float = s) -> np.ndarray:
         pool, seen = Pool(H, np.zeros(R)), [Seen(zero, gradient, s)]
-        return np.asarray(one_step(Asked(frame, pool, 0.1 * H, seen), rows, kept, 1e4, 10.0).strain)
+        return np.asarray(take_last_step(Asked(frame, pool, 0.1 * H, seen), rows, kept, 1e4, 10.0).strain)
 
     def strained(gradient: np.ndarray) -> np.ndarray:
         return strain(gradient) > 0.0
@@ -417,7 +417,7 @@ def test_what_is_needed_has_no_cap() -> None:
     lost = replace(
         found, hessian=found.hessian - 2.0 * np.linalg.eigvalsh(found.hessian[0])[0] * np.eye(4)
     )
-    said = table(lost, naming, delta=1e-5)
+    said = build_coefficient_table(lost, naming, delta=1e-5)
     assert (
         said.needs is not None
         and said.needs["more"]
@@ -430,16 +430,16 @@ def test_rare_levels_are_merged_with_the_reference_and_named() -> None:
     schema = Schema.from_dict(
         {"columns": {"k": {"kind": "category", "values": ["a", "b", "rare"]}}}
     )
-    naming = of_schema(schema)
+    naming = naming_from_schema(schema)
     text = np.array(["a", "b", "rare"], dtype=object)[
         rng.choice(3, size=9000, p=[0.6, 0.3985, 0.0015])
     ]
     y = np.where(rng.random(9000) < expit(-0.3 + 0.6 * (text == "b")), 1.0, -1.0)
     parts = [({"k": text[p]}, y[p]) for p in np.array_split(np.arange(9000), 3)]
     found = simulate(
-        config(), naming.rows(parts), method=newton_of(naming), loss=Logistic()
+        config(), naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Logistic()
     ).outcome
-    lines = table(found, naming, delta=1e-5).lines
+    lines = build_coefficient_table(found, naming, delta=1e-5).lines
     assert "merged with the reference" in str(lines[1].refused)
     assert lines[0].refused is None and abs(lines[0].estimate - 0.6) < 4 * lines[0].standard_error  # type: ignore[operator]
 
@@ -457,16 +457,16 @@ class TestRecipe:
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
     def test_shares_add_up_to_the_budget(self) -> None:
-        assert sum(item.share for item in newton_of(numbers(40)[0]).items) == pytest.approx(1.0)
+        assert sum(item.share for item in newton_from_naming(numbers(40)[0]).items) == pytest.approx(1.0)
 
     def test_local_noise_adds_up_over_sites(self) -> None:
         spreads = []
         for trust in ("sum", "nobody"):
             naming, found, result = fitted(config(trust=trust))
-            scaled = newton_of(naming).with_noise(
-                newton_of(naming).listed.shape.scaled(found.scale)
+            scaled = newton_from_naming(naming).with_noise(
+                newton_from_naming(naming).releases_with_noise.shape.scaled(found.scale)
             )
-            spreads.append(scaled.listed.spread(12, result.facts, Among.all(result.facts)))
+            spreads.append(scaled.releases_with_noise.noise_deviation(12, result.facts, Among.all_sites(result.facts)))
         # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
         assert spreads[1] / spreads[0] == pytest.approx(np.sqrt(3.0), rel=1e-3)
 
@@ -481,7 +481,7 @@ class TestRecipe:
             ValueError, match="the next release of the list is 'count of positives'"
         ):
             simulate(
-                config(), naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+                config(), naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
             )
 
     @pytest.mark.parametrize(
@@ -493,14 +493,14 @@ class TestRecipe:
         with pytest.raises(InvalidInput):
             simulate(
                 config(**more),
-                naming.rows(parts),
-                method=newton_of(naming),
+                naming.rows_of_sites(parts),
+                method=newton_from_naming(naming),
                 loss=Weighted(Logistic()),
             )
 
     def test_a_ledger_on_disk_keeps_the_releases_and_its_budget(self, tmp_path: Any) -> None:
         naming, parts, _ = numbers(2000)
-        rows, method = naming.rows(parts), newton_of(naming)
+        rows, method = naming.rows_of_sites(parts), newton_from_naming(naming)
         of = config(trust="nobody", epsilon=2.0)
         DurableLedger.create(
             tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="zcdp", n_nodes=4
@@ -529,7 +529,7 @@ def one_exact_step(
     S, kept, eye = (A.T @ A / n)[None], np.ones((1, k), dtype=bool), np.eye(k)[None]
     rows = inference.Moments(S, S[:, :, -1], marks, np.where(marks > 0, 1.0, 0.0))
     pool, seen = inference.Pool(H[None], np.zeros(1)), [inference.Seen(w[None], g[None], 0.0)]
-    found = inference.one_step(Asked(Frame(eye, eye), pool, H[None], seen), rows, kept, n, np.inf)
+    found = inference.take_last_step(Asked(Frame(eye, eye), pool, H[None], seen), rows, kept, n, np.inf)
     assert np.array_equal(found.at[0], w)
     return w - np.linalg.solve(H, g) - best, found.estimate[0] - best
 
@@ -578,17 +578,17 @@ def test_the_frame_moves_no_estimate() -> None:
     # a bend that no model of these columns has
     X[:, 0] += 0.4 * (rng.random(len(X)) < 0.1) * X[:, 0] ** 2
     y = np.where(rng.random(len(X)) < expit(X[:, 0] - 0.3 * X[:, 0] ** 2), 1.0, -1.0)
-    naming = of_columns(["a", "b", "c"], 1e3)  # no row is longer
+    naming = naming_from_columns(["a", "b", "c"], 1e3)  # no row is longer
     parts = [(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)]
     b, _ = newton(X, y, np.ones(len(y)))
     of, loss = config(epsilon=float("inf")), Weighted(Logistic())
     for share in (0.0, 0.3):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                inference, "short", lambda cells, spread, noise, share=share: long(cells, share)
+                inference, "choose_row_thresholds", lambda cells, spread, noise, share=share: long(cells, share)
             )
-            found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
-        lines = table(found, naming).lines
+            found = simulate(of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss).outcome
+        lines = build_coefficient_table(found, naming).lines
         assert all(
             abs(x.estimate - w) < 0.05 * x.standard_error for x, w in zip(lines, b, strict=True)
         )  # type: ignore[operator]
@@ -604,11 +604,11 @@ def test_what_a_step_leaves_undone_where_events_are_rare() -> None:
     """Newton's step for ``exp`` from a log-odds that is D too high."""
     D = np.linspace(0.01, -np.log1p(-LONGEST), 600)
     step = 1.0 - np.exp(-D)  # f(D) - f(0) over f'(D), of f = exp
-    np.testing.assert_allclose(left_undone(-step), D - step, rtol=1e-9)
+    np.testing.assert_allclose(bound_undone_step(-step), D - step, rtol=1e-9)
     # from D below, which goes too far by less than is said
     above = np.exp(D[np.log1p(LONGEST) > D]) - 1.0
-    assert np.all(above - np.log1p(above) <= left_undone(above))
-    assert left_undone(np.array([50.0])) == pytest.approx(np.log(10.0) - 0.9)
+    assert np.all(above - np.log1p(above) <= bound_undone_step(above))
+    assert bound_undone_step(np.array([50.0])) == pytest.approx(np.log(10.0) - 0.9)
 
 
 def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent() -> None:
@@ -620,7 +620,7 @@ def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent(
 
 def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_rows() -> None:
     """The strain is a mean over all directions; a level of rare events may still be on its way."""
-    naming = of_schema(
+    naming = naming_from_schema(
         Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}})
     )
     m = naming.d
@@ -659,16 +659,16 @@ def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_row
     counts = Undetermined(
         groups, none, none, none, rarer, rows, noise=0.0 * ones, printed=5.0 * ones, side=ones
     )
-    undone, missing = _by_group(found, naming, counts, moved, 0)
+    undone, missing = _undone_by_group(found, naming, counts, moved, 0)
     for k, v in enumerate(groups.directions[groups.whole]):
         length = float(v @ v)
         # the step is what it is but for its noise
         known = np.hypot(v @ moved / length, np.sqrt(0.005 / length))
-        np.testing.assert_allclose(undone[k], float(left_undone(known)) * v)
+        np.testing.assert_allclose(undone[k], float(bound_undone_step(known)) * v)
         lacks = max(0.0, 1.0 / 16.0 - 0.045 / length)  # of one over 100 times .2 times .8
         np.testing.assert_allclose(missing[k], np.sqrt(lacks) * v)
     quadratic = replace(found, quadratic=True, evidence=None)
-    for k, line in enumerate(table(quadratic, naming).lines):
+    for k, line in enumerate(build_coefficient_table(quadratic, naming).lines):
         assert line.standard_error == pytest.approx(
             np.sqrt(0.05 * np.sum(naming.into_units[k] ** 2))
         )

@@ -16,16 +16,16 @@ from scipy import stats
 
 from sottovoce import ConsensusRegressor
 from sottovoce.answers import clipped_tails, least_squares
-from sottovoce.answers.bounds_reached import targets_at_bounds
+from sottovoce.answers.bounds_reached import estimate_targets_at_bounds
 from sottovoce.answers.inference import Estimates
 from sottovoce.answers.slope_moments import OF_RESIDUALS, drawn_to_multiple
-from sottovoce.answers.terms import Naming, of_columns, of_schema
+from sottovoce.answers.terms import Naming, naming_from_columns, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import HuberResidual
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.problem.weighted_loss import Weighted
-from sottovoce.queries.moments import square
+from sottovoce.queries.moments import unflatten_symmetric
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 
@@ -41,7 +41,7 @@ def drawn(
     X = rng.normal(size=(n, 3))
     e = 3.0 * np.exp(spread * X[:, 0] - spread**2) * rng.normal(size=n)
     return (
-        of_columns(["age", "dose", "none"], norm),
+        naming_from_columns(["age", "dose", "none"], norm),
         X,
         np.clip(X @ BETA[:3] + BETA[3] + e, 0.0, 60.0),
     )
@@ -55,18 +55,18 @@ def estimated(
         ({k: v[p] for k, v in X.items()} if isinstance(X, dict) else X[p], np.ones(len(p)))
         for p in parts
     ]
-    rows = naming.rows(tables).with_offset([DAYS.encode(y[p]) for p in parts])
+    rows = naming.rows_of_sites(tables).with_offset([DAYS.encode(y[p]) for p in parts])
     config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
     found: Estimates = simulate(
-        config, rows, method=least_squares.slopes_of(naming), loss=loss
+        config, rows, method=least_squares.slopes_from_naming(naming), loss=loss
     ).outcome
     return found
 
 
 def exact_fit(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of encoded rows with their weights, exactly: moments and coefficients."""
-    A, t = naming.encoded(X), DAYS.encode(y)
+    A, t = naming.encode_rows(X), DAYS.encode(y)
     weight = 1.0 / np.maximum(1.0, np.linalg.norm(A, axis=1) * (1.0 + 1e-9)) ** 2
     S = (A.T * weight) @ A / len(A)
     return S, np.linalg.solve(S, (A.T * weight) @ t / len(A))
@@ -97,7 +97,7 @@ def in_frame(
     naming: Naming, X: np.ndarray, y: np.ndarray, A: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows in a frame, their weights there, and targets."""
-    rows = naming.encoded(X)
+    rows = naming.encode_rows(X)
     own = 1.0 / np.maximum(1.0, np.linalg.norm(rows, axis=1) * (1.0 + 1e-9)) ** 2
     U = rows @ A
     return U, own / np.maximum(1.0, own * np.sum(U**2, axis=1)), DAYS.encode(y)
@@ -113,7 +113,7 @@ def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.01 < np.mean(weight < 1.0) < 0.6
     exact, c = (U.T * weight) @ U / len(U), (U.T * weight) @ t / len(U)
     best = np.linalg.solve(exact, c)
-    M = square(answers["second moments in the frame"][0].value, naming.d)[0]
+    M = unflatten_symmetric(answers["second moments in the frame"][0].value, naming.d)[0]
     errors, spreads = [], []
     for name in ("first gradient", "second gradient", "last gradient"):
         g, what = answers[name]
@@ -134,9 +134,9 @@ def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_noise_it_is_white_s_covariance() -> None:
     naming, X, y = drawn(3000, 1)
-    found = least_squares.table_of(estimated(naming, X, y, math.inf), naming, DAYS)
+    found = least_squares.table_in_target_units(estimated(naming, X, y, math.inf), naming, DAYS)
     A = np.column_stack([X, np.ones(len(X))])
-    weight = 1.0 / np.maximum(1.0, np.linalg.norm(naming.encoded(X), axis=1)) ** 2
+    weight = 1.0 / np.maximum(1.0, np.linalg.norm(naming.encode_rows(X), axis=1)) ** 2
     H = np.linalg.inv((A.T * weight) @ A)
     b = H @ (A.T * weight) @ y
     errors = np.sqrt(np.diag(H @ (A.T * (weight * (y - A @ b)) ** 2) @ A @ H))
@@ -159,7 +159,7 @@ def coverage(change: Any = lambda found: found) -> float:
     """Of all printed intervals of :func:`tables`."""
     inside = []
     for naming, found in tables():
-        lines = least_squares.table_of(change(found), naming, DAYS).lines
+        lines = least_squares.table_in_target_units(change(found), naming, DAYS).lines
         inside += [
             line.low <= b <= line.high
             for line, b in zip(lines, BETA, strict=True)
@@ -210,10 +210,10 @@ def test_what_noise_may_hide_of_clipped_residuals_widens_all_lines(
     cells = np.zeros(len(edges) + 1)
     cells[-3:] = 0.01
     monkeypatch.setattr(least_squares, "_EXCESS", 0.25)
-    assert least_squares.hidden(cells, 0.0, edges[-4] * math.sqrt(2.0)) == pytest.approx(
+    assert least_squares.hidden_by_clipping(cells, 0.0, edges[-4] * math.sqrt(2.0)) == pytest.approx(
         0.25 * 0.03
     )
-    assert least_squares.hidden(0.0 * cells, 0.002, edges[-4] * math.sqrt(2.0)) == pytest.approx(
+    assert least_squares.hidden_by_clipping(0.0 * cells, 0.002, edges[-4] * math.sqrt(2.0)) == pytest.approx(
         0.001
     )
 
@@ -227,16 +227,16 @@ def test_rows_of_a_tail_are_where_squares_of_residuals_are_large() -> None:
     A = np.column_stack([x, np.full(len(x), 0.5)])
     J = (A.T * (np.exp(0.8 * x) * rng.normal(size=len(x)) ** 2)) @ A / len(A)
     M, constant = A.T @ A / len(A), np.array([[0.0, 1.0]])
-    found = clipped_tails.second_moments(M[None], J[None], np.zeros(1), constant)[0]
+    found = clipped_tails.tail_second_moments(M[None], J[None], np.zeros(1), constant)[0]
     np.testing.assert_allclose(found, np.outer([1.2, 0.5], [1.2, 0.5]), atol=0.05)
-    even = clipped_tails.second_moments(M[None], M[None], np.zeros(1), constant)[0]
+    even = clipped_tails.tail_second_moments(M[None], M[None], np.zeros(1), constant)[0]
     # then constants alone are moved
     np.testing.assert_allclose(even, np.outer([0.0, 0.5], [0.0, 0.5]), atol=0.01)
 
 
 def test_nothing_known_of_a_tail_is_one_row_beside_the_mean() -> None:
     M = np.array([[[1.0, 0.2], [0.2, 0.25]]])
-    found = clipped_tails.second_moments(M, 1e-3 * M, np.ones(1), np.array([[0.0, 1.0]]))[0]
+    found = clipped_tails.tail_second_moments(M, 1e-3 * M, np.ones(1), np.array([[0.0, 1.0]]))[0]
     mean = M[0][:, 1] / 0.5
     np.testing.assert_allclose(found, M[0] + np.outer(mean, mean))
 
@@ -255,7 +255,7 @@ def test_slopes_are_covered_where_a_clipped_tail_leans_with_a_column() -> None:
     """100 intervals of the first slope: 95% within 3 standard errors of a share; without the
     allowance less.
     """
-    naming = of_columns(["age", "dose", "none"], 2.4)
+    naming = naming_from_columns(["age", "dose", "none"], 2.4)
     _, truth = exact_fit(naming, *skewed(400_000, 999))
     inside = {0.0: 0, 1.0: 0}  # by the share of the allowance
     for seed in range(100):
@@ -270,12 +270,12 @@ def test_slopes_are_covered_where_a_clipped_tail_leans_with_a_column() -> None:
 
 def test_separate_sites_allow_for_clipped_residuals_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sites that release their own answers, the allowance is that of the common steps."""
-    naming = of_columns(["age", "dose", "none"], 2.4)
+    naming = naming_from_columns(["age", "dose", "none"], 2.4)
     X, y = skewed(4000, 1)
-    rows = naming.rows([(X[p], np.ones(len(p))) for p in np.array_split(np.arange(4000), 4)])
+    rows = naming.rows_of_sites([(X[p], np.ones(len(p))) for p in np.array_split(np.arange(4000), 4)])
     rows = rows.with_offset([DAYS.encode(part) for part in np.array_split(y, 4)])
     config = RunConfig(method="auto", trust="nobody", epsilon=3.0, delta=1e-5, seed=0)
-    method = least_squares.slopes_of(naming)
+    method = least_squares.slopes_from_naming(naming)
 
     def covariance() -> np.ndarray:
         return simulate(
@@ -283,12 +283,12 @@ def test_separate_sites_allow_for_clipped_residuals_too(monkeypatch: pytest.Monk
         ).outcome.covariance[0]
 
     wide = covariance()
-    with_allowance = least_squares.OfSites._clipping
+    with_allowance = least_squares.OfSites._choose_clipping
 
     def without(*given: Any) -> least_squares.Clipping:
         return with_allowance(*given)._replace(hidden=0.0)
 
-    monkeypatch.setattr(least_squares.OfSites, "_clipping", without)
+    monkeypatch.setattr(least_squares.OfSites, "_choose_clipping", without)
     assert np.all(np.diagonal(wide - covariance()) > 1e-8)
 
 
@@ -296,9 +296,9 @@ def test_residuals_are_kept_to_where_none_are_seen() -> None:
     edges = least_squares.EDGES
     cells = np.zeros(len(edges) + 1)
     cells[:3] = 0.9, 0.08, 0.02
-    assert clipped_tails.width(cells, 0.001, edges) == pytest.approx(edges[2] * math.sqrt(2.0))
-    assert clipped_tails.width(cells, 0.03, edges) == pytest.approx(edges[0] * math.sqrt(2.0))
-    assert clipped_tails.width(np.full(len(cells), 1.0 / len(cells)), 0.001, edges) == edges[-1]
+    assert clipped_tails.choose_clipping_width(cells, 0.001, edges) == pytest.approx(edges[2] * math.sqrt(2.0))
+    assert clipped_tails.choose_clipping_width(cells, 0.03, edges) == pytest.approx(edges[0] * math.sqrt(2.0))
+    assert clipped_tails.choose_clipping_width(np.full(len(cells), 1.0 / len(cells)), 0.001, edges) == edges[-1]
 
 
 @pytest.mark.parametrize("h", [0.2, 0.354, 0.42, 0.5])
@@ -310,9 +310,9 @@ def test_what_is_clipped_is_told_by_a_histogram(h: float) -> None:
     beyond = 2.0 * stats.norm.sf(np.append(edges, np.inf) / spread)
     cells = np.append(1.0 - beyond[0], beyond[:-1] - beyond[1:])
     exact = 2.0 * (spread * stats.norm.pdf(h / spread) - h * stats.norm.sf(h / spread))
-    told = clipped_tails.clipped_at(cells, 0.0, edges, h)
+    told = clipped_tails.estimate_mean_clipping(cells, 0.0, edges, h)
     assert 0.9 * exact < told < 1.1 * exact
-    assert clipped_tails.clipped_at(cells, 1e-3, edges, h) > exact
+    assert clipped_tails.estimate_mean_clipping(cells, 1e-3, edges, h) > exact
 
 
 def test_residuals_of_separate_sites_are_clipped_where_that_costs_least() -> None:
@@ -322,14 +322,14 @@ def test_residuals_of_separate_sites_are_clipped_where_that_costs_least() -> Non
     edges, spread = least_squares.EDGES, 1.0 / 6.0
     beyond = 2.0 * stats.norm.sf(np.append(edges, np.inf) / spread)
     cells = np.append(1.0 - beyond[0], beyond[:-1] - beyond[1:])
-    farthest = clipped_tails.width(cells, 1e-4, edges)
+    farthest = clipped_tails.choose_clipping_width(cells, 1e-4, edges)
 
     def chosen(noise: float) -> float:
         one = np.ones(1)
         costs = clipped_tails.Costs(
             sampling=1e-9 * one, noise=noise * one, clipped=one, weights=one
         )
-        return clipped_tails.cheapest_width(cells, 1e-4, edges, costs)
+        return clipped_tails.choose_cheapest_width(cells, 1e-4, edges, costs)
 
     assert chosen(1e-12) == pytest.approx(farthest)
     assert edges[0] < chosen(1e-3) < chosen(1e-6) < farthest
@@ -382,7 +382,7 @@ def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:
     y = np.clip(
         8.0 + X @ BETA[:3] / 3 + 2.5 * (rng.lognormal(0.0, 0.8, n) - math.exp(0.32)), 0.0, 60.0
     )
-    naming = of_columns(["age", "dose", "none"], 2.4)
+    naming = naming_from_columns(["age", "dose", "none"], 2.4)
     found = estimated(naming, X, y, 3.0)
     _, best = exact_fit(naming, X, y)
     errors = np.sqrt(np.diagonal(found.covariance[0]))
@@ -396,8 +396,8 @@ def test_a_rare_level_counts_as_the_reference() -> None:
     rng, n = np.random.default_rng(0), 4000
     ward = rng.choice(np.array(["a", "b", "rare"], dtype=object), p=[0.6, 0.399, 0.001], size=n)
     y = np.clip(20.0 + 6.0 * (ward == "b") + 3.0 * rng.normal(size=n), 0.0, 60.0)
-    naming = of_schema(schema)
-    lines = least_squares.table_of(
+    naming = naming_from_schema(schema)
+    lines = least_squares.table_in_target_units(
         estimated(naming, {"ward": ward}, y, 3.0), naming, DAYS, 1e-5
     ).lines
     assert (
@@ -413,7 +413,7 @@ def related(n: int, seed: int, r: float = 0.99) -> tuple[Naming, np.ndarray, np.
     X = rng.normal(size=(n, 3))
     X[:, 1] = r * X[:, 0] + math.sqrt(1.0 - r**2) * X[:, 1]
     y = X @ BETA[:3] + BETA[3] + 5.0 * rng.normal(size=n)
-    return of_columns(["age", "dose", "none"], 2.4), X, np.clip(y, 0.0, 60.0)
+    return naming_from_columns(["age", "dose", "none"], 2.4), X, np.clip(y, 0.0, 60.0)
 
 
 def test_columns_that_nearly_agree_are_printed_with_about_the_width_of_least_squares() -> None:
@@ -421,7 +421,7 @@ def test_columns_that_nearly_agree_are_printed_with_about_the_width_of_least_squ
     inside, widths = [], []
     for seed in range(20):
         naming, X, y = related(20_000, seed)
-        lines = least_squares.table_of(estimated(naming, X, y, 3.0, seed), naming, DAYS, 1e-5).lines
+        lines = least_squares.table_in_target_units(estimated(naming, X, y, 3.0, seed), naming, DAYS, 1e-5).lines
         assert [line.refused for line in lines] == [None] * 4
         inside += [line.low <= b <= line.high for line, b in zip(lines, BETA, strict=True)]
         A = np.column_stack([X, np.ones(len(X))])
@@ -435,14 +435,14 @@ def test_bounds_that_are_forty_times_too_wide_cost_little() -> None:
     parts = np.array_split(np.arange(len(y)), 4)
     errors = []
     for bounds in (DAYS, BoundedNumber(0.0, 2400.0)):
-        rows = naming.rows([(X[p], np.ones(len(p))) for p in parts]).with_offset(
+        rows = naming.rows_of_sites([(X[p], np.ones(len(p))) for p in parts]).with_offset(
             [bounds.encode(y[p]) for p in parts]
         )
         config = RunConfig(method="auto", trust="sum", epsilon=3.0, delta=1e-5, seed=4)
-        method = least_squares.slopes_of(naming)
+        method = least_squares.slopes_from_naming(naming)
         found = simulate(config, rows, method=method, loss=Weighted(HuberResidual(1.0))).outcome
         errors.append(
-            [line.standard_error for line in least_squares.table_of(found, naming, bounds).lines]
+            [line.standard_error for line in least_squares.table_in_target_units(found, naming, bounds).lines]
         )
     assert np.all(np.array(errors[1]) < 1.5 * np.array(errors[0]))
 
@@ -451,14 +451,14 @@ def test_the_share_of_targets_at_their_bounds_is_told_if_it_is_clear() -> None:
     naming, X, y = drawn(8000, 5)
     clipped = np.where(np.arange(8000) % 10 == 0, 60.0, y)
     for targets, share in ((y, np.mean(y <= 0.0)), (clipped, 0.1)):
-        shown = least_squares.table_of(estimated(naming, X, targets, 3.0), naming, DAYS)
+        shown = least_squares.table_in_target_units(estimated(naming, X, targets, 3.0), naming, DAYS)
         told = shown.at_bounds
         assert told["low"] <= share <= told["high"] and told["high"] - told["low"] < 0.05
         assert told["clear"] == (share > 0.05) == ("beyond the declared bounds" in str(shown))
         assert (
-            shown.plain()["at_bounds"]
+            shown.to_plain_data()["at_bounds"]
             == told
-            == least_squares.Coefficients.of_plain(shown.plain()).at_bounds
+            == least_squares.Coefficients.from_plain_data(shown.to_plain_data()).at_bounds
         )
     assert told["at_upper"] == pytest.approx(0.1, abs=0.02) and told["at_lower"] < 0.02
 
@@ -474,7 +474,7 @@ def test_intervals_of_that_share_hold_sampling_and_noise() -> None:
         seen = rng.multinomial(rows, [*true, 0.85], size=2000)[:, :2] / rows + spread * rng.normal(
             size=(2000, 2)
         )
-        found = [targets_at_bounds(one, told, rows) for one in seen]
+        found = [estimate_targets_at_bounds(one, told, rows) for one in seen]
         return float(np.mean([one["low"] <= true.sum() <= one["high"] for one in found]))
 
     assert 0.93 < covers(spread) < 0.97
@@ -540,14 +540,14 @@ def test_numbers_stay_numbers_where_noise_leaves_nothing_of_second_moments(seed:
     X = rng.standard_t(3, size=(400, 4)) / np.sqrt(3.0)
     rng.random(400)
     y = np.clip(25.0 + 3.0 * X[:, 0] + 5.0 * rng.standard_t(2, size=400), 0.0, 60.0)
-    naming, task = of_columns([f"x{j}" for j in range(4)], 2.5), BoundedNumber(0.0, 60.0)
+    naming, task = naming_from_columns([f"x{j}" for j in range(4)], 2.5), BoundedNumber(0.0, 60.0)
     parts = np.array_split(np.arange(400), 5)
-    rows = naming.rows([(X[p], np.ones(len(p))) for p in parts]).with_offset(
+    rows = naming.rows_of_sites([(X[p], np.ones(len(p))) for p in parts]).with_offset(
         [task.encode(y[p]) for p in parts]
     )
     config = RunConfig(method="auto", trust="nobody", epsilon=0.3, delta=1e-5, seed=seed)
-    recipe = least_squares.slopes_of(naming)
+    recipe = least_squares.slopes_from_naming(naming)
     found = simulate(config, rows, method=recipe, loss=Weighted(HuberResidual(1.0))).outcome
     assert np.all(np.isfinite(found.estimate)) and np.all(np.isfinite(found.covariance))
-    lines = least_squares.table_of(found, naming, task, 1e-5).lines
+    lines = least_squares.table_in_target_units(found, naming, task, 1e-5).lines
     assert all(line.refused is not None for line in lines)

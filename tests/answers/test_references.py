@@ -13,12 +13,12 @@ import pytest
 from scipy.special import expit
 
 from sottovoce.algorithms.items import Answer
-from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import OF_LEVELS, Moments, SmallSites, newton_of, with_merged_rows
-from sottovoce.answers.least_squares import slopes_of, table_of
+from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
+from sottovoce.answers.inference import OF_LEVELS, Moments, SmallSites, newton_from_naming, add_error_of_merged_rows
+from sottovoce.answers.least_squares import slopes_from_naming, table_in_target_units
 from sottovoce.answers.one_sided import largest_log_odds, largest_mean
 from sottovoce.answers.references import Block, merged_reference
-from sottovoce.answers.terms import Naming, of_schema
+from sottovoce.answers.terms import Naming, naming_from_schema
 from sottovoce.data.schema import Schema
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.facts import Among
@@ -26,17 +26,17 @@ from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.reports.causes import Cause
 from sottovoce.reports.coefficients import (
-    axis_of,
-    coefficient_section,
-    end_text,
-    forest,
+    make_axis,
+    build_coefficient_section,
+    one_sided_interval_text,
+    lay_out_forest_plot,
     one_end,
-    text_table,
+    format_text_table,
 )
 from sottovoce.reports.picture import picture
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
-from sottovoce.util.pages import render
+from sottovoce.util.pages import render_template
 
 TASK = BoundedNumber(0.0, 20.0)
 AGE = {"kind": "number", "lo": 20, "hi": 80}
@@ -62,7 +62,7 @@ def drawn(n: int, shares: tuple[float, ...], *, numbers: bool = False, seed: int
 
 def named(base: str = "a") -> Naming:
     ward = {"kind": "category", "values": list("abcd"), "base": base}
-    return of_schema(Schema.from_dict({"columns": {"age": AGE, "ward": ward}}))
+    return naming_from_schema(Schema.from_dict({"columns": {"age": AGE, "ward": ward}}))
 
 
 def tables(
@@ -85,23 +85,23 @@ def tables(
 
     if rows.outcome.dtype == bool:
         signs = [np.where(rows.outcome[part], 1.0, -1.0) for part in parts]
-        given = naming.rows(list(zip(raw, signs, strict=True)))
-        found = simulate(config(5, draws), given, method=newton_of(naming), loss=Logistic()).outcome
-        return [table(found, naming, k, 1e-5) for k in range(draws)]
-    given = naming.rows([(one, np.ones(len(part))) for one, part in zip(raw, parts, strict=True)])
+        given = naming.rows_of_sites(list(zip(raw, signs, strict=True)))
+        found = simulate(config(5, draws), given, method=newton_from_naming(naming), loss=Logistic()).outcome
+        return [build_coefficient_table(found, naming, k, 1e-5) for k in range(draws)]
+    given = naming.rows_of_sites([(one, np.ones(len(part))) for one, part in zip(raw, parts, strict=True)])
     given = given.with_offset([TASK.encode(rows.outcome[part]) for part in parts])
     every = []
     for seed in range(draws):
         found = simulate(
-            config(seed), given, method=slopes_of(naming), loss=HuberResidual(1.0)
+            config(seed), given, method=slopes_from_naming(naming), loss=HuberResidual(1.0)
         ).outcome
-        every.append(table_of(found, naming, TASK, 1e-5))
+        every.append(table_in_target_units(found, naming, TASK, 1e-5))
     return every
 
 
 def weights_of(naming: Naming, ward: str, age: float = 40.0) -> np.ndarray:
     """Of the lines in the prediction for a row."""
-    X = naming.encoded({"age": np.array([age]), "ward": np.array([ward], dtype=object)})
+    X = naming.encode_rows({"age": np.array([age]), "ward": np.array([ward], dtype=object)})
     found = np.linalg.solve(naming.into_units.T, X[0])
     return np.where(np.abs(found) > 1e-12, found, 0.0)[None]
 
@@ -170,15 +170,15 @@ class TestRareReference:
     def test_what_is_determined_survives_a_file(self) -> None:
         naming = named("a")
         (made,) = tables(drawn(20_000, (0.0, 0.5, 0.3, 0.2)), naming, 3.0, 1)
-        again = Coefficients.of_plain(json.loads(json.dumps(made.plain())))
+        again = Coefficients.from_plain_data(json.loads(json.dumps(made.to_plain_data())))
         for ward in "bcd":
             ends = made.sums(weights_of(naming, ward), 0.1)
             assert np.all(np.isfinite(ends))
             np.testing.assert_allclose(again.sums(weights_of(naming, ward), 0.1), ends)
-        old = {key: value for key, value in made.plain().items() if key != "determined"} | {
+        old = {key: value for key, value in made.to_plain_data().items() if key != "determined"} | {
             "determined": None
         }
-        assert np.all(np.isnan(Coefficients.of_plain(old).sums(weights_of(naming, "b"))))
+        assert np.all(np.isnan(Coefficients.from_plain_data(old).sums(weights_of(naming, "b"))))
 
     def test_a_rare_level_is_merged_with_the_reference_and_a_rare_reference_with_the_most_frequent_level(
         self,
@@ -194,7 +194,7 @@ class TestRareReference:
         naming, rng = named("a"), np.random.default_rng(seed)
         noise = rng.normal(size=(naming.d, naming.d))
         S = 5.0 * (noise + noise.T)[None]
-        kept = newton_of(naming)._kept(S, 5.0, np.full(1, 0.25), 0.1)[0]
+        kept = newton_from_naming(naming)._columns_not_merged(S, 5.0, np.full(1, 0.25), 0.1)[0]
         assert kept[naming.marks == 0.0].all() and kept.shape == (naming.d,)
 
 
@@ -210,7 +210,7 @@ class TestSmallSite:
         share = 0.02 if numbers else 0.005
         rows = drawn(20_000, (share, 0.5, 0.3 - share, 0.2), numbers=numbers)
         parts = [np.flatnonzero(rows.columns["ward"] == ward) for ward in WARDS[first:]]
-        naming = of_schema(Schema.from_dict({"columns": {"age": AGE}}), tuple(WARDS[first:]))
+        naming = naming_from_schema(Schema.from_dict({"columns": {"age": AGE}}), tuple(WARDS[first:]))
         own = Rows({"age": rows.columns["age"]}, rows.outcome)
         return tables(own, naming, epsilon, 6, parts), naming
 
@@ -238,18 +238,18 @@ class TestSmallSite:
 
     def test_its_rows_count_with_the_mean_constant_of_the_others(self) -> None:
         kept = np.array([[True, False, True, True]])
-        small = SmallSites.of(
+        small = SmallSites.from_kept_columns(
             np.array([0.0, 1.0, 1.0, 1.0]), kept, np.diag([9.0, 1.0, 6.0, 2.0])[None]
         )
         np.testing.assert_allclose(
-            small.followed(np.array([[5.0, 7.0, 1.0, 3.0]])), [[5.0, 1.5, 1.0, 3.0]]
+            small.extend_to_small_sites(np.array([[5.0, 7.0, 1.0, 3.0]])), [[5.0, 1.5, 1.0, 3.0]]
         )
         gradient = Answer(np.array([[5.0, 4.0, 1.0, 3.0]]), Among(1.0, 1), 1.0)
-        np.testing.assert_allclose(small.gathered(gradient).value, [[5.0, 0.0, 4.0, 4.0]])
+        np.testing.assert_allclose(small.gather_gradient(gradient).value, [[5.0, 0.0, 4.0, 4.0]])
         np.testing.assert_allclose(
             small.noise[0, 2:, 2:], np.eye(2) + np.outer([0.75, 0.25], [0.75, 0.25])
         )
-        none = SmallSites.of(np.array([0.0, 0.0, 0.0, 1.0]), kept, np.eye(4)[None])
+        none = SmallSites.from_kept_columns(np.array([0.0, 0.0, 0.0, 1.0]), kept, np.eye(4)[None])
         np.testing.assert_array_equal(none.P, np.eye(4)[None])
 
 
@@ -262,7 +262,7 @@ class TestMergedRows:
     ) -> None:
         """Of a to d with 5, 50, 30 and 15% of the rows, and sites with 60, 30 and 10%."""
         ward = {"kind": "category", "values": list("abcd"), "base": base}
-        naming = of_schema(
+        naming = naming_from_schema(
             Schema.from_dict({"columns": {"age": AGE, "ward": ward}}), ("s", "t", "u")
         )
         rows = np.random.default_rng(3).permutation(
@@ -270,21 +270,21 @@ class TestMergedRows:
         )
         parts = np.split(rows, (24_000, 36_000))
         tables = [{"age": np.full(len(part), 50.0), "ward": part} for part in parts]
-        x = np.concatenate([naming.encoded(one, site) for site, one in enumerate(tables)])
+        x = np.concatenate([naming.encode_rows(one, site) for site, one in enumerate(tables)])
         S = (x.T @ x / len(x))[None]
-        recipe, kept = newton_of(naming), np.ones((1, naming.d), dtype=bool)
-        assert recipe._merged(S, 0.0, kept) == pytest.approx(0.0)
+        recipe, kept = newton_from_naming(naming), np.ones((1, naming.d), dtype=bool)
+        assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(0.0)
         kept[0, np.flatnonzero(naming.constant)[2]] = False
-        assert recipe._merged(S, 0.0, kept) == pytest.approx(0.1)
+        assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(0.1)
         columns = np.flatnonzero(naming.marks)
         levels = [level for level in "abcd" if level != base]
         if base == "a":  # the rare reference is merged with b
             kept[0, columns[levels.index("b")]] = False
-            assert recipe._merged(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.05))
+            assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.05))
         else:
             kept[0, columns[[levels.index("a"), levels.index("c")]]] = False
-            assert recipe._merged(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.35))
-        assert recipe._merged(S, 1e3, kept) > 100.0
+            assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.35))
+        assert recipe._share_of_merged_rows(S, 1e3, kept) > 100.0
 
     def test_they_move_lines_by_about_as_much_as_is_allowed_for(self) -> None:
         """A twentieth of the rows, one deviation from the mean of a column and one log-odds off,
@@ -294,7 +294,7 @@ class TestMergedRows:
         z = rng.normal(size=60_000)
         off = np.arange(60_000) < 3_000
         z[off] += 1.0
-        naming = of_schema(
+        naming = naming_from_schema(
             Schema.from_dict({"columns": {"z": {"kind": "number", "lo": -4, "hi": 4}}})
         )
         table_of_z = {"z": np.clip(z, -4.0, 4.0)}
@@ -303,12 +303,12 @@ class TestMergedRows:
         for added in (0.0, 1.0):
             y = np.where(u < expit(0.5 * z - 1.0 + added * off), 1.0, -1.0)
             run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=0)
-            rows = naming.rows([({"z": table_of_z["z"][k::3]}, y[k::3]) for k in range(3)])
-            found.append(simulate(run, rows, method=newton_of(naming), loss=Logistic()).outcome)
+            rows = naming.rows_of_sites([({"z": table_of_z["z"][k::3]}, y[k::3]) for k in range(3)])
+            found.append(simulate(run, rows, method=newton_from_naming(naming), loss=Logistic()).outcome)
         moved = found[1].estimate[0] - found[0].estimate[0]
         S = found[0].moments
         known = Moments(S, S @ naming.constant / naming.value, naming.marks, naming.blocks)
-        more = with_merged_rows(found[0], known, np.array([0.05]))
+        more = add_error_of_merged_rows(found[0], known, np.array([0.05]))
         allowed = np.sqrt(np.diag(more.covariance[0] - found[0].covariance[0]))
         assert np.all((0.5 * allowed < moved) & (moved < 1.4 * allowed)), (moved, allowed)
 
@@ -324,7 +324,7 @@ class TestMergedRows:
         z = np.clip(z, -3.0, 3.0)
         positive = rng.random(8_000) < expit(z @ (0.8, -0.5, 0.3) - 1.25 + 1.25 * rise)
         columns = {f"z{k}": {"kind": "number", "lo": -3, "hi": 3} for k in range(3)}
-        naming = of_schema(Schema.from_dict({"columns": columns}), tuple(map(str, range(40))))
+        naming = naming_from_schema(Schema.from_dict({"columns": columns}), tuple(map(str, range(40))))
         given = Rows({f"z{k}": z[:, k] for k in range(3)}, positive)
         every = tables(given, naming, 1.0, 12, np.array_split(np.arange(8_000), 40))
         told = [one.lines[0] for one in every if one.lines[0].estimate is not None]
@@ -382,7 +382,7 @@ class TestOneEnd:
             assert np.isinf(own).sum() == 1 and (
                 made.lines[1].refused is not None or np.all(np.isfinite(other))
             )
-            again = Coefficients.of_plain(json.loads(json.dumps(made.plain())))
+            again = Coefficients.from_plain_data(json.loads(json.dumps(made.to_plain_data())))
             np.testing.assert_array_equal(again.sums(weights_of(naming, "d")), own)
             assert again.lines[3] == line
         assert seen
@@ -419,7 +419,7 @@ class TestOneEnd:
         outcome = (rng.random(n) < 0.4) & ~without
         rows = Rows({name: WARDS[codes] for name, codes in columns.items()}, outcome)
         own = {"kind": "category", "values": list("abcd")}
-        naming = of_schema(Schema.from_dict({"columns": {"ward": own, "shift": own}}))
+        naming = naming_from_schema(Schema.from_dict({"columns": {"ward": own, "shift": own}}))
         every = tables(rows, naming, epsilon, 6 if math.isfinite(epsilon) else 1)
         told = [made for made in every if made.lines[0].cause != Cause.TABLE_UNFINISHED.value]
         assert 2 * len(told) >= len(every)
@@ -449,10 +449,10 @@ class TestOneEnd:
             math.exp(end)
         )
         assert lines[3]["high"] is None and lines[3]["p"] is None
-        assert f"above {math.floor(100.0 * end) / 100.0:.2f}" in text_table(lines)
-        assert axis_of(lines[:4]).high > end
-        above = end_text(lines[3], odds=True)
-        (row,) = [row for row in forest(lines).rows if row.text == above]
+        assert f"above {math.floor(100.0 * end) / 100.0:.2f}" in format_text_table(lines)
+        assert make_axis(lines[:4]).high > end
+        above = one_sided_interval_text(lines[3], odds=True)
+        (row,) = [row for row in lay_out_forest_plot(lines).rows if row.text == above]
         assert row.dot is None and row.span is not None and row.span[1] == "100.00%"
-        section = render("coefficients.html", coefficients=coefficient_section(made.plain()))
-        assert above.startswith("above") and above in section and above in picture(made.plain())
+        section = render_template("coefficients.html", coefficients=build_coefficient_section(made.to_plain_data()))
+        assert above.startswith("above") and above in section and above in picture(made.to_plain_data())

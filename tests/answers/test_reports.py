@@ -29,10 +29,10 @@ from sottovoce.cli import cli
 from sottovoce.errors import InvalidInput
 from sottovoce.reports import page, picture, sections
 from sottovoce.reports.causes import Cause
-from sottovoce.reports.coefficients import axis_of, mark, remark, text_table
+from sottovoce.reports.coefficients import make_axis, question_mark_text, remarks_below_table, format_text_table
 from sottovoce.reports.page import answer
-from sottovoce.reports.worth import exaggeration, times_wider
-from sottovoce.util.pages import render
+from sottovoce.reports.worth import exaggeration, width_ratio_by_noise
+from sottovoce.util.pages import render_template
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
@@ -236,7 +236,7 @@ class TestPage:
             refused(x, "noise") if x["level"] == "Aue" else x for x in plain["coefficients"]
         ]
         with pytest.raises(InvalidInput, match="of which 3 at least are printed"):
-            Coefficients.of_plain(plain).between_sites()
+            Coefficients.from_plain_data(plain).between_sites()
         (folder / "two.json").write_text(json.dumps(plain))
         command("report", folder / "two.json", "--out", folder / "two.html")
         assert "beyond their columns" not in (folder / "two.html").read_text()
@@ -341,7 +341,7 @@ class TestPage:
             line |= {"odds_ratio": None, "odds_ratio_low": None, "odds_ratio_high": None}
         said = Reader(page(plain)).text
         assert "What goes with days" in said and "values of days are" in said
-        assert "odds" not in said and "odds ratio" not in text_table(plain["coefficients"])
+        assert "odds" not in said and "odds ratio" not in format_text_table(plain["coefficients"])
 
     def test_a_number_that_is_predicted_without_intervals(self, record: dict[str, Any]) -> None:
         names = ("r2", "mean_absolute_error", "root_mean_squared_error", "mean_target")
@@ -373,13 +373,13 @@ class TestPage:
         assert (
             f"{lines[0]['estimate']:.4g}" in said
             and "interval" in said
-            and "p" not in text_table(lines).split()
+            and "p" not in format_text_table(lines).split()
         )
         assert "0.1234" not in said and "0.1234" in Reader(page(plain, holder=True)).text
 
     def test_places_are_those_of_the_numbers(self, record: dict[str, Any]) -> None:
         lines = [line for line in record["coefficients"] if line["name"] != "(constant)"]
-        axis = axis_of(lines)
+        axis = make_axis(lines)
         ticks = {text: place for place, text in axis.ticks()}
         assert "1" in ticks and ticks["1"] == axis.at(0.0) and 3 <= len(ticks) <= 7
         south = next(line for line in lines if line["level"] == "south")
@@ -407,7 +407,7 @@ class TestAnybody:
         plain["notes"] = [self.EVIL]
         whole, part = (
             page(plain, title=self.EVIL, holder=True),
-            render("sections.html", **sections(plain)),
+            render_template("sections.html", **sections(plain)),
         )
         for text in (whole, part, picture(plain)):
             assert "<script" not in text and "<img" not in text and "&lt;script" in text
@@ -607,7 +607,7 @@ class TestLongRows:
         screen, kept, shown = self.trained(folder, SCHEMA.replace("typical = [30, 70]\n", ""))
         assert kept["weighed"] == "" and "count for less" not in screen + shown
         lines = [refused(line, "noise") for line in kept["coefficients"]]
-        assert "count for less" not in remark(lines, None, "Rows count for less.")
+        assert "count for less" not in remarks_below_table(lines, None, "Rows count for less.")
 
     def test_it_follows_from_the_schema_alone(self, folder: Path) -> None:
         """Other rows, the same words: no private row is counted."""
@@ -636,8 +636,8 @@ class TestWhatALineIsWorth:
     """How much wider noise makes intervals, and by how much clear lines exaggerate."""
 
     def test_times_wider_is_the_root_of_total_over_sampling(self, record: dict[str, Any]) -> None:
-        assert times_wider(0.0) == 1.0 and times_wider(0.75) == 2.0 and times_wider(None) is None
-        assert times_wider(0.99) == pytest.approx(10.0) and times_wider(1.0) == math.inf
+        assert width_ratio_by_noise(0.0) == 1.0 and width_ratio_by_noise(0.75) == 2.0 and width_ratio_by_noise(None) is None
+        assert width_ratio_by_noise(0.99) == pytest.approx(10.0) and width_ratio_by_noise(1.0) == math.inf
         for line in record["coefficients"]:
             assert line["times_wider"] == pytest.approx(1.0 / math.sqrt(1.0 - line["noise_share"]))
 
@@ -663,8 +663,8 @@ class TestWhatALineIsWorth:
 
     def test_a_wide_table_says_so_once(self) -> None:
         lines = [self.line("a", 0.1, 1.0), self.line("b", 0.9917, 0.05)]
-        assert remark([lines[0]], None) == ""
-        said = remark(lines, None)
+        assert remarks_below_table([lines[0]], None) == ""
+        said = remarks_below_table(lines, None)
         assert (
             "1 in 120 of the rows" in said
             and "that of b 11.0 times" in said
@@ -677,8 +677,8 @@ class TestWhatALineIsWorth:
             self.line("b", 0.2, 0.21),
             self.line("c", 0.6, 0.9),
         )
-        assert "too large" in remark([noisy], None) and "34%" in remark([noisy], None)
-        assert "too large" not in remark([plain], None) + remark([clear], None)
+        assert "too large" in remarks_below_table([noisy], None) and "34%" in remarks_below_table([noisy], None)
+        assert "too large" not in remarks_below_table([plain], None) + remarks_below_table([clear], None)
 
     def test_a_mark_tells_its_reason(self) -> None:
         line = self.line("a", 0.2, 0.05) | {
@@ -696,13 +696,13 @@ class TestWhatALineIsWorth:
             ("later", ""),
         ):
             told = line | {"cause": cause}
-            assert text_table([told]).splitlines()[1].endswith(label)
-            assert mark(told) == (f"? ({label.rstrip('?')})" if label else "?")
+            assert format_text_table([told]).splitlines()[1].endswith(label)
+            assert question_mark_text(told) == (f"? ({label.rstrip('?')})" if label else "?")
         refused = dict.fromkeys(("estimate", "p", "low", "high", "noise_share", "standard_error"))
         told = line | refused | {"refused": "so", "unsure": False, "cause": "lost"}
-        assert text_table([told]).splitlines()[1].endswith(Cause.LOST.label) and mark(told) == ""
+        assert format_text_table([told]).splitlines()[1].endswith(Cause.LOST.label) and question_mark_text(told) == ""
 
 
 def test_constants_of_sites_say_what_is_taken_as_independent(record: dict[str, Any]) -> None:
     assert record["clusters"] and escape(record["clusters"]) in page(record)
-    assert Coefficients.of_plain(record).clusters == record["clusters"]
+    assert Coefficients.from_plain_data(record).clusters == record["clusters"]

@@ -247,13 +247,13 @@ def test_moved_rows_are_chosen_before_they_are_shortened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = []
-    shorten = Move.shortened
+    shorten = Move.shorten_rows
 
     def watched(self: Move, rows: Any) -> Any:
         sizes.append(len(rows))
         return shorten(self, rows)
 
-    monkeypatch.setattr(Move, "shortened", watched)
+    monkeypatch.setattr(Move, "shorten_rows", watched)
     for extra in (0, 3):
         made_table(tmp_path, "two classes", extra)
         (tmp_path / "s.toml").write_text("intercept = true\n" + (tmp_path / "s.toml").read_text())

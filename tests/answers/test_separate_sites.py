@@ -14,10 +14,10 @@ from scipy.special import expit
 
 from sottovoce.answers import coefficients, least_squares
 from sottovoce.answers.coefficients import Coefficients
-from sottovoce.answers.inference import newton_of
-from sottovoce.answers.least_squares import slopes_of
-from sottovoce.answers.separate_sites import Columns, SiteStep, by_noise, combined, drawn_together
-from sottovoce.answers.terms import Naming, of_columns
+from sottovoce.answers.inference import newton_from_naming
+from sottovoce.answers.least_squares import slopes_from_naming
+from sottovoce.answers.separate_sites import Columns, SiteStep, weights_by_noise, combine_by_precision, shrink_to_mean
+from sottovoce.answers.terms import Naming, naming_from_columns
 from sottovoce.data.rows import Rows
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
@@ -65,13 +65,13 @@ def drawn(
 
 def naming_of(sites: int) -> Naming:
     names = [f"site {i}" for i in range(sites)] if sites > 1 else []
-    return of_columns(["a", "b", "c"], 2.3, names)
+    return naming_from_columns(["a", "b", "c"], 2.3, names)
 
 
 def rows_of(kind: str, naming: Naming, X: list[np.ndarray], y: list[np.ndarray]) -> Rows:
     if kind == "classes":
-        return naming.rows(list(zip(X, y, strict=True)))
-    rows = naming.rows([(x, np.ones(len(x))) for x in X])
+        return naming.rows_of_sites(list(zip(X, y, strict=True)))
+    rows = naming.rows_of_sites([(x, np.ones(len(x))) for x in X])
     return rows.with_offset([TASK.encode(part) for part in y])
 
 
@@ -81,10 +81,10 @@ def table_of(
     naming = naming_of(len(X) if apart else 1)
     rows = rows_of(kind, naming, X, y)
     if kind == "classes":
-        found = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic())).outcome
-        return coefficients.table(found, naming)
-    found = simulate(run, rows, method=slopes_of(naming), loss=Weighted(HuberResidual(1.0))).outcome
-    return least_squares.table_of(found, naming, TASK)
+        found = simulate(run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())).outcome
+        return coefficients.build_coefficient_table(found, naming)
+    found = simulate(run, rows, method=slopes_from_naming(naming), loss=Weighted(HuberResidual(1.0))).outcome
+    return least_squares.table_in_target_units(found, naming, TASK)
 
 
 def errors(table: Coefficients) -> np.ndarray:
@@ -202,7 +202,7 @@ def test_an_answer_about_many_constants_is_read_as_that_of_rows_with_one(what: B
     wide = rows_of("classes", naming_of(3), X, y)
     answers = columns.own_part(what, value_of(asked, wide))
     for i, (x, part) in enumerate(zip(X, y, strict=True)):
-        at = columns.points(what.at, own)[:, i]
+        at = columns.point_of_each_site(what.at, own)[:, i]
         alone = value_of(replace(what, at=at), rows_of("classes", naming_of(1), [x], [part]))
         np.testing.assert_allclose(answers[0, i], alone[0, 0], rtol=1e-9, atol=1e-12)
 
@@ -213,16 +213,16 @@ def value_of(what: Bounded, rows: Rows) -> np.ndarray:
     at = np.broadcast_to(what.at[:, None, :], (len(what.at), len(rows.n), rows.d))
     book = Ledger(make_accountant("rdp"), math.inf, 1e-5)
     guard = RowGuard(rows, facts, KeyedNoise(0, [0], range(len(rows.n))), book)
-    query = NoisyBounded.of(replace(what, at=np.array(at)), None, "exact")
-    return np.asarray(guard.ask(query))
+    query = NoisyBounded.of_statistic(replace(what, at=np.array(at)), None, "exact")
+    return np.asarray(guard.charge_and_answer(query))
 
 
 def test_weights_are_those_of_the_least_noise_and_of_rows_without_any() -> None:
     spreads, rows = np.array([0.1, 0.2, 0.4]), np.array([400.0, 200.0, 100.0])
-    weights = by_noise(spreads, rows)
+    weights = weights_by_noise(spreads, rows)
     assert weights.sum() == pytest.approx(1.0) and np.ptp(weights * spreads**2) < 1e-15
-    np.testing.assert_allclose(by_noise(np.zeros(3), rows), rows / 700.0)
-    np.testing.assert_allclose(by_noise(np.full(3, 0.3), rows), np.full(3, 1.0 / 3.0))
+    np.testing.assert_allclose(weights_by_noise(np.zeros(3), rows), rows / 700.0)
+    np.testing.assert_allclose(weights_by_noise(np.full(3, 0.3), rows), np.full(3, 1.0 / 3.0))
 
 
 def test_sites_estimates_are_pooled_by_inverse_covariance_with_a_constant_each() -> None:
@@ -243,7 +243,7 @@ def test_sites_estimates_are_pooled_by_inverse_covariance_with_a_constant_each()
     sure = np.zeros((6, 6))
     sure[:3, :3], sure[3:, 3:] = (np.linalg.inv(c) for c in covariances)
     right = np.linalg.inv(design.T @ sure @ design)
-    found = combined(columns, steps)
+    found = combine_by_precision(columns, steps)
     np.testing.assert_allclose(found.estimate[0], right @ design.T @ sure @ np.concatenate(stacked))
     np.testing.assert_allclose(found.noise[0] + found.sampling[0], right)
     np.testing.assert_allclose(found.noise[0], 0.7 * right)
@@ -251,9 +251,9 @@ def test_sites_estimates_are_pooled_by_inverse_covariance_with_a_constant_each()
 
 def test_what_noise_explains_of_differences_between_sites_is_no_difference() -> None:
     z = np.random.default_rng(1).normal(size=(200, 30))
-    alike = drawn_together(z, np.ones((200, 30)))
-    unlike = drawn_together(10.0 * z, np.ones((200, 30)))
+    alike = shrink_to_mean(z, np.ones((200, 30)))
+    unlike = shrink_to_mean(10.0 * z, np.ones((200, 30)))
     assert np.mean(alike**2) < 0.1 and np.mean((unlike - 10.0 * z) ** 2) < 5.0
     np.testing.assert_allclose(
-        drawn_together(z, np.zeros((200, 30))), z - z.mean(axis=1, keepdims=True), atol=1e-12
+        shrink_to_mean(z, np.zeros((200, 30))), z - z.mean(axis=1, keepdims=True), atol=1e-12
     )

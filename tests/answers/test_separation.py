@@ -17,17 +17,17 @@ from click.testing import CliRunner
 from rich.console import Console
 from scipy.special import expit
 
-from sottovoce.answers.coefficients import Coefficients, table
-from sottovoce.answers.inference import ROOM, SURE, Estimates, newton_of
+from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
+from sottovoce.answers.inference import ROOM, SURE, Estimates, newton_from_naming
 from sottovoce.answers.separation import RarerOutcome, at_a_point, at_the_start, groups_of, together
-from sottovoce.answers.terms import Naming, of_schema
+from sottovoce.answers.terms import Naming, naming_from_schema
 from sottovoce.cli import cli
 from sottovoce.cli.answers import show_coefficients
 from sottovoce.data.schema import Schema
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted
-from sottovoce.reports.causes import Cause, blames_noise, cause_of
-from sottovoce.reports.coefficients import remark, sites_differ
+from sottovoce.reports.causes import Cause, all_refused_by_noise, cause_of_line
+from sottovoce.reports.coefficients import remarks_below_table, site_difference_sentences
 from sottovoce.reports.page import page
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
@@ -145,7 +145,7 @@ def asked(
     rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int, draws: int = 1
 ) -> tuple[Naming, Estimates]:
     """Estimates of as many draws of the noise."""
-    naming = of_schema(Schema.from_dict({"columns": rows.schema, "na": ["NA"]}), sites)
+    naming = naming_from_schema(Schema.from_dict({"columns": rows.schema, "na": ["NA"]}), sites)
     y = np.where(rows.positive, 1.0, -1.0)
     own = [rows.site == i for i in range(4)]
     parts = [({key: column[mine] for key, column in rows.columns.items()}, y[mine]) for mine in own]
@@ -153,13 +153,13 @@ def asked(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws
     )
     loss = Weighted(Logistic()) if naming.long else Logistic()
-    return naming, simulate(config, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
+    return naming, simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss).outcome
 
 
 def shown(name: str, epsilon: float, seed: int) -> Coefficients:
     rows, sites = drawn(name, seed)
     naming, found = asked(rows, sites, epsilon, 100 + seed)
-    return table(found, naming, delta=1e-5)
+    return build_coefficient_table(found, naming, delta=1e-5)
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -236,7 +236,7 @@ def test_a_strong_effect_with_a_few_events_is_printed_and_agrees_with_maximum_li
     rows: Rows,
 ) -> None:
     naming, found = asked(rows, (), INF, 0)
-    lines, (w, errors) = table(found, naming).lines, exact(rows)
+    lines, (w, errors) = build_coefficient_table(found, naming).lines, exact(rows)
     assert all(line.refused is None and not line.unsure for line in lines)
     for line, best, error in zip(lines, w, errors, strict=True):
         assert line.estimate is not None and line.standard_error is not None
@@ -310,10 +310,10 @@ def test_the_count_of_a_group_without_the_outcome_is_none_but_for_its_noise() ->
 
 
 def test_a_merged_level_is_part_of_the_reference() -> None:
-    naming = of_schema(Schema.from_dict({"columns": {"ward": WARD}}))
+    naming = naming_from_schema(Schema.from_dict({"columns": {"ward": WARD}}))
     every, kept = naming.constant / naming.value, np.ones(naming.d, dtype=bool)
     whole = groups_of(naming, kept)
-    rows = naming.encoded({"ward": np.array(list("abcd"), dtype=object)})
+    rows = naming.encode_rows({"ward": np.array(list("abcd"), dtype=object)})
     np.testing.assert_allclose(rows @ every, 1.0)
     marked = rows @ whole.directions.T  # all rows, b, c, d, and the reference a
     np.testing.assert_allclose(
@@ -337,7 +337,7 @@ def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
     """
     rng, names = np.random.default_rng(5), list("abcde")
     columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
-    naming = of_schema(Schema.from_dict({"columns": columns}))
+    naming = naming_from_schema(Schema.from_dict({"columns": columns}))
     codes = np.stack(
         [rng.permutation(np.repeat(np.arange(5), (4000, 2000, 1200, 640, 160))) for _ in range(3)],
         axis=1,
@@ -354,7 +354,7 @@ def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
         for p in np.array_split(np.arange(len(y)), 4)
     ]
     config = RunConfig(method="auto", trust="sum", epsilon=3.0, delta=1e-5, seed=5, replicates=24)
-    found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
+    found = simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Logistic()).outcome
     assert found.evidence is not None
     every, counts = naming.constant / naming.value, []
     for draw in range(24):
@@ -391,7 +391,7 @@ def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
     """
     rng, names = np.random.default_rng(4), list("abcde")
     columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
-    naming = of_schema(Schema.from_dict({"columns": columns}))
+    naming = naming_from_schema(Schema.from_dict({"columns": columns}))
     codes = rng.choice(5, p=(0.5, 0.25, 0.15, 0.08, 0.02), size=(n, 3))
     y = np.where(rng.random(n) < expit(0.3 * (codes == 1) @ (1.0, -1.0, 1.0) - 3.9), 1.0, -1.0)
     text = np.array(names, dtype=object)[codes]
@@ -399,7 +399,7 @@ def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
         ({f"c{j}": text[p, j] for j in range(3)}, y[p]) for p in np.array_split(np.arange(n), 4)
     ]
     config = RunConfig(method="auto", trust="sum", epsilon=1.0, delta=1e-5, seed=4, replicates=12)
-    found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
+    found = simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Logistic()).outcome
     return naming, found
 
 
@@ -411,7 +411,7 @@ def test_a_level_that_its_count_refuses_does_not_hide_how_strong_all_others_are(
     assert found.room is not None
     refused = ends = 0
     for k in range(12):
-        made = table(found, naming, k, 1e-5)
+        made = build_coefficient_table(found, naming, k, 1e-5)
         refused += found.room[k] < ROOM and found.strain[k] <= SURE
         assert (
             not any(line.cause == Cause.SIZE_HIDDEN.value for line in made.lines)
@@ -433,10 +433,10 @@ def test_a_number_is_counted_from_its_bounds_whatever_its_encoding() -> None:
         "b": {"kind": "number", "lo": 20, "hi": 80, "typical": [30, 60]},
         "c": {"kind": "number", "lo": 0, "hi": 9, "transform": "log1p"},
     }
-    naming = of_schema(Schema.from_dict({"columns": numbers}))
+    naming = naming_from_schema(Schema.from_dict({"columns": numbers}))
     raw = {"a": np.array([0.0, 50.0]), "b": np.array([20.0, 80.0]), "c": np.array([0.0, 9.0])}
-    encoded = naming.encoded(raw)
-    np.testing.assert_allclose(naming.ends[:3], encoded[:, :3].T, rtol=1e-9)
+    encoded = naming.encode_rows(raw)
+    np.testing.assert_allclose(naming.encoded_bounds[:3], encoded[:, :3].T, rtol=1e-9)
     groups = groups_of(naming, np.ones(4, dtype=bool))
     far = encoded @ groups.directions[1:].T  # from the lower and from the upper bound of each
     np.testing.assert_allclose(far, [[0, 1] * 3, [1, 0] * 3], atol=1e-9)
@@ -448,7 +448,7 @@ def test_a_number_is_counted_from_its_bounds_whatever_its_encoding() -> None:
 def test_noise_is_one_less_the_share_of_sampling() -> None:
     """What the last step may have left undone counts as noise, and what glm would have does not."""
     naming, found = asked(plain(1), (), 3.0, 1)
-    made, M = table(found, naming), naming.into_units
+    made, M = build_coefficient_table(found, naming), naming.into_units
     sampling = np.einsum("ij,jk,ik->i", M, found.sampling[0], M)
     for line, own, whole in zip(made.lines, sampling, np.diag(made.covariance), strict=True):
         assert line.noise_share == pytest.approx(1.0 - own / whole) and 0.0 < own < whole
@@ -520,7 +520,7 @@ def test_terminal_json_and_report_tell_the_same_cause(
     ]
     assert told
     for line in told:
-        cause = cause_of(line)
+        cause = cause_of_line(line)
         if line["refused"] is not None:
             assert (
                 cause is not None
@@ -533,7 +533,7 @@ def test_terminal_json_and_report_tell_the_same_cause(
             # a sentence may begin with it
             assert cause.sentence[1:] in terminal and cause.sentence[1:] in html
     effects = [line for line in record["coefficients"] if line["name"] != "(constant)"]
-    if not blames_noise(effects):
+    if not all_refused_by_noise(effects):
         assert "can be told from noise" not in html
 
 
@@ -560,13 +560,13 @@ class TestCauses:
     def test_a_line_has_the_cause_of_its_code(
         self, line: dict[str, Any], cause: Cause | None
     ) -> None:
-        assert cause_of(line) is cause
+        assert cause_of_line(line) is cause
 
     def test_noise_is_blamed_only_if_it_is_why_of_all(self) -> None:
         noise, other = (
             {"refused": "so", "cause": cause.value} for cause in (Cause.NOISE, Cause.SEPARATION)
         )
-        assert blames_noise([noise]) and not blames_noise([noise, other]) and not blames_noise([])
+        assert all_refused_by_noise([noise]) and not all_refused_by_noise([noise, other]) and not all_refused_by_noise([])
 
     def test_what_is_refused_for_two_causes_is_named_by_cause(self) -> None:
         common = {"name": "ward", "reference": "a", "unit": None}
@@ -575,7 +575,7 @@ class TestCauses:
             common | {"level": "c", "refused": Cause.NOISE.sentence, "cause": "noise"},
             common | {"level": "d", "refused": None, "cause": None},
         ]
-        said = remark(lines, None)
+        said = remarks_below_table(lines, None)
         assert (
             f"ward: b: {Cause.SEPARATION.sentence}." in said
             and f"ward: c: {Cause.NOISE.sentence}." in said
@@ -601,6 +601,6 @@ def test_one_more_site_may_differ_by_all_deviations_that_are_told(
 ) -> None:
     low = 0.1 if sd else 0.0
     found = {"p": 0.4, "sd": sd, "sd_ends": (low, high), "apart": 0.64}
-    text = sites_differ(found, True)
+    text = site_difference_sentences(found, True)
     assert said in text and never not in text and "between 0.527 and 1.9 times the odds" in text
     assert ("may be anything up to" in text) == (high > 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.answers.evaluation import LOSS, Histogram, rows_of
+from sottovoce.answers.evaluation import LOSS, Histogram, build_scored_rows
 from sottovoce.answers.judging import Scored
 from sottovoce.errors import InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
@@ -17,13 +17,13 @@ from sottovoce.network.graphs import make_graph
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import SystemNoise
 from sottovoce.problem.facts import Facts
-from sottovoce.queries import Bounded, NoisyBounded, Positives, Scores, as_released
+from sottovoce.queries import Bounded, NoisyBounded, Positives, Scores, query_for_release
 from sottovoce.queries.bounded import SecondMoments, SlopeMoments
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.oracles import oracle_of
+from sottovoce.runs.oracles import choose_oracle
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
-from sottovoce.util.plain import digest_of
+from sottovoce.util.plain import digest_public_values
 from sottovoce.util.typing import Array
 
 N, D = 3, 4
@@ -49,16 +49,16 @@ class Site:
             LOSS, np.full((N, 1), 50.0), D, 1.0, 1.0, N, "replace-one", pure=False, **more
         )
         alpha, net = np.full((N, 1), 0.1), DenseNet(make_graph("complete", N))
-        own = NoisyBounded.of(what, alpha, "x")
-        query = as_released(own, facts)
+        own = NoisyBounded.of_statistic(what, alpha, "x")
+        query = query_for_release(own, facts)
         runs = self.ledger.runs
         run = (
             self.ledger.resume("a", "p")
             if runs
             else self.ledger.reserve("a", "p", [query.event(facts)])
         )
-        guard = RowGuard(rows_of(parts), facts, SystemNoise((1, N)), run)
-        return oracle_of(facts, net, guard).ask(own)
+        guard = RowGuard(build_scored_rows(parts), facts, SystemNoise((1, N)), run)
+        return choose_oracle(facts, net, guard).request_answer(own)
 
 
 @pytest.fixture(params=["nobody", "sum"])
@@ -113,7 +113,7 @@ def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
     """A model, a threshold and subgroups are not in the rows that the ledger is bound to, nor in
     the configuration.
     """
-    rows = rows_of([(np.random.default_rng(1).normal(size=(60, D - 1)), np.ones(60))])
+    rows = build_scored_rows([(np.random.default_rng(1).normal(size=(60, D - 1)), np.ones(60))])
     config = RunConfig(method="auto", epsilon=1.0, delta=1e-5, seed=0)
     first = Histogram(judged=b"1", weights=np.ones(D - 1))
     others = [
@@ -171,13 +171,13 @@ def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
         [(1.0).hex()],
         [b"1".hex()],
     ]
-    assert len({digest_of(value) for value in values}) == len(values)
-    assert digest_of(np.array([0.0])) == digest_of(np.array([-0.0])) and digest_of(
+    assert len({digest_public_values(value) for value in values}) == len(values)
+    assert digest_public_values(np.array([0.0])) == digest_public_values(np.array([-0.0])) and digest_public_values(
         (1,)
-    ) == digest_of([1])
-    assert digest_of("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
+    ) == digest_public_values([1])
+    assert digest_public_values("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
     assert question().stamp().hex() == "888fc65cd7db01c8d3caff73ec95fea3"
     with pytest.raises(TypeError, match="no digest of a set"):
-        digest_of({1})
+        digest_public_values({1})
     with pytest.raises(TypeError, match="complex128"):
-        digest_of(np.ones(1) * 1j)
+        digest_public_values(np.ones(1) * 1j)

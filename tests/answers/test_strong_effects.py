@@ -10,30 +10,30 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from sottovoce.answers.coefficients import Coefficients, table
+from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
 from sottovoce.answers.frames import Frame
 from sottovoce.answers.inference import (
     Asked,
     Moments,
     Pool,
     Seen,
-    newton_of,
-    one_step,
-    with_falling_curvature,
+    newton_from_naming,
+    take_last_step,
+    add_error_of_curvature,
 )
 from sottovoce.answers.normal_rows import (
     NormalRows,
     as_curvature_falls,
-    normal_rows,
-    size_of,
-    stretched,
+    fit_normal_rows,
+    uncertainty_of_size,
+    stretch_newton_step,
 )
 from sottovoce.answers.size_needed import NOISIER, SizeNeeds, size_needs
-from sottovoce.answers.terms import of_columns
+from sottovoce.answers.terms import naming_from_columns
 from sottovoce.problem.losses import Logistic
 from sottovoce.problem.weighted_loss import Weighted
-from sottovoce.reports.causes import Cause, blames_noise
-from sottovoce.reports.coefficients import needed
+from sottovoce.reports.causes import Cause, all_refused_by_noise
+from sottovoce.reports.coefficients import sufficient_budget_text
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 
@@ -54,21 +54,21 @@ def all_shown(
     X: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0, draws: int = 40
 ) -> list[Coefficients]:
     """Tables of the same rows, by draws of the noise."""
-    naming = of_columns(list("abcd"), 1.35 * 2.0)
+    naming = naming_from_columns(list("abcd"), 1.35 * 2.0)
     parts = [(X[own], y[own]) for own in np.array_split(np.arange(len(X)), 4)]
     config = RunConfig(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws
     )
     found = simulate(
-        config, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+        config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
     )
-    return [table(found.outcome, naming, replicate, delta=1e-5) for replicate in range(draws)]
+    return [build_coefficient_table(found.outcome, naming, replicate, delta=1e-5) for replicate in range(draws)]
 
 
 def likeliest(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Weighted as the table weighs rows: longer ones than the bound count for less."""
     E = np.column_stack([X, np.ones(len(X))])
-    encoded = of_columns(list("abcd"), 1.35 * 2.0).encoded(X)
+    encoded = naming_from_columns(list("abcd"), 1.35 * 2.0).encode_rows(X)
     weight, w = 1.0 / np.maximum(1.0, np.sum(encoded**2, axis=1)), np.zeros(5)
     for _ in range(30):
         p = expit(E @ w)
@@ -130,8 +130,8 @@ def test_what_a_hidden_size_needs_is_told_and_does() -> None:
     assert share_complete(all_shown(X, y, epsilon)) >= 0.6
     assert share_complete(all_shown(*drawn(1.0, 1, n=int(rows)), 0.5)) >= 0.6
     for one in refused:
-        assert all(str(line.refused).count(needed(one.needs)) == 1 for line in one.lines)
-        assert blames_noise(one.to_dict())
+        assert all(str(line.refused).count(sufficient_budget_text(one.needs)) == 1 for line in one.lines)
+        assert all_refused_by_noise(one.to_dict())
 
 
 def test_no_epsilon_is_told_where_rows_alone_leave_the_size_open() -> None:
@@ -162,7 +162,7 @@ def law(covariance: np.ndarray) -> NormalRows:
     every = np.array([0.0, 0.0, 1.0])
     S = np.zeros((1, 3, 3))
     S[0, :2, :2], S[0, 2, 2] = covariance, 1.0
-    return normal_rows(S, every)
+    return fit_normal_rows(S, every)
 
 
 def test_a_step_goes_as_far_as_the_curvature_of_normal_rows_lets_it() -> None:
@@ -174,12 +174,12 @@ def test_a_step_goes_as_far_as_the_curvature_of_normal_rows_lets_it() -> None:
     slope = 4.0 * np.sum(expit(z) * expit(-z) * density) / density.sum()
     step = np.array([[slope / 0.25, 0.0, 0.0]])
     assert step[0, 0] < 1.6
-    found = stretched(rows, np.zeros((1, 3)), step, 8.0)
+    found = stretch_newton_step(rows, np.zeros((1, 3)), step, 8.0)
     np.testing.assert_allclose(found, [[4.0, 0.0, 0.0]], atol=1e-3)
     # an end is an end
-    np.testing.assert_allclose(stretched(rows, found, np.zeros((1, 3)), 8.0), 0.0)
+    np.testing.assert_allclose(stretch_newton_step(rows, found, np.zeros((1, 3)), 8.0), 0.0)
     small = np.array([[0.01, 0.0, 0.0]])
-    np.testing.assert_allclose(stretched(rows, found, small, 8.0), small, rtol=0.01)
+    np.testing.assert_allclose(stretch_newton_step(rows, found, small, 8.0), small, rtol=0.01)
 
 
 def test_rows_by_their_curvature_are_those_near_the_border() -> None:
@@ -212,15 +212,15 @@ def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None
     rows = Moments(of_all(S), of_all(S[:, 2]), np.zeros(3), np.zeros(3))
     frame, pool = Frame(of_all(eye), of_all(eye)), Pool(of_all(H), np.zeros(draws))
     kept, seen = np.ones((draws, 3), dtype=bool), [Seen(of_all(w), gradient, s)]
-    ends = one_step(Asked(frame, pool, 0.0 * of_all(H), seen), rows, kept, 20_000.0, 10.0)
-    moved = with_falling_curvature(ends, normal_rows(rows.S, np.array([0.0, 0.0, 1.0])))
+    ends = take_last_step(Asked(frame, pool, 0.0 * of_all(H), seen), rows, kept, 20_000.0, 10.0)
+    moved = add_error_of_curvature(ends, fit_normal_rows(rows.S, np.array([0.0, 0.0, 1.0])))
     along = best / np.linalg.norm(best)
     measured = np.std(ends.estimate @ along)
     before, after = (np.sqrt(np.mean(one.noise @ along @ along)) for one in (ends, moved))
     assert before < 0.85 * measured
     assert 0.93 * measured < after < 1.15 * measured
-    still = with_falling_curvature(
-        replace(ends, signal=np.zeros(draws)), normal_rows(rows.S, np.eye(3)[2])
+    still = add_error_of_curvature(
+        replace(ends, signal=np.zeros(draws)), fit_normal_rows(rows.S, np.eye(3)[2])
     )
     np.testing.assert_allclose(still.covariance, ends.covariance, rtol=1e-9, atol=1e-15)
 
@@ -231,24 +231,24 @@ def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
     """
     covariance = np.diag([1.2**2, 1e6, 1e6])[None]
     slopes = np.array([[True, True, False]])
-    strong = size_of(law(np.eye(2)), np.array([[12.0, 0.0, 0.0]]), covariance, slopes)
+    strong = uncertainty_of_size(law(np.eye(2)), np.array([[12.0, 0.0, 0.0]]), covariance, slopes)
     assert strong.error[0] == pytest.approx(0.1, rel=1e-3)
     assert strong.room[0] == pytest.approx(5.0, rel=0.05)
     # curvature falls as the cube
     assert strong.widening[0] == pytest.approx(0.5 * 3.0 * 0.196**2, rel=0.05)
-    weak = size_of(
+    weak = uncertainty_of_size(
         law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), covariance * (0.05 / 1.2) ** 2, slopes
     )
     assert weak.error[0] == pytest.approx(0.1, rel=1e-3) and weak.room[0] > 20.0
     for nothing in (np.inf, np.nan):  # noise may leave a covariance no numbers
-        unknown = size_of(
+        unknown = uncertainty_of_size(
             law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), np.full((1, 3, 3), nothing), slopes
         )
         assert unknown.room[0] == 0.0
 
 
 def test_errors_are_numbers_where_steps_went_so_far_that_no_curvature_is_left() -> None:
-    rows = normal_rows(np.eye(3)[None], np.array([0.0, 0.0, 1.0]))
+    rows = fit_normal_rows(np.eye(3)[None], np.array([0.0, 0.0, 1.0]))
     near, far = np.array([[0.1, 0.0, -1.0]]), np.array([[0.1, 0.0, -900.0]])
     for start, end in ((near, far), (far, near), (far, far)):
         found = as_curvature_falls(rows, start, end, np.eye(3)[None], np.ones(1))

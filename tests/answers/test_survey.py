@@ -18,11 +18,11 @@ from doors import DOORS, TEXTS, through
 
 from sottovoce import ConsensusClassifier, RunConfig, TrainConfig, train
 from sottovoce.algorithms.items import Answer
-from sottovoce.answers.survey import RARE, UNSEEN, Noise, columns_of, proposed, survey_of
-from sottovoce.answers.surveyed import Question, Surveyed, ahead, survey
+from sottovoce.answers.survey import RARE, UNSEEN, Noise, findings_by_column, apply_proposals, survey_from_schema
+from sottovoce.answers.surveyed import Question, Surveyed, price_survey, survey
 from sottovoce.data import Schema, Table
 from sottovoce.data.columns import Category, Number
-from sottovoce.data.grids import LABEL, OCTAVES, Dyadic, grids_of
+from sottovoce.data.grids import LABEL, OCTAVES, Dyadic, grids_from_schema
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, HolderNote, InvalidInput, LedgerMismatch, SchemaError
 from sottovoce.ledger.durable import DurableLedger
@@ -100,12 +100,12 @@ class TestCells:
     def exact(self, what: Cells, rows: Rows, relation: str = "replace-one") -> np.ndarray:
         of = self.facts(int(rows.n[0, 0]), relation, rows.d)
         guard = RowGuard(rows, of, KeyedNoise(0, range(1), range(1)), Ledger("zcdp", delta=1e-5))
-        return guard.ask(NoisyBounded.of(what, None, "test"))[0, 0]
+        return guard.charge_and_answer(NoisyBounded.of_statistic(what, None, "test"))[0, 0]
 
     def test_rows_are_counted_in_every_column_by_weight(self) -> None:
         X = np.array([[1, 3], [1, 0], [2, 1], [9, -4], [2, 1.2]], dtype=float)
         what = Cells(np.zeros((1, 1, 2)), (2, 3))
-        rows = Rows.of_any_norm([(X, np.ones(5))])
+        rows = Rows.build_with_any_norm([(X, np.ones(5))])
         np.testing.assert_allclose(self.exact(what, rows) * 5 * math.sqrt(2), [2, 2, 2, 0, 1])
         weighted = rows.with_weight([np.array([0.5, 1, 0.25, 1, 1])])
         np.testing.assert_allclose(
@@ -121,11 +121,11 @@ class TestCells:
         what = Cells(np.zeros((1, 1, 2)), widths)
         means = {}
         for row in product(range(4), range(5)):
-            rows = Rows.of_any_norm([(np.array([row, still], dtype=float), np.ones(2))])
+            rows = Rows.build_with_any_norm([(np.array([row, still], dtype=float), np.ones(2))])
             means[row] = self.exact(what, rows, relation)
         firsts = means if relation == "replace-one" else {(0, 0): means[0, 0]}
         far = max(float(np.linalg.norm(a - b)) for a in firsts.values() for b in means.values())
-        stated = float(what.moved(self.facts(2, relation), np.array([2.0]))[0])
+        stated = float(what.mean_sensitivity(self.facts(2, relation), np.array([2.0]))[0])
         assert 0.999 * stated < far <= stated
 
     def test_a_count_of_one_column_alone_would_understate_it(self) -> None:
@@ -133,22 +133,22 @@ class TestCells:
         counts further.
         """
         first, other = (
-            Rows.of_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))]) for c in (1, 2)
+            Rows.build_with_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))]) for c in (1, 2)
         )
         what = Cells(np.zeros((1, 1, 2)), (2, 2))
         far = np.linalg.norm(self.exact(what, first) - self.exact(what, other))
-        assert far * math.sqrt(2) > 1.4 * float(what.moved(self.facts(1), np.array([1.0]))[0])
+        assert far * math.sqrt(2) > 1.4 * float(what.mean_sensitivity(self.facts(1), np.array([1.0]))[0])
 
 
 class TestGrids:
     def test_every_row_is_in_one_cell_of_every_grid(self) -> None:
         rows, na = table(), frozenset({"?"})
-        for grid in grids_of(schema()):
-            cells = grid.locate(rows.columns, na)
+        for grid in grids_from_schema(schema()):
+            cells = grid.cell_of_each_row(rows.columns, na)
             assert cells.shape == (N,) and cells.min() >= 1 and cells.max() <= grid.width
 
     def test_numbers_lie_between_powers_of_two(self) -> None:
-        age = grids_of(schema(), ["age"])[0]
+        age = grids_from_schema(schema(), ["age"])[0]
         assert isinstance(age, Dyadic)
         assert (
             age.edges[0] == 0 and age.edges[-1] == 10_000 and age.smallest == 2.0 ** (14 - OCTAVES)
@@ -157,42 +157,42 @@ class TestGrids:
         values = np.array([0.0, -5.0, 1.0, 1.99, 2.0, 9_999.0, 1e9, np.nan])
         texts = np.array(["0", "-5", "1", "1.99", " 2 ", "9999", "1e9", "nan"], dtype=object)
         for column in (values, texts):
-            found = age.locate({"age": column}, frozenset())
+            found = age.cell_of_each_row({"age": column}, frozenset())
             one = int(np.searchsorted(age.edges, 1.0)) + 1
             assert found.tolist() == [1, 1, one, one, one + 1, age.cells, age.cells, age.cells + 1]
-        gone = age.locate({"age": np.array(["", None, "x", "7"], dtype=object)}, frozenset())
+        gone = age.cell_of_each_row({"age": np.array(["", None, "x", "7"], dtype=object)}, frozenset())
         assert gone.tolist()[:3] == [age.cells + 2, age.cells + 2, age.cells + 1]
 
     def test_a_stray_text_changes_no_other_row(self) -> None:
-        for grid in grids_of(schema(), ["age", "day", "pixels"]):
+        for grid in grids_from_schema(schema(), ["age", "day", "pixels"]):
             fine = {
                 "age": np.array(["1", "200"], dtype=object),
                 "day": np.array(["2020-01-09", "2021-01-01"], dtype=object),
                 "p": np.array(["3", "300"], dtype=object),
                 "q": np.array(["4", "400"], dtype=object),
             }
-            first = grid.locate(fine, frozenset())[0]
+            first = grid.cell_of_each_row(fine, frozenset())[0]
             strange = {
                 name: np.array([column[0], "?!"], dtype=object) for name, column in fine.items()
             }
-            assert grid.locate(strange, frozenset()).tolist() == [first, grid.cells + 1]
+            assert grid.cell_of_each_row(strange, frozenset()).tolist() == [first, grid.cells + 1]
 
     def test_levels_unknown_and_missing(self) -> None:
-        ward = grids_of(schema(), ["ward"])[0]
+        ward = grids_from_schema(schema(), ["ward"])[0]
         values = np.array(["icu", "empty", "genral", "", "?", None], dtype=object)
-        assert ward.locate({"ward": values}, frozenset({"?"})).tolist() == [1, 4, 5, 6, 6, 6]
+        assert ward.cell_of_each_row({"ward": values}, frozenset({"?"})).tolist() == [1, 4, 5, 6, 6, 6]
 
     @pytest.mark.parametrize(
         ("columns", "rule"), [(["bin"], "have a grid"), (["agee"], "did you mean age")]
     )
     def test_only_columns_that_have_a_grid(self, columns: list[str], rule: str) -> None:
         with pytest.raises(InvalidInput, match=rule):
-            grids_of(schema(), columns)
+            grids_from_schema(schema(), columns)
 
     def test_a_number_to_predict_has_one(self) -> None:
         numbers = schema(label={"column": "y", "lo": 0, "hi": 4000})
-        assert grids_of(numbers)[-1].name == LABEL and LABEL not in [
-            grid.name for grid in grids_of(schema())
+        assert grids_from_schema(numbers)[-1].name == LABEL and LABEL not in [
+            grid.name for grid in grids_from_schema(schema())
         ]
 
 
@@ -204,7 +204,7 @@ def told(
     rows: float = 1000.0,
 ) -> Any:
     """Columns from counts by grid and cell, with noise."""
-    grids = grids_of(of, list(counts))
+    grids = grids_from_schema(of, list(counts))
     rng, values = np.random.default_rng(seed), list[float]()
     for grid in grids:
         own = np.zeros(grid.width)
@@ -213,7 +213,7 @@ def told(
         values += (own + sigma * rng.normal(size=grid.width)).tolist()
     scale = rows * math.sqrt(len(grids))
     answer = Answer(np.array([values]) / scale, Among(rows, 1), sigma / scale)
-    return columns_of(grids, answer, Noise.of(grids, rows, sigma), of)
+    return findings_by_column(grids, answer, Noise.from_error_rate(grids, rows, sigma), of)
 
 
 class TestRareLevelsAreNotShown:
@@ -222,13 +222,13 @@ class TestRareLevelsAreNotShown:
     def shown(self, sigma: float, count: float, rare: float = RARE) -> int:
         """In how many surveys of four levels the one with so many rows was kept."""
         of = schema()
-        grids = grids_of(of, ["ward"])
-        noise, scale = Noise.of(grids, 1000.0, sigma, rare), 1000.0
+        grids = grids_from_schema(of, ["ward"])
+        noise, scale = Noise.from_error_rate(grids, 1000.0, sigma, rare), 1000.0
         rng, kept = np.random.default_rng(1), 0
         for _ in range(self.TIMES):
             own = np.array([500.0, 490.0, count, 0.0, 0.0, 0.0]) + sigma * rng.normal(size=6)
             answer = Answer(own[None] / scale, Among(1000.0, 1), sigma / scale)
-            (column,) = columns_of(grids, answer, noise, of)
+            (column,) = findings_by_column(grids, answer, noise, of)
             kept += "burns" in column.kept or "empty" in column.kept
         return kept
 
@@ -249,7 +249,7 @@ class TestRareLevelsAreNotShown:
 
     def test_a_frequent_one_is(self) -> None:
         sigma = 20.0
-        surely = Noise.of(grids_of(schema(), ["ward"]), 1000.0, sigma).surely
+        surely = Noise.from_error_rate(grids_from_schema(schema(), ["ward"]), 1000.0, sigma).surely_seen_rows
         assert self.shown(sigma, surely) >= 0.95 * self.TIMES - 4.9 * math.sqrt(
             0.05 * 0.95 * self.TIMES
         )
@@ -282,7 +282,7 @@ class TestThresholds:
         .05 of the surveys.
         """
         of = schema()
-        missing = {grid.name: {grid.width: 1000.0} for grid in grids_of(of)}
+        missing = {grid.name: {grid.width: 1000.0} for grid in grids_from_schema(of)}
         wrong = sum(
             any(
                 one.proposed.keys() & {"lo", "norm", "values"}
@@ -294,7 +294,7 @@ class TestThresholds:
 
     def test_what_lies_beyond_is_bounded_as_stated(self) -> None:
         of, errors = schema(), 0
-        (age,) = grids_of(of, ["age"])
+        (age,) = grids_from_schema(of, ["age"])
         assert isinstance(age, Dyadic)
         first = int(np.searchsorted(age.edges, 16.0)) + 1
         counts = {
@@ -315,7 +315,7 @@ class TestThresholds:
             survey(schema(), [table(300)], config(epsilon=0.05))
         for name, value in (("error", 0.0), ("error", 0.6), ("rare", -1.0), ("rare", math.inf)):
             with pytest.raises(InvalidInput, match=name):
-                ahead(schema(), [4000], RUN, Question(**{name: value}))
+                price_survey(schema(), [4000], RUN, Question(**{name: value}))
 
 
 @pytest.fixture(scope="module")
@@ -363,12 +363,12 @@ class TestProposals:
 
     def test_zeros_alone_become_a_sign(self) -> None:
         of = schema(columns={"a": {"kind": "number", "lo": -1000, "hi": 1000}})
-        (grid,) = grids_of(of)
+        (grid,) = grids_from_schema(of)
         assert isinstance(grid, Dyadic)
         zero = int(np.searchsorted(grid.edges, 0.0))
         (one,) = told({"a": {zero: 900.0, **{zero + k: 5.0 for k in range(3, 23)}}}, of, 20.0)
-        block = proposed(of, [one], "priced").blocks[0]
-        X = replace(proposed(of, [one], "p"), scale=None, intercept=0.0).encode(
+        block = apply_proposals(of, [one], "priced").blocks[0]
+        X = replace(apply_proposals(of, [one], "p"), scale=None, intercept=0.0).encode(
             {"a": np.array([-7.0, 0.0, 3.0])}, labels=False
         )
         assert (
@@ -399,15 +399,15 @@ class TestProposals:
 
     def test_runs_of_cells_are_seen_where_no_cell_is(self) -> None:
         of = schema()
-        (age,) = grids_of(of, ["age"])
+        (age,) = grids_from_schema(of, ["age"])
         assert isinstance(age, Dyadic)
         first = int(np.searchsorted(age.edges, 16.0)) + 1
         spread = {first + k: 240.0 for k in range(4)}
         sigma = 72.0
         assert (
             240
-            < Noise.of([age], 1000.0, sigma).threshold()
-            < Noise.of([age], 1000.0, sigma).threshold(4)
+            < Noise.from_error_rate([age], 1000.0, sigma).threshold()
+            < Noise.from_error_rate([age], 1000.0, sigma).threshold(4)
             < 960
         )
         (one,) = told({"age": spread}, of, sigma, seed=3)
@@ -439,7 +439,7 @@ class TestAskedAsOtherAnswersAre:
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
     def test_it_is_planned_as_it_is_charged(self, trust: str) -> None:
         run, parts = config(trust=trust), [table(1000, k) for k in range(3)]
-        plan, found = ahead(schema(), [1000] * 3, run), survey(schema(), parts, run)
+        plan, found = price_survey(schema(), [1000] * 3, run), survey(schema(), parts, run)
         assert plan.statement == found.statement and 0.99 < plan.statement.epsilon <= 1.0
         assert plan.noise == pytest.approx(found.expected.noise)
         assert plan.asked == [{"release": "coarse counts", "share": 1.0}]
@@ -451,14 +451,14 @@ class TestAskedAsOtherAnswersAre:
 
         sizes, of = [500, 300, 700], schema()
         parts = [table(n, k) for k, n in enumerate(sizes)]
-        grids = grids_of(of)
-        plan = ahead(of, sizes, config(epsilon=2.0, trust=trust))
+        grids = grids_from_schema(of)
+        plan = price_survey(of, sizes, config(epsilon=2.0, trust=trust))
         cells = [
-            np.stack([g.locate(p.columns, frozenset({"?"})) for g in grids], axis=1).astype(float)
+            np.stack([g.cell_of_each_row(p.columns, frozenset({"?"})) for g in grids], axis=1).astype(float)
             for p in parts
         ]
-        rows = Rows.of_any_norm([(c, np.ones(len(c))) for c in cells])
-        recipe, loss = survey_of(of, grids), Weighted(Logistic())
+        rows = Rows.build_with_any_norm([(c, np.ones(len(c))) for c in cells])
+        recipe, loss = survey_from_schema(of, grids), Weighted(Logistic())
         noisy = simulate(
             config(epsilon=2.0, trust=trust, replicates=40), rows, method=recipe, loss=loss
         ).outcome
@@ -564,7 +564,7 @@ def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
     as they were.
     """
     schema = Schema.from_dict({"columns": ALL_KINDS, "na": ["-9", "NA"]})
-    grids, pool, rng = grids_of(schema), DOORS[door], np.random.default_rng(3)
+    grids, pool, rng = grids_from_schema(schema), DOORS[door], np.random.default_rng(3)
     names = ("number", "level", "day", "first", "second", "block")
 
     def drawn() -> Any:
@@ -579,7 +579,7 @@ def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
         }
         before, after = (through(door, some, tmp_path).columns for some in (columns, others))
         for grid in grids:
-            a, b = (grid.locate(some, frozenset(schema.na)) for some in (before, after))
+            a, b = (grid.cell_of_each_row(some, frozenset(schema.na)) for some in (before, after))
             assert np.array_equal(np.delete(a, i), np.delete(b, i)), (grid.name, columns, others)
             assert min(a.min(), b.min()) >= 1 and max(a.max(), b.max()) <= grid.width
 
@@ -592,7 +592,7 @@ def test_what_training_reads_is_read_alike() -> None:
     na = frozenset(schema.na)
     for name in ("number", "level", "day"):
         (grid,), (block,) = (
-            grids_of(schema, [name]),
+            grids_from_schema(schema, [name]),
             (one for one in schema.blocks if one.name == name),
         )
         if isinstance(block, Number):
@@ -600,9 +600,9 @@ def test_what_training_reads_is_read_alike() -> None:
         for value in [*TEXTS, None, 1, 2.5, math.inf, math.nan, 10**400, np.float32(0.5)]:
             column = np.empty(1, dtype=object)
             column[0] = value
-            cell = int(grid.locate({name: column}, na)[0])
+            cell = int(grid.cell_of_each_row({name: column}, na)[0])
             if isinstance(block, Category):
-                strange, gone = block.unlisted({name: column}, na)
+                strange, gone = block.unlisted_and_missing({name: column}, na)
                 assert cell == (
                     grid.width if gone[0] else grid.cells + 1 if strange[0] else cell
                 ) and (strange[0] or gone[0] or cell <= grid.cells)

@@ -19,7 +19,7 @@ from sottovoce.problem.facts import Facts
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
-from sottovoce.runs.pricing import Pricer, RunSetting, plan
+from sottovoce.runs.pricing import Pricer, RunSetting, plan_ledger
 from sottovoce.runs.row_guard import Book, RowGuard
 from sottovoce.solvers.local import Solution, Solver
 from sottovoce.util.typing import Any, Array
@@ -60,11 +60,11 @@ def with_solver(cls: type[Solver]) -> Any:
 class Careful(RowGuard):
     """Refuses long public vectors before it charges."""
 
-    def ask(self, query: Query) -> Array:
+    def charge_and_answer(self, query: Query) -> Array:
         for name in ("start", "linear"):
             if np.linalg.norm(np.asarray(getattr(query, name, 0.0)) / 1e3) > 1.0:
                 raise InvalidInput(name, None, "is longer than 1000", "send shorter vectors")
-        return super().ask(query)
+        return super().charge_and_answer(query)
 
 
 def stand(method: str, features: int = 1, guard: Any = RowGuard, **knobs: Any) -> dict[str, Victim]:
@@ -125,7 +125,7 @@ def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) ->
     )
     assert not play(stand(method, **knobs), replicates=FAST).refuted
     site = stand(method, **knobs)["planted"]
-    ends = [site.watch(0, length, Silence(())).told for length in (1.0, 1e18)]
+    ends = [site.observe_run(0, length, Silence(())).told for length in (1.0, 1e18)]
     assert "finished" in ends[0] and "a site sent something else" in ends[1]
 
 
@@ -161,7 +161,7 @@ def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str
     assert not verdict.refuted and not verdict.channels
     site, silent = stands["planted"], Silence(())
     ends = [
-        {site.watch(table, length, silent).told for table in (0, 1)}
+        {site.observe_run(table, length, silent).told for table in (0, 1)}
         for length in aborts.lengths(site)
     ]
     # both sides of the rule
@@ -175,8 +175,8 @@ def test_a_bet_is_chosen_on_one_half_and_counts_the_other() -> None:
     """Whatever the first half saw by luck is worth nothing in the second."""
     rng = np.random.default_rng(0)
     sides = [[Seen(str(told), 0.0) for told in rng.integers(0, 50, 400)] for _ in (0, 1)]
-    known, fresh = aborts.halves((sides[0], sides[1]))
-    assert aborts.Bet.choose(known, 0.0, 0.95).bound(fresh, 0.0, 0.95) < 0.5
+    known, fresh = aborts.split_in_halves((sides[0], sides[1]))
+    assert aborts.Bet.choose_best_bet(known, 0.0, 0.95).bound(fresh, 0.0, 0.95) < 0.5
 
 
 def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]]:
@@ -185,12 +185,12 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
 
     def noted(pricer: Pricer, query: Query | Sum) -> Array:
         found.add(type(query.statistic))
-        return query.blank(pricer.facts)
+        return query.placeholder_answer(pricer.facts)
 
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
-        patched.setattr(Pricer, "_noted", noted)
-        plan(
+        patched.setattr(Pricer, "_note_query", noted)
+        plan_ledger(
             ready.algorithm,
             RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant),
         )
@@ -198,7 +198,7 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
 
 
 def test_every_kind_of_release_between_sites_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    stands = [stand.config for stand in aborts._stands(1.0, None, None).values()]
+    stands = [stand.config for stand in aborts._default_victims(1.0, None, None).values()]
     tried: set[type[Query]] = set().union(*(kinds(config, monkeypatch) for config in stands))
     noisy = {
         name
@@ -213,7 +213,7 @@ def test_every_kind_of_release_between_sites_is_tried(monkeypatch: pytest.Monkey
         assert kinds(config, monkeypatch) <= tried, (
             f"{method} asks for a release that audit.aborts does not try"
         )
-    assert {stand.config.delta for stand in aborts._stands(2.0, 1e-6, 4).values()} == {1e-6}
+    assert {stand.config.delta for stand in aborts._default_victims(2.0, 1e-6, 4).values()} == {1e-6}
 
 
 def test_no_site_of_the_library_refuses_by_its_rows() -> None:
@@ -225,7 +225,7 @@ def test_no_site_of_the_library_refuses_by_its_rows() -> None:
 def test_noise_of_the_operating_system_is_played_too() -> None:
     one = stand("prox_admm", guard=with_solver(Touchy))["planted"]
     length = aborts.lengths(one)[0]
-    seen = [[one.watch(table, length, SystemNoise()).told for _ in range(3)] for table in (0, 1)]
+    seen = [[one.observe_run(table, length, SystemNoise()).told for _ in range(3)] for table in (0, 1)]
     assert set(seen[0]).isdisjoint(seen[1])
 
 
@@ -240,19 +240,19 @@ def test_noise_of_the_operating_system_is_played_too() -> None:
 )
 def test_no_method_of_the_library_refuses_by_its_rows(name: str, runs: int) -> None:
     """In as many runs as refute the planted refusals above; where noise decides those take most."""
-    verdict = play({name: aborts._stands(1.0, None, None)[name]}, replicates=runs)
+    verdict = play({name: aborts._default_victims(1.0, None, None)[name]}, replicates=runs)
     assert not verdict.refuted and verdict.channels == {}
 
 
 class Mistaken(RowGuard):
     """What a change of the interface would leave behind."""
 
-    def ask(self) -> Array:  # type: ignore[override]
+    def charge_and_answer(self) -> Array:  # type: ignore[override]
         raise AssertionError("nobody calls it so")
 
 
 class Broken(RowGuard):
-    def ask(self, query: Query) -> Array:
+    def charge_and_answer(self, query: Query) -> Array:
         raise ValueError("the site is gone")
 
 
@@ -260,6 +260,6 @@ def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
     """It was: both tables then looked alike, and an audit of nothing passed."""
     (one,) = stand("prox_admm", guard=Mistaken).values()
     with pytest.raises(TypeError, match="positional argument"):
-        one.watch(0, 1.0, Silence(()))
+        one.observe_run(0, 1.0, Silence(()))
     (one,) = stand("prox_admm", guard=Broken).values()
-    assert one.watch(0, 1.0, Silence(())).told == "ValueError: the site is gone (0 charged, 0 sent)"
+    assert one.observe_run(0, 1.0, Silence(())).told == "ValueError: the site is gone (0 charged, 0 sent)"

@@ -24,19 +24,19 @@ from sottovoce.audit.answers import (
     Given,
     Pair,
     RecipeCase,
-    cases,
+    all_answer_cases,
     held_out,
     play,
-    play_one,
+    play_answer_case,
     release,
 )
-from sottovoce.audit.game import Options, watch
+from sottovoce.audit.game import Options, record_transcripts
 from sottovoce.audit.several import WorstVerdict
 from sottovoce.cli import cli
 from sottovoce.data import move as move_module
 from sottovoce.data.rows import Rows
 from sottovoce.errors import BudgetExceeded, InvalidInput
-from sottovoce.estimators.regressor_steps import bounded_number
+from sottovoce.estimators.regressor_steps import target_bounds
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.gaussian import gaussian_mu
@@ -62,7 +62,7 @@ def separation(case: RecipeCase) -> float:
     """Shift over sigma between both tables along their difference, from half of the answers on
     the other half.
     """
-    seen = [watch(case, table, SEEN, 7 + table) for table in (0, 1)]
+    seen = [record_transcripts(case, table, SEEN, 7 + table) for table in (0, 1)]
     one, other = (x.opened[0].honest[:, 0] if x.opened else x.asked[0][1][:, 0] for x in seen)
     half = SEEN // 2
     along = (one[:half] - other[:half]).mean(axis=0)
@@ -80,14 +80,14 @@ def test_the_worst_pair_is_as_far_apart_as_the_event_says_and_no_further(
     """
     case, share = release(name, PAIRS[name], CLAIM[trust]), SHORT.get(name, 1.0)
     assert abs(separation(case) - share * ALPHA) < ERROR + 0.02
-    verdict = play_one(case, 200)
+    verdict = play_answer_case(case, 200)
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-4)
     assert verdict.exact_epsilon is not None and verdict.exact_epsilon <= verdict.claimed_epsilon
     assert verdict.exact_epsilon > 0.98 or name in SHORT
 
 
 def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
-    stands = cases()
+    stands = all_answer_cases()
     assert all(name + mark in stands for mark in ("", ", summed") for name in PAIRS)
     assert all(
         name + mark in stands
@@ -96,21 +96,21 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
     )
     for case in stands.values():
         apart = np.flatnonzero(
-            [not np.array_equal(*(w.node(i).arrays()[0] for w in case.tables)) for i in range(3)]
+            [not np.array_equal(*(w.rows_of_node(i).fingerprint_arrays()[0] for w in case.tables)) for i in range(3)]
         )
         if not case.tables[0].has_offset:
             assert apart.tolist() == [0]
     few = {name: stands[name] for name in ("evaluation, summed", "regression", "held-out rows")}
     verdict = play(Options(replicates=RUNS), few)
     assert isinstance(verdict, WorstVerdict) and set(verdict.games) == set(few)
-    assert not verdict.refuted and not verdict.refuted_exactly and verdict.method == "answers"
+    assert not verdict.refuted and not verdict.is_refuted_exactly and verdict.method == "answers"
     assert all(game["lower_bound"] > 0.25 for game in verdict.games.values())  # type: ignore[operator]
     plain = verdict.to_dict()
     assert plain["games"]["held-out rows"]["exact_epsilon"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_the_command_plays_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "cases", lambda *asked: {"one": cases(*asked)["scores"]})
+    monkeypatch.setattr(answers, "all_answer_cases", lambda *asked: {"one": all_answer_cases(*asked)["scores"]})
     verdict = attack("answers", claim=Claim(0.5, 0.2), replicates=400)
     assert verdict.claimed_epsilon == pytest.approx(0.5, abs=1e-4) and verdict.delta == 0.2
     assert verdict.exact_epsilon == pytest.approx(0.5, abs=1e-3) and verdict.attack.startswith(
@@ -132,9 +132,9 @@ def test_the_command_plays_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_held_out_rows_that_were_trained_on_refute_the_evaluation(trust: str) -> None:
     """Parallel composition needs rows that are in one of the two sets; else both prices add up."""
-    assert not play_one(held_out(CLAIM[trust]), 2000).refuted
-    verdict = play_one(held_out(CLAIM[trust], trained=True), RUNS)
-    assert verdict.refuted and verdict.refuted_exactly
+    assert not play_answer_case(held_out(CLAIM[trust]), 2000).refuted
+    verdict = play_answer_case(held_out(CLAIM[trust], trained=True), RUNS)
+    assert verdict.refuted and verdict.is_refuted_exactly
     assert verdict.exact_epsilon is not None and verdict.exact_epsilon > 1.4
 
 
@@ -144,29 +144,29 @@ def numbers(y: Array, other: Array, bounds: tuple[float, float] | None) -> Recip
     """
 
     def rows(target: Array) -> Rows:
-        task, _ = bounded_number(target, bounds)
+        task, _ = target_bounds(target, bounds)
         X = np.tile([1.0 - 1e-12, 0.0, 0.0], (4, 1))
-        return Rows.build([(X, np.ones(4))] * 3, list(task.encode(target).reshape(3, 4)))
+        return Rows.build_from_parts([(X, np.ones(4))] * 3, list(task.encode(target).reshape(3, 4)))
 
     case = release("cross moments", Pair(Products, np.zeros(D), (np.zeros(D),) * 2), CLAIM["sum"])
-    return replace(case, tables=(rows(y), rows(other)), loss=cases()["cross moments"].loss)
+    return replace(case, tables=(rows(y), rows(other)), loss=all_answer_cases()["cross moments"].loss)
 
 
 def test_bounds_of_the_target_that_are_read_off_rows_are_refuted() -> None:
     """One extreme number squeezes all others to the far end."""
     y = np.concatenate([[10.0], np.linspace(5.0, 9.0, 11)])
     other = np.concatenate([[1000.0], y[1:]])
-    assert not play_one(numbers(y, other, (0.0, 10.0)), 200).refuted_exactly
-    read = play_one(numbers(y, other, None), 2000)
-    assert read.refuted and read.refuted_exactly
+    assert not play_answer_case(numbers(y, other, (0.0, 10.0)), 200).is_refuted_exactly
+    read = play_answer_case(numbers(y, other, None), 2000)
+    assert read.refuted and read.is_refuted_exactly
 
 
 class ForgetsCounts(Ledger):
     """Holds a count of positives to be public."""
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         if "count" not in event.source:
-            super().charge(event)
+            super().record_event(event)
 
     @classmethod
     def of(cls, book: Ledger) -> ForgetsCounts:
@@ -182,43 +182,43 @@ def test_a_count_that_is_priced_as_free_is_refuted() -> None:
     honest = replace(
         case, method=Given(asks=(count, Item("gradient", Gradient, 0.1)), where=np.zeros(D))
     )
-    assert not play_one(honest, 2000).refuted
-    verdict = play_one(replace(honest, book=ForgetsCounts.of), 2000)
+    assert not play_answer_case(honest, 2000).refuted
+    verdict = play_answer_case(replace(honest, book=ForgetsCounts.of), 2000)
     assert verdict.claimed_epsilon < 0.5 and verdict.refuted
 
 
 class Faint(KeyedNoise):
     """A third of the noise that is priced, in both ways to ask."""
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return super().gaussian(d, release, use) / 3.0
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        return super().draw_gaussian(d, release, use) / 3.0
 
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        return super().steps(d, tau / 3.0, release, use)
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        return super().draw_rounded_gaussian(d, tau / 3.0, release, use)
 
 
 @pytest.mark.parametrize(
     "name", ["scores", "scores, summed", "inference", "regression, summed", f"{RECIPE}, summed"]
 )
 def test_too_little_noise_is_refuted(name: str) -> None:
-    case = cases()[name]
+    case = all_answer_cases()[name]
     # of which the bound is about 1.2 for a claim of 1, of 1,500 .95
     many = 3000 if name == "inference" else 1500
-    assert not play_one(case, 800).refuted  # 800 have a bound, too
-    assert play_one(replace(case, noise=Faint), many).refuted
+    assert not play_answer_case(case, 800).refuted  # 800 have a bound, too
+    assert play_answer_case(replace(case, noise=Faint), many).refuted
 
 
 class ForgetsMeans(ForgetsCounts):
     """Holds the mean of rows to be public."""
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         if "mean of rows" not in event.source:
-            Ledger.charge(self, event)
+            Ledger.record_event(self, event)
 
 
 @pytest.mark.parametrize(("mark", "runs", "least"), [("", 400, 0.1), (", summed", 200, 0.0)])
 def test_a_centred_training_stands(mark: str, runs: int, least: float) -> None:
-    verdict = play_one(cases()[f"centred training{mark}"], runs)
+    verdict = play_answer_case(all_answer_cases()[f"centred training{mark}"], runs)
     assert verdict.releases == 3 and not verdict.refuted and verdict.lower_bound >= least
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-3)
 
@@ -231,7 +231,7 @@ def test_what_is_planted_in_a_centred_training_is_refuted(
 ) -> None:
     """The last: rows are moved by their exact mean, and not by the one that was released."""
     own = fault == "a mean of its own"
-    case = cases()["centred training" + (", summed" if own else "")]
+    case = all_answer_cases()["centred training" + (", summed" if own else "")]
     assert case.centring is not None
 
     def exact(rows: Rows, facts: Facts, table: int) -> Solver:
@@ -252,12 +252,12 @@ def test_what_is_planted_in_a_centred_training_is_refuted(
     elif fault == "a mean that costs nothing":
         case = replace(case, book=ForgetsMeans.of)
     else:
-        whole = move_module._factors
+        whole = move_module._factors_and_lengths
         monkeypatch.setattr(
-            move_module, "_factors", lambda rows, move, short: whole(rows, move, short=False)
+            move_module, "_factors_and_lengths", lambda rows, move, short: whole(rows, move, short=False)
         )
         case = replace(case, centring=replace(case.centring, gain=8.0))
-    assert play_one(case, 300 if own else 700).refuted
+    assert play_answer_case(case, 300 if own else 700).refuted
 
 
 GAME = """
@@ -269,7 +269,7 @@ print(json.dumps([[one.claimed_epsilon, one.exact_epsilon] for one in found]))
 ONE = "\n\n    def changed(self, facts):\n        return 1.0\n"
 CONE = "    cone: ClassVar[bool] = "
 COUNT = '        """Return 1: a row adds 0 or 1, so two of them differ by at most 1."""\n'
-NORM = "    def norm(self, facts: Facts) -> float:\n        return facts.loss."
+NORM = "    def largest_row_norm(self, facts: Facts) -> float:\n        return facts.loss."
 GRADIENT, PRODUCTS = f"{NORM}derivative_bound\n", f"{NORM}offset_bound\n"
 REFUTED = {
     "a histogram with the sensitivity of one cell": (
@@ -299,13 +299,13 @@ REFUTED = {
     ),
     "curvatures that are not cut": (
         "queries/bounded.py",
-        {"np.minimum(loss.curvature(z) / unit, weights(loss, z))": "loss.curvature(z) / unit"},
+        {"np.minimum(loss.curvature(z) / unit, weights_of_rows(loss, z))": "loss.curvature(z) / unit"},
         ("Hessian, curvatures cut",),
     ),
     "a Huber step that is not clipped": (
         "queries/bounded.py",
         {
-            "block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))": "block.asarray(z / self.h)"
+            "block.to_storage_array(weights_of_rows(loss, z) * np.clip(z / self.h, -1.0, 1.0))": "block.to_storage_array(z / self.h)"
         },
         ("Huber step",),
     ),
@@ -351,10 +351,10 @@ def test_a_fault_that_breaks_a_claim_is_refuted_by_the_audit(fault: str, tmp_pat
 
 def test_a_release_without_noise_is_charged_as_unprotected() -> None:
     case = release("scores", PAIRS["scores"], CLAIM["nobody"])
-    facts = watch(case, 0, 2, 0).facts
-    event = NoisyBounded.of(PAIRS["gradient"].what(np.zeros((1, 3, D))), None, "x").event(facts)
+    facts = record_transcripts(case, 0, 2, 0).facts
+    event = NoisyBounded.of_statistic(PAIRS["gradient"].what(np.zeros((1, 3, D))), None, "x").event(facts)
     book = Ledger("zcdp", 1.0, DELTA)
     with pytest.raises(BudgetExceeded):
-        book.charge(event)
+        book.record_event(event)
     with pytest.raises(InvalidInput, match="pure"):
-        watch(replace(case, config=replace(case.config, accountant="pure")), 0, 2, 0)
+        record_transcripts(replace(case, config=replace(case.config, accountant="pure")), 0, 2, 0)

@@ -12,9 +12,9 @@ from test_one_run import Faint, parts
 
 from sottovoce.algorithms import REGISTRY, knobs_of
 from sottovoce.audit import attack, densities
-from sottovoce.audit.clipped import CAP, LONG, SHORT, cases, play
-from sottovoce.audit.game import Options, watch
-from sottovoce.audit.one_run import play_once
+from sottovoce.audit.clipped import CAP, LONG, SHORT, clipping_cases, play
+from sottovoce.audit.game import Options, record_transcripts
+from sottovoce.audit.one_run import audit_one_run
 from sottovoce.problem.clipped import Capped
 from sottovoce.runs.config import RunConfig
 
@@ -22,19 +22,19 @@ EXACT = str(Path(__file__).parents[1] / "problem" / "test_clipped.py")
 
 
 def test_the_capped_claim_stands_for_every_method_that_has_the_cap_and_is_tight() -> None:
-    stands = cases()
+    stands = clipping_cases()
     assert set(stands) == {
         name for name, cls in REGISTRY.items() if "max_grad_norm" in knobs_of(cls.options)
     }
-    assert isinstance(watch(stands["dgd"], 0, 2, 0).facts.loss, Capped)
+    assert isinstance(record_transcripts(stands["dgd"], 0, 2, 0).facts.loss, Capped)
     for case in stands.values():
         assert case.config.gradient_cap == CAP < SHORT < LONG and case.config.loss == "huber:0.5"
     verdict = attack("capped", replicates=2000)
-    assert not verdict.refuted and not verdict.refuted_exactly and verdict.lower_bound > 0.6
+    assert not verdict.refuted and not verdict.is_refuted_exactly and verdict.lower_bound > 0.6
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-6)
     assert densities(stands["output"]).epsilon == pytest.approx(1.0, abs=1e-4)
     assert densities(stands["output"]).epsilon <= 1.0
-    with_delta = play(Options(delta=1e-5, replicates=200), {"output": cases(delta=1e-5)["output"]})
+    with_delta = play(Options(delta=1e-5, replicates=200), {"output": clipping_cases(delta=1e-5)["output"]})
     assert (
         with_delta.exact_epsilon is not None
         and 0.97 < with_delta.exact_epsilon <= with_delta.claimed_epsilon
@@ -53,9 +53,9 @@ def test_canaries_do_not_refute_a_capped_run(method: str) -> None:
             "max_grad_norm": CAP,
         }
     )
-    verdict = play_once(config, parts(40, 200))
+    verdict = audit_one_run(config, parts(40, 200))
     assert not verdict.refuted and verdict.claimed_epsilon <= 1.0
-    assert play_once(config, parts(40, 200), noise=Faint).refuted
+    assert audit_one_run(config, parts(40, 200), noise=Faint).refuted
 
 
 # --- Planted faults -------------------------------------------------------------------------------
@@ -63,16 +63,16 @@ def test_canaries_do_not_refute_a_capped_run(method: str) -> None:
 GAME = """
 import json
 from sottovoce.audit import densities
-from sottovoce.audit.clipped import cases, play
+from sottovoce.audit.clipped import clipping_cases, play
 from sottovoce.audit.game import Options
-both = cases()
+both = clipping_cases()
 verdict = play(Options(replicates=2000), {name: both[name] for name in ("output", "dgd")})
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound, densities(both["output"]).epsilon]))
 """
 REFUTED = {
     "the cap forgotten": (
         "problem/clipped.py",
-        {"self._clip(self.base.derivative(z), self._k(z))[0]": "self.base.derivative(z)"},
+        {"self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[0]": "self.base.derivative(z)"},
     ),
     "half the sensitivity": (
         "problem/clipped.py",
@@ -128,7 +128,7 @@ CAUGHT = {
     "the cap forgotten in the single-precision sweep": (
         "problem/clipped.py",
         {
-            "self._clip(self.base.derivative(z), self._k(z))[0]": "(self._clip(self.base.derivative(z), "
+            "self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[0]": "(self._clip_with_derivative(self.base.derivative(z), "
             ""
             ""
             ""
@@ -146,7 +146,7 @@ CAUGHT = {
             ""
             ""
             ""
-            "self._k(z))[0] if 'float64' in str(z.dtype)"
+            "self._clipping_thresholds(z))[0] if 'float64' in str(z.dtype)"
             " else self.base.derivative(z))"
         },
         "single_precision and logistic",
@@ -154,7 +154,7 @@ CAUGHT = {
     "the cap forgotten in the double-precision sweep": (
         "problem/clipped.py",
         {
-            "self._clip(self.base.derivative(z), self._k(z))[0]": "(self._clip(self.base.derivative(z), "
+            "self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[0]": "(self._clip_with_derivative(self.base.derivative(z), "
             ""
             ""
             ""
@@ -172,7 +172,7 @@ CAUGHT = {
             ""
             ""
             ""
-            "self._k(z))[0] if 'float32' in str(z.dtype)"
+            "self._clipping_thresholds(z))[0] if 'float32' in str(z.dtype)"
             " else self.base.derivative(z))"
         },
         "longer_than_the_cap and logistic",
@@ -208,7 +208,7 @@ CAUGHT = {
     ),
     "rows in single precision without their norms": (
         "data/design.py",
-        {"norms = short.asarray(narrow)": "norms = short.asarray(0.0 * narrow)"},
+        {"norms = short.to_storage_array(narrow)": "norms = short.to_storage_array(0.0 * narrow)"},
         "single_precision and logistic",
     ),
 }

@@ -161,7 +161,7 @@ def test_every_table_holds_the_label_in_one_row_only() -> None:
     ):
         seen.clear()
         for table in (0, 1):
-            stand.watch(table, 1.0, ["no", "yes"])
+            stand.observe_fit(table, 1.0, ["no", "yes"])
         without, holding = seen
         assert RARE not in without and holding.count(RARE) == 1
         assert sum(a != b for a, b in zip(without, holding, strict=True)) == 1
@@ -175,8 +175,8 @@ def test_both_estimators_take_classes_and_none_shows_a_rare_label() -> None:
     assert "coef_ of shape" in next(iter(verdict["told"][0]))  # of a release, not of a refusal
 
 
-@pytest.mark.parametrize("name", labels._stands(None, None))
+@pytest.mark.parametrize("name", labels._default_stands(None, None))
 def test_without_classes_every_release_is_refused_alike(name: str) -> None:
-    stand = labels._stands(None, None)[name]
-    first, second = (stand.watch(table, 1.0, None).told for table in (0, 1))
+    stand = labels._default_stands(None, None)[name]
+    first, second = (stand.observe_fit(table, 1.0, None).told for table in (0, 1))
     assert first == second and first.startswith("InvalidInput: classes")

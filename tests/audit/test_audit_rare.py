@@ -14,14 +14,14 @@ from planting import planted
 from sottovoce.answers.survey import ERROR, RARE
 from sottovoce.audit import attack
 from sottovoce.audit.game import Options
-from sottovoce.audit.rare import RareVerdict, cases, play
+from sottovoce.audit.rare import RareVerdict, rare_level_cases, play
 from sottovoce.cli import cli
 
 GAME = """
 import json
 from sottovoce.audit.game import Options
-from sottovoce.audit.rare import cases, play
-verdict = play(Options(replicates=400), {NAME: cases()[NAME]})
+from sottovoce.audit.rare import rare_level_cases, play
+verdict = play(Options(replicates=400), {NAME: rare_level_cases()[NAME]})
 print(json.dumps([verdict.refuted, verdict.shown]))
 """
 THRESHOLD = "return self.rare + self.z * self.sigma * math.sqrt(cells)"
@@ -29,7 +29,7 @@ FAULTS = {
     "a threshold that ignores noise": ("levels, nobody", {THRESHOLD: "return self.rare"}),
     "a threshold for one level alone": (
         "levels, sum",
-        {"error / sum(map(_looks, grids))": "error"},
+        {"error / sum(map(_number_of_comparisons, grids))": "error"},
     ),
     "a threshold for one cell of a run": (
         "ranges, sum",
@@ -60,7 +60,7 @@ def test_the_statement_stands_and_is_nearly_reached() -> None:
 
 
 def test_tables_hold_as_many_rows_as_may_not_be_shown() -> None:
-    for name, stand in cases().items():
+    for name, stand in rare_level_cases().items():
         for moved, columns in enumerate(stand.tables):
             values = next(iter(columns.values())).tolist()
             counts = {value: values.count(value) for value in set(values)}
@@ -84,4 +84,4 @@ def test_the_command_tells_the_rate() -> None:
         cli, ["audit", "rare", "--replicates", "100", "--json"], catch_exceptions=False
     )
     assert json.loads(plain.stdout)["stated"] == ERROR
-    assert not play(Options(replicates=100), {"one": cases()["levels, sum"]}).refuted
+    assert not play(Options(replicates=100), {"one": rare_level_cases()["levels, sum"]}).refuted

@@ -18,7 +18,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 @pytest.fixture(scope="module")
 def learned():
-    return inference_attacks.measure(seed=0, quick=True)
+    return inference_attacks.measure_inference_attacks(seed=0, quick=True)
 
 
 def settings(learned, form=None):
@@ -69,18 +69,18 @@ def test_intervals_hold_their_values_and_curves_rise(learned):
 @pytest.mark.parametrize(("method", "most"), [("dvp", 0.85), ("prox_admm", 0.85)])
 def test_the_attack_sees_through_little_noise(method, most):
     """Control: chance above is the noise's doing, not the attack's."""
-    stage = inference_attacks._stage(4, 7)
-    seen = inference_attacks._play(RunConfig(method=method, epsilon=1000.0, rounds=2), stage, 8, 3)
+    stage = inference_attacks._deal_adult_rows(4, 7)
+    seen = inference_attacks._play_setting(RunConfig(method=method, epsilon=1000.0, rounds=2), stage, 8, 3)
     fpr, tpr = inference_attacks.curve(seen.inside, seen.outside, np.ones((1, 4)))
-    assert inference_attacks.area(fpr, tpr)[0] > most
+    assert inference_attacks.area_under_curves(fpr, tpr)[0] > most
 
 
 def test_scores_are_likelihood_ratios():
     """Under the other row the mean likelihood ratio is 1: a wrong density or a wrong scale of
     noise would move it.
     """
-    stage = inference_attacks._stage(6, 1)
-    seen = inference_attacks._play(RunConfig(method="dvp", epsilon=20.0, rounds=2), stage, 40, 5)
+    stage = inference_attacks._deal_adult_rows(6, 1)
+    seen = inference_attacks._play_setting(RunConfig(method="dvp", epsilon=20.0, rounds=2), stage, 40, 5)
     ratios = np.exp(seen.outside).ravel()
     assert abs(ratios.mean() - 1.0) < 5.0 * ratios.std() / math.sqrt(ratios.size)
     assert seen.inside.mean() > 0.0 > seen.outside.mean()
@@ -91,7 +91,7 @@ def test_curve_counts_ties_by_half_and_weighs_targets():
     fpr, tpr = inference_attacks.curve(
         inside, outside, np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]])
     )
-    assert inference_attacks.area(fpr, tpr) == pytest.approx([0.75, 1.0, 0.5])
+    assert inference_attacks.area_under_curves(fpr, tpr) == pytest.approx([0.75, 1.0, 0.5])
     assert inference_attacks.reach(fpr, tpr, 0.1) == pytest.approx([0.5, 1.0, 0.0])
 
 
@@ -174,21 +174,21 @@ def test_headline_counts(written):
         "printed_refuted": 2,
         "exact_only": 1,
     }
-    said = report.headline(VERDICTS)
+    said = report.summarise_counts(VERDICTS)
     assert (
         "6 claims were attacked and 2 refuted: 2 of 4 as printed" in said
         and "0 of 2 as corrected" in said
     )
     assert "1 more by exact quadrature" in said and said in Page(written).text
     broken = [*VERDICTS, verdict("mr_admm", "corrected", 1.0, 1.2)]
-    assert "1 of 3 as corrected" in report.headline(broken)
+    assert "1 of 3 as corrected" in report.summarise_counts(broken)
 
 
 def test_page_tells_how_it_was_made(written, learned):
     text = Page(written).text
     for word in ("Replace-one", "numpy", "scipy", "Python", "95% confidence", "a<b.html", "seed 0"):
         assert word in text
-    assert written == report.page(VERDICTS, learned, "sottovoce audit all --report 'a<b.html'")
+    assert written == report.render_audit_page(VERDICTS, learned, "sottovoce audit all --report 'a<b.html'")
 
 
 def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):
@@ -214,7 +214,7 @@ def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):
 
 def test_page_shows_an_adversary_as_a_claim_of_its_own(learned):
     text = Page(
-        report.page(
+        report.render_audit_page(
             [verdict("stopping", "corrected", 2.0, 2.02, 2.05)], learned, "sottovoce audit all"
         )
     ).text

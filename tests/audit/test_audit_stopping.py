@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from sottovoce.audit import attack, stopping
 from sottovoce.audit.game import Options
-from sottovoce.audit.stopping import LEDGERS, best_rule, in_memory, needed, play
+from sottovoce.audit.stopping import LEDGERS, best_stopping_rule, open_memory_ledger, raise_needed_by_quotes, play
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import RDPAccountant, ZCDPAccountant
@@ -55,9 +55,9 @@ class Late(Ledger):
         super().__post_init__()
         self._before = 0.0
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         self._before = super().total()
-        super().charge(event)
+        super().record_event(event)
 
     def total(self) -> float:
         return self._before
@@ -81,9 +81,9 @@ def late(epsilon: float, delta: float) -> AbstractContextManager[Ledger]:
 @pytest.mark.parametrize("shift", [0.3, 1.0])
 def test_a_single_release_has_the_gaussian_delta(shift: float) -> None:
     exact = float(gaussian_delta(0.7, shift))
-    assert best_rule(np.array([0.7]), np.array([shift])).delta == pytest.approx(exact, rel=1e-3)
+    assert best_stopping_rule(np.array([0.7]), np.array([shift])).delta == pytest.approx(exact, rel=1e-3)
     quote = gaussian_epsilon(exact, shift) + 0.25
-    assert needed(np.array([quote]), np.array([shift]), exact) == pytest.approx(-0.25, abs=1e-3)
+    assert raise_needed_by_quotes(np.array([quote]), np.array([shift]), exact) == pytest.approx(-0.25, abs=1e-3)
 
 
 def test_two_releases_agree_with_quadrature() -> None:
@@ -109,20 +109,20 @@ def test_two_releases_agree_with_quadrature() -> None:
         limit=400,
         points=[0.4, 0.8, 1.2],
     )[0]
-    found = best_rule(quotes, shifts, points=48)
+    found = best_stopping_rule(quotes, shifts, points=48)
     assert found.delta == pytest.approx(exact, rel=1e-4)
     bar = found.bars[0]
     assert later(bar) <= -np.expm1(quotes[0] - bar) + 1e-3 and best(bar - 0.1) == later(bar - 0.1)
 
 
 def test_the_grid_is_fine_enough() -> None:
-    game = stopping.prepare(best_order, 2.0, 1e-3, 25)
-    fine = best_rule(game.quotes, game.shifts, 48).delta
+    game = stopping.prepare_stopping_game(best_order, 2.0, 1e-3, 25)
+    fine = best_stopping_rule(game.quotes, game.shifts, 48).delta
     assert game.rule.delta == pytest.approx(fine, rel=1e-4)
 
 
 def test_releases_are_those_of_the_ledger_and_fill_its_budget() -> None:
-    game = stopping.prepare(one_order, 1.0, 1e-3, 10)
+    game = stopping.prepare_stopping_game(one_order, 1.0, 1e-3, 10)
     assert np.all(np.diff(game.quotes) > 0) and game.quotes[-1] == pytest.approx(1.0, rel=1e-4)
     assert game.quotes[-1] <= 1.0
     alphas = [float(query.alpha[0, 0]) for query in game.queries]  # type: ignore[index]
@@ -134,7 +134,7 @@ def test_releases_are_those_of_the_ledger_and_fill_its_budget() -> None:
 
 def test_quotes_by_the_best_order_so_far_are_outrun() -> None:
     verdict = play(stands={"planted": best_order})
-    assert verdict.refuted and verdict.refuted_exactly
+    assert verdict.refuted and verdict.is_refuted_exactly
     assert (
         verdict.realised_delta > 2.5 * verdict.delta
         and verdict.realised_delta_bound > 1.3 * verdict.delta
@@ -144,14 +144,14 @@ def test_quotes_by_the_best_order_so_far_are_outrun() -> None:
 
 @pytest.mark.parametrize(("epsilon", "least"), [(1.0, 3.5), (8.0, 3.8)])
 def test_the_smaller_delta_is_the_more_it_is_outrun(epsilon: float, least: float) -> None:
-    game = stopping.prepare(best_order, epsilon, 1e-5, 40)
+    game = stopping.prepare_stopping_game(best_order, epsilon, 1e-5, 40)
     assert game.rule.delta > least * 1e-5
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-3, 1e-2])
 def test_quotes_by_one_order_hold(delta: float) -> None:
     verdict = play(Options(delta=delta, replicates=2000), {"proved": one_order})
-    assert not verdict.refuted and not verdict.refuted_exactly
+    assert not verdict.refuted and not verdict.is_refuted_exactly
     assert verdict.realised_delta_bound <= verdict.realised_delta <= delta
 
 
@@ -163,20 +163,20 @@ def test_a_delta_that_rounding_would_decide_is_refused(delta: float) -> None:
 
 def test_quotes_that_come_a_release_late_are_outrun() -> None:
     verdict = play(stands={"planted": late, "proved": one_order})
-    assert verdict.refuted and verdict.refuted_exactly and "planted" in verdict.attack
+    assert verdict.refuted and verdict.is_refuted_exactly and "planted" in verdict.attack
     assert verdict.ledgers["proved"] <= verdict.delta < verdict.ledgers["planted"]
 
 
 def test_the_bound_from_runs_is_below_the_exact_value_as_often_as_it_says() -> None:
     """30 games at 80%: 6 above are expected at most, and four standard errors more are allowed."""
-    game = stopping.prepare(best_order, 1.0, 0.05, 5)
+    game = stopping.prepare_stopping_game(best_order, 1.0, 0.05, 5)
     above = 0
     for seed in range(30):
         followed, quotes = stopping.losses(game, best_order, 1.0, 0.05, 400, seed)
         heads = (
-            stopping.ahead(game, followed, quotes, np.random.default_rng([seed, 9]).random(400)) > 0
+            stopping.margins_of_heads(game, followed, quotes, np.random.default_rng([seed, 9]).random(400)) > 0
         )
-        above += stopping.least_probability(np.sum(heads), 400, 0.2) > game.rule.delta
+        above += stopping.probability_lower_limit(np.sum(heads), 400, 0.2) > game.rule.delta
     assert above <= 15
 
 
@@ -195,10 +195,10 @@ def test_the_same_seed_repeats_the_game_and_no_delta_is_refused() -> None:
 
 
 def test_one_order_of_the_library_holds() -> None:
-    verdict = play(Options(replicates=2000), {"rdp": in_memory("rdp")})
+    verdict = play(Options(replicates=2000), {"rdp": open_memory_ledger("rdp")})
     assert (
         not verdict.refuted
-        and not verdict.refuted_exactly
+        and not verdict.is_refuted_exactly
         and verdict.realised_delta <= verdict.delta
     )
 
@@ -206,11 +206,11 @@ def test_one_order_of_the_library_holds() -> None:
 def test_no_ledger_is_outrun() -> None:
     verdict = attack("stopping")
     assert set(verdict.to_dict()["ledgers"]) == set(LEDGERS) and len(LEDGERS) == 4
-    assert not verdict.refuted and not verdict.refuted_exactly
+    assert not verdict.refuted and not verdict.is_refuted_exactly
     assert max(verdict.to_dict()["ledgers"].values()) <= verdict.delta
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_no_ledger_is_outrun_at_a_small_delta(epsilon: float) -> None:
     for name, opened in LEDGERS.items():
-        assert stopping.prepare(opened, epsilon, 1e-5, 40).rule.delta <= 1e-5, name
+        assert stopping.prepare_stopping_game(opened, epsilon, 1e-5, 40).rule.delta <= 1e-5, name

@@ -14,9 +14,9 @@ from planting import planted
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import attack, make_case
-from sottovoce.audit.game import Case, Options, play, watch
-from sottovoce.audit.one_run import play_once
-from sottovoce.audit.sums import TWICE, cases
+from sottovoce.audit.game import Case, Options, play, record_transcripts
+from sottovoce.audit.one_run import audit_one_run
+from sottovoce.audit.sums import TWICE, summing_cases
 from sottovoce.audit.sums import play as play_sums
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -30,15 +30,15 @@ RUNS = 12_000
 
 def test_every_method_of_sums_is_played_for_one_row_and_for_two() -> None:
     assert METHODS == ["sum_momentum", "sum_prox"]
-    assert set(cases()) == {name + mark for name in METHODS for mark in ("", TWICE)}
-    for name, case in cases().items():
+    assert set(summing_cases()) == {name + mark for name in METHODS for mark in ("", TWICE)}
+    for name, case in summing_cases().items():
         first, second = case.tables
         apart = np.flatnonzero(np.any(first.signed != second.signed, axis=(1, 2)))
         assert len(apart) == case.config.sites_per_row == (2 if TWICE in name else 1)
         # one honest site beside the person's and the colluding one
         assert len(first.n) == len(apart) + 2
-        facts = watch(case, 0, 2, 0).facts
-        assert facts.colluders == case.known == 1 and len(set(facts.n[:, 0])) == 2
+        facts = record_transcripts(case, 0, 2, 0).facts
+        assert facts.colluders == case.colluding_sites == 1 and len(set(facts.n[:, 0])) == 2
 
 
 def test_the_claims_stand_against_as_many_colluders_as_they_allow_and_are_tight() -> None:
@@ -53,7 +53,7 @@ def test_one_colluder_more_refutes_the_claim(name: str) -> None:
     """Half of the noise is left: the epsilon of that many is above the claim, and the bound is
     below it.
     """
-    verdict = play_sums(Options(replicates=RUNS, colluders=2), {name: cases()[name]})
+    verdict = play_sums(Options(replicates=RUNS, colluders=2), {name: summing_cases()[name]})
     true = gaussian_epsilon(verdict.delta, np.sqrt(2) * gaussian_mu(1.0, verdict.delta))
     assert verdict.refuted and 1.3 < verdict.lower_bound < true == pytest.approx(1.84, abs=0.01)
 
@@ -61,7 +61,7 @@ def test_one_colluder_more_refutes_the_claim(name: str) -> None:
 def test_without_a_colluder_less_is_seen() -> None:
     name = "sum_momentum"
     bounds = [
-        play_sums(Options(replicates=RUNS, colluders=t), {name: cases()[name]}).lower_bound
+        play_sums(Options(replicates=RUNS, colluders=t), {name: summing_cases()[name]}).lower_bound
         for t in (0, 1)
     ]
     assert bounds[0] < 0.9 * bounds[1]
@@ -69,7 +69,7 @@ def test_without_a_colluder_less_is_seen() -> None:
 
 def test_a_person_at_two_sites_is_refuted_with_one_colluder_more() -> None:
     name = "sum_momentum" + TWICE
-    assert play_sums(Options(replicates=RUNS, colluders=2), {name: cases()[name]}).refuted
+    assert play_sums(Options(replicates=RUNS, colluders=2), {name: summing_cases()[name]}).refuted
 
 
 def test_more_colluders_than_other_sites_are_refused() -> None:
@@ -77,7 +77,7 @@ def test_more_colluders_than_other_sites_are_refused() -> None:
         with pytest.raises(
             InvalidInput, match=f"^colluders={wrong}: of 3 sites, 1 hold rows of the victim"
         ):
-            play_sums(Options(replicates=100, colluders=wrong), {"one": cases()["sum_prox"]})
+            play_sums(Options(replicates=100, colluders=wrong), {"one": summing_cases()["sum_prox"]})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -85,7 +85,7 @@ def test_the_game_of_every_method_sees_sums_and_stands(method: str) -> None:
     verdict = play(make_case(method), 2000)
     assert not verdict.refuted and verdict.releases == 2
     case = make_case(method)
-    seen = watch(case, 0, 3, 0)
+    seen = record_transcripts(case, 0, 3, 0)
     assert seen.asked == [] and len(seen.opened) == 2
     # of every sum the total, and the one colluding site's share
     assert seen.messages.shape == (
@@ -93,7 +93,7 @@ def test_the_game_of_every_method_sees_sums_and_stands(method: str) -> None:
         2 * 2,
     )
     with pytest.raises(InvalidInput, match=r"^method='sum_"):
-        play_once(RunConfig(method=method, delta=1e-5), [(np.zeros((20, 30)), np.ones(20))] * 5)
+        audit_one_run(RunConfig(method=method, delta=1e-5), [(np.zeros((20, 30)), np.ones(20))] * 5)
 
 
 # --- Planted faults -------------------------------------------------------------------------------
@@ -102,8 +102,8 @@ def test_the_game_of_every_method_sees_sums_and_stands(method: str) -> None:
 class Missing(KeyedNoise):
     """Site 1 adds no noise."""
 
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        drawn = super().steps(d, tau, release, use)
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        drawn = super().draw_rounded_gaussian(d, tau, release, use)
         drawn[:, 1] = 0
         return drawn
 
@@ -119,13 +119,13 @@ class Common(KeyedNoise):
 class Again(KeyedNoise):
     """The noise of an attempt is that of the one before."""
 
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        return super().steps(d, tau, 1, use)
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        return super().draw_rounded_gaussian(d, tau, 1, use)
 
 
 @pytest.mark.parametrize("noise", [Missing, Common])
 def test_a_missing_share_and_shares_that_others_know_are_refuted(noise: type[KeyedNoise]) -> None:
-    case = cases()["sum_momentum"]
+    case = summing_cases()["sum_momentum"]
     assert play(replace(case, noise=noise), RUNS).refuted
 
 
@@ -135,7 +135,7 @@ def test_noise_that_is_used_for_two_attempts_is_refuted() -> None:
     def grown(case: Case) -> Case:
         return replace(case, config=replace(case.config, noise_growth=1.5))
 
-    case = grown(cases()["sum_momentum"])
+    case = grown(summing_cases()["sum_momentum"])
     assert not play(case, 4000).refuted
     assert play(replace(case, noise=Again), 4000).refuted
 

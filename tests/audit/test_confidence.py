@@ -11,8 +11,8 @@ from scipy.stats import binomtest
 from sottovoce.audit.confidence import (
     choose_test,
     epsilon_bound,
-    least_probability,
-    most_probability,
+    probability_lower_limit,
+    probability_upper_limit,
 )
 from sottovoce.errors import InvalidInput
 
@@ -21,8 +21,8 @@ from sottovoce.errors import InvalidInput
 def test_probabilities_are_bounded_as_scipy_bounds_them(hits: int, trials: int) -> None:
     known = binomtest(hits, trials)
     low = known.proportion_ci(0.95, "exact")
-    assert least_probability(hits, trials, 0.025) == pytest.approx(low.low, abs=1e-12)
-    assert most_probability(hits, trials, 0.025) == pytest.approx(low.high, abs=1e-12)
+    assert probability_lower_limit(hits, trials, 0.025) == pytest.approx(low.low, abs=1e-12)
+    assert probability_upper_limit(hits, trials, 0.025) == pytest.approx(low.high, abs=1e-12)
 
 
 def test_all_hits_against_none_is_the_closed_form() -> None:
@@ -49,9 +49,9 @@ def test_delta_is_taken_off() -> None:
     rng = np.random.default_rng(1)
     scores = tuple(np.where(rng.random(20_000) < 0.1, w, 0.5) for w in (0.0, 1.0))
     test = choose_test((scores[0][:10_000], scores[1][:10_000]), 0.1, 0.95)
-    assert test.verdict((scores[0][10_000:], scores[1][10_000:]), 0.1, 0.95) < 0.05
+    assert test.epsilon_lower_bound((scores[0][10_000:], scores[1][10_000:]), 0.1, 0.95) < 0.05
     sharp = choose_test((scores[0][:10_000], scores[1][:10_000]), 0.0, 0.95)
-    assert sharp.verdict((scores[0][10_000:], scores[1][10_000:]), 0.0, 0.95) > 4
+    assert sharp.epsilon_lower_bound((scores[0][10_000:], scores[1][10_000:]), 0.0, 0.95) > 4
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -67,7 +67,7 @@ def test_scores_that_say_nothing_bound_nothing() -> None:
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(2, 4000))
     test = choose_test((scores[0, :2000], scores[1, :2000]), 0.0, 0.95)
-    assert test.verdict((scores[0, 2000:], scores[1, 2000:]), 0.0, 0.95) < 0.1
+    assert test.epsilon_lower_bound((scores[0, 2000:], scores[1, 2000:]), 0.0, 0.95) < 0.1
 
 
 def test_a_handful_of_replicates_is_refused() -> None:

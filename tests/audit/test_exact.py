@@ -14,7 +14,7 @@ import pytest
 from sottovoce.algorithms import REGISTRY
 from sottovoce.audit import Case, densities, make_case
 from sottovoce.audit.exact import Exact
-from sottovoce.audit.game import watch
+from sottovoce.audit.game import record_transcripts
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_epsilon
@@ -27,7 +27,7 @@ def test_two_gaussians_are_measured_right() -> None:
     x = np.linspace(-40, 40, 400_001)
     p, q = -0.5 * x**2, -0.5 * (x - 0.7) ** 2
     pair = Exact((p - np.log(np.exp(p).sum()), q - np.log(np.exp(q).sum())))
-    assert pair.epsilon_at(1e-5) == pytest.approx(gaussian_epsilon(1e-5, 0.7), rel=1e-4)
+    assert pair.epsilon_at_delta(1e-5) == pytest.approx(gaussian_epsilon(1e-5, 0.7), rel=1e-4)
 
 
 @pytest.mark.parametrize("delta", [None, 1e-5])
@@ -37,8 +37,8 @@ def test_the_worst_pair_comes_near_the_price_and_never_above(
 ) -> None:
     case = make_case(method, rounds=1, delta=delta)
     exact, proved = (
-        densities(case).epsilon_at(case.config.delta or 0.0),
-        watch(case, 0, 2, 0).proved,
+        densities(case).epsilon_at_delta(case.config.delta or 0.0),
+        record_transcripts(case, 0, 2, 0).proved,
     )
     assert exact <= proved * (1 + 1e-6)
     # 1% is the solver's; the spherical law is not Gaussian
@@ -62,7 +62,7 @@ def pair(rng: np.random.Generator, d: int, relation: str, **knobs: Any) -> Case:
         twin[-1] = np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ -own[-1]
     other = unit(2)
     tables = [
-        Rows.build([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)
+        Rows.build_from_parts([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)
     ]
     config = RunConfig.from_dict({"rounds": 1, "graph": "complete", "relation": relation, **knobs})
     return Case(config, (tables[0], tables[1]), 0, "random")
@@ -86,10 +86,10 @@ def test_no_random_pair_needs_more_than_the_price(
         }
         case = pair(rng, d, relation, method=method, loss=loss, law=law, delta=delta, **knobs)
         try:
-            proved = watch(case, 0, 2, 0).proved
+            proved = record_transcripts(case, 0, 2, 0).proved
         except InvalidInput:  # the curvature alone costs more than this budget
             continue
-        assert densities(case).epsilon_at(delta or 0.0) <= proved * (1 + 1e-6)
+        assert densities(case).epsilon_at_delta(delta or 0.0) <= proved * (1 + 1e-6)
         tried += 1
     assert tried >= trials // 2
 
@@ -100,7 +100,7 @@ def test_no_random_pair_needs_more_than_the_price(
 )
 def test_false_claims_are_refuted_without_sampling(method: str, needs: float) -> None:
     case = make_case(method, "printed", rounds=1)
-    seen = watch(case, 0, 2, 0)
+    seen = record_transcripts(case, 0, 2, 0)
     exact = densities(case).epsilon
     assert exact == pytest.approx(needs, rel=1e-3) and exact > seen.claimed * 1.3
     assert exact <= seen.proved * (1 + 1e-6)
@@ -108,15 +108,15 @@ def test_false_claims_are_refuted_without_sampling(method: str, needs: float) ->
 
 def test_plausible_admm_is_refuted_without_sampling() -> None:
     case = make_case("pp_admm", "printed")
-    seen = watch(case, 0, 2, 0)
-    assert seen.claimed * 1.3 < densities(case).epsilon_at(0.01) <= seen.proved
+    seen = record_transcripts(case, 0, 2, 0)
+    assert seen.claimed * 1.3 < densities(case).epsilon_at_delta(0.01) <= seen.proved
 
 
 def test_more_than_two_features_and_unknown_densities_are_refused() -> None:
     case = make_case("central_sgd", rounds=1)
     with pytest.raises(InvalidInput, match="not known in closed form"):
         densities(case)
-    wide = Rows.build([(np.eye(3)[:2] * 0.9, np.ones(2)), (np.eye(3)[:2] * 0.9, np.ones(2))])
+    wide = Rows.build_from_parts([(np.eye(3)[:2] * 0.9, np.ones(2)), (np.eye(3)[:2] * 0.9, np.ones(2))])
     with pytest.raises(InvalidInput, match=r"^features=3"):
         densities(replace(make_case("output"), tables=(wide, wide)))
 

@@ -79,18 +79,18 @@ def test_the_whole_trajectory_is_used(rounds: int) -> None:
 class Weak(KeyedNoise):
     """Two thirds of the noise."""
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        return super().spherical(d, release, use) * 2 / 3
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
+        return super().draw_spherical(d, release, use) * 2 / 3
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return super().gaussian(d, release, use) * 2 / 3
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        return super().draw_gaussian(d, release, use) * 2 / 3
 
 
 class Stuck(KeyedNoise):
     """The same noise in every release."""
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        return super().spherical(d, 1, use)
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
+        return super().draw_spherical(d, 1, use)
 
 
 class FewSeeds(KeyedNoise):
@@ -114,7 +114,7 @@ class Forgetful:
 
     def charge(self, event: Event) -> None:
         if not self._ledger.rows:
-            self._ledger.charge(event)
+            self._ledger.record_event(event)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         self.charge(event)

@@ -12,9 +12,9 @@ import pytest
 
 from sottovoce.algorithms.gradient import DGD, DescentState
 from sottovoce.audit.exact import densities
-from sottovoce.audit.game import Case, Transcripts, candidates, watch
-from sottovoce.audit.likelihood import score
-from sottovoce.audit.one_run import plant, scores
+from sottovoce.audit.game import Case, Transcripts, candidates, record_transcripts
+from sottovoce.audit.likelihood import log_likelihood_ratio
+from sottovoce.audit.one_run import plant_canaries, scores
 from sottovoce.audit.worst_cases import make_case
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.events import Event, GaussianMechanism
@@ -49,7 +49,7 @@ class Silent(Query):
         exact, sigma = vault.solver.gradient(self.start), self._sigma(facts)
         return vault.noise.add_gaussian(exact, sigma, 1e-9 * sigma, release, 1)
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
 
@@ -63,7 +63,7 @@ class Told(Silent):
         )
         return np.asarray(-0.5 * np.sum(residual**2, axis=(1, 2)))
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         middle, lean = canaries.gradients(np.zeros(canaries.facts.d) + self.start.reshape(-1))
         sigma = float(np.max(self._sigma(canaries.facts)))
         return Leaning(canaries.sums * answer - middle, lean, (canaries.sums * sigma) ** 2)
@@ -94,8 +94,8 @@ def case_of(query: Any, rounds: int) -> Case:
 
 def played(query: Any, rounds: int = 2) -> Array:
     case = case_of(query, rounds)
-    seen = [watch(case, table, RUNS, table) for table in (0, 1)]
-    return np.concatenate([score(one.asked, candidates(case, one.facts)) for one in seen])
+    seen = [record_transcripts(case, table, RUNS, table) for table in (0, 1)]
+    return np.concatenate([log_likelihood_ratio(one.asked, candidates(case, one.facts)) for one in seen])
 
 
 def test_a_game_scores_a_query_by_its_own_density() -> None:
@@ -109,8 +109,8 @@ def test_a_query_without_a_density_is_scored_along_the_line_of_its_answers() -> 
 
 
 def test_quadrature_takes_a_density_that_is_stated_and_refuses_without_one() -> None:
-    at = densities(case_of(Told, 1)).epsilon_at(1e-5)
-    assert at == pytest.approx(densities(case_of(known, 1)).epsilon_at(1e-5), rel=1e-3)
+    at = densities(case_of(Told, 1)).epsilon_at_delta(1e-5)
+    assert at == pytest.approx(densities(case_of(known, 1)).epsilon_at_delta(1e-5), rel=1e-3)
     with pytest.raises(
         InvalidInput, match=r"^method='dgd': its density is not known in closed form; use a game$"
     ):
@@ -123,10 +123,10 @@ def one_run(query: Any) -> tuple[Any, Transcripts]:
         X = rng.standard_normal((80, 10))
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * 1.01
         parts.append((X, np.where(X[:, 0] > 0, 1.0, -1.0)))
-    planted = plant(parts, 30, seed=1)
+    planted = plant_canaries(parts, 30, seed=1)
     config = RunConfig(method="dgd", epsilon=8.0, delta=1e-5, rounds=2, loss="huber:0.5")
     case = Case(config, (planted.rows, planted.rows), 0, "", asking(query))
-    return planted, watch(case, 0, 1, 1)
+    return planted, record_transcripts(case, 0, 1, 1)
 
 
 def test_canaries_are_read_by_what_a_query_says_of_them() -> None:

@@ -17,19 +17,19 @@ from click.testing import CliRunner
 from scipy.special import expit
 
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit.game import Case, watch
+from sottovoce.audit.game import Case, record_transcripts
 from sottovoce.audit.one_run import (
     FRACTIONS,
     Count,
     attack_once,
-    best_count,
-    least_epsilon,
-    p_value,
-    plant,
-    play_once,
+    bound_by_best_count,
+    epsilon_from_guesses,
+    guesses_p_value,
+    plant_canaries,
+    audit_one_run,
     scores,
 )
-from sottovoce.audit.worst_cases import regulariser_for
+from sottovoce.audit.worst_cases import printed_form_options
 from sottovoce.cli.audit import audit
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.noise import KeyedNoise
@@ -70,19 +70,19 @@ def test_the_p_value_is_the_theorem_summed_in_rationals(
     m: int, r: int, v: int, odds: int, delta: Fraction
 ) -> None:
     exact = float(by_hand(m, r, v, odds, delta))
-    assert p_value(m, r, v, math.log(odds), float(delta)) == pytest.approx(exact, rel=1e-10)
+    assert guesses_p_value(m, r, v, math.log(odds), float(delta)) == pytest.approx(exact, rel=1e-10)
 
 
 def test_the_two_bounds_that_the_paper_prints() -> None:
-    assert least_epsilon(1000, 100, 75, 1e-4) == pytest.approx(0.673, abs=5e-4)  # appendix D
-    assert least_epsilon(100_000, 1510, 1439, 1e-5) == pytest.approx(2.675, abs=1e-3)  # section 7
+    assert epsilon_from_guesses(1000, 100, 75, 1e-4) == pytest.approx(0.673, abs=5e-4)  # appendix D
+    assert epsilon_from_guesses(100_000, 1510, 1439, 1e-5) == pytest.approx(2.675, abs=1e-3)  # section 7
 
 
 @pytest.mark.parametrize("r", [1, 10, 500])
 def test_all_guesses_right_has_a_closed_form(r: int) -> None:
     chance = 0.05 ** (1.0 / r)  # q^r = 0.05
     expected = max(math.log(chance / (1.0 - chance)), 0.0)
-    assert least_epsilon(1000, r, r) == pytest.approx(expected, abs=1e-8)
+    assert epsilon_from_guesses(1000, r, r) == pytest.approx(expected, abs=1e-8)
 
 
 def test_the_bound_moves_the_right_way() -> None:
@@ -93,29 +93,29 @@ def test_the_bound_moves_the_right_way() -> None:
         (100, 100, 90, 0.0),
         (100_000, 1510, 1439, 1e-5),
     ]:
-        assert np.all(np.diff([p_value(m, r, v, e, delta) for e in grid]) >= -1e-15)
-    assert np.all(np.diff([least_epsilon(500, 100, v, 1e-5) for v in range(50, 101)]) >= 0)
+        assert np.all(np.diff([guesses_p_value(m, r, v, e, delta) for e in grid]) >= -1e-15)
+    assert np.all(np.diff([epsilon_from_guesses(500, 100, v, 1e-5) for v in range(50, 101)]) >= 0)
     assert (
-        least_epsilon(500, 100, 90, 0.0)
-        > least_epsilon(500, 100, 90, 1e-5)
-        > least_epsilon(500, 100, 90, 1e-4)
+        epsilon_from_guesses(500, 100, 90, 0.0)
+        > epsilon_from_guesses(500, 100, 90, 1e-5)
+        > epsilon_from_guesses(500, 100, 90, 1e-4)
     )
-    assert least_epsilon(500, 100, 90, confidence=0.9) > least_epsilon(
+    assert epsilon_from_guesses(500, 100, 90, confidence=0.9) > epsilon_from_guesses(
         500, 100, 90, confidence=0.99
     )
-    assert least_epsilon(500, 100, 50) == 0.0 and least_epsilon(500, 100, 0) == 0.0
+    assert epsilon_from_guesses(500, 100, 50) == 0.0 and epsilon_from_guesses(500, 100, 0) == 0.0
 
 
 @pytest.mark.parametrize("bad", [(10, 11, 5), (10, 5, 6), (10, 5, -1)])
 def test_counts_that_cannot_be_are_refused(bad: tuple[int, int, int]) -> None:
     with pytest.raises(InvalidInput, match="right"):
-        p_value(*bad, 1.0)
+        guesses_p_value(*bad, 1.0)
 
 
 def alarms(draw: Any, epsilon: float, delta: float, runs: int = 250) -> tuple[float, float]:
     """How often the bound exceeds epsilon, and its mean, over fixed seeds."""
     bounds = [
-        best_count(*draw(np.random.default_rng([7, k])), delta, 0.95).lower_bound
+        bound_by_best_count(*draw(np.random.default_rng([7, k])), delta, 0.95).lower_bound
         for k in range(runs)
     ]
     return float(np.mean(np.array(bounds) > epsilon)), float(np.mean(bounds))
@@ -169,9 +169,9 @@ def test_the_count_is_over_fixed_numbers_of_guesses() -> None:
     coins = np.arange(160) % 2 == 0
     sure = np.where(coins, 1.0, -1.0) * np.linspace(2.0, 1.0, 160)
     sure[40:] *= np.where(np.arange(120) % 3 == 0, -1.0, 1.0)  # wrong beyond the first quarter
-    found = best_count(sure, coins)
+    found = bound_by_best_count(sure, coins)
     careful = 1.0 - 0.05 / len(FRACTIONS)
-    assert found == Count(least_epsilon(160, 40, 40, 0.0, careful), 40, 40)
+    assert found == Count(epsilon_from_guesses(160, 40, 40, 0.0, careful), 40, 40)
 
 
 def parts(nodes: int = 8, rows: int = 120, d: int = 20) -> list[tuple[Array, Array]]:
@@ -187,7 +187,7 @@ def parts(nodes: int = 8, rows: int = 120, d: int = 20) -> list[tuple[Array, Arr
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_canaries_are_unit_rows_in_orthogonal_systems_as_the_coins_say(relation: str) -> None:
     own = parts(4)
-    planted = plant(own, 60, relation, sites=[1, 3], seed=2)
+    planted = plant_canaries(own, 60, relation, sites=[1, 3], seed=2)
     assert [len(w) for w in planted.where] == [0, 30, 0, 30]
     assert np.array_equal(planted.rows.n[:, 0], [120, 150, 120, 150])
     for i in (1, 3):
@@ -218,8 +218,8 @@ def test_the_scores_are_the_log_odds_that_they_say(method: str, relation: str) -
     right, expected, spread = 0, 0.0, 0.0
     for seed in range(4):
         nodes = len(own) if method.startswith("central") else 1
-        planted = plant(own, 20 * (len(own) if nodes == 1 else 1), relation, seed=seed, apart=nodes)
-        seen = watch(Case(config, (planted.rows, planted.rows), 0, ""), 0, 1, seed)
+        planted = plant_canaries(own, 20 * (len(own) if nodes == 1 else 1), relation, seed=seed, apart=nodes)
+        seen = record_transcripts(Case(config, (planted.rows, planted.rows), 0, ""), 0, 1, seed)
         odds, coins = scores(planted, seen), np.concatenate(planted.coins)
         sure = expit(np.abs(odds))
         right += int(np.sum((odds > 0) == coins))
@@ -242,7 +242,7 @@ def test_no_corrected_form_is_refuted(method: str) -> None:
             "positives": 2,
         }
     )
-    verdict = play_once(config, parts(5, 80, 10), 60)
+    verdict = audit_one_run(config, parts(5, 80, 10), 60)
     assert not verdict.refuted and verdict.claimed_epsilon == verdict.proved_epsilon <= 2.0
     assert 0 <= verdict.right <= verdict.guesses <= verdict.canaries == 60
 
@@ -250,11 +250,11 @@ def test_no_corrected_form_is_refuted(method: str) -> None:
 class Faint(KeyedNoise):
     """A tenth of the noise that is stated."""
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
-        return 0.1 * super().spherical(d, release, use)
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
+        return 0.1 * super().draw_spherical(d, release, use)
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        return 0.1 * super().gaussian(d, release, use)
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        return 0.1 * super().draw_gaussian(d, release, use)
 
 
 @pytest.mark.parametrize("method", ["dgd", "prox_admm", "pp_admm", "dvp", "mr_admm", "objective"])
@@ -263,9 +263,9 @@ def test_noise_at_a_tenth_of_its_scale_is_caught_in_one_run(method: str) -> None
     config = RunConfig(
         method=method, epsilon=1.0, delta=delta, rounds=2 if delta else 1, loss="huber:0.5"
     )
-    verdict = play_once(config, parts(40, 200), noise=Faint)
+    verdict = audit_one_run(config, parts(40, 200), noise=Faint)
     assert verdict.refuted and verdict.lower_bound > 1.0
-    assert not play_once(config, parts(40, 200)).refuted
+    assert not audit_one_run(config, parts(40, 200)).refuted
 
 
 @pytest.mark.parametrize("method", PRINTED_READ)
@@ -273,29 +273,29 @@ def test_printed_forms_without_secrets_are_read(method: str) -> None:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
     knobs = {"epsilon": 1.0, "delta": delta, "rounds": 2, "loss": "huber:0.5", "eta": 0.5}
     config = RunConfig.from_dict(
-        {"method": method, "form": "printed", **knobs, **regulariser_for(method, "printed")}
+        {"method": method, "form": "printed", **knobs, **printed_form_options(method, "printed")}
     )
-    assert play_once(config, parts(3, 60, 8), 24).claimed_epsilon > 0
+    assert audit_one_run(config, parts(3, 60, 8), 24).claimed_epsilon > 0
 
 
 def test_a_listing_that_sends_exact_minimisers_is_refuted() -> None:
     config = RunConfig(method="pvp", form="listed", epsilon=1.0, rounds=2, loss="huber:0.5")
-    assert play_once(config, parts()).refuted
+    assert audit_one_run(config, parts()).refuted
 
 
 def test_what_cannot_be_audited_is_refused() -> None:
     own = parts(3, 60, 8)
     private = RunConfig(method="dgd", epsilon=1.0)
     with pytest.raises(InvalidInput, match="canaries"):
-        play_once(private, own, 5)
+        audit_one_run(private, own, 5)
     with pytest.raises(InvalidInput, match="without noise"):
-        play_once(replace(private, epsilon=math.inf), own)
+        audit_one_run(replace(private, epsilon=math.inf), own)
     with pytest.raises(InvalidInput, match="confidence"):
-        play_once(private, own, confidence=1.0)
+        audit_one_run(private, own, confidence=1.0)
     with pytest.raises(InvalidInput, match="loss"):
-        play_once(RunConfig(method="prox_admm", loss="softmax:3"), own)
+        audit_one_run(RunConfig(method="prox_admm", loss="softmax:3"), own)
     with pytest.raises(InvalidInput, match="secret"):
-        play_once(RunConfig(method="pvp", form="printed", rounds=2), own)
+        audit_one_run(RunConfig(method="pvp", form="printed", rounds=2), own)
     with pytest.raises(InvalidInput, match="method"):
         attack_once("admm")
 

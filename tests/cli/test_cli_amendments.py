@@ -15,7 +15,7 @@ from sottovoce.deploy.amendment import Amendment
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.known import Known
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.plan_file import read_plan
+from sottovoce.deploy.plan_file import read_plan_file
 from sottovoce.ledger.durable import DurableLedger
 
 __all__ = ["agreed"]
@@ -28,17 +28,17 @@ def after(run: Call, agreed: int) -> Plan:
     """Three sites, as they are after their run trial-1: each knows the others, and which run
     they shared.
     """
-    plan = read_plan("plan.json")
+    plan = read_plan_file("plan.json")
     for name in NAMES:
         book = f"{name}/{name}.ledger"
         rows = Path(f"{name}/site.toml")
         from sottovoce.deploy.settings import SiteSettings
 
         with DurableLedger.open(book) as ledger:
-            SiteSettings.read(rows).session(ledger).check(bind=True)
-            with ledger.reserve(plan.run, plan.digest, plan.privacy.events(name)) as made:
-                for event in plan.privacy.events(name):
-                    made.charge(event)
+            SiteSettings.read(rows).session(ledger).check_before_run(bind=True)
+            with ledger.reserve(plan.run, plan.digest, plan.planned_privacy.events(name)) as made:
+                for event in plan.planned_privacy.events(name):
+                    made.record_event(event)
             Known().after(plan, name, ledger.file.head(), True).write(Path(f"{name}/{name}.known"))
     return plan
 
@@ -73,7 +73,7 @@ def next_plan(run: Call, north: str) -> None:
 
 
 def code(place: str) -> str:
-    return Amendment.read(Path(f"{place}/north.amendment")).code
+    return Amendment.read(Path(f"{place}/north.amendment")).comparison_code
 
 
 def test_a_lost_key_is_replaced_when_all_members_have_signed(run: Call, after: Plan) -> None:

@@ -77,7 +77,7 @@ def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(
         Schema.from_toml(table[3]).encode(read_table(table[1]), labels=False).X,
     )
     assert result.move is not None
-    margins = result.move.lengths(X)[0] * (X @ result.consensus[0])
+    margins = result.move.shortening_factors(X)[0] * (X @ result.consensus[0])
     told = json.loads(said("predict", run, table[1], "--json"))
     wanted = 1.0 / (1.0 + np.exp(-margins))
     np.testing.assert_allclose([row["probability"] for row in told], np.round(wanted, 6), atol=1e-6)
@@ -90,7 +90,7 @@ def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(
         == np.array([line.endswith(",1") for line in table[1].read_text().split()[1:]])
     )
     assert judged["exact"]["accuracy"] == pytest.approx(right)
-    assert SavedModel.load(run).move == result.move.at(0)
+    assert SavedModel.load(run).move == result.move.for_replicate(0)
 
 
 def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
     """Decided when it is written; without, the plan says nothing of it."""
     pytest.importorskip("cryptography")
     from sottovoce.deploy.keys import SigningKey
-    from sottovoce.deploy.plan_file import read_plan
+    from sottovoce.deploy.plan_file import read_plan_file
 
     words: list[Any] = ["plan", *table[2:], "--run", "trial-1", "--epsilon", "2"]
     for name in ("north", "east", "south"):
@@ -142,22 +142,22 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
             "8",
         ]
         told = json.loads(said(*asked, "--json"))
-        plan = read_plan(tmp_path / "plan.json")
+        plan = read_plan_file(tmp_path / "plan.json")
         assert plan.centre is not None and plan.centre.gain == 2.0
         assert (
             told["centre"]["alpha"] == plan.centre.alpha
             and "Released too" in told["privacy"]["says"]
         )
-        assert len(told["releases"]) == 1 + plan.config.rounds == len(plan.privacy.events("east"))
-        assert plan.privacy.statement.epsilon <= 2.0
+        assert len(told["releases"]) == 1 + plan.config.rounds == len(plan.planned_privacy.events("east"))
+        assert plan.planned_privacy.statement.epsilon <= 2.0
         if method != "auto":  # the screen says the same of a method that was searched for
             assert "taken away from all rows" in said(*asked).replace("\n", " ")
         bare = json.loads(said(*asked, "--json", "--set", "centre=no"))
-        plain = read_plan(tmp_path / "plan.json")
+        plain = read_plan_file(tmp_path / "plan.json")
         assert plain.centre is None and "centre" not in {*bare, *plain.to_dict()}
         assert (
             "Released too" not in bare["privacy"]["says"]
             and len(bare["releases"]) == plain.config.rounds
         )
     said(*words, "--write", tmp_path / "asked.json", "--inference")
-    assert read_plan(tmp_path / "asked.json").centre is None
+    assert read_plan_file(tmp_path / "asked.json").centre is None

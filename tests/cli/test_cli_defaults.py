@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from command_line import ROWS, SMALL, Call
 
-from sottovoce.cli.options import run_config
+from sottovoce.cli.options import make_run_config
 from sottovoce.errors import InvalidInput
 from sottovoce.runs import defaults
 from sottovoce.runs.config import RunConfig
@@ -27,7 +27,7 @@ LEFT_OUT: dict[str, Any] = {
 
 
 def asked(priced: bool = False, **options: Any) -> RunConfig:
-    return run_config(LEFT_OUT | options, seed=0, priced=priced)
+    return make_run_config(LEFT_OUT | options, seed=0, priced=priced)
 
 
 def test_nothing_named_is_auto_at_epsilon_1_and_a_small_delta() -> None:

@@ -90,13 +90,13 @@ def test_a_model_that_no_folder_takes_is_printed_all_the_same(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    check = files.check
+    check = files.check_writable_path
 
     def fill(*arguments: Any, **named: Any) -> None:
         check(*arguments, **named)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
 
-    monkeypatch.setattr(files, "check", fill)
+    monkeypatch.setattr(files, "check_writable_path", fill)
     try:
         ran = run(*TRAIN, "--save", "run.npz", "--json")
     finally:
@@ -287,10 +287,10 @@ def test_labels_of_a_strangers_run_are_shown_and_not_obeyed(
     run: Call, ok: Call, clinic: Clinic, tmp_path: Path
 ) -> None:
     ok(*clinic.train, "--save", "run.npz")
-    whole = files.read_arrays("run.npz")
-    meta = files.from_json(str(whole["meta"]), infinite=True)
+    whole = files.read_packed_arrays("run.npz")
+    meta = files.parse_bounded_json(str(whole["meta"]), infinite=True)
     meta["extra"]["schema"]["label"]["positive"] = STEERS
-    files.write("run", "run.npz", files.pack(models=whole["models"], meta=json.dumps(meta)))
+    files.write_atomically("run", "run.npz", files.pack_arrays(models=whole["models"], meta=json.dumps(meta)))
     for how in ((), ("--json",)):
         ran = run("predict", "run.npz", clinic.csv, *how)
         assert ran.code == 0 and "red" in ran.out

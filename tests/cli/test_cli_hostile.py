@@ -127,7 +127,7 @@ def test_a_table_that_memory_does_not_hold_is_refused_while_it_is_read(
     refused: Callable[..., str], clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_csv(clinic.csv, clinic.table * 50)
-    monkeypatch.setattr(tables, "memory", lambda: 64.0 * 5 * 9000)
+    monkeypatch.setattr(tables, "machine_memory_bytes", lambda: 64.0 * 5 * 9000)
     message = refused(*clinic.train)
     assert "rows.csv: takes" in message and "GiB of memory" in message
     clinic.says_nothing_private(message)
@@ -343,10 +343,10 @@ def test_the_largest_graphs_that_are_allowed() -> None:
     assert (
         len(ring.edges) == MOST_NODES
         and ring.degree.min() == ring.degree.max() == 2
-        and ring.bipartite
+        and ring.is_bipartite
     )
     assert len(whole.edges) == 1414 * 1413 // 2 < MOST_EDGES < 1415 * 1414 // 2
-    assert whole.neighbours(7) == tuple(k for k in range(1414) if k != 7) and not whole.bipartite
+    assert whole.neighbours(7) == tuple(k for k in range(1414) if k != 7) and not whole.is_bipartite
 
 
 def test_a_schema_of_many_edges_is_read_once(run: Call, tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ import pytest
 from command_line import Call
 
 from sottovoce.deploy.certificates import Authority
-from sottovoce.deploy.demonstration import free_port
-from sottovoce.deploy.invitation import Answer, Invitation, plan_code, same, stretch
+from sottovoce.deploy.demonstration import find_free_port
+from sottovoce.deploy.invitation import Answer, Invitation, plan_comparison_code, matches_code, comparison_code
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan_file import read_plan
+from sottovoce.deploy.plan_file import read_plan_file
 from sottovoce.ledger.durable import DurableLedger
 
 pytest.importorskip("grpc")
@@ -85,7 +85,7 @@ class Person:
 def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = free_port()
+    port = find_free_port()
     monkeypatch.chdir(tmp_path)
     tables, schema = (
         re.findall(rf"```{kind}\n(.*?)```", PAGE, flags=re.S)[0] for kind in ("python", "toml")
@@ -109,7 +109,7 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     assert [who for who, _ in COMMANDS] == ["hub", *NAMES, "hub", "hub"]
     command(0).ends()
     for name in NAMES:
-        send(office / "hub" / f"{name}.invite", tmp_path / name)
+        send(office / "hub" / f"{name}.make_invitation_certificate", tmp_path / name)
     sites = dict(zip(NAMES, map(command, (1, 2, 3)), strict=True))
     codes = {}
     for name, person in sites.items():
@@ -130,7 +130,7 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     for person in (*sites.values(), hub):
         person.ends()
     assert len(sent) == 6
-    plan = read_plan(office / "hub/plan.json")
+    plan = read_plan_file(office / "hub/plan.json")
     for name in NAMES:
         page = (tmp_path / name / name / f"{name}.html").read_text()
         assert f"Site {name}" in page and "held-out" in page
@@ -142,7 +142,7 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     Person(
         office, COMMANDS[4][1].replace("trial-1", "trial-2").replace("--rounds 30", "--rounds 3")
     ).ends()
-    agreed = plan_code(read_plan(office / "hub/plan.json").digest)
+    agreed = plan_comparison_code(read_plan_file(office / "hub/plan.json").digest)
     hub = Person(office, f"hub run hub --listen localhost:{port} --once")
     sites = {
         name: Person(tmp_path / name, f"site join {name}.invite --wait --plan-code {agreed}")
@@ -180,14 +180,14 @@ def invited(run: Call, tmp_path: Path) -> tuple[Invitation, Answer]:
     )
     assert joined.code == 0 and "epsilon 2, delta 1e-05" in joined.out
     answer = Answer.read(Path("site/north.joined"))
-    assert answer.code in joined.out
+    assert answer.comparison_code in joined.out
     return Invitation.read(Path("hub/north.invite")), answer
 
 
 def test_a_joined_site_has_what_it_needs(run: Call, invited: tuple[Invitation, Answer]) -> None:
     # the same command goes on, and tells the code again
     again = run("site", "join", "hub/north.invite", "--folder", "site")
-    assert again.code == 0 and invited[1].code in again.out
+    assert again.code == 0 and invited[1].comparison_code in again.out
     with DurableLedger.open("site/north.ledger") as ledger:
         assert float(ledger.epsilon[0]) == 2.0
     assert invited[1].member.key == SigningKey.read("site/north.signing").public
@@ -196,7 +196,7 @@ def test_a_joined_site_has_what_it_needs(run: Call, invited: tuple[Invitation, A
         "site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "other"
     )
     assert second.code == 2 and "a second one would be a second budget" in second.err
-    admitted = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].code}")
+    admitted = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].comparison_code}")
     assert admitted.code == 0 and Path("hub/north.crt").exists()
 
 
@@ -216,10 +216,10 @@ def test_an_answer_that_was_changed_on_its_way_is_not_admitted(
         and Invitation.read(Path("hub/north2.invite")).hub == invited[0].hub
     )
     if changed == "request":
-        from sottovoce.deploy.certificates import request
+        from sottovoce.deploy.certificates import write_certificate_request
 
         Path("thief").mkdir()
-        request(Path("thief"), "north")
+        write_certificate_request(Path("thief"), "north")
         elsewhere["request"] = Path("thief/north.csr").read_text()
     Path("forged.joined").write_text(json.dumps(plain | {changed: elsewhere[changed]}))
     refused = run(
@@ -228,7 +228,7 @@ def test_an_answer_that_was_changed_on_its_way_is_not_admitted(
         "hub",
         "forged.joined",
         "--code",
-        f"north={invited[1].code}",
+        f"north={invited[1].comparison_code}",
         "--code",
         "north2=0",
     )
@@ -261,7 +261,7 @@ def test_an_invitation_that_was_changed_on_its_way_is_noticed(
     )
     shutil.rmtree("site")
     joined = run("site", "join", "bad.invite", "--data", "north/rows.csv", "--folder", "site")
-    heard = Answer.read(Path("site/north.joined")).code
+    heard = Answer.read(Path("site/north.joined")).comparison_code
     assert heard in joined.out
     passed = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={heard}")
     assert passed.code == 2 and "another invitation" in passed.err
@@ -274,15 +274,15 @@ def test_an_invitation_that_was_changed_on_its_way_is_noticed(
 
 
 def test_codes_are_typed_in_any_way_and_differ_in_every_bit() -> None:
-    code = stretch(b"public")
+    code = comparison_code(b"public")
     assert re.fullmatch("([0-9A-HJKMNP-TV-Z]{4}-){2}[0-9A-HJKMNP-TV-Z]{4}", code)
-    assert same(code.lower().replace("-", " "), code) and same(
+    assert matches_code(code.lower().replace("-", " "), code) and matches_code(
         code.replace("0", "O").replace("1", "l"), code
     )
-    assert not same(code[:-1], code) and not same(
+    assert not matches_code(code[:-1], code) and not matches_code(
         code[:-1] + ("A" if code[-1] != "A" else "B"), code
     )
-    assert len(plan_code("a").split("-")) == 5 and plan_code("a") != plan_code("b")
+    assert len(plan_comparison_code("a").split("-")) == 5 and plan_comparison_code("a") != plan_comparison_code("b")
 
 
 def test_an_invitation_opens_what_is_public_and_nothing_else(
@@ -290,10 +290,10 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
 ) -> None:
     import grpc
 
-    from sottovoce.cli.serving import welcome
+    from sottovoce.cli.serving import files_for_invited_site
     from sottovoce.deploy.hub import Hub
     from sottovoce.deploy.hublog import HubLog
-    from sottovoce.deploy.relay import Credentials, serve
+    from sottovoce.deploy.relay import Credentials, start_relay
 
     wrote = run(
         "plan",
@@ -317,21 +317,21 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
         "1e-5",
         "--json",
     ).json
-    assert wrote["code"] == plan_code(wrote["digest"])
+    assert wrote["code"] == plan_comparison_code(wrote["digest"])
     assert (
-        run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].code}").code
+        run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].comparison_code}").code
         == 0
     )
     one, hub = invited[0], Path("hub")
     with HubLog("hub/hub.log") as log:
-        plan = read_plan("hub/plan.json")
+        plan = read_plan_file("hub/plan.json")
         refusals: list[tuple[str, str]] = []
-        server, port = serve(
+        server, port = start_relay(
             Hub(plan, log),
             Credentials(hub / "ca.crt", hub / "hub.crt", hub / "hub.key"),
             "localhost:0",
             lambda *told: refusals.append(told),
-            welcome=lambda name: welcome(hub, name),
+            welcome=lambda name: files_for_invited_site(hub, name),
         )
         own = (one.authority.encode(), one.certificate.encode(), one.key.encode())
         options = [("grpc.ssl_target_name_override", "hub.example.org")]

@@ -14,7 +14,7 @@ import pytest
 from command_line import Call
 
 from sottovoce import ConsensusRegressor
-from sottovoce.answers.saved import record_of
+from sottovoce.answers.saved import public_record
 from sottovoce.reports import page
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result
@@ -136,7 +136,7 @@ class TestSeveralClasses:
             "evaluate", run, folder / "rows.csv", "--epsilon", 2, "--json", "--system-noise"
         ).json
         assert released["exact"] is None
-        said = page(record_of(Result.load(run)))
+        said = page(public_record(Result.load(run)))
         assert "answered rightly" in said and "found (recall)" in said and "answered rehab" in said
 
     def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
@@ -300,7 +300,7 @@ class TestNumbers:
             "--nodes",
             5,
         )
-        whole, asks, real = ok(*plain).json, [0], RowGuard._charged
+        whole, asks, real = ok(*plain).json, [0], RowGuard._charge_and_draw
 
         def dies(guard: RowGuard, *asked: Any) -> Any:
             asks[0] += 1
@@ -311,7 +311,7 @@ class TestNumbers:
         for book in ((), ("--ledger", tmp_path / "five.ledger", "--system-noise")):
             path = tmp_path / f"half{len(book)}.npz"
             with monkeypatch.context() as patched:
-                patched.setattr(RowGuard, "_charged", dies)
+                patched.setattr(RowGuard, "_charge_and_draw", dies)
                 asks[0] = 0
                 assert run(*plain, *book, "--checkpoint", path).code == 130 and path.exists()
                 resumed = ok(*plain, *book, "--checkpoint", path).json
@@ -560,7 +560,7 @@ class TestAnEvaluationThatCannotBeAsked:
         label = 'label = { column = "kind", positive = "died" }'
         (folder / "sick.toml").write_text(f'intercept = true\nignore = ["days"]\n{label}{COLUMNS}')
         asked = []
-        monkeypatch.setattr(RowGuard, "_charged", lambda *_: asked.append(1))
+        monkeypatch.setattr(RowGuard, "_charge_and_draw", lambda *_: asked.append(1))
         refused = run(*train(folder, schema, "--evaluation", 1, *more))
         assert (
             refused.code == 2
@@ -574,7 +574,7 @@ class TestAnEvaluationThatCannotBeAsked:
 def test_an_evaluation_of_fewer_rows_than_sites_is_refused_before_anything_is_released(
     run: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[Any, ...]
 ) -> None:
-    monkeypatch.setattr(RowGuard, "_charged", lambda *_: pytest.fail("a release"))
+    monkeypatch.setattr(RowGuard, "_charge_and_draw", lambda *_: pytest.fail("a release"))
     few = ("--set", "test_share=0.0005", "--nodes", 5, "--evaluation", 1)
     ran = run(*train(folder, *more), *few)
     assert ran.code == 2 and "evaluation=1.0: there are 2 test rows for 5 sites" in ran.err

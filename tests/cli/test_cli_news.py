@@ -44,7 +44,7 @@ def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.Monke
     while clock.now < 200.0:
         clock.now += 1.0
         before = len(said)
-        news.look()
+        news.look_and_tell()
         times += [clock.now] * (len(said) - before)
     assert times == [15.0, 75.0, 135.0, 195.0] and slow.looks == 200
     assert all(
@@ -57,7 +57,7 @@ def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.Monke
     said.clear()
     while clock.now < 600.0:
         clock.now += 1.0
-        news.look()
+        news.look_and_tell()
     assert said == ["the disk is full: free some space"]  # once
 
 
@@ -68,5 +68,5 @@ def test_a_short_wait_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
     news = command.News(slow, lambda text, **more: said.append(text))  # type: ignore[arg-type]
     for _ in range(100):
         clock.now += 1.0
-        news.look()
+        news.look_and_tell()
     assert said == []

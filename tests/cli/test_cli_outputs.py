@@ -21,7 +21,7 @@ from rich.console import Console as RichConsole
 
 from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import CLOSED, main, results
-from sottovoce.cli.screen import NARROWEST, Console, Listing, listing
+from sottovoce.cli.screen import NARROWEST, Console, Listing, make_listing
 
 TRAIN = (
     "train",
@@ -107,7 +107,7 @@ def spent(run: Call, words: tuple[Any, ...]) -> list[float]:
 
 def stored(words: tuple[Any, ...]) -> Path:
     """The one file of results beside the ledger, which can be read."""
-    found = list(results.folder_of(ledger_of(words)).iterdir())
+    found = list(results.results_folder(ledger_of(words)).iterdir())
     assert len(found) == 1
     if found[0].suffix == ".npz":
         assert SavedModel.load(found[0]).model.size
@@ -257,7 +257,7 @@ def test_a_signal_after_the_charge_costs_nothing_more(
         f"os.kill(os.getpid(), {sent})"
     )
     done = shell(words, code=stop)
-    assert done.returncode != 0 and not results.folder_of(ledger_of(words)).exists()
+    assert done.returncode != 0 and not results.results_folder(ledger_of(words)).exists()
     before = spent(run, words)
     assert before[0] > 0.0
     again = run(*words)
@@ -280,12 +280,12 @@ def test_a_signal_after_the_result_was_stored_leaves_it(paid: Path, run: Call) -
 
 def test_a_run_that_is_killed_between_rounds_goes_on_from_its_ledger(paid: Path, run: Call) -> None:
     stop = (
-        "import os; from sottovoce.runs.row_guard import RowGuard; ask, n = RowGuard._charged, []\n"
+        "import os; from sottovoce.runs.row_guard import RowGuard; ask, n = RowGuard._charge_and_draw, []\n"
         "def killed(self, *query):\n"
         "    n.append(1)\n"
         "    if len(n) == 3: os.kill(os.getpid(), 9)\n"
         "    return ask(self, *query)\n"
-        "RowGuard._charged = killed"
+        "RowGuard._charge_and_draw = killed"
     )
     assert shell(ROUNDS, code=stop).returncode != 0
     assert spent(run, ROUNDS)[0] > 0.0
@@ -307,7 +307,7 @@ def test_what_cannot_be_stored_is_refused_before_the_charge(
 ) -> None:
     assert "save" in refused(*ROUNDS, "--save", "nowhere/run.npz")
     assert "report" in refused(*ROUNDS, "--report", "nowhere/page.html")
-    results.folder_of(Path("rows.ledger")).write_text("in the way")
+    results.results_folder(Path("rows.ledger")).write_text("in the way")
     assert "ledger" in refused(*ROUNDS)
     assert spent(run, ROUNDS) == [0.0, 0.0, 0.0]
     assert run(*ROUNDS, "--save", "run2.npz").code == 0
@@ -320,7 +320,7 @@ def test_a_file_that_fails_after_the_charge_does_not_hide_the_result(
     from sottovoce.errors import NotWritten
     from sottovoce.util import files
 
-    write = files.write
+    write = files.write_atomically
 
     def full(field: str, path: Any, *more: Any, **options: Any) -> None:
         if field in ("report", "result"):
@@ -330,7 +330,7 @@ def test_a_file_that_fails_after_the_charge_does_not_hide_the_result(
             )
         write(field, path, *more, **options)
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(files, "write_atomically", full)
     ran = run(*PAID[name], "--report", "page.html")
     # and not: nothing was spent
     assert ran.code == 1 and "No space left" in ran.err and ran.err.count("\n") == 1
@@ -370,12 +370,12 @@ def test_a_result_that_another_ledger_paid_for_stays(paid: Path, run: Call) -> N
     )
     assert run(*words).code == 0
     found = {
-        path.name: path.read_bytes() for path in results.folder_of(Path("rows.ledger")).iterdir()
+        path.name: path.read_bytes() for path in results.results_folder(Path("rows.ledger")).iterdir()
     }
     assert len(found) == 2 and found.pop("first.npz") != first
     assert list(found.values()) == [first]
     assert (
-        run(*words).code == 0 and len(list(results.folder_of(Path("rows.ledger")).iterdir())) == 2
+        run(*words).code == 0 and len(list(results.results_folder(Path("rows.ledger")).iterdir())) == 2
     )
 
 
@@ -384,7 +384,7 @@ def test_what_stands_in_the_place_of_a_result_loses_nothing(
     kind: str, paid: Path, run: Call
 ) -> None:
     words = (*ROUNDS, "--run", "first")
-    folder = results.folder_of(Path("rows.ledger"))
+    folder = results.results_folder(Path("rows.ledger"))
     folder.mkdir()
     place = folder / "first.npz"
     if kind == "folder":
@@ -409,7 +409,7 @@ def test_a_checkpoint_that_fails_after_a_round_does_not_say_that_nothing_was_spe
     from sottovoce.errors import NotWritten
     from sottovoce.util import files
 
-    write = files.write
+    write = files.write_atomically
 
     def full(field: str, path: Any, *more: Any, **options: Any) -> None:
         if field == "checkpoint":
@@ -418,7 +418,7 @@ def test_a_checkpoint_that_fails_after_a_round_does_not_say_that_nothing_was_spe
             )
         write(field, path, *more, **options)
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(files, "write_atomically", full)
     assert run(*ROUNDS, "--checkpoint", "run.checkpoint").code == 1
     assert spent(run, ROUNDS)[0] > 0.0
 
@@ -429,14 +429,14 @@ def test_a_surveyed_schema_that_cannot_be_written_is_shown(
     from sottovoce.errors import NotWritten
     from sottovoce.util import files
 
-    write = files.write
+    write = files.write_atomically
 
     def full(field: str, path: Any, *more: Any, **options: Any) -> None:
         if field == "out":
             raise NotWritten("out: cannot be written: No space left on device; free some space")
         write(field, path, *more, **options)
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(files, "write_atomically", full)
     ran = run(
         "schema",
         "survey",
@@ -456,17 +456,17 @@ def test_with_save_the_result_is_there_and_nowhere_else(paid: Path, run: Call) -
     assert (
         ran.code == 0
         and Path("mine.npz").exists()
-        and not results.folder_of(Path("rows.ledger")).exists()
+        and not results.results_folder(Path("rows.ledger")).exists()
     )
 
 
 @pytest.mark.parametrize("name", ["plain-1", "../out", "a b", ".hidden", "ü", "x" * 200, "a/b"])
 def test_a_result_stays_in_its_folder_whatever_the_run_is_called(name: str, tmp_path: Path) -> None:
     ledger = tmp_path / "l"
-    path = results.path_of(ledger, name, "json")
-    assert path.resolve().parent == results.folder_of(ledger).resolve()
+    path = results.result_path(ledger, name, "json")
+    assert path.resolve().parent == results.results_folder(ledger).resolve()
     assert (path.stem == name) == (name == "plain-1")
-    assert results.path_of(ledger, name + "2", "json") != path
+    assert results.result_path(ledger, name + "2", "json") != path
 
 
 # Widths
@@ -508,7 +508,7 @@ class TestListing:
         return file.getvalue()
 
     def table(self) -> Listing:
-        made = listing("<column", ">rows", ">95% interval\nof it")
+        made = make_listing("<column", ">rows", ">95% interval\nof it")
         for row in self.ROWS:
             made.add_row(*row)
         return made
@@ -533,11 +533,11 @@ class TestListing:
         )
 
     def test_empty_and_without_rows(self) -> None:
-        assert self.shown(20, listing("<a", ">b")).strip() in ("", "a  b")
-        assert self.shown(80, listing()) in ("", "\n")
+        assert self.shown(20, make_listing("<a", ">b")).strip() in ("", "a  b")
+        assert self.shown(80, make_listing()) in ("", "\n")
 
     def test_marks_and_wide_characters_count_as_they_are_shown(self) -> None:
-        made = listing("<column", ">value")
+        made = make_listing("<column", ">value")
         made.add_row("名前" * 10, "[dim]0.1234[/]")
         text = self.shown(24, made)
         assert "0.1234" in text and "[dim]" not in text

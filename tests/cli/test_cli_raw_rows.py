@@ -77,7 +77,7 @@ def test_a_ledger_of_before_knows_encoded_rows_and_learns_the_table(run: Call, a
     """Ledgers that were tied to encoded rows go on, and take a corrected schema once they have
     been used again.
     """
-    encoded = rows_digest(*load_rows(Path("north.csv"), Schema.from_toml("schema.toml")).arrays())
+    encoded = rows_digest(*load_rows(Path("north.csv"), Schema.from_toml("schema.toml")).fingerprint_arrays())
     Path("north/north.ledger").unlink()
     DurableLedger.create(
         "north/north.ledger", epsilon=6.0, delta=1e-5, accountant="rdp", fingerprint=encoded
@@ -89,7 +89,7 @@ def test_a_ledger_of_before_knows_encoded_rows_and_learns_the_table(run: Call, a
     with DurableLedger.open("north/north.ledger") as ledger:
         from sottovoce.deploy.settings import SiteSettings
 
-        SiteSettings.read("north/site.toml").session(ledger).check(bind=True)
+        SiteSettings.read("north/site.toml").session(ledger).check_before_run(bind=True)
     plan_with(run, WIDER, "trial-2")
     assert run("site", "check", "north/site.toml").code == 0
 

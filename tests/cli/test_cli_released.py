@@ -26,7 +26,7 @@ from sottovoce.answers.training import infer
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result
 from sottovoce.util import files
-from sottovoce.util.plain import HOLDER_ONLY, shown_of, with_held_back
+from sottovoce.util.plain import HOLDER_ONLY, select_shown_figures, merge_held_back_figures
 
 LABELS = {
     "two": '{ column = "y", positive = "a", negative = "b" }',
@@ -154,7 +154,7 @@ def saved(path: Path) -> dict[str, Any]:
     """All that a saved run holds, as plain data."""
     if path.read_bytes()[:1] == b"{":
         return dict(json.loads(path.read_text()))
-    arrays = files.read_arrays(path)
+    arrays = files.read_packed_arrays(path)
     return {
         name: json.loads(str(x)) if x.dtype.kind == "U" else x.tolist()
         for name, x in arrays.items()
@@ -180,7 +180,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
         return again
 
-    for name in ("ask", "ask_sum"):
+    for name in ("charge_and_answer", "charge_and_open_sum"):
         monkeypatch.setattr(RowGuard, name, remembering(getattr(RowGuard, name)))
 
     def anew(forget: bool = False) -> None:
@@ -359,14 +359,14 @@ def test_a_simulation_tells_all(run: Call, tmp_path: Path) -> None:
 
 def test_what_is_held_back_is_joined_where_it_belongs() -> None:
     released, held = {"a": 1, "e": {"b": 2}}, {"e": {"exact": 3}, "c": 4}
-    assert with_held_back(released, held) == {"a": 1, "e": {"b": 2, "exact": 3}, "c": 4}
-    assert shown_of(released, held, release=True, holder=False) == {
+    assert merge_held_back_figures(released, held) == {"a": 1, "e": {"b": 2, "exact": 3}, "c": 4}
+    assert select_shown_figures(released, held, release=True, holder=False) == {
         "a": 1,
         "e": {"b": 2},
         "c": None,
     }
-    assert shown_of(released, held, release=True, holder=True)[HOLDER_ONLY] == held
-    assert shown_of(released, held, release=False, holder=False) == with_held_back(released, held)
+    assert select_shown_figures(released, held, release=True, holder=True)[HOLDER_ONLY] == held
+    assert select_shown_figures(released, held, release=False, holder=False) == merge_held_back_figures(released, held)
     assert released == {"a": 1, "e": {"b": 2}}
 
 

@@ -77,7 +77,7 @@ def test_everyday_options_keep_their_names() -> None:
 def test_every_parameter_has_a_heading_and_is_an_option_or_a_setting(ok: Call, name: str) -> None:
     asked = command(name)
     shown = ok(name, "--help").out
-    settings = {str(one.name) for one in asked.settings()}
+    settings = {str(one.name) for one in asked.settings_of_method()}
     for param in asked.params:
         assert bool(param.opts) == (param.name not in settings)
         word = param.opts[0] if param.opts else str(param.name)
@@ -270,14 +270,14 @@ def test_what_must_be_typed_is_what_writes_spends_or_shows() -> None:
     marked = {
         key
         for name in ("train", "plan")
-        for key, one in command(name).by_key().items()
+        for key, one in command(name).parameters_by_key().items()
         if one.typed_only
     }
     assert marked == set(TYPED)
     writing = {
         key
         for name in ("train", "plan")
-        for key, one in command(name).by_key().items()
+        for key, one in command(name).parameters_by_key().items()
         if isinstance(one.type, click.Path) and one.group == "Output"
     }
     assert writing <= marked

@@ -19,13 +19,13 @@ import pytest
 from command_line import Call
 
 from sottovoce.deploy import relay as transport
-from sottovoce.deploy.certificates import fingerprint
-from sottovoce.deploy.demonstration import free_port
+from sottovoce.deploy.certificates import public_key_fingerprint
+from sottovoce.deploy.demonstration import find_free_port
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.lock import only_one
-from sottovoce.deploy.plan_file import read_plan
-from sottovoce.deploy.relay import Credentials, serve
+from sottovoce.deploy.lock import exclusive_lock
+from sottovoce.deploy.plan_file import read_plan_file
+from sottovoce.deploy.relay import Credentials, start_relay
 from sottovoce.errors import Busy, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.runs.simulate import Result
@@ -78,7 +78,7 @@ def said(process: subprocess.Popen[str], code: int = 0, seconds: float = 120.0) 
 @pytest.fixture
 def agreed(run: Call, tmp_path: Path) -> int:
     """Three sites and a hub that have agreed on a plan; returns the hub's port."""
-    port = free_port()
+    port = find_free_port()
     (tmp_path / "schema.toml").write_text(SCHEMA)
     assert run("hub", "init", "hub", "--host", "127.0.0.1").code == 0
     for i, name in enumerate(NAMES):
@@ -134,7 +134,7 @@ def agreed(run: Call, tmp_path: Path) -> int:
 
 
 def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -> None:
-    plan = read_plan("plan.json")
+    plan = read_plan_file("plan.json")
     assert not plan.demonstration and [site.rows for site in plan.sites] == [300, 301, 302]
     checked = run("site", "check", "north/site.toml", "--json").json
     assert checked["sent"] == 0 and checked["plan"] == plan.digest and checked["privacy"]["release"]
@@ -244,7 +244,7 @@ def test_separate_processes_find_answers_though_one_is_killed(
     assert run("site", "check", "north/site.toml").code == 2
     for name in NAMES:
         path = tmp_path / name / "site.toml"
-        path.write_text(f'agreed = "{read_plan("asks.json").digest}"\n{path.read_text()}')
+        path.write_text(f'agreed = "{read_plan_file("asks.json").digest}"\n{path.read_text()}')
     checked = " ".join(run("site", "check", "north/site.toml").out.split())
     assert "coefficients with intervals, an evaluation on 270 held-out rows" in checked
     assert "90 rows are held out by their positions" in checked
@@ -277,7 +277,7 @@ def test_separate_processes_find_answers_though_one_is_killed(
     for name in NAMES:
         with DurableLedger.open(f"{name}/{name}.ledger") as ledger:
             assert ledger.to_list() == [
-                event.to_dict() for event in read_plan("asks.json").privacy.events(name)
+                event.to_dict() for event in read_plan_file("asks.json").planned_privacy.events(name)
             ]
     assert run("predict", "hub/hub.json", "north.csv", "--out", "scores.csv").code == 0
     assert "AUC" in said(start("site", "run", "north/site.toml"))[0]  # it was done before
@@ -338,7 +338,7 @@ def test_one_process_at_a_time_takes_part_for_a_site(
     run: Call, agreed: int, tmp_path: Path
 ) -> None:
     lock = tmp_path / "north" / "north.lock"
-    holder = "import sys\nfrom pathlib import Path\nfrom sottovoce.deploy.lock import only_one\n"
+    holder = "import sys\nfrom pathlib import Path\nfrom sottovoce.deploy.lock import exclusive_lock\n"
     holder += "with only_one(Path(sys.argv[1]), 0.0):\n    print('held', flush=True)\n    input()"
     command = [sys.executable, "-c", holder, str(lock)]
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -347,11 +347,11 @@ def test_one_process_at_a_time_takes_part_for_a_site(
     assert ran.code == 1 and "another process works here now" in ran.err  # 1: a service tries again
     other.kill()  # as a crash would
     other.communicate()
-    with only_one(lock, 0.0), pytest.raises(Busy), only_one(lock, 0.0):
+    with exclusive_lock(lock, 0.0), pytest.raises(Busy), exclusive_lock(lock, 0.0):
         raise AssertionError("both hold it")
     with (
         pytest.raises(InvalidInput, match="cannot be written"),
-        only_one(tmp_path / "none" / "lock", 0.0),
+        exclusive_lock(tmp_path / "none" / "lock", 0.0),
     ):
         raise AssertionError("there is no such folder")
 
@@ -426,22 +426,22 @@ def test_keys_are_read_out_and_compared(run: Call, agreed: int, tmp_path: Path) 
         "1",
     )
     key = made.out.splitlines()[2].strip()
-    assert len(key.split()) == 8 and key == fingerprint(
+    assert len(key.split()) == 8 and key == public_key_fingerprint(
         (tmp_path / "west" / "west.csr").read_bytes()
     )
     assert key in run("hub", "admit", "hub", "west/west.csr").out
-    assert key == fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
+    assert key == public_key_fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
     renewed = run("site", "renew", "west/site.toml")
     assert renewed.code == 0 and key not in renewed.out
-    assert fingerprint((tmp_path / "west" / "renewal" / "west.csr").read_bytes()) in renewed.out
+    assert public_key_fingerprint((tmp_path / "west" / "renewal" / "west.csr").read_bytes()) in renewed.out
     again = run("hub", "admit", "hub", "west/renewal/west.csr")
     assert again.code == 2 and "was signed before" in again.err
-    assert key == fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
+    assert key == public_key_fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
     assert run("hub", "admit", "hub", "--renew", "west/renewal/west.csr").code == 0
-    assert key != fingerprint((tmp_path / "hub" / "renewal" / "west.crt").read_bytes())
+    assert key != public_key_fingerprint((tmp_path / "hub" / "renewal" / "west.crt").read_bytes())
     assert run("site", "renew", "west/site.toml").code == 2  # a key is never overwritten
     authority = run("site", "check", "north/site.toml", "--json").json["authority"]
-    assert authority == fingerprint((tmp_path / "hub" / "ca.crt").read_bytes()) != key
+    assert authority == public_key_fingerprint((tmp_path / "hub" / "ca.crt").read_bytes()) != key
 
 
 def test_a_hub_tells_its_operator_whom_it_refused(run: Call, agreed: int, tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_a_hub_tells_its_operator_whom_it_refused(run: Call, agreed: int, tmp_pa
     assert ran.code == 3 and "of another plan" in ran.err
     (tmp_path / "north" / "plan.json").write_bytes(right)
     assert run("site", "check", "north/site.toml").code == 0  # the name is free for the right plan
-    second = run("hub", "run", "hub", "--listen", f"127.0.0.1:{free_port()}")
+    second = run("hub", "run", "hub", "--listen", f"127.0.0.1:{find_free_port()}")
     assert second.code == 1 and "another process works here now" in second.err
     hub.send_signal(signal.SIGTERM)
     out = said(hub)[0]
@@ -495,14 +495,14 @@ def test_a_site_says_what_it_waits_for(
         credentials = Credentials(
             *(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key"))
         )
-        server, port = serve(Hub(read_plan("plan.json"), log), credentials, "127.0.0.1:0")
+        server, port = start_relay(Hub(read_plan_file("plan.json"), log), credentials, "127.0.0.1:0")
         path.write_text(path.read_text().replace(str(agreed), str(port)))
 
         def tire() -> None:
             while log.last("trial-1", "north") < 0:
                 time.sleep(0.05)
             time.sleep(1.0)  # some questions
-            log.decisions.end("trial-1")
+            log.decisions.record_end_of_run("trial-1")
 
         tired = threading.Thread(target=tire)
         tired.start()

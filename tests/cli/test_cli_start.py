@@ -10,7 +10,7 @@ import pytest
 from command_line import Call, Clinic, make_table, numbers, write_csv
 
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.plan_file import read_plan
+from sottovoce.deploy.plan_file import read_plan_file
 from sottovoce.runs.simulate import Result
 
 QUICK = (
@@ -129,7 +129,7 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
     write_csv(Path("public.csv"), make_table(90, seed=5))
     ran = run(*write, "--set", "public=public.csv")
     assert ran.code == 0 and "Not covered: the public rows" in ran.out
-    plan = read_plan("plan.json")
+    plan = read_plan_file("plan.json")
     assert (
         plan.start is not None
         and plan.config.start == plan.start.digest
@@ -151,7 +151,7 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
     assert ran.code == 2 and "protects nothing" in ran.err
     assert run(*train, "--system-noise", "--rounds", 1, "--save", "real.npz").code == 0
     assert run(*write, "--set", "start=real.npz").code == 0
-    plan = read_plan("plan.json")
+    plan = read_plan_file("plan.json")
     assert plan.start is not None and plan.start.kind == "run" and plan.start.epsilon is not None
     both = run(*write, "--set", "start=real.npz", "--set", "public=public.csv")
     assert both.code == 2 and both.err.startswith("error: start:")

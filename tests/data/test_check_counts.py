@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.data import Schema, Table, fill, review
 from sottovoce.data.check import Review
-from sottovoce.data.column_counts import ColumnCounts, folded, kind_of_text
+from sottovoce.data.column_counts import ColumnCounts, fold_text, classify_unreadable_text
 
 AGE = {"age": {"kind": "number", "lo": 0, "hi": 120}}
 LABEL = {"column": "y", "positive": "yes", "negative": "no"}
@@ -57,7 +57,7 @@ class TestNumbers:
         ],
     )
     def test_what_is_no_number_is_counted_located_and_described(self, odd: str, kind: str) -> None:
-        assert kind_of_text(odd) == kind
+        assert classify_unreadable_text(odd) == kind
         found = checked(AGE, {"age": texts("4", odd, "5", odd, "300", "-1")})
         counts = of(found, "age")
         assert counts.counts["not a number"] == 2 and counts.rows["not a number"] == (2, 4)
@@ -275,7 +275,7 @@ class TestSpelling:
     def test_a_level_in_other_letters_is_hinted_at_by_the_declared_one(self, odd: str) -> None:
         block = {"plan": {"kind": "category", "values": ["basic", "premium"]}}
         found = checked(block, {"plan": texts("basic", odd, "premium", "gold")})
-        assert folded(odd) == "basic"
+        assert fold_text(odd) == "basic"
         counts = of(found, "plan").counts
         if counts["undeclared"] == 1:  # read as the declared one
             assert counts["near"] == 0

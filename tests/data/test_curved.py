@@ -20,11 +20,11 @@ from scipy.stats import kstest
 
 from sottovoce import ConsensusClassifier
 from sottovoce.answers.saved import SavedModel
-from sottovoce.answers.terms import of_schema
+from sottovoce.answers.terms import naming_from_schema
 from sottovoce.cli import cli
 from sottovoce.data import Schema, review, sketch
 from sottovoce.data.curved import Fourier, Pairs, Spline, Squares
-from sottovoce.data.expected import weighted_sketch
+from sottovoce.data.expected import draw_weighted_rows
 from sottovoce.errors import InvalidInput, SchemaError
 
 RING = """
@@ -137,7 +137,7 @@ def test_splines_are_those_of_scipy(degree: int, knots: tuple[float, ...]) -> No
         np.clip(x, knots[0], knots[-1]), block.repeated, degree
     ).toarray()
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert found.shape[1] == len(block.names) and found.min() >= 0.0
+    assert found.shape[1] == len(block.feature_names) and found.min() >= 0.0
     assert clipped.sum() == 2 and clipped[-2:].all()
 
 
@@ -150,7 +150,7 @@ def test_splines_on_knots_that_touch_stay_finite_and_add_up_to_one() -> None:
     ):
         x = np.concatenate([knots, np.linspace(knots[0], knots[-1], 50)])
         for degree in (1, 2, 3):
-            found = Spline("x", knots, degree=degree).curves(x)
+            found = Spline("x", knots, degree=degree).spline_features(x)
             assert np.isfinite(found).all() and found.min() >= 0.0
             np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-14)
 
@@ -166,7 +166,7 @@ def test_waves_follow_the_gaussian_kernel() -> None:
     )
     c = rng.uniform(-1, 1, (20, 3))
     (block,) = (one for one in s.blocks if isinstance(one, Fourier))
-    features = block.made([c[:, [k]] for k in range(3)])
+    features = block.derive_features([c[:, [k]] for k in range(3)])
     kernel = np.exp(-((c[:, None] - c[None]) ** 2).sum(axis=2) / (2 * width**2))
     assert np.abs(features @ features.T - kernel).max() < 0.03
     assert kstest(block.directions.ravel() * width, "norm").pvalue > 1e-6
@@ -269,7 +269,7 @@ def test_garbage_lands_in_the_unit_ball(seed: int) -> None:
     s = random_curved(rng)
     if seed % 2 and not s.unit:
         s = replace(s, scale=s.bound * rng.uniform(0.05, 1))
-    widths = {block.name: len(block.names) if block.kind == "vector" else 1 for block in s.blocks}
+    widths = {block.name: len(block.feature_names) if block.kind == "vector" else 1 for block in s.blocks}
     read = [block.name for block in s.blocks if block.name not in ("squares", "pairs", "waves")]
     table = {name: garbage(rng, 60, widths[name]) for name in read}
     table = {name: values if name == "v" else values[:, 0] for name, values in table.items()}
@@ -298,24 +298,24 @@ def test_blocks_are_no_longer_than_the_proof_says(seed: int) -> None:
     table = {block.name: rng.choice(edge, 8) for block in s.blocks if block.name[0] in "ns"}
     table |= {"c": rng.choice(["a", "b"], 8)}
     table["v"] = rng.choice(
-        edge, (8, next(len(block.names) for block in s.blocks if block.name == "v"))
+        edge, (8, next(len(block.feature_names) for block in s.blocks if block.name == "v"))
     )
-    inside = weighted_sketch(s, 50, rng)
+    inside = draw_weighted_rows(s, 50, rng)
     first = 0
     for block in s.blocks:
         features, part = (
             block.encode(table, frozenset())[0],
-            inside[:, first : first + len(block.names)],
+            inside[:, first : first + len(block.feature_names)],
         )
         for values, most in ((features, block.reach), (part, block.span * block.weight)):
             squares = [sum(Fraction(float(v)) ** 2 for v in row) for row in values]
             assert max(squares) <= Fraction(most) ** 2 * Fraction(1 + 1e-13)
-        first += len(block.names)
+        first += len(block.feature_names)
 
 
 def test_made_up_rows_bend_with_their_own_numbers() -> None:
     s = schema(COLUMNS, intercept=0.5)
-    X = dict(zip(s.feature_names, weighted_sketch(s, 300, np.random.default_rng(0)).T, strict=True))
+    X = dict(zip(s.feature_names, draw_weighted_rows(s, 300, np.random.default_rng(0)).T, strict=True))
     np.testing.assert_allclose(X["dose^2"], 2 * (X["dose"] ** 2 - 0.3), rtol=1e-12)
     np.testing.assert_allclose(X["dose:ward=icu"], X["dose"] * X["ward=icu"], rtol=1e-12)
     assert np.ptp(X["curve[spline 2]"]) > 0.4 and set(X["intercept"]) == {0.5}
@@ -563,7 +563,7 @@ def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -
 
 def test_no_curve_has_coefficients_in_the_columns_units() -> None:
     base = {name: COLUMNS[name] for name in ("dose", "share", "ward", "age")}
-    of_schema(schema(base))
+    naming_from_schema(schema(base))
     for name in ("both", "turns", "curve", "waves"):
         with pytest.raises(InvalidInput, match=f"{name}: features of kind .* have no coefficients"):
-            of_schema(schema(base | {name: COLUMNS[name]}))
+            naming_from_schema(schema(base | {name: COLUMNS[name]}))

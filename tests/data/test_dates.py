@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.answers.terms import into_units, of_schema
+from sottovoce.answers.terms import into_units, naming_from_schema
 from sottovoce.data import Schema
 from sottovoce.data.check import review
 from sottovoce.data.columns import Number
@@ -189,5 +189,5 @@ def test_coefficients_are_per_unit_of_each_column() -> None:
     length = np.linalg.norm(X[0])
     assert length < 0.999  # not shortened
     assert float(X[0] @ w) == pytest.approx(shown, rel=1e-9)
-    named = [term.text for term in of_schema(schema).terms]
+    named = [term.text for term in naming_from_schema(schema).terms]
     assert "c3: missing" in named and "c5: missing" in named and "c7: missing" in named

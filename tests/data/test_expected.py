@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from sottovoce.cli import cli
 from sottovoce.data import Schema, builtin_schema, fill, sketch, typical_norms
-from sottovoce.data.expected import FULL, typical_sizes
+from sottovoce.data.expected import FULL, typical_undivided_norms
 from sottovoce.errors import InvalidInput
 
 NUMBER = {"kind": "number", "lo": 0, "hi": 100}
@@ -170,7 +170,7 @@ def test_the_proposed_scale_is_the_size_of_a_typical_row() -> None:
     assert found.scale == pytest.approx(math.sqrt(10), rel=0.02)
     assert found.median == pytest.approx(1 / math.sqrt(3), rel=0.02)
     assert found.mended == pytest.approx(1.0, abs=0.01)
-    assert found.scale == pytest.approx(np.median(typical_sizes(found.schema)), rel=0.005)
+    assert found.scale == pytest.approx(np.median(typical_undivided_norms(found.schema)), rel=0.005)
 
 
 def test_rows_are_not_read_and_a_caveat_is_repeated() -> None:
@@ -186,8 +186,8 @@ def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
     low = {f"x{k}": TYPICAL | {"to": "[0,1]"} for k in range(4)}
     found = fill(schema(low, intercept=True))
     assert found.offset == pytest.approx(math.sqrt(3) / 2, abs=0.01)  # the constant is left out
-    assert found.common == tuple(low) and "mostly a common offset" in found.says_common
-    assert 'to = "[-1,1]"' in found.says_common and "base" not in found.says_common
+    assert found.common == tuple(low) and "mostly a common offset" in found.note_on_common_offset
+    assert 'to = "[-1,1]"' in found.note_on_common_offset and "base" not in found.note_on_common_offset
     middle = {f"x{k}": TYPICAL for k in range(4)}
     assert fill(schema(middle, intercept=True)).offset < 0.05
     mixed = fill(schema(middle | low | {"y": TYPICAL | {"to": "[0,1]", "weight": 5}}, scale=1.0))
@@ -195,7 +195,7 @@ def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
     levels = {"kind": "category", "values": ["a", "b", "c", "d"]}
     assert fill(schema({"c": levels, "d": levels})).offset == pytest.approx(0.5, abs=0.02)
     one = fill(schema({"c": levels | {"values": ["a"]}}))
-    assert one.offset == pytest.approx(1.0) and one.common == ("c",) and "base" in one.says_common
+    assert one.offset == pytest.approx(1.0) and one.common == ("c",) and "base" in one.note_on_common_offset
 
 
 def test_the_offset_is_told_to_people_and_programs(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import pytest
 from sottovoce.data import Schema, Table, load, read_table
 from sottovoce.data.draft import draft
 from sottovoce.data.file_formats import FORMATS, column_types
-from sottovoce.data.headers import INDEX_NOTE, header_of
+from sottovoce.data.headers import INDEX_NOTE, header_from_fields
 from sottovoce.errors import InvalidInput
 
 # the same bytes in every process, and so the same names of tests
@@ -369,7 +369,7 @@ class TestFirstRows:
 
     @pytest.mark.parametrize("row", HEADERS)
     def test_that_are_names_are_read(self, row: list[str]) -> None:
-        header = header_of(row, "t.csv")
+        header = header_from_fields(row, "t.csv")
         assert header.index == (not row[0]) and list(header.names) == list(filter(None, row))
 
     def test_of_one_column_are_no_draft(self, tmp_path: Path) -> None:

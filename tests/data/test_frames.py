@@ -13,7 +13,7 @@ import pytest
 
 from sottovoce.data import Schema, frames
 from sottovoce.data.frames import read_frame
-from sottovoce.data.table import Table, as_text
+from sottovoce.data.table import Table, column_as_text
 from sottovoce.errors import InvalidInput
 from sottovoce.util.later import Later
 
@@ -112,12 +112,12 @@ def test_pandas_own_kinds_of_columns() -> None:
     assert table.columns["whole"].tolist() == [2**53 + 1, None, 3]  # no digit is lost to a gap
     assert table.columns["truth"].tolist() == [True, None, False]
     assert table.columns["mixed"].tolist() == [1, None, "x"]
-    assert as_text(table.columns["zone"]).tolist() == [
+    assert column_as_text(table.columns["zone"]).tolist() == [
         "2020-01-01T04:00:00.000000",
         "",
         "2020-06-30T22:00:00.000000",
     ]
-    assert as_text(table.columns["day"]).tolist() == ["2020-01-01", "", "2020-07-01"]
+    assert column_as_text(table.columns["day"]).tolist() == ["2020-01-01", "", "2020-07-01"]
     assert table.columns["7"].tolist() == [1.0, None, 3.0]
 
 
@@ -191,9 +191,9 @@ def test_one_row_does_not_change_how_another_is_read() -> None:
     """A time of day in one row leaves the text of the others; a gap leaves their numbers."""
     days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[us]")
     times = np.array(["2020-01-01", "2020-01-02T10:00"], dtype="datetime64[us]")
-    assert as_text(days)[0] == as_text(times)[0] == "2020-01-01"
+    assert column_as_text(days)[0] == column_as_text(times)[0] == "2020-01-01"
     whole, gap = (read_frame({"a": np.array([1.0, x])}).columns["a"] for x in (2.0, np.nan))
-    assert as_text(whole)[0] == as_text(gap)[0] == "1"
+    assert column_as_text(whole)[0] == column_as_text(gap)[0] == "1"
 
 
 def test_truth_values_are_one_in_frames_and_in_files() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data import ClassLabel, NumberLabel, Schema
-from sottovoce.data.labels import rows_of, two_classes
+from sottovoce.data.labels import build_rows_for_task, require_two_classes
 from sottovoce.data.memmap import map_parquet
 from sottovoce.data.schema import BEYOND
 from sottovoce.data.schema import LABEL as UNKNOWN
@@ -111,21 +111,21 @@ def test_labels_can_be_declared_in_python_too() -> None:
 
 def test_rows_are_those_that_losses_of_the_kind_take() -> None:
     X = np.full((3, 2), 0.5)
-    two = rows_of(TwoClasses(), [(X, np.array([1.0, -1.0, 0.0]))])
+    two = build_rows_for_task(TwoClasses(), [(X, np.array([1.0, -1.0, 0.0]))])
     assert (two.outputs, two.has_offset) == (1, False)
-    many = rows_of(ManyClasses(("a", "b", "c")), [(X, np.array([2, 0, -1]))])
+    many = build_rows_for_task(ManyClasses(("a", "b", "c")), [(X, np.array([2, 0, -1]))])
     assert many.labels is not None and many.outputs == 3
-    numbers = rows_of(BoundedNumber(0, 1), [(X, np.array([-1.0, 0.5, np.nan]))])
+    numbers = build_rows_for_task(BoundedNumber(0, 1), [(X, np.array([-1.0, 0.5, np.nan]))])
     assert numbers.offset is not None
     np.testing.assert_array_equal(numbers.offset, [[-1.0, 0.5, 0.0]])
     np.testing.assert_array_equal(numbers.signed[0, 2], 0.0)
 
 
 def test_what_takes_two_classes_refuses_other_labels(tmp_path: Path) -> None:
-    two_classes(TwoClasses(), "compare")
+    require_two_classes(TwoClasses(), "compare")
     for task in (ManyClasses(("a", "b", "c")), BoundedNumber(0, 1)):
         with pytest.raises(InvalidInput, match="two classes"):
-            two_classes(task, "compare")
+            require_two_classes(task, "compare")
     with pytest.raises(InvalidInput, match="two classes"):
         map_parquet(tmp_path / "none.parquet", schema(DAYS), tmp_path / "rows")
 
@@ -153,7 +153,7 @@ def test_a_site_of_its_own_reads_labels_of_every_kind(
     np.testing.assert_array_equal(found.weight, [[0.0, 0.25, 0.5, 0.75, 1.0]])
     if label is not None:
         with pytest.raises(InvalidInput):
-            found.check(Logistic())
+            found.check_loss_fits(Logistic())
 
 
 @pytest.mark.parametrize(

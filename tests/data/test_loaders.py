@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sottovoce.data import builtin_table, describe, load, make_synthetic, read_csv, read_parquet
 from sottovoce.data.loaders import SYNTHETIC
-from sottovoce.data.values import as_text, distinct, text_of
+from sottovoce.data.values import column_as_text, distinct_texts, value_as_text
 from sottovoce.errors import InvalidInput, SchemaError
 
 CSV = "a,b,y,where\n" + "".join(
@@ -87,13 +87,13 @@ def test_adult_is_the_table_of_its_source_text_for_text():
 def test_what_repeats_itself_is_read_once_and_alike(values):
     column = np.empty(len(values), dtype=object)
     column[:] = values
-    each = np.array([text_of(value) for value in values], dtype=np.str_)
-    texts, which = distinct(column)
+    each = np.array([value_as_text(value) for value in values], dtype=np.str_)
+    texts, which = distinct_texts(column)
     assert np.array_equal(texts[which], each) and set(which.tolist()) == set(range(len(texts)))
-    assert as_text(column).dtype == each.dtype and np.array_equal(as_text(column), each)
+    assert column_as_text(column).dtype == each.dtype and np.array_equal(column_as_text(column), each)
     for typed in (each, np.array([3, 1, 3]), np.array([0.5, 2.0]), np.array([True, False])):
-        texts, which = distinct(typed)
-        assert np.array_equal(texts[which], as_text(typed))
+        texts, which = distinct_texts(typed)
+        assert np.array_equal(texts[which], column_as_text(typed))
 
 
 def test_adult_rows_lie_in_the_unit_ball(adult):
@@ -305,8 +305,8 @@ def test_parquet_files_that_say_a_long_value_once_and_mean_it_often_stay_small(
 def test_one_long_text_does_not_take_the_memory_of_all_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sottovoce.data.values.memory", lambda: 2.0**20)
+    monkeypatch.setattr("sottovoce.data.values.machine_memory_bytes", lambda: 2.0**20)
     values = np.array(["x" * 100_000, *["a"] * 999], dtype=object)
     with pytest.raises(InvalidInput, match="column: with all texts at the length of the longest"):
-        as_text(values)
-    assert as_text(values[1:]).tolist() == ["a"] * 999
+        column_as_text(values)
+    assert column_as_text(values[1:]).tolist() == ["a"] * 999

@@ -50,9 +50,9 @@ def test_a_run_from_files_is_the_run_from_memory(
     here, there = simulate(run, rows), simulate(run, map_rows(tmp_path / "rows"))
     assert there.ledger == here.ledger
     np.testing.assert_allclose(there.models, here.models, atol=1e-6)
-    alone = mapped.node(1)
+    alone = mapped.rows_of_node(1)
     assert alone.d == 120 and int(alone.n[0, 0]) == 450
-    np.testing.assert_array_equal(alone.arrays()[0], rows.signed[1, :450])
+    np.testing.assert_array_equal(alone.fingerprint_arrays()[0], rows.signed[1, :450])
 
 
 def test_parquet_is_encoded_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_parquet_is_encoded_batch_by_batch(tmp_path: Path, monkeypatch: pytest.M
     whole = schema.encode({"age": age, "paid": paid, "branch": branch})
     assert whole.y is not None
     first = branch == names[0]
-    np.testing.assert_array_equal(mapped.arrays()[0], whole.X[first] * whole.y[first, None])
+    np.testing.assert_array_equal(mapped.fingerprint_arrays()[0], whole.X[first] * whole.y[first, None])
     plain = Schema.from_dict(
         {k: v for k, v in SCHEMA.items() if k != "site"} | {"ignore": ["branch"]}
     )

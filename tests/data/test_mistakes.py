@@ -13,9 +13,9 @@ import pytest
 
 from sottovoce.data import Schema, Table, builtin_schema, read_parquet, review
 from sottovoce.data.draft import draft, toml_of
-from sottovoce.data.meant import meant
+from sottovoce.data.meant import suggest_spelling
 from sottovoce.data.mistakes import check, check_file
-from sottovoce.data.schema import unfit
+from sottovoce.data.schema import describe_unfit_rows
 from sottovoce.errors import InvalidInput, SchemaError
 
 MANY = """
@@ -138,8 +138,8 @@ class TestMistakes:
         ],
     )
     def test_what_was_meant(self, key: str, known: list[str], name: str) -> None:
-        assert meant(key, known) == f"did you mean {name}?"
-        assert meant("zebra", known) == ""
+        assert suggest_spelling(key, known) == f"did you mean {name}?"
+        assert suggest_spelling("zebra", known) == ""
 
     def test_training_names_the_right_entry_too(self) -> None:
         with pytest.raises(SchemaError, match=r"age\.min: is unknown.*did you mean lo\?"):
@@ -179,7 +179,7 @@ class TestUnknownAndMissing:
             "counts as other" if "other" in more else "no level at all"
         )
         assert told == {unknown: 2, missing: 2}
-        notes = " ".join(unfit(schema.encode(table).clipped))
+        notes = " ".join(describe_unfit_rows(schema.encode(table).clipped))
         assert ("count as other: 'a' in 2 rows" in notes) == ("other" in more)
         assert "typo" not in notes
 

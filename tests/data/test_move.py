@@ -16,10 +16,10 @@ from scipy.sparse import csr_array
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.design import Dense, Sparse
 from sottovoce.data.memmap import write_rows
-from sottovoce.data.move import Move, Moved, stretch_of
+from sottovoce.data.move import Move, Moved, stretch_bound
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
-from sottovoce.problem.clipped import cap
+from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual, LogCosh, Logistic, Loss, Softmax
 from sottovoce.problem.weighted_loss import Weighted
@@ -64,44 +64,44 @@ def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
     weights = [rng.random(len(y)) for _, y in parts]
 
     def classes(rows: Any) -> Rows:
-        return Rows.of_classes([(X, own) for (X, _), own in zip(rows, labels, strict=True)], 3)
+        return Rows.build_with_classes([(X, own) for (X, _), own in zip(rows, labels, strict=True)], 3)
 
     def offsets(rows: Any) -> Rows:
-        return Rows.build([(X, np.abs(y)) for X, y in rows], numbers)
+        return Rows.build_from_parts([(X, np.abs(y)) for X, y in rows], numbers)
 
-    dense = Rows.build(parts), Rows.build(written)
-    sparse = Rows.build([(csr_array(X), y) for X, y in parts])
+    dense = Rows.build_from_parts(parts), Rows.build_from_parts(written)
+    sparse = Rows.build_from_parts([(csr_array(X), y) for X, y in parts])
     blocks = [
         (i, X[part], np.where(y == 0, 1.0, y)[part])
         for i, (X, y) in enumerate(parts)
         for part in np.array_split(np.arange(len(y)), 3)
     ]
     long = [(2.0 * X, y) for X, y in parts]
-    far = Rows.of_any_norm([(2.0 * moved(X, short=False), y) for X, y in parts])
+    far = Rows.build_with_any_norm([(2.0 * moved(X, short=False), y) for X, y in parts])
     return {
         "dense": (*dense, Logistic()),
-        "capped": (*dense, cap(Logistic(), 0.1)),
+        "capped": (*dense, clip_gradients(Logistic(), 0.1)),
         "sparse": (sparse, dense[1], Logistic()),
         "numbers": (offsets(parts), offsets(written), HuberResidual(0.5)),
         "classes": (classes(parts), classes(written), Softmax(3)),
-        "capped classes": (classes(parts), classes(written), cap(Softmax(3), 0.2)),
+        "capped classes": (classes(parts), classes(written), clip_gradients(Softmax(3), 0.2)),
         "weights": (dense[0].with_weight(weights), dense[1].with_weight(weights), Logistic()),
-        "torch": (dense[0].on("array_api_strict"), dense[1], Logistic()),
+        "torch": (dense[0].with_backend("array_api_strict"), dense[1], Logistic()),
         "mapped": (write_rows(where / "rows", blocks), dense[1], Logistic()),
-        "long": (Rows.of_any_norm(long), far, Weighted(Logistic())),
+        "long": (Rows.build_with_any_norm(long), far, Weighted(Logistic())),
         "long numbers": (
             *(
                 one.with_offset(
                     [np.where(y == 0.0, 0.0, t) for t, (_, y) in zip(numbers, parts, strict=True)]
                 )
                 for one in (
-                    Rows.of_any_norm([(X, np.abs(y)) for X, y in long]),
-                    Rows.of_any_norm([(2.0 * moved(X, short=False), np.abs(y)) for X, y in parts]),
+                    Rows.build_with_any_norm([(X, np.abs(y)) for X, y in long]),
+                    Rows.build_with_any_norm([(2.0 * moved(X, short=False), np.abs(y)) for X, y in parts]),
                 )
             ),
             Weighted(HuberResidual(0.5)),
         ),
-        "pooled": (dense[0].pooled(), dense[1].pooled(), Logistic()),
+        "pooled": (dense[0].pool_at_one_node(), dense[1].pool_at_one_node(), Logistic()),
     }
 
 
@@ -131,27 +131,27 @@ def test_products_are_those_of_rows_that_are_written_down(name: str, tmp_path: P
     close = {"rtol": 1e-11, "atol": 1e-12}
     np.testing.assert_allclose(ours.gradient(w), theirs.gradient(w), **close)
     np.testing.assert_allclose(ours.gradient(w, 1, 3), theirs.gradient(w, 1, 3), **close)
-    np.testing.assert_allclose(ours.objective(w, 2.0), theirs.objective(w, 2.0), **close)
+    np.testing.assert_allclose(ours.clipped_objective(w, 2.0), theirs.clipped_objective(w, 2.0), **close)
     what = [Gradient, SecondMoments, SlopeMoments, Curvature] if plain.classes == 1 else [Gradient]
     what += [Products] if plain.has_offset else []
     for kind in what:
         asked = kind(w)
         np.testing.assert_allclose(
-            ours.total(w, asked.terms), theirs.total(w, asked.terms), **close
+            ours.total_over_rows(w, asked.sum_over_block), theirs.total_over_rows(w, asked.sum_over_block), **close
         )
     linear, q = 0.1 * rng.normal(size=w.shape), np.full((2, nodes, 1), 0.3)
     found, wanted = (one.minimise(linear, q, w, 1e-9) for one in (ours, theirs))
     np.testing.assert_allclose(found.w, wanted.w, atol=1e-7)
     point = rng.normal(size=(nodes, 1, d))
-    mine, same_rows = (LocalRows.of(one, loss, 1.0) for one in (rows, written))
+    mine, same_rows = (LocalRows.prepare_rows(one, loss, 1.0) for one in (rows, written))
     for sweep, same in zip(
         (mine.given, mine.distinct), (same_rows.given, same_rows.distinct), strict=True
     ):
         for diagonal in (False, True):
-            pair = [one.hessian(loss, point, diagonal) for one in (sweep, same)]
+            pair = [one.sum_curvatures(loss, point, diagonal) for one in (sweep, same)]
             np.testing.assert_allclose(*pair, **close)
         np.testing.assert_allclose(
-            *(one.turn(loss, point, 2.0 * point + 1.0) for one in (sweep, same)), **close
+            *(one.hessian_vector_product(loss, point, 2.0 * point + 1.0) for one in (sweep, same)), **close
         )
 
 
@@ -160,10 +160,10 @@ def test_a_cluster_multiplies_moved_rows_where_they_lie() -> None:
     ((X, y),) = tables(sizes=(90,))
     y = np.where(y == 0.0, 1.0, y)
     rows = replace(
-        ClusterRows.of(dask.from_array(X, chunks=(30, P)), dask.from_array(y, chunks=30)), move=MOVE
+        ClusterRows.rows_from_dask(dask.from_array(X, chunks=(30, P)), dask.from_array(y, chunks=30)), move=MOVE
     )  # type: ignore[arg-type]
     w = np.random.default_rng(0).normal(size=(1, 1, P))
-    written = Rows.build([(moved(X) * (1.0 - 1e-15), y)])
+    written = Rows.build_from_parts([(moved(X) * (1.0 - 1e-15), y)])
     ours, theirs = (Solver(one, Logistic(), 1.0) for one in (rows, written))
     np.testing.assert_allclose(ours.gradient(w), theirs.gradient(w), rtol=1e-11, atol=1e-14)
 
@@ -172,15 +172,15 @@ def test_repeated_rows_are_merged_and_single_precision_is_single() -> None:
     parts = tables(sizes=(40,))
     X, y = (np.repeat(x, 700, axis=0) for x in parts[0])
     rows, written = (
-        replace(Rows.build([(X, y)]), move=MOVE),
-        Rows.build([(moved(X) * (1.0 - 1e-15), y)]),
+        replace(Rows.build_from_parts([(X, y)]), move=MOVE),
+        Rows.build_from_parts([(moved(X) * (1.0 - 1e-15), y)]),
     )
     ours, theirs = (Solver(one, Logistic(), 1.0) for one in (rows, written))
-    local = LocalRows.of(rows, Logistic(), 1.0)
+    local = LocalRows.prepare_rows(rows, Logistic(), 1.0)
     design = local.distinct.batches[0].design
     # zero rows are alike
     assert isinstance(design.storage, Moved) and design.n == 37 and design.counts is not None
-    short = local.single()
+    short = local.single_precision_rows()
     assert short is not None
     storage: Any = short.batches[0].design.storage
     assert storage.factors.dtype == storage.base.a.dtype == np.float32
@@ -201,7 +201,7 @@ def test_constants_of_sites_are_one_constant_together() -> None:
         wanted.append((np.hstack([1.5 * (X[:, :3] - 0.2), X[:, 3:]]) * (1.0 - 1e-15), parts[-1][1]))
     move = Move(np.array([0.2, 0.2, 0.2, 0.0, 0.0]), (3, 4), 0.5, 1.5)
     w = rng.normal(size=(1, 2, 5))
-    rows, written = replace(Rows.build(parts), move=move), Rows.build(wanted)
+    rows, written = replace(Rows.build_from_parts(parts), move=move), Rows.build_from_parts(wanted)
     pair = [Solver(one, Logistic(), 1.0).gradient(w) for one in (rows, written)]
     np.testing.assert_allclose(*pair, rtol=1e-12)
 
@@ -242,7 +242,7 @@ def test_no_row_that_is_meant_is_longer_than_1_in_exact_arithmetic(k: float) -> 
         edge *= np.minimum(1.0, scale)[:, None]  # moved to norm 1, about
         rows = np.vstack([X, edge])
         for storage in (Dense(rows[None]), Sparse((csr_array(rows),))):
-            found = Moved.of(storage, move)
+            found = Moved.move_storage(storage, move)
             squares = exactly(rows, found.factors[0], move)
             assert max(squares) <= 1
             assert all(
@@ -256,11 +256,11 @@ def test_no_row_that_is_meant_is_longer_than_1_in_exact_arithmetic(k: float) -> 
 
 def test_zero_rows_stay_zero_and_no_row_depends_on_another() -> None:
     ((X, _),) = tables(sizes=(50,))
-    found = Moved.of(Dense(X[None]), MOVE)
+    found = Moved.move_storage(Dense(X[None]), MOVE)
     assert np.all(found.lengths[0][::11] == 0.0) and np.all(found.factors[0][::11] == 1.0)
     other = X.copy()
     other[7] = -X[8]
-    again = Moved.of(Dense(other[None]), MOVE)
+    again = Moved.move_storage(Dense(other[None]), MOVE)
     same = np.arange(50) != 7
     assert np.array_equal(found.factors[0][same], again.factors[0][same])
 
@@ -268,21 +268,21 @@ def test_zero_rows_stay_zero_and_no_row_depends_on_another() -> None:
 def test_models_fold_back_and_unfold_again() -> None:
     rng = np.random.default_rng(0)
     w = rng.normal(size=(4, P))
-    np.testing.assert_allclose(MOVE.fold(w), w @ MATRIX, rtol=1e-14)
-    np.testing.assert_allclose(MOVE.push(w), w @ MATRIX.T, rtol=1e-14)
-    np.testing.assert_allclose(MOVE.unfold(MOVE.fold(w)), w, rtol=1e-13)
+    np.testing.assert_allclose(MOVE.fold_into_models(w), w @ MATRIX, rtol=1e-14)
+    np.testing.assert_allclose(MOVE.apply_to_row_sums(w), w @ MATRIX.T, rtol=1e-14)
+    np.testing.assert_allclose(MOVE.unfold_from_models(MOVE.fold_into_models(w)), w, rtol=1e-13)
     both = Move(np.stack([MEAN, 0.5 * MEAN]), (P - 1,), K, 2.0)
     blocks = rng.normal(size=(2, 3, 4 * P))  # replicates, nodes, classes
-    for r, one in enumerate(both.apart()):
-        folded = one.fold(blocks[r].reshape(-1, P)).reshape(blocks[r].shape)
-        assert np.array_equal(both.fold(blocks)[r], folded) and one == both.at(r)
-    np.testing.assert_allclose(both.unfold(both.fold(blocks)), blocks, rtol=1e-12)
-    assert both != both.at(0)
+    for r, one in enumerate(both.split_by_replicate()):
+        folded = one.fold_into_models(blocks[r].reshape(-1, P)).reshape(blocks[r].shape)
+        assert np.array_equal(both.fold_into_models(blocks)[r], folded) and one == both.for_replicate(r)
+    np.testing.assert_allclose(both.unfold_from_models(both.fold_into_models(blocks)), blocks, rtol=1e-12)
+    assert both != both.for_replicate(0)
     ((X, _),) = tables(sizes=(50,))
     for rows in (X, csr_array(X)):
-        margins = both.at(1).shortened(rows) @ both.at(1).fold(w[0])
-        c = both.lengths(rows)[1]
-        np.testing.assert_allclose(margins, c * (rows @ both.at(1).fold(w[0])), rtol=1e-13)
+        margins = both.for_replicate(1).shorten_rows(rows) @ both.for_replicate(1).fold_into_models(w[0])
+        c = both.shortening_factors(rows)[1]
+        np.testing.assert_allclose(margins, c * (rows @ both.for_replicate(1).fold_into_models(w[0])), rtol=1e-13)
 
 
 def test_what_is_no_map_is_refused() -> None:
@@ -319,16 +319,16 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     y, t = rng.choice([-1.0, 1.0], n), np.zeros(n)
     mean = np.append(X[:, :-1].mean(axis=0), 0.0)
     move = Move(mean, (p - 1,), k, gain)
-    loss: Loss = {"classes": Logistic(), "capped": cap(Logistic(), 0.2), "numbers": LogCosh(0.1)}[
+    loss: Loss = {"classes": Logistic(), "capped": clip_gradients(Logistic(), 0.2), "numbers": LogCosh(0.1)}[
         kind
     ]
-    rows = Rows.build([(X, y)])
+    rows = Rows.build_from_parts([(X, y)])
     if kind == "numbers":
         y, t = np.ones(n), rng.uniform(-1.0, 1.0, n)
-        rows = Rows.build([(X, y)], [t])
+        rows = Rows.build_from_parts([(X, y)], [t])
     rows = replace(rows, move=move)
     w = 3.0 * rng.normal(size=(1, 1, p))
-    c = Moved.of(Dense(X[None]), move).factors[0].astype(np.longdouble)
+    c = Moved.move_storage(Dense(X[None]), move).factors[0].astype(np.longdouble)
     long = (X * y[:, None]).astype(np.longdouble)
     moved = gain * (long - long[:, -1:] * mean.astype(np.longdouble) / np.longdouble(k))
     moved[:, -1] = long[:, -1]
@@ -336,7 +336,7 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     z = moved @ w[0, 0].astype(np.longdouble) - t.astype(np.longdouble)
     slopes = np.tanh(z / np.longdouble(0.1)) if kind == "numbers" else -1.0 / (1.0 + np.exp(z))
     if kind == "capped":
-        most = 0.2 / Moved.of(Dense(X[None]), move).lengths[0]
+        most = 0.2 / Moved.move_storage(Dense(X[None]), move).lengths[0]
         slopes = np.clip(slopes, -most, most)
     wanted = (slopes @ moved) / n
     error = float(
@@ -344,14 +344,14 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     )
     size = np.linalg.norm(w, axis=-1, keepdims=True)
     none, count = np.zeros_like(size), np.full_like(size, n)
-    bound = rounding_bound(DataTerm(1.0, count, loss, p, move.stretch), size, none, none)
+    bound = rounding_bound(DataTerm(1.0, count, loss, p, move.stretch_bound), size, none, none)
     assert 0.0 < error <= float(bound[0, 0, 0])
-    facts = Facts(loss, np.array([[float(n)]]), p, 1.0, 1.0, 1, pure=False, stretch=move.stretch)
-    G = np.asarray(Solver(rows, loss, 1.0).total(w, SecondMoments(w).terms) / n)[0, 0]
+    facts = Facts(loss, np.array([[float(n)]]), p, 1.0, 1.0, 1, pure=False, stretch=move.stretch_bound)
+    G = np.asarray(Solver(rows, loss, 1.0).total_over_rows(w, SecondMoments(w).sum_over_block) / n)[0, 0]
     i, j = np.triu_indices(p)
     exact = (moved.T @ moved / n)[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
     assert np.linalg.norm((G - exact).astype(float)) <= float(
-        SecondMoments(w).rounding(facts, facts.n)[0, 0]
+        SecondMoments(w).rounding_error_bound(facts, facts.n)[0, 0]
     )
 
 
@@ -367,11 +367,11 @@ def test_the_stretch_is_that_of_every_mean() -> None:
                     m[:6] = rng.normal(size=6)
                     m /= np.linalg.norm(m)
                     columns = tuple(range(6, p))
-                    A = np.stack([Move(m, columns, k, gain).push(e) for e in np.eye(p)], axis=1)
+                    A = np.stack([Move(m, columns, k, gain).apply_to_row_sums(e) for e in np.eye(p)], axis=1)
                     worst = max(
                         worst, 1.0 + np.linalg.norm(A, 2), 1.0 + np.linalg.norm(np.linalg.inv(A), 2)
                     )
-                assert worst <= stretch_of(gain, k, constants)
+                assert worst <= stretch_bound(gain, k, constants)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -384,10 +384,10 @@ def test_how_far_a_row_is_shortened_depends_on_no_other_row(order: Any) -> None:
         mean = rng.normal(size=d)
         mean[-1] = 0.0
         move = Move(mean / (2.0 * np.linalg.norm(mean)), (d - 1,), 0.3, 1.3)
-        alone = np.concatenate([move.lengths(row[None]) for row in X])
+        alone = np.concatenate([move.shortening_factors(row[None]) for row in X])
         assert np.any(alone < 1.0)
         for n in range(1, 71):
-            np.testing.assert_array_equal(move.lengths(np.asarray(X[:n], order=order)), alone[:n])
+            np.testing.assert_array_equal(move.shortening_factors(np.asarray(X[:n], order=order)), alone[:n])
             np.testing.assert_array_equal(
-                move.lengths(np.asarray(X[70 - n :], order=order)), alone[70 - n :]
+                move.shortening_factors(np.asarray(X[70 - n :], order=order)), alone[70 - n :]
             )

@@ -28,11 +28,11 @@ import pytest
 from sottovoce import SchemaTransformer
 from sottovoce.data import Schema, Table, read_table
 from sottovoce.data.frames import read_frame
-from sottovoce.data.grids import grids_of
+from sottovoce.data.grids import grids_from_schema
 from sottovoce.data.partition import partition
 from sottovoce.data.sql import DATABASE
-from sottovoce.data.table import as_text
-from sottovoce.data.validation import declared, index_of, sites_in
+from sottovoce.data.table import column_as_text
+from sottovoce.data.validation import validate_declared_classes, class_index_of_labels, sites_from_groups
 from sottovoce.errors import SottovoceError
 
 pd = pytest.importorskip("pandas")
@@ -193,18 +193,18 @@ def readers() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             {"label": {"column": "v", **entries}, "columns": OTHER_COLUMN}
         ).label
         yield f"label {name}", lambda v, label=label: label.encode(v, ())
-    for classes in map(declared, ([0, 1], ["false", "true"], [False, True], ["icu", "1"])):
-        yield f"classes {classes}", lambda v, classes=classes: index_of(v, classes, len(v))
-    for grid in grids_of(SCHEMA, ["level", "number", "date", "vector"]):
+    for classes in map(validate_declared_classes, ([0, 1], ["false", "true"], [False, True], ["icu", "1"])):
+        yield f"classes {classes}", lambda v, classes=classes: class_index_of_labels(v, classes, len(v))
+    for grid in grids_from_schema(SCHEMA, ["level", "number", "date", "vector"]):
         yield f"grid {grid.name}", lambda v, grid=grid: grid.locate({"v": v}, na)
-    yield "weight", lambda v: SCHEMA.weight.encode(v, na)[0]
-    yield "pairs persons", lambda v: together(SCHEMA.person.codes(v, na))
+    yield "weight", lambda v: SCHEMA.weight.encode_weights(v, na)[0]
+    yield "pairs persons", lambda v: together(SCHEMA.person.number_people(v, na))
     yield (
         "pairs sites",
         lambda v: sites(partition("site:v", np.ones(len(v)), None, columns={"v": v}), len(v)),
     )
-    yield "pairs groups", lambda v: sites(sites_in(v, len(v))[1], len(v))
-    yield "text", lambda v: np.array(as_text(v), dtype="U80")
+    yield "pairs groups", lambda v: sites(sites_from_groups(v, len(v))[1], len(v))
+    yield "text", lambda v: np.array(column_as_text(v), dtype="U80")
 
 
 READERS = dict(readers())

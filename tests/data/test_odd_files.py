@@ -17,12 +17,12 @@ import pytest
 from sottovoce import ConsensusClassifier
 from sottovoce.data import Schema, read_table
 from sottovoce.data.check import review
-from sottovoce.data.column_counts import folded, kind_of_text
+from sottovoce.data.column_counts import fold_text, classify_unreadable_text
 from sottovoce.data.draft import draft
 from sottovoce.data.file_formats import column_types
 from sottovoce.data.frames import read_frame
 from sottovoce.data.headers import check_declared_names
-from sottovoce.data.values import as_numbers, number_of
+from sottovoce.data.values import column_as_numbers, value_as_number
 from sottovoce.errors import InvalidInput, SchemaError
 
 # the same bytes in every process, and so the same names of tests
@@ -243,13 +243,13 @@ class TestOneOddValue:
     )
     def test_that_is_no_number_is_refused_as_such(self, text: str) -> None:
         with pytest.raises(ValueError, match="not"):
-            as_numbers(np.array(["1", text], dtype=object))
+            column_as_numbers(np.array(["1", text], dtype=object))
 
     @pytest.mark.parametrize(
         ("text", "number"), [("１２", 12.0), ("+12", 12.0), (" 7 ", 7.0), ("1E+01", 10.0)]
     )
     def test_other_spellings_of_a_number_are_read(self, text: str, number: float) -> None:
-        assert number_of(text) == number
+        assert value_as_number(text) == number
 
     def test_a_complex_number_leaves_the_others_what_they_are(self) -> None:
         pd = pytest.importorskip("pandas")
@@ -259,7 +259,7 @@ class TestOneOddValue:
             rows = schema.encode(pd.DataFrame({"c": [1, 2, odd]}), labels=False).X
             assert rows.argmax(axis=1).tolist() == [0, 1, 2]
         with pytest.raises(ValueError, match="not"):
-            as_numbers(np.array([1, 1 + 2j]))
+            column_as_numbers(np.array([1, 1 + 2j]))
 
     def test_masked_entries_are_missing(self) -> None:
         masked = np.ma.masked_array([1.0, 99.0, 3.0], [False, True, False])
@@ -424,13 +424,13 @@ class TestWords:
         ],
     )
     def test_say_what_a_text_is(self, text: str, kind: str) -> None:
-        assert kind_of_text(text) == kind
+        assert classify_unreadable_text(text) == kind
 
     @pytest.mark.parametrize(
         "text", ["si\u200bck", "\u200fsick", "\ufeffsick", "si\u00adck", "SICK ", "ｓｉｃｋ"]
     )
     def test_a_text_that_looks_as_a_declared_one_is_hinted_at(self, text: str) -> None:
-        assert folded(text) == "sick"
+        assert fold_text(text) == "sick"
         schema = Schema.from_dict(
             {
                 "columns": {"a": {"kind": "number", "lo": 0, "hi": 1}},

@@ -10,7 +10,7 @@ import pytest
 from problems import make_targets
 from scipy.sparse import csr_array
 
-from sottovoce.data.device import backend
+from sottovoce.data.device import backend_from_spec
 from sottovoce.data.memmap import write_rows
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
@@ -37,10 +37,10 @@ def rows_of(kind: str, folder: Path) -> tuple[Rows, list[tuple[Array, Array]]]:
     if kind == "mapped":
         base: Rows = write_rows(folder, ((i, X, np.ones(len(X))) for i, (X, _) in enumerate(parts)))
         return base.with_offset(targets), parts
-    rows = Rows.build(
+    rows = Rows.build_from_parts(
         [(csr_array(X) if kind == "sparse" else X, np.ones(len(X))) for X, _ in parts], targets
     )
-    return (rows if kind in ("dense", "sparse") else rows.on(kind)), parts
+    return (rows if kind in ("dense", "sparse") else rows.with_backend(kind)), parts
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,15 +50,15 @@ def test_every_storage_gives_the_sums_of_the_definition(
 ) -> None:
     rows, parts = rows_of(kind, tmp_path / "rows")
     w, along = np.random.default_rng(1).standard_normal((2, 3, 5, D))
-    solver, sweep = Solver(rows, loss, 2.0), rows.sweep()
+    solver, sweep = Solver(rows, loss, 2.0), rows.sweep_over_rows()
     point = w.transpose(1, 0, 2)
     values, gradients, halves = (
-        solver.objective(point, np.inf),
+        solver.clipped_objective(point, np.inf),
         solver.gradient(point),
         solver.gradient(point, 1, 2),
     )
-    clipped, turned = solver.objective(point, 0.2), sweep.turn(loss, w, along)
-    whole, diagonal = (sweep.hessian(loss, w, flat) for flat in (False, True))
+    clipped, turned = solver.clipped_objective(point, 0.2), sweep.hessian_vector_product(loss, w, along)
+    whole, diagonal = (sweep.sum_curvatures(loss, w, flat) for flat in (False, True))
     for i, (X, t) in enumerate(parts):
         z = w[i] @ X.T - t
         np.testing.assert_allclose(values[:, i, 0], 2.0 * loss.value(z).mean(axis=1), rtol=1e-12)
@@ -88,7 +88,7 @@ def test_every_storage_has_the_same_minimisers(
     loss, q, zero = HuberResidual(0.3), np.full((3, 1), 0.1), np.zeros((3, D))
     found = Solver(rows, loss, 2.0).minimise(zero, q, zero, 1e-9).w
     alone = np.stack(
-        [Solver(rows.node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w for i in range(3)]
+        [Solver(rows.rows_of_node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w for i in range(3)]
     )
     for i, (X, t) in enumerate(parts):
         for w in (found[i], alone[i]):
@@ -98,13 +98,13 @@ def test_every_storage_has_the_same_minimisers(
 def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
     rows, _ = rows_of("dense", Path())
     assert rows.offset is not None and not rows.offset[2, 7:].any()
-    design = rows.design(np.array([0, 1, 2]))
-    margins = design.margins(np.ones((3, 1, D)))
+    design = rows.design_of_nodes(np.array([0, 1, 2]))
+    margins = design.margins_at(np.ones((3, 1, D)))
     assert not margins[2, 0, 7:].any() and design.n == 60
-    whole, alone = Solver(rows, LOSSES[0], 1.0), Solver(rows.node(2), LOSSES[0], 1.0)
+    whole, alone = Solver(rows, LOSSES[0], 1.0), Solver(rows.rows_of_node(2), LOSSES[0], 1.0)
     w = np.full(D, 0.3)
     np.testing.assert_allclose(
-        whole.objective(np.tile(w, (3, 1)), np.inf)[2], alone.objective(w, np.inf), rtol=1e-14
+        whole.clipped_objective(np.tile(w, (3, 1)), np.inf)[2], alone.clipped_objective(w, np.inf), rtol=1e-14
     )
     np.testing.assert_allclose(whole.gradient(np.tile(w, (3, 1)))[2], alone.gradient(w), rtol=1e-13)
 
@@ -112,7 +112,7 @@ def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
 def test_a_row_of_zeros_loses_its_offset() -> None:
     X, t = make_targets([5], D)[0]
     y = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
-    rows = Rows.build([(X, y)], [t])
+    rows = Rows.build_from_parts([(X, y)], [t])
     assert rows.offset is not None and rows.offset[0, 1] == 0.0 and rows.offset[0, 0] == t[0]
     w, kept = np.full(D, 0.4), y > 0
     expected = X[kept].T @ LOSSES[1].derivative(X[kept] @ w - t[kept]) / 5
@@ -121,43 +121,43 @@ def test_a_row_of_zeros_loses_its_offset() -> None:
     )
     value = LOSSES[1].value(X[kept] @ w - t[kept]).sum() / 5
     np.testing.assert_allclose(
-        Solver(rows, LOSSES[1], 1.0).objective(w[None], np.inf)[0, 0], value, rtol=1e-13
+        Solver(rows, LOSSES[1], 1.0).clipped_objective(w[None], np.inf)[0, 0], value, rtol=1e-13
     )
 
 
 def test_the_digest_has_the_offset_and_that_of_other_rows_is_what_it_was() -> None:
     parts = make_targets(SIZES, D)
-    plain = Rows.build([(X, np.ones(len(X))) for X, _ in parts])
+    plain = Rows.build_from_parts([(X, np.ones(len(X))) for X, _ in parts])
     first = plain.with_offset([t for _, t in parts])
     parts[1][1][3] += 1e-9
     second = plain.with_offset([t for _, t in parts])
-    digests = {rows_digest(*rows.arrays()) for rows in (plain, first, second)}
+    digests = {rows_digest(*rows.fingerprint_arrays()) for rows in (plain, first, second)}
     assert len(digests) == 3
-    known = Rows.build(
+    known = Rows.build_from_parts(
         [
             (np.array([[0.5, -0.25], [0.125, 0.0]]), np.array([1.0, -1.0])),
             (np.array([[0.75, 0.5]]), np.ones(1)),
         ]
     )
     # ledgers of version 0.1 are bound to it
-    assert rows_digest(*known.arrays()).hex()[:16] == "28ff4601f4daae31"
-    assert rows_digest(*first.node(1).arrays()) != rows_digest(*second.node(1).arrays())
-    assert rows_digest(*first.node(0).arrays()) == rows_digest(*second.node(0).arrays())
+    assert rows_digest(*known.fingerprint_arrays()).hex()[:16] == "28ff4601f4daae31"
+    assert rows_digest(*first.rows_of_node(1).fingerprint_arrays()) != rows_digest(*second.rows_of_node(1).fingerprint_arrays())
+    assert rows_digest(*first.rows_of_node(0).fingerprint_arrays()) == rows_digest(*second.rows_of_node(0).fingerprint_arrays())
 
 
 def test_pooled_rows_keep_their_numbers() -> None:
     rows, parts = rows_of("dense", Path())
-    pooled = rows.pooled()
+    pooled = rows.pool_at_one_node()
     assert pooled.offset is not None and pooled.one_class == () and pooled.d == D
     np.testing.assert_array_equal(pooled.offset[0], np.concatenate([t for _, t in parts]))
     np.testing.assert_array_equal(pooled.signed[0], np.concatenate([X for X, _ in parts]))
 
 
 def test_numbers_of_another_library_are_taken() -> None:
-    home, (X, t) = backend("array_api_strict"), make_targets([9], D)[0]
-    there = Rows.build([(home.put(X), home.put(np.ones(9)))], [home.put(t)])
+    home, (X, t) = backend_from_spec("array_api_strict"), make_targets([9], D)[0]
+    there = Rows.build_from_parts([(home.copy_to_device(X), home.copy_to_device(np.ones(9)))], [home.copy_to_device(t)])
     assert there.backend == "array_api_strict"
-    for a, b in zip(there.arrays(), Rows.build([(X, np.ones(9))], [t]).arrays(), strict=True):
+    for a, b in zip(there.fingerprint_arrays(), Rows.build_from_parts([(X, np.ones(9))], [t]).fingerprint_arrays(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -174,7 +174,7 @@ BAD = {
 def test_bad_numbers_are_refused_without_showing_one(what: str) -> None:
     X = np.eye(3)
     parts = [(X, np.ones(3))]
-    for build in (lambda t: Rows.build(parts, t), Rows.build(parts).with_offset):
+    for build in (lambda t: Rows.build_from_parts(parts, t), Rows.build_from_parts(parts).with_offset):
         with pytest.raises(InvalidInput) as error:
             build([BAD[what]])
         assert not any(text in str(error.value) for text in ("1.0000001", "nan", "inf,", "0.5"))
@@ -183,21 +183,21 @@ def test_bad_numbers_are_refused_without_showing_one(what: str) -> None:
 def test_classes_and_numbers_do_not_mix() -> None:
     X, y = np.eye(3), np.array([1.0, -1.0, 1.0])
     with pytest.raises(InvalidInput, match="have no class"):
-        Rows.build([(X, y)], [np.zeros(3)])
+        Rows.build_from_parts([(X, y)], [np.zeros(3)])
     with pytest.raises(InvalidInput, match="there are 1 sites"):
-        Rows.build([(X, np.ones(3))], [np.zeros(3), np.zeros(3)])
+        Rows.build_from_parts([(X, np.ones(3))], [np.zeros(3), np.zeros(3)])
     with pytest.raises(InvalidInput, match="no number to predict"):
-        Rows.of_classes([(X, np.array([0, 1, 2]))], 3).with_offset([np.zeros(3)])
-    numbers = Rows.build([(X, np.ones(3))], [np.zeros(3)])
+        Rows.build_with_classes([(X, np.array([0, 1, 2]))], 3).with_offset([np.zeros(3)])
+    numbers = Rows.build_from_parts([(X, np.ones(3))], [np.zeros(3)])
     with pytest.raises(InvalidInput, match="these rows have a number to predict"):
         Solver(numbers, Logistic(), 1.0)
     with pytest.raises(InvalidInput, match="these rows have a number to predict"):
         Solver(numbers, Softmax(3), 1.0)
     for loss in LOSSES:
         with pytest.raises(InvalidInput, match="these rows have a class"):
-            Solver(Rows.build([(X, y)]), loss, 1.0)
+            Solver(Rows.build_from_parts([(X, y)]), loss, 1.0)
         with pytest.raises(InvalidInput, match="these rows have a class"):
-            Solver(Rows.of_classes([(X, np.array([0, 1, 2]))], 3), loss, 1.0)
+            Solver(Rows.build_with_classes([(X, np.array([0, 1, 2]))], 3), loss, 1.0)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)

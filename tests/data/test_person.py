@@ -22,12 +22,12 @@ from sottovoce.cli import cli
 from sottovoce.data import Schema, load
 from sottovoce.data.frames import read_frame
 from sottovoce.data.move import Move
-from sottovoce.data.person import MOST, Person, dealt, kept, places, shares, whole
+from sottovoce.data.person import MOST, Person, rows_of_dealt_people, first_rows_of_each, most_parts_of_a_person, weights_within_person, group_rows_by_person
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SchemaError
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.problem.clipped import cap
+from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic, Loss, make_loss
 from sottovoce.queries import Gradient as Slopes
@@ -35,7 +35,7 @@ from sottovoce.queries import NoisyBounded, NoisyGradient, NoisyMinimiser, RowMe
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
-from sottovoce.runs.training import deal, placed
+from sottovoce.runs.training import deal_rows_to_nodes, with_partition
 from sottovoce.solvers.local import Solver, elsewhere_bound
 
 SCHEMA = """
@@ -93,50 +93,50 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 class TestWhoTheyAre:
     def test_numbers_in_the_order_of_first_appearance(self) -> None:
         column = np.array(["b", "a", " b", "c", "a"], dtype=object)
-        assert Person("id").codes(column, frozenset()).tolist() == [0, 1, 0, 2, 1]
-        assert Person("id").codes(np.array([7, 7, 3]), frozenset()).tolist() == [0, 0, 1]
+        assert Person("id").number_people(column, frozenset()).tolist() == [0, 1, 0, 2, 1]
+        assert Person("id").number_people(np.array([7, 7, 3]), frozenset()).tolist() == [0, 0, 1]
         with pytest.raises(SchemaError, match="do not say whose") as refused:
-            Person("id").codes(np.array(["b", "", "?"], dtype=object), frozenset({"?"}))
+            Person("id").number_people(np.array(["b", "", "?"], dtype=object), frozenset({"?"}))
         assert "'b'" not in str(refused.value)
 
     def test_the_first_rows_are_read_and_weigh_one_together(self) -> None:
         people = np.array([0, 1, 0, 0, 2, 1, 0])
-        assert kept(people, 2).tolist() == [True, True, True, False, True, True, False]
-        assert kept(people, 9).all()
+        assert first_rows_of_each(people, 2).tolist() == [True, True, True, False, True, True, False]
+        assert first_rows_of_each(people, 9).all()
         for codes in (
             people,
             np.random.default_rng(0).integers(0, 9, 500),
             np.zeros(3000, dtype=int),
         ):
-            totals = np.bincount(codes, shares(codes))
+            totals = np.bincount(codes, weights_within_person(codes))
             assert np.all(totals <= 1.0) and np.all(totals[np.bincount(codes) > 0] > 1.0 - 1e-9)
 
     def test_one_identifier_in_several_types_is_one_person(self) -> None:
         mixed = np.array(
             [1, "1", 1.0, "1.0", " 01 ", "+1.00", "1a", "1A", "-1", "0x1"], dtype=object
         )
-        assert Person("id").codes(mixed, frozenset()).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
+        assert Person("id").number_people(mixed, frozenset()).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
         for column in (
             np.array([1, 2, 1]),
             np.array([1.0, 2.0, 1.0]),
             np.array(["1", "2.0", "1.0"]),
         ):
-            assert Person("id").codes(column, frozenset()).tolist() == [0, 1, 0]
+            assert Person("id").number_people(column, frozenset()).tolist() == [0, 1, 0]
         large = np.array([str(2**70), f"{2**70}.0", str(2**70 + 1)])
-        assert Person("id").codes(large, frozenset()).tolist() == [0, 0, 1]
+        assert Person("id").number_people(large, frozenset()).tolist() == [0, 0, 1]
         frame = read_frame({"id": np.array([1.0, np.nan, 1.0])})
         with pytest.raises(SchemaError, match="do not say whose"):
-            Person("id").codes(frame.columns["id"], frozenset())
+            Person("id").number_people(frame.columns["id"], frozenset())
 
     def test_at_how_many_places_they_have_rows(self) -> None:
         people = np.array([0, 1, 0, 2, 2, 2])
-        assert places(people, [np.array([0, 1]), np.array([2, 3, 4, 5])]) == 2
-        assert places(people, [np.array([0, 2]), np.array([1, 3, 4, 5])]) == 1
+        assert most_parts_of_a_person(people, [np.array([0, 1]), np.array([2, 3, 4, 5])]) == 2
+        assert most_parts_of_a_person(people, [np.array([0, 2]), np.array([1, 3, 4, 5])]) == 1
 
     def test_a_split_or_deal_keeps_them_together(self) -> None:
         people = np.array([2, 0, 2, 1, 0])
-        assert [rows.tolist() for rows in whole(people, np.arange(5))] == [[1, 4], [3], [0, 2]]
-        assert [rows.tolist() for rows in dealt(people, [np.array([0, 1]), np.array([2])])] == [
+        assert [rows.tolist() for rows in group_rows_by_person(people, np.arange(5))] == [[1, 4], [3], [0, 2]]
+        assert [rows.tolist() for rows in rows_of_dealt_people(people, [np.array([0, 1]), np.array([2])])] == [
             [1, 3, 4],
             [0, 2],
         ]
@@ -189,7 +189,7 @@ class TestHowFarTheyMoveThings:
             pure=False,
             rows_per_person=self.MOST,
         )
-        return replace(of, stretch=self.MOVE.stretch) if moved else of
+        return replace(of, stretch=self.MOVE.stretch_bound) if moved else of
 
     def rows(self, own: np.ndarray, weigh: bool = True, moved: bool = False) -> Rows:
         still = np.full((2, self.D), 0.3)
@@ -230,8 +230,8 @@ class TestHowFarTheyMoveThings:
                 own /= np.linalg.norm(own, axis=1, keepdims=True) * (1.0 + 1e-12)
                 if relation == "zero-out" and sign < 0:
                     own[:] = 0.0
-                ends.append(guard(self.rows(own, moved=moved), of).ask(query)[0, 0])
-                plain.append(guard(self.rows(own, weigh=False, moved=moved), of).ask(query)[0, 0])
+                ends.append(guard(self.rows(own, moved=moved), of).charge_and_answer(query)[0, 0])
+                plain.append(guard(self.rows(own, weigh=False, moved=moved), of).charge_and_answer(query)[0, 0])
             far = float(np.linalg.norm(ends[0] - ends[1]))
             assert far <= stated
             best, planted = (
@@ -248,21 +248,21 @@ class TestHowFarTheyMoveThings:
         """
         of, query = (
             self.facts(Logistic(), relation),
-            NoisyBounded.of(RowMean(np.zeros((1, 1, 3)), (2,)), None, "test"),
+            NoisyBounded.of_statistic(RowMean(np.zeros((1, 1, 3)), (2,)), None, "test"),
         )
         stated = float(query.exact_sensitivity(of).ravel()[0])
         end = np.array([[0.999, 0.0, 0.01]])
         other = -end * [1, 1, -1] if relation == "replace-one" else 0.0 * end
         for weigh in (True, False):
             found = [
-                guard(self.rows(own, weigh), of).ask(query)[0, 0]
+                guard(self.rows(own, weigh), of).charge_and_answer(query)[0, 0]
                 for own in (np.tile(end, (4, 1)), other)
             ]
             far = float(np.linalg.norm(found[0] - found[1]))
             assert 0.99 * stated < far <= stated if weigh else far > 2.0 * stated
         with pytest.raises(InvalidInput, match="one row a person"):
-            guard(self.rows(end), of).ask(
-                NoisyBounded.of(Slopes(np.zeros((1, 1, 3))), None, "test")
+            guard(self.rows(end), of).charge_and_answer(
+                NoisyBounded.of_statistic(Slopes(np.zeros((1, 1, 3))), None, "test")
             )
 
     @pytest.mark.parametrize("most", [math.inf, 0.2])
@@ -276,10 +276,10 @@ class TestHowFarTheyMoveThings:
         mean = np.append(rng.normal(size=d - 1), 0.0)
         move, loss = (
             Move(0.9 * mean / np.linalg.norm(mean), (d - 1,), 0.4, 2.0),
-            cap(Logistic(), most),
+            clip_gradients(Logistic(), most),
         )
         w = 3.0 * rng.normal(size=(1, 1, d))
-        share = float(elsewhere_bound(1.0, loss, d, float(np.linalg.norm(w)), move.stretch))
+        share = float(elsewhere_bound(1.0, loss, d, float(np.linalg.norm(w)), move.stretch_bound))
 
         def gradient(own: np.ndarray, at: int) -> np.ndarray:
             n, weight = len(own), np.zeros((1, len(own)))
@@ -300,9 +300,9 @@ class TestHowFarTheyMoveThings:
 
     def test_points_at_which_rounding_would_show_are_refused(self) -> None:
         of = replace(self.facts(Logistic(), "replace-one"), n=np.array([[1e6]]))
-        NoisyGradient(np.full((1, 1, self.D), 10.0), None, "test").check(of)
+        NoisyGradient(np.full((1, 1, self.D), 10.0), None, "test").check_before_charge(of)
         with pytest.raises(InvalidInput, match="too long"):
-            NoisyGradient(np.full((1, 1, self.D), 1e8), None, "test").check(of)
+            NoisyGradient(np.full((1, 1, self.D), 1e8), None, "test").check_before_charge(of)
 
 
 def test_carried_noise_covers_people_whose_rows_pull_in_turns() -> None:
@@ -386,10 +386,10 @@ class TestRuns:
         assert dataset.people is not None and dataset.held_people is not None
         assert not set(dataset.people) & set(dataset.held_people)
         for partition, nodes in (("iid", 4), (None, None)):
-            config = placed(
+            config = with_partition(
                 TrainConfig(RunConfig(seed=3), table, schema, nodes, partition), dataset
             )
-            parts = deal(config, dataset)
+            parts = deal_rows_to_nodes(config, dataset)
             found = [set(dataset.people[part]) for part in parts]
             assert sum(map(len, found)) == len(set(dataset.people)) == len(set.union(*found))
             assert (
@@ -397,7 +397,7 @@ class TestRuns:
                 == 5
             )
         with pytest.raises(InvalidInput, match="stay together"):
-            deal(TrainConfig(RunConfig(), table, schema, 3, "label"), dataset)
+            deal_rows_to_nodes(TrainConfig(RunConfig(), table, schema, 3, "label"), dataset)
 
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
     def test_auto_takes_a_method_that_is_proved(self, clinic: tuple[str, str], trust: str) -> None:
@@ -413,16 +413,16 @@ class TestRuns:
         config = RunConfig(method, 4.0, 1e-5, rounds=2, rows_per_person=5)
         n = np.full((3, 1), 500.0)
         if method in PROVED:
-            assert prepare(config, n, 4).plan().rows
+            assert prepare(config, n, 4).plan_ledger().rows
             return
         with pytest.raises(InvalidInput, match=r"^person: .*proved for one row a person"):
             prepare(config, n, 4)
-        assert prepare(replace(config, rows_per_person=1), n, 4).plan().rows
+        assert prepare(replace(config, rows_per_person=1), n, 4).plan_ledger().rows
         assert cls.objective_noise or method in ("ipp_admm", "central_sgd")
 
     def test_rows_and_run_must_speak_of_the_same_unit(self) -> None:
         X = np.full((6, 2), 0.5)
-        rows = Rows.build([(X, np.array([1.0, -1.0] * 3))])
+        rows = Rows.build_from_parts([(X, np.array([1.0, -1.0] * 3))])
         people = rows.with_people([np.array([0, 0, 1, 1, 2, 3])], 2)
         run = RunConfig("prox_admm", 4.0, 1e-5, rounds=2, graph="complete")
         for config, of in ((run, people), (replace(run, rows_per_person=2), rows)):
@@ -435,24 +435,24 @@ class TestRuns:
     def test_people_with_one_row_each_train_the_same_model(self) -> None:
         rng = np.random.default_rng(0)
         X, y = rng.uniform(-0.5, 0.5, size=(60, 3)), np.where(rng.random(60) < 0.5, 1.0, -1.0)
-        rows = Rows.build([(X[:30], y[:30]), (X[30:], y[30:])])
+        rows = Rows.build_from_parts([(X[:30], y[:30]), (X[30:], y[30:])])
         run = RunConfig("prox_admm", math.inf, rounds=3, graph="complete", tol=1e-10)
         plain = simulate(run, rows).models
         alone = simulate(
             replace(run, rows_per_person=1), rows.with_people([np.arange(30)] * 2, 1)
         ).models
         np.testing.assert_allclose(alone, plain, rtol=1e-9, atol=1e-10)
-        twice = Rows.build(
+        twice = Rows.build_from_parts(
             [(np.repeat(X[k : k + 30], 2, axis=0), np.repeat(y[k : k + 30], 2)) for k in (0, 30)]
         )
         two = twice.with_people([np.repeat(np.arange(30), 2)] * 2, 2)
         again = simulate(replace(run, rows_per_person=2), two).models
         np.testing.assert_allclose(again, plain, rtol=1e-9, atol=1e-10)
-        assert two.pooled().n.tolist() == [[60.0]] and two.pooled().stored.tolist() == [120]
-        assert two.node(1).n.tolist() == [[30.0]] and two.node(1).stored.tolist() == [60]
+        assert two.pool_at_one_node().n.tolist() == [[60.0]] and two.pool_at_one_node().rows_per_node.tolist() == [120]
+        assert two.rows_of_node(1).n.tolist() == [[30.0]] and two.rows_of_node(1).rows_per_node.tolist() == [60]
 
     def test_other_weights_are_kept(self) -> None:
-        rows = Rows.build([(np.full((3, 2), 0.5), np.array([1.0, -1.0, 1.0]))]).with_weight(
+        rows = Rows.build_from_parts([(np.full((3, 2), 0.5), np.array([1.0, -1.0, 1.0]))]).with_weight(
             [np.array([1.0, 0.5, 0.2])]
         )
         found = rows.with_people([np.array([0, 0, 1])], 2).weight

@@ -29,7 +29,7 @@ Y = np.where(np.arange(400) % 2, 1.0, -1.0)
 def test_rows_divided_by_their_norms_are_taken_and_are_inside(dtype: type, kind: Any) -> None:
     X = unit(dtype)
     assert np.linalg.norm(X.astype(float), axis=1).max() > 1.0  # what rounding does
-    rows = Rows.build([(kind(X), Y)])
+    rows = Rows.build_from_parts([(kind(X), Y)])
     stored = rows.blocks[0].toarray() if kind is csr_array else rows.signed[0]  # type: ignore[attr-defined]
     assert np.linalg.norm(stored, axis=1).max() <= 1.0
     np.testing.assert_allclose(stored, X * Y[:, None], rtol=0, atol=3e-7)
@@ -38,11 +38,11 @@ def test_rows_divided_by_their_norms_are_taken_and_are_inside(dtype: type, kind:
 def test_a_row_inside_stays_as_it_is_and_no_row_changes_another() -> None:
     X = unit(np.float64)
     X[::2] *= 0.9
-    alone = Rows.build([(X[::2], Y[::2])]).signed[0]
+    alone = Rows.build_from_parts([(X[::2], Y[::2])]).signed[0]
     assert np.array_equal(alone, X[::2] * Y[::2, None])
-    together = Rows.build([(X, Y)]).signed[0]
+    together = Rows.build_from_parts([(X, Y)]).signed[0]
     for k in (1, 3, 5):
-        assert np.array_equal(Rows.build([(X[k : k + 1], Y[k : k + 1])]).signed[0, 0], together[k])
+        assert np.array_equal(Rows.build_from_parts([(X[k : k + 1], Y[k : k + 1])]).signed[0, 0], together[k])
 
 
 @pytest.mark.parametrize("length", [ROUNDED * (1.0 + 1e-9), 1.0 + 1e-5, 1.1, 1e200, np.inf])
@@ -51,11 +51,11 @@ def test_a_row_that_is_longer_is_refused(length: float, kind: Any) -> None:
     X = np.zeros((3, 2))
     X[1, 0] = length
     with pytest.raises(InvalidInput, match=r"^site 0"):
-        Rows.build([(kind(X), Y[:3])])
+        Rows.build_from_parts([(kind(X), Y[:3])])
 
 
 def test_mapped_rows_are_those_of_a_table_in_memory(tmp_path: Path) -> None:
     X = unit(np.float64)
     write_rows(tmp_path, [(0, X, Y)])
     mapped = map_rows(tmp_path)
-    assert np.array_equal(next(iter(mapped._stored_arrays()))[:400], Rows.build([(X, Y)]).signed[0])
+    assert np.array_equal(next(iter(mapped._fingerprint_storage()))[:400], Rows.build_from_parts([(X, Y)]).signed[0])

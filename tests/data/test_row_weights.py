@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from sottovoce.data.cluster import ClusterRows
 from sottovoce.data.rows import Rows
-from sottovoce.data.weights import class_shares, shares
+from sottovoce.data.weights import shares_of_classes, weights_below_cap
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import rows_digest
 from sottovoce.problem.facts import Facts
@@ -58,15 +58,15 @@ def kinds(weights: list[np.ndarray] | None, repeat: bool) -> dict[str, tuple[Row
         parts, long = repeated(parts, own), repeated(long, own)
     ones = [(X, np.ones(len(X))) for X, _ in parts]
     made: dict[str, tuple[Rows, Loss]] = {
-        "dense": (Rows.build(parts), Logistic()),
-        "sparse": (Rows.build([(csr_array(X), y) for X, y in parts]), Logistic()),
-        "numbers": (Rows.build(ones, numbers), HuberResidual(0.5)),
+        "dense": (Rows.build_from_parts(parts), Logistic()),
+        "sparse": (Rows.build_from_parts([(csr_array(X), y) for X, y in parts]), Logistic()),
+        "numbers": (Rows.build_from_parts(ones, numbers), HuberResidual(0.5)),
         "classes": (
-            Rows.of_classes([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3),
+            Rows.build_with_classes([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3),
             Softmax(3),
         ),
-        "long": (Rows.of_any_norm(long), Weighted(Logistic())),
-        "strict": (Rows.build(parts).on("array_api_strict"), Logistic()),
+        "long": (Rows.build_with_any_norm(long), Weighted(Logistic())),
+        "strict": (Rows.build_from_parts(parts).with_backend("array_api_strict"), Logistic()),
     }
     return (
         made
@@ -85,7 +85,7 @@ def test_sums_and_minimisers_are_those_of_rows_that_repeat(kind: str) -> None:
     n = copies.n / rows.n / 3.0  # Solver divides by the number of rows
     mine, theirs = Solver(rows, loss, 1.0), Solver(copies, loss, 1.0)
     clip = 0.8
-    np.testing.assert_allclose(mine.objective(w, clip), theirs.objective(w, clip) * n, rtol=1e-12)
+    np.testing.assert_allclose(mine.clipped_objective(w, clip), theirs.clipped_objective(w, clip) * n, rtol=1e-12)
     q, zero = np.full((2, 1), 0.1), np.zeros((1, 2, rows.d))
     found = mine.minimise(zero, q, zero, 1e-10).w
     want = theirs.minimise(zero, q / n, zero, 1e-10).w
@@ -95,17 +95,17 @@ def test_sums_and_minimisers_are_those_of_rows_that_repeat(kind: str) -> None:
 
 def test_one_node_all_nodes_and_a_pool_keep_their_weights() -> None:
     parts, weights = tables()
-    rows = Rows.build(parts).with_weight(weights)
+    rows = Rows.build_from_parts(parts).with_weight(weights)
     assert rows.weight is not None and rows.weight.shape == (2, 40)
-    alone, whole = rows.node(1), rows.pooled()
+    alone, whole = rows.rows_of_node(1), rows.pool_at_one_node()
     assert alone.weight is not None and whole.weight is not None
     np.testing.assert_array_equal(alone.weight[0], weights[1])
     np.testing.assert_array_equal(whole.weight[0], np.concatenate(weights))
-    assert len(rows.arrays()) == len(Rows.build(parts).arrays()) + 1
-    numbers = Rows.build(
+    assert len(rows.fingerprint_arrays()) == len(Rows.build_from_parts(parts).fingerprint_arrays()) + 1
+    numbers = Rows.build_from_parts(
         [(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]
     ).with_weight(weights)
-    first = numbers.node(0)
+    first = numbers.rows_of_node(0)
     assert first.offset is not None and first.weight is not None
     np.testing.assert_array_equal(first.weight[0], weights[0])
 
@@ -117,8 +117,8 @@ def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
     (X, y), weight = tables()[0][0], tables()[1][0]
     y = np.ones(len(y)) if number else y
     rows: list[Rows] = [
-        Rows.build([(X, y)]),
-        ClusterRows.of(array.from_array(X, chunks=(9, D)), array.from_array(y, chunks=9)),
+        Rows.build_from_parts([(X, y)]),
+        ClusterRows.rows_from_dask(array.from_array(X, chunks=(9, D)), array.from_array(y, chunks=9)),
     ]
     if number:
         rows = [one.with_offset([np.linspace(-1, 1, len(y))]) for one in rows]
@@ -126,7 +126,7 @@ def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
     plain, rows = rows, [one.with_weight([weight]) for one in rows]
     rng = np.random.default_rng(4)
     w, along = rng.normal(size=(2, 1, 2, D))
-    here, there = (one.sweep() for one in rows)
+    here, there = (one.sweep_over_rows() for one in rows)
     for part in (lambda x: x, lambda x: x.every(3, 7)):
         for what in (
             lambda x: x.gradient(loss, w),
@@ -141,42 +141,42 @@ def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
     zero, q = np.zeros((1, 1, D)), np.full((1, 1), 0.1)
     found = [
         Solver(one, loss, 1.0).minimise(zero, q, zero, 1e-9).w
-        for one in (*rows, rows[1].node(0), plain[0])
+        for one in (*rows, rows[1].rows_of_node(0), plain[0])
     ]
     np.testing.assert_allclose(found[1], found[0], atol=1e-7)
     np.testing.assert_allclose(found[2], found[0], atol=1e-7)
     assert np.abs(found[3] - found[0]).max() > 1e-3
-    assert rows_digest(*rows[1].arrays()) != rows_digest(*plain[1].arrays())
+    assert rows_digest(*rows[1].fingerprint_arrays()) != rows_digest(*plain[1].fingerprint_arrays())
 
 
 def test_merged_rows_count_by_their_weights() -> None:
     rng = np.random.default_rng(0)
     X = rng.choice([0.0, 0.4], size=(20_000, D))
     y, w = np.where(X[:, 0] > 0, 1.0, -1.0), rng.choice([0.25, 1.0], 20_000)
-    rows = Rows.build([(X, y)]).with_weight([w])
-    sweep, point = rows.sweep(), rng.normal(size=(1, 2, D))
-    distinct = sweep.deduplicated()
+    rows = Rows.build_from_parts([(X, y)]).with_weight([w])
+    sweep, point = rows.sweep_over_rows(), rng.normal(size=(1, 2, D))
+    distinct = sweep.with_distinct_rows()
     assert distinct.batches[0].design.n < 100
     np.testing.assert_allclose(
-        distinct.gradient(Logistic(), point), sweep.gradient(Logistic(), point), rtol=1e-10
+        distinct.sum_gradients(Logistic(), point), sweep.sum_gradients(Logistic(), point), rtol=1e-10
     )
     np.testing.assert_allclose(
-        distinct.hessian(Logistic(), point, False),
-        sweep.hessian(Logistic(), point, False),
+        distinct.sum_curvatures(Logistic(), point, False),
+        sweep.sum_curvatures(Logistic(), point, False),
         rtol=1e-10,
     )
 
 
 def test_second_moments_of_weighted_rows() -> None:
     parts, weights = tables()
-    rows = Rows.build(parts[:1]).with_weight(weights[:1])
+    rows = Rows.build_from_parts(parts[:1]).with_weight(weights[:1])
     what = SecondMoments(np.zeros((1, 1, D)))
     X, w = parts[0][0], weights[0]
-    found = what.terms(rows.design(np.array([0])), Logistic(), what.at)[0, 0]
+    found = what.sum_over_block(rows.design_of_nodes(np.array([0])), Logistic(), what.at)[0, 0]
     i, j = np.triu_indices(D)
     want = ((X * w[:, None]).T @ X)[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
     np.testing.assert_allclose(found, want, rtol=1e-12)
-    assert what.norm(Facts(Logistic(), rows.n, D, 1.0, 1.0, 1)) == 1.0
+    assert what.largest_row_norm(Facts(Logistic(), rows.n, D, 1.0, 1.0, 1)) == 1.0
 
 
 def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
@@ -185,8 +185,8 @@ def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
     X = rng.normal(size=(4000, D))
     X /= 1.001 * np.linalg.norm(X, axis=1, keepdims=True)
     weight, w = rng.random(4000), rng.normal(size=D) * 20
-    rows = Rows.build([(X, np.ones(4000))]).with_weight([weight])
-    found = rows.sweep().gradient(Logistic(), w[None, None])[0, 0] / 4000
+    rows = Rows.build_from_parts([(X, np.ones(4000))]).with_weight([weight])
+    found = rows.sweep_over_rows().sum_gradients(Logistic(), w[None, None])[0, 0] / 4000
     long = X.astype(np.longdouble)
     slopes = -1 / (1 + np.exp(long @ w.astype(np.longdouble)))
     exact = (slopes * weight.astype(np.longdouble)) @ long / 4000
@@ -198,23 +198,23 @@ def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
 
 
 def test_weights_are_capped_and_counted() -> None:
-    found, beyond = shares("weight", [0.0, 1.5, 3.0, 12.0], 3.0)
+    found, beyond = weights_below_cap("weight", [0.0, 1.5, 3.0, 12.0], 3.0)
     np.testing.assert_array_equal(found, [0.0, 0.5, 1.0, 1.0])
     assert beyond == 1
     for weights in ([-0.1, 1.0], [np.nan, 1.0], [np.inf, 1.0]):
         with pytest.raises(InvalidInput, match="finite numbers, 0 or more") as caught:
-            shares("weight", weights, 3.0)
+            weights_below_cap("weight", weights, 3.0)
         assert "0.1" not in str(caught.value)
     for cap in (0.0, -1.0, np.inf, np.nan, True, "3"):
         with pytest.raises(InvalidInput, match="number above 0"):
-            shares("weight", [1.0], cap)  # type: ignore[arg-type]
+            weights_below_cap("weight", [1.0], cap)  # type: ignore[arg-type]
 
 
 def test_weights_of_classes_are_public_numbers() -> None:
     np.testing.assert_array_equal(
-        class_shares("class_weight", {"b": 4, "a": 2}, ["a", "b", "c"]), [0.5, 1.0, 0.25]
+        shares_of_classes("class_weight", {"b": 4, "a": 2}, ["a", "b", "c"]), [0.5, 1.0, 0.25]
     )
-    np.testing.assert_array_equal(class_shares("class_weight", {1: 0.5}, [0, 1]), [1.0, 0.5])
+    np.testing.assert_array_equal(shares_of_classes("class_weight", {1: 0.5}, [0, 1]), [1.0, 0.5])
     for given, said in (
         ("balanced", "nothing pays for"),
         ({"d": 1}, "declared classes"),
@@ -225,7 +225,7 @@ def test_weights_of_classes_are_public_numbers() -> None:
         ({"a": np.nan}, "0 or more"),
     ):
         with pytest.raises(InvalidInput, match=said):
-            class_shares("class_weight", given, ["a", "b", "c"])
+            shares_of_classes("class_weight", given, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize(
@@ -233,4 +233,4 @@ def test_weights_of_classes_are_public_numbers() -> None:
 )
 def test_other_weights_are_refused(wrong: list[np.ndarray]) -> None:
     with pytest.raises(InvalidInput):
-        Rows.build(tables()[0]).with_weight(wrong)
+        Rows.build_from_parts(tables()[0]).with_weight(wrong)

@@ -20,18 +20,18 @@ from sottovoce.data import Schema
 from sottovoce.data.memmap import map_parquet
 from sottovoce.data.partition import partition
 from sottovoce.data.person import Person
-from sottovoce.data.validation import classes_in, declared, index_of, sites_in
+from sottovoce.data.validation import classes_from_labels, validate_declared_classes, class_index_of_labels, sites_from_groups
 from sottovoce.data.values import (
     MISSING_MARKS,
     Declared,
-    as_numbers,
-    as_text,
-    identity,
-    number_of,
-    python_value,
-    text_of,
+    column_as_numbers,
+    column_as_text,
+    canonical_text,
+    value_as_number,
+    as_python_value,
+    value_as_text,
 )
-from sottovoce.data.weights import class_shares
+from sottovoce.data.weights import shares_of_classes
 from sottovoce.errors import InvalidInput, SchemaError
 
 COLUMNS = {"a": {"kind": "number", "lo": 0, "hi": 1}}
@@ -103,21 +103,21 @@ def objects(values: list[Any]) -> Any:
     ],
 )
 def test_scalars_of_every_library_have_one_text(values: tuple[Any, ...], text: str) -> None:
-    assert [text_of(value) for value in values] == [text] * len(values)
-    assert as_text(objects(list(values))).tolist() == [text] * len(values)
+    assert [value_as_text(value) for value in values] == [text] * len(values)
+    assert column_as_text(objects(list(values))).tolist() == [text] * len(values)
     for value in values:
         if isinstance(value, np.generic):
-            assert as_text(np.array([value])).tolist() == [text]
+            assert column_as_text(np.array([value])).tolist() == [text]
 
 
 def test_scalars_of_pandas_have_the_texts_of_pythons() -> None:
     pd = pytest.importorskip("pandas")
-    assert [text_of(value) for value in (pd.NA, pd.NaT)] == ["", ""]
-    assert text_of(pd.Timestamp("2020-05-01")) == "2020-05-01"
-    assert text_of(pd.Timestamp("2020-05-01T10:00:00.000000001")) == "2020-05-01T10:00:00.000000"
-    assert text_of(pd.Timestamp("2020-05-01", tz="Europe/Berlin")) == "2020-04-30T22:00:00.000000"
-    assert text_of(pd.Timedelta(hours=1)) == "1:00:00"
-    assert [type(python_value(one)) for one in (pd.Timestamp("2020-05-01"), pd.Timedelta(1))] == [
+    assert [value_as_text(value) for value in (pd.NA, pd.NaT)] == ["", ""]
+    assert value_as_text(pd.Timestamp("2020-05-01")) == "2020-05-01"
+    assert value_as_text(pd.Timestamp("2020-05-01T10:00:00.000000001")) == "2020-05-01T10:00:00.000000"
+    assert value_as_text(pd.Timestamp("2020-05-01", tz="Europe/Berlin")) == "2020-04-30T22:00:00.000000"
+    assert value_as_text(pd.Timedelta(hours=1)) == "1:00:00"
+    assert [type(as_python_value(one)) for one in (pd.Timestamp("2020-05-01"), pd.Timedelta(1))] == [
         dt.datetime,
         dt.timedelta,
     ]
@@ -129,13 +129,13 @@ def test_scalars_of_pandas_have_the_texts_of_pythons() -> None:
     ids=["large", "dict", "list", "tuple", "surrogate", "unshowable", "complex", "decimal"],
 )
 def test_what_is_no_scalar_has_a_text_and_never_raises(value: Any) -> None:
-    assert text_of(value) == as_text(objects([value, 1]))[0] != ""
-    assert identity(text_of(value)) == text_of(value)
+    assert value_as_text(value) == column_as_text(objects([value, 1]))[0] != ""
+    assert canonical_text(value_as_text(value)) == value_as_text(value)
 
 
 def test_numbers_are_those_of_the_value_alone() -> None:
     assert [
-        number_of(v)
+        value_as_number(v)
         for v in (np.True_, np.float32(0.5), Decimal("2.50"), Fraction(1, 4), "1e3", b"7")
     ] == [
         1.0,
@@ -147,12 +147,12 @@ def test_numbers_are_those_of_the_value_alone() -> None:
     ]
     for wrong in ("true", "ill", dt.date(2020, 1, 1), (1, 2), [1.0], 2j):
         with pytest.raises(ValueError):
-            number_of(wrong)
-    found, missing = as_numbers(
+            value_as_number(wrong)
+    found, missing = column_as_numbers(
         objects([-0.0, "-0.0", 0, np.float32(-0.0), None, "-9.0"]), frozenset({"-9"})
     )
     assert not np.signbit(found).any() and missing.tolist() == [False] * 4 + [True, True]
-    typed, gone = as_numbers(np.array([-9.0, -0.0, 4.0]), frozenset({"-9.0"}))
+    typed, gone = column_as_numbers(np.array([-9.0, -0.0, 4.0]), frozenset({"-9.0"}))
     assert gone.tolist() == [True, False, False] and not np.signbit(typed).any()
 
 
@@ -168,7 +168,7 @@ def test_numbers_are_those_of_the_value_alone() -> None:
     ],
 )
 def test_texts_that_are_one(texts: tuple[str, ...], one: str) -> None:
-    assert {identity(text) for text in texts} == {one}
+    assert {canonical_text(text) for text in texts} == {one}
 
 
 @pytest.mark.parametrize(
@@ -189,12 +189,12 @@ def test_texts_that_are_one(texts: tuple[str, ...], one: str) -> None:
     ],
 )
 def test_texts_that_are_two(texts: tuple[str, str]) -> None:
-    assert identity(texts[0]) != identity(texts[1])
+    assert canonical_text(texts[0]) != canonical_text(texts[1])
 
 
 def test_declared_spellings_are_told_apart_as_they_are_written() -> None:
     both = Declared({"true": 0, "True": 1, "1": 2, "1.0": 3, "x": 4})
-    assert [both.get(text) for text in ("true", "True", "TRUE", "1", "1.0", "1.00", "x ")] == [
+    assert [both.meaning_of_text(text) for text in ("true", "True", "TRUE", "1", "1.0", "1.00", "x ")] == [
         0,
         1,
         None,
@@ -204,9 +204,9 @@ def test_declared_spellings_are_told_apart_as_they_are_written() -> None:
         4,
     ]
     alike = Declared({"true": 0, "True": 0, str(2**53 + 1): 1})
-    assert alike.get("TRUE") == 0 and "no" not in alike
+    assert alike.meaning_of_text("TRUE") == 0 and "no" not in alike
     # a frame with a gap has lost the digit
-    assert alike.get(str(2**53)) == alike.get(text_of(float(2**53 + 1))) == 1
+    assert alike.meaning_of_text(str(2**53)) == alike.meaning_of_text(value_as_text(float(2**53 + 1))) == 1
     values = [2**53, 2**53 + 1]
     with pytest.raises(SchemaError, match=r"beyond 2\^53"):
         Schema.from_dict({"columns": {"c": {"kind": "category", "values": values}}})
@@ -283,11 +283,11 @@ def test_sites_and_persons_are_told_apart_by_the_same_texts(values: list[Any], s
     column = objects(values)
     assert (
         len(partition("site:s", np.ones(6), None, columns={"s": column}))
-        == len(sites_in(values, 6)[0])
+        == len(sites_from_groups(values, 6)[0])
         == sites
     )
     # 01 is 1 of people
-    assert len(set(Person("p").codes(column, frozenset()).tolist())) == sites - ("01" in values)
+    assert len(set(Person("p").number_people(column, frozenset()).tolist())) == sites - ("01" in values)
 
 
 def test_sites_come_in_an_order_that_no_other_site_changes() -> None:
@@ -300,7 +300,7 @@ def test_sites_come_in_an_order_that_no_other_site_changes() -> None:
         == [[3], [1, 2], [0]]
     )
     assert [part.tolist() for part in mixed] == [[3], [1], [0], [2]]
-    assert sites_in([10, 9, 9, 2], 4)[0].tolist() == [2, 9, 10] and sites_in(["b", "a"], 2)[
+    assert sites_from_groups([10, 9, 9, 2], 4)[0].tolist() == [2, 9, 10] and sites_from_groups(["b", "a"], 2)[
         0
     ].tolist() == ["a", "b"]
 
@@ -312,8 +312,8 @@ def test_rows_without_a_site_or_a_person_are_refused(gap: Any) -> None:
     column = objects(["a", gap, "b"])
     for ask in (
         lambda: partition("site:s", np.ones(3), None, columns={"s": column}),
-        lambda: sites_in(column, 3),
-        lambda: Person("p").codes(column, frozenset()),
+        lambda: sites_from_groups(column, 3),
+        lambda: Person("p").number_people(column, frozenset()),
     ):
         with pytest.raises(InvalidInput, match=r"without a site|whose they are"):
             ask()
@@ -337,8 +337,8 @@ def test_sites_of_a_file_too_large_for_memory_have_the_same_names(tmp_path: Path
 
 def test_weights_of_classes_are_named_as_labels_are() -> None:
     for given in ({True: 4.0}, {"True": np.float32(4)}, {"TRUE": 4}, {np.True_: Decimal(4)}):
-        assert class_shares("class_weight", given, ["false", "true"]).tolist() == [0.25, 1.0]
-    assert class_shares("class_weight", {1.0: 2, "0": 1}, [0, 1]).tolist() == [0.5, 1.0]
+        assert shares_of_classes("class_weight", given, ["false", "true"]).tolist() == [0.25, 1.0]
+    assert shares_of_classes("class_weight", {1.0: 2, "0": 1}, [0, 1]).tolist() == [0.5, 1.0]
     for wrong in (
         {1: 2, "1.0": 3},
         {"01": 2},
@@ -349,7 +349,7 @@ def test_weights_of_classes_are_named_as_labels_are() -> None:
         {1: math.nan},
     ):
         with pytest.raises(InvalidInput):
-            class_shares("class_weight", wrong, [0, 1])
+            shares_of_classes("class_weight", wrong, [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_weights_of_classes_are_named_as_labels_are() -> None:
     ],
 )
 def test_classes_are_read_off_arrays_of_objects(y: Any, classes: list[Any]) -> None:
-    found, index = classes_in(y, 4)
+    found, index = classes_from_labels(y, 4)
     assert found.tolist() == classes and index.tolist() == [0, 1, 1, 0]
     assert type(found.tolist()[0]) is type(classes[0])
 
@@ -382,7 +382,7 @@ def test_classes_are_read_off_arrays_of_objects(y: Any, classes: list[Any]) -> N
 )
 def test_labels_of_several_kinds_are_refused_where_classes_are_read_off_them(y: list[Any]) -> None:
     with pytest.raises(InvalidInput, match=r"^y"):
-        classes_in(objects(y), 4)
+        classes_from_labels(objects(y), 4)
 
 
 @pytest.mark.parametrize(
@@ -404,8 +404,8 @@ def test_declared_classes_are_matched_by_the_same_texts(
     classes: list[Any], y: list[Any], index: list[int]
 ) -> None:
     assert (
-        index_of(y, declared(classes), 6).tolist()
-        == index_of(objects(y), declared(classes), 6).tolist()
+        class_index_of_labels(y, validate_declared_classes(classes), 6).tolist()
+        == class_index_of_labels(objects(y), validate_declared_classes(classes), 6).tolist()
         == index
     )
 
@@ -424,7 +424,7 @@ def test_a_classifier_takes_whole_numbers_in_an_array_of_objects() -> None:
 )
 def test_no_row_changes_the_names_of_sites_that_are_numbers(spelled: list[Any]) -> None:
     for column in (spelled, np.array(spelled, dtype=object), np.array(spelled, dtype=float)):
-        sites, parts = sites_in(column, 4)
+        sites, parts = sites_from_groups(column, 4)
         assert sites.tolist() == [1, 2] and sites.dtype.kind == "i"
         assert [part.tolist() for part in parts] == [[0, 2], [1, 3]]
 
@@ -438,4 +438,4 @@ def test_names_of_sites_are_what_was_given() -> None:
         ([1e-7, 2], [1e-7, 2.0]),
         ([-0.0, 3], [0, 3]),
     ):
-        assert sites_in(given, 2)[0].tolist() == found
+        assert sites_from_groups(given, 2)[0].tolist() == found

@@ -15,7 +15,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.deploy.asks import Asks, SiteTable
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import SiteSession
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.runs.config import RunConfig
@@ -62,12 +62,12 @@ def answering(
         "trust": trust,
     } | knobs
     made, sizes = tables()[: len(names)], SIZES[: len(names)]
-    rows = Rows.build([(table.X, table.y) for table in made])
+    rows = Rows.build_from_parts([(table.X, table.y) for table in made])
     keys = {name: SigningKey.make() for name in names}
     members = [
         Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)
     ]
-    plan = make_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, asks=asks))
+    plan = make_calibrated_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, asks=asks))
     return Answering(folder, plan, keys, rows, budget=1000.0, tables=made)
 
 

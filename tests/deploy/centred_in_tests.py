@@ -13,9 +13,9 @@ from sites_in_tests import Consortium
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.asks import Asks, SiteTable
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.members import Member, trained_rows
-from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.runs.centre import Frame, decide
+from sottovoce.deploy.members import Member, training_row_counts
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+from sottovoce.runs.centre import Frame, decide_centring
 from sottovoce.runs.config import RunConfig
 
 P, K = 5, 0.4
@@ -49,17 +49,17 @@ def centred(folder: Path, asks: Asks | None = None, **knobs: Any) -> Consortium:
     } | knobs
     config, rows = (
         RunConfig.from_dict(settings),
-        Rows.build([(one.X, one.y) for one in tables_of()]),
+        Rows.build_from_parts([(one.X, one.y) for one in tables_of()]),
     )
     keys = {name: SigningKey.make() for name in NAMES}
     members = [
         Member(name, size, keys[name].public) for name, size in zip(NAMES, SIZES, strict=True)
     ]
-    centre = decide(config, trained_rows(members, asks), P, FRAME).centring
+    centre = decide_centring(config, training_row_counts(members, asks), P, FRAME).centring
     assert centre is not None
     return Consortium(
         folder,
-        make_plan(Proposal("trial", config, members, P, asks=asks, centre=centre)),
+        make_calibrated_plan(Proposal("trial", config, members, P, asks=asks, centre=centre)),
         keys,
         rows,
     )

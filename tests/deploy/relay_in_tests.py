@@ -11,7 +11,7 @@ from sites_in_tests import Consortium
 from sottovoce.deploy import certificates
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.relay import Credentials, RelayTransport, serve
+from sottovoce.deploy.relay import Credentials, RelayTransport, start_relay
 
 
 def certify(folder: Path, names: tuple[str, ...], authority: Path | None = None) -> None:
@@ -23,10 +23,10 @@ def certify(folder: Path, names: tuple[str, ...], authority: Path | None = None)
         else certificates.Authority.read(authority)
     )
     if authority is None:
-        own.serve(folder, ["127.0.0.1"])
+        own.write_hub_certificate(folder, ["127.0.0.1"])
     for name in names:
-        certificates.request(folder, name)
-        (folder / f"{name}.crt").write_bytes(own.admit((folder / f"{name}.csr").read_bytes())[1])
+        certificates.write_certificate_request(folder, name)
+        (folder / f"{name}.crt").write_bytes(own.sign_site_request((folder / f"{name}.csr").read_bytes())[1])
 
 
 def credentials(folder: Path, name: str, authority: Path | None = None) -> Credentials:
@@ -39,7 +39,7 @@ def credentials(folder: Path, name: str, authority: Path | None = None) -> Crede
 def relay(sites: Consortium, folder: Path, port: int = 0) -> Iterator[tuple[str, HubLog]]:
     """A hub that serves; yields its address and log."""
     with HubLog(folder / "hub.log") as log:
-        server, port = serve(Hub(sites.plan, log), credentials(folder, "hub"), f"127.0.0.1:{port}")
+        server, port = start_relay(Hub(sites.plan, log), credentials(folder, "hub"), f"127.0.0.1:{port}")
         try:
             yield f"127.0.0.1:{port}", log
         finally:

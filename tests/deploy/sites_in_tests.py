@@ -20,8 +20,8 @@ from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
 from sottovoce.deploy.messages import Farewell, Kind, Message, Reason
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.plan_file import write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.plan_file import write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import Finished, SiteSession
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.transport import Transport
@@ -29,7 +29,7 @@ from sottovoce.deploy.waits import ENDLESS, Waits
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.config import RunConfig
-from sottovoce.util.plain import keyed_hash
+from sottovoce.util.plain import personalised_hash
 
 NAMES = ("north", "east", "south")
 SIZES = (60, 45, 80)
@@ -68,7 +68,7 @@ class Consortium:
                 {
                     "plan": self.plan,
                     "name": name,
-                    "rows": self.rows.node(i),
+                    "rows": self.rows.rows_of_node(i),
                     "ledger": ledger,
                     "key": self.keys[name],
                     "noise": noise,
@@ -98,7 +98,7 @@ class Consortium:
             else np.asarray(payload, dtype=float)
         )
         kind = kind or ("hello" if round == 0 else "release")
-        return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(
+        return Message(self.plan.run, self.plan.digest, round, name, kind, values).to_signed_bytes(
             self.keys[name]
         )
 
@@ -113,7 +113,7 @@ class Consortium:
             "sender": name,
             "reason": reason,
         }
-        return Farewell(**(said | changes)).seal(self.keys[name])
+        return Farewell(**(said | changes)).to_signed_bytes(self.keys[name])
 
 
 def consortium(
@@ -138,7 +138,7 @@ def consortium(
         Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)
     ]
     waits = settings.pop("waits", Waits() if str(settings["method"]).startswith("sum") else ENDLESS)
-    plan = make_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits))
+    plan = make_calibrated_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits))
     return Consortium(folder, plan, keys, rows)
 
 
@@ -153,10 +153,10 @@ class Fragile:
         self._inner, self._round, self._after = inner, round, after
 
     def highest(self, plan: str) -> int:
-        return self._inner.highest(plan)
+        return self._inner.highest_stored_round(plan)
 
     def leave(self, farewell: bytes) -> None:
-        self._inner.leave(farewell)
+        self._inner.send_farewell(farewell)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         if round == self._round and not self._after:
@@ -171,10 +171,10 @@ def settle(sites: Consortium, home: Path) -> Path:
     """The files of the first site of a plan, as its settings want them."""
     home.mkdir()
     name = sites.plan.names[0]
-    signed = sites.rows.node(0).signed[0]
+    signed = sites.rows.rows_of_node(0).signed[0]
     y = np.where(np.arange(len(signed)) % 2, 1.0, -1.0)
     write_rows(home / "data", [(0, signed * y[:, None], y)])
-    write_plan(sites.plan, home / "plan.json")
+    write_plan_file(sites.plan, home / "plan.json")
     sites.keys[name].write(home / f"{name}.signing")
     sites.folder = home
     sites.ledger(name).close()
@@ -186,7 +186,7 @@ def rewrite(path: Path, plain: dict[str, Any]) -> None:
     """A plan's file with the right digest, whatever it says: another program may have written
     it.
     """
-    digest = keyed_hash(
+    digest = personalised_hash(
         b"plan", json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
     ).hex()
     path.write_text(json.dumps(plain | {"digest": digest}))

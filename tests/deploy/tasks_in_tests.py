@@ -10,7 +10,7 @@ from typing import Any
 from sites_in_tests import Consortium
 
 from sottovoce.deploy.hub import Hub
-from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, converse
+from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, serve_one_site
 
 
 @contextmanager
@@ -24,12 +24,12 @@ def carried(sites: Consortium, hub: Hub) -> Iterator[Callable[[str], TaskTranspo
         post = Post()
 
         def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
-            return None if over.is_set() else post.carry(task, 0.05)
+            return None if over.is_set() else post.carry_task(task, 0.05)
 
         def work() -> None:
             with ExitStack() as stack:
-                stack.callback(post.close, "the job is over")
-                converse(hub, name, carry)
+                stack.callback(post.close_with_reason, "the job is over")
+                serve_one_site(hub, name, carry)
 
         threads.append(threading.Thread(target=work))
         posts.append(post)
@@ -41,5 +41,5 @@ def carried(sites: Consortium, hub: Hub) -> Iterator[Callable[[str], TaskTranspo
     finally:
         over.set()
         for post, thread in zip(posts, threads, strict=True):
-            post.close("the test is over")
+            post.close_with_reason("the test is over")
             thread.join()

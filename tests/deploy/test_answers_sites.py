@@ -31,20 +31,20 @@ from sites_in_tests import Stop, rewrite
 from sums_in_tests import Lost, hub_of, run
 from tasks_in_tests import carried
 
-from sottovoce.answers.coefficients import with_sites
-from sottovoce.answers.evaluation import LOSS, Held, Histogram, qualities, rows_of
-from sottovoce.answers.inference import newton_of
+from sottovoce.answers.coefficients import add_site_effects
+from sottovoce.answers.evaluation import LOSS, Held, Histogram, qualities, build_scored_rows
+from sottovoce.answers.inference import newton_from_naming
 from sottovoce.answers.metrics import Quality
 from sottovoce.data.rows import Rows
 from sottovoce.deploy import asks as asked
-from sottovoce.deploy.answering import LOST, document, record
-from sottovoce.deploy.asks import Asks, SiteTable, held_out
+from sottovoce.deploy.answering import LOST, results_document, results_to_dict
+from sottovoce.deploy.asks import Asks, SiteTable, held_out_positions
 from sottovoce.deploy.hub import Hub, LocalTransport
-from sottovoce.deploy.local import answer_sites
+from sottovoce.deploy.local import answer_as_sites
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.relay import serve
-from sottovoce.deploy.report import site_page, write_hub
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.relay import start_relay
+from sottovoce.deploy.report import render_site_report, write_hub_results
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
@@ -63,7 +63,7 @@ def check_spending(sites: Answering, names: tuple[str, ...] = NAMES) -> None:
         with sites.ledger(name) as ledger:
             ledger.file.verify()
             assert ledger.to_list() == [
-                event.to_dict() for event in sites.plan.privacy.events(name)
+                event.to_dict() for event in sites.plan.planned_privacy.events(name)
             ]
 
 
@@ -71,7 +71,7 @@ def judged(held: Held, plan: Plan, rows: Rows, model: np.ndarray) -> Quality:
     """The evaluation of a plan in one process."""
     method = Histogram(judged=b"model", weights=model)
     return qualities(
-        simulate(held.config(plan.config, method), rows, method=method, loss=LOSS).outcome
+        simulate(held.evaluation_config(plan.config, method), rows, method=method, loss=LOSS).outcome
     )[0][""]
 
 
@@ -82,9 +82,9 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
         at_hub = hub.results.found()
-        assert write_hub(tmp_path, hub)
-    twins = answer_sites(sites.plan, sites.tables)
-    known = record(sites.plan, twins[0][1])
+        assert write_hub_results(tmp_path, hub)
+    twins = answer_as_sites(sites.plan, sites.tables)
+    known = results_to_dict(sites.plan, twins[0][1])
     for end, (model, twin) in zip((ends[name] for name in NAMES), twins, strict=True):
         assert (
             isinstance(end, Finished)
@@ -92,22 +92,22 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
             and end.found is not None
         )
         np.testing.assert_array_equal(end.model, model)
-        assert record(sites.plan, end.found) == record(sites.plan, twin) == known
+        assert results_to_dict(sites.plan, end.found) == results_to_dict(sites.plan, twin) == known
         assert (
-            end.statement.made == end.statement.planned == len(sites.plan.privacy.events("north"))
+            end.statement.made == end.statement.planned_releases == len(sites.plan.planned_privacy.events("north"))
         )
-    assert at_hub is not None and record(sites.plan, at_hub) == known
-    assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
+    assert at_hub is not None and results_to_dict(sites.plan, at_hub) == known
+    assert (tmp_path / "hub.npz").exists() == (not sites.plan.is_inference)
     for page in (
         (tmp_path / "hub.html").read_text(),
-        site_page(sites.plan, "north", ends["north"]),
+        render_site_report(sites.plan, "north", ends["north"]),
     ):
-        assert ("Which columns matter" in page) == sites.plan.infers
-        assert ("beyond their columns" in page) == ("between_sites" in with_sites(known))
+        assert ("Which columns matter" in page) == sites.plan.is_inference
+        assert ("beyond their columns" in page) == ("between_sites" in add_site_effects(known))
         assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
     check_spending(sites)
-    assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.infers
-    assert (">x2<" in site_page(sites.plan, "north", ends["north"])) == sites.plan.infers
+    assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.is_inference
+    assert (">x2<" in render_site_report(sites.plan, "north", ends["north"])) == sites.plan.is_inference
     assert report_page(known | {"versions": ""}).startswith("<!doctype html>")
 
 
@@ -116,11 +116,11 @@ def test_pages_begin_with_the_answer(tmp_path: Path, what: str) -> None:
     sites = answering(tmp_path / "sites", EVERY[what], trust="nobody")
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-        assert write_hub(tmp_path, hub)
-    lead = answer(record(sites.plan, ends["north"].found))[0]  # type: ignore[arg-type]
+        assert write_hub_results(tmp_path, hub)
+    lead = answer(results_to_dict(sites.plan, ends["north"].found))[0]  # type: ignore[arg-type]
     for page in (
         (tmp_path / "hub.html").read_text(),
-        site_page(sites.plan, "north", ends["north"]),
+        render_site_report(sites.plan, "north", ends["north"]),
     ):
         assert page.index(f'<p class="lead">{escape(lead)}</p>') < page.index("<h2>")
 
@@ -134,13 +134,13 @@ def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
     plan, lists = sites.plan, sites.plan.recipes
     assert lists is not None and lists.naming is not None and plan.asks is not None
     parts = [[table.at(p) for p in plan.asks.split(len(table.y))] for table in sites.tables]
-    rows = lists.naming.rows([(own.X, own.y) for own, _ in parts])
+    rows = lists.naming.rows_of_sites([(own.X, own.y) for own, _ in parts])
     found = simulate(
-        plan.config, rows, method=newton_of(lists.naming), loss=plan.facts.loss
+        plan.config, rows, method=newton_from_naming(lists.naming), loss=plan.facts.loss
     ).outcome
-    held = rows_of([(lists.naming.encoded(own.X, i), own.y) for i, (_, own) in enumerate(parts)])
+    held = build_scored_rows([(lists.naming.encode_rows(own.X, i), own.y) for i, (_, own) in enumerate(parts)])
     quality = judged(Held(4.0), plan, held, found.estimate[0])
-    model, there = answer_sites(plan, sites.tables)[0]
+    model, there = answer_as_sites(plan, sites.tables)[0]
     assert there.estimates is not None and there.quality is not None
     np.testing.assert_allclose(model, found.estimate[0], rtol=1e-7)
     np.testing.assert_allclose(there.estimates.covariance, found.covariance, rtol=1e-6, atol=1e-9)
@@ -159,8 +159,8 @@ def test_operating_system_noise_works_too(tmp_path: Path, trust: str) -> None:
         float(np.max(np.abs(at_hub.model[:3] - np.array([4.0, -2.0, 1.0]) * math.sqrt(2.0)))) < 2.0
     )
     for end in ends.values():
-        assert isinstance(end, Finished) and end.found is not None and end.privacy["release"]
-        assert record(sites.plan, end.found) == record(sites.plan, at_hub)
+        assert isinstance(end, Finished) and end.found is not None and end.statement_as_dict["release"]
+        assert results_to_dict(sites.plan, end.found) == results_to_dict(sites.plan, at_hub)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_answers_come_over_every_transport(tmp_path: Path, carrier: str, trust: 
         if carrier == "relay":
             pytest.importorskip("grpc")
             certify(tmp_path / "tls", NAMES)
-            server, port = serve(hub, credentials(tmp_path / "tls", "hub"), "127.0.0.1:0")
+            server, port = start_relay(hub, credentials(tmp_path / "tls", "hub"), "127.0.0.1:0")
             stack.callback(lambda: server.stop(0.2).wait())
             address = f"127.0.0.1:{port}"
             doors = {
@@ -184,12 +184,12 @@ def test_answers_come_over_every_transport(tmp_path: Path, carrier: str, trust: 
             door = stack.enter_context(carried(sites, hub))
             doors = {name: door(name) for name in NAMES}
         ends = run(sites, hub, lambda name: doors[name])
-    known = record(sites.plan, answer_sites(sites.plan, sites.tables)[0][1])
+    known = results_to_dict(sites.plan, answer_as_sites(sites.plan, sites.tables)[0][1])
     for end in ends.values():
         assert (
             isinstance(end, Finished)
             and end.found is not None
-            and record(sites.plan, end.found) == known
+            and results_to_dict(sites.plan, end.found) == known
         )
 
 
@@ -241,10 +241,10 @@ def test_a_site_that_is_killed_goes_on_and_draws_nothing_twice(
     with hub_of(sites, tmp_path / "hub.log") as hub, ThreadPoolExecutor(len(NAMES)) as pool:
         ends = list(pool.map(lambda name: until_done(hub, name), NAMES))
         again = sites.run_site("east", LocalTransport(hub, "east", 5.0))
-    for end, (model, twin) in zip(ends, answer_sites(sites.plan, sites.tables), strict=True):
+    for end, (model, twin) in zip(ends, answer_as_sites(sites.plan, sites.tables), strict=True):
         np.testing.assert_array_equal(end.model, model)
-        assert end.found is not None and record(sites.plan, end.found) == record(sites.plan, twin)
-    assert again.found is not None and record(sites.plan, again.found) == record(sites.plan, twin)
+        assert end.found is not None and results_to_dict(sites.plan, end.found) == results_to_dict(sites.plan, twin)
+    assert again.found is not None and results_to_dict(sites.plan, again.found) == results_to_dict(sites.plan, twin)
     check_spending(sites)
 
 
@@ -260,11 +260,11 @@ def test_an_evaluation_goes_on_without_a_site_that_was_lost_in_training(tmp_path
     parts = [sites.tables[i].at(asks.split(SIZES[i])[1]) for i in left]
     end = ends["north"]
     assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
-    held = rows_of([(part.X, part.y) for part in parts])
+    held = build_scored_rows([(part.X, part.y) for part in parts])
     alone = judged(Held(math.inf), sites.plan, held, end.model)
     assert end.found.quality[""].rows == sum(asks.held(SIZES[i]) for i in left)
     np.testing.assert_allclose(end.found.quality[""].counts, alone.counts, atol=1e-6)
-    assert at_hub is not None and record(sites.plan, at_hub) == record(sites.plan, end.found)
+    assert at_hub is not None and results_to_dict(sites.plan, at_hub) == results_to_dict(sites.plan, end.found)
 
 
 def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -
     assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
     assert stage.recipe is not None
     noise, n = end.found.quality[""].noise, float(stage.facts.n.sum())
-    whole = n * stage.recipe.listed.spread(1, stage.facts, Among.all(stage.facts))
+    whole = n * stage.recipe.releases_with_noise.noise_deviation(1, stage.facts, Among.all_sites(stage.facts))
     # u / (u - t) shares of noise
     assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)
 
@@ -288,7 +288,7 @@ def test_a_share_that_is_missing_ends_an_evaluation_and_not_the_run(tmp_path: Pa
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         # the count of positives
         ends = run(sites, hub, lambda name: Lost(hub, name, 6) if name == "south" else None)
-        assert write_hub(tmp_path, hub)
+        assert write_hub_results(tmp_path, hub)
         at_hub = hub.results.found()
     for end in (ends[name] for name in NAMES if name != "south"):
         assert (
@@ -310,7 +310,7 @@ def test_a_share_that_is_missing_ends_an_inference(tmp_path: Path) -> None:
         assert (
             end.found is not None
             and end.found.estimates is None
-            and document(sites.plan, end.found)
+            and results_document(sites.plan, end.found)
         )
         assert end.statement.early is not None and end.statement.releases == 21
 
@@ -329,10 +329,10 @@ def trains_alike(folder: Path, what: str, trust: str) -> bool:
     """Whether sites with other held-out rows send the same bits until the evaluation."""
     sites = answering(folder, replace(EVERY[what], evaluation=4.0, holdout=0.3), trust=trust)
     changed = [
-        other(table, held_out(n, math.floor(0.3 * n)))
+        other(table, held_out_positions(n, math.floor(0.3 * n)))
         for table, n in zip(sites.tables, SIZES, strict=True)
     ]
-    both = [answer_sites(sites.plan, rows) for rows in (sites.tables, changed)]
+    both = [answer_as_sites(sites.plan, rows) for rows in (sites.tables, changed)]
     return all(np.array_equal(a, b) for (a, _), (b, _) in zip(*both, strict=True))
 
 
@@ -369,23 +369,23 @@ def test_rows_that_are_trained_on_never_reach_the_evaluation(tmp_path: Path) -> 
     found = []
     for rows in (sites.tables, changed):
         parts = [own.at(BOTH.split(n)[1]) for own, n in zip(rows, SIZES, strict=True)]
-        held = rows_of([(lists.naming.encoded(own.X, i), own.y) for i, own in enumerate(parts)])
+        held = build_scored_rows([(lists.naming.encode_rows(own.X, i), own.y) for i, own in enumerate(parts)])
         found.append(judged(Held(4.0), sites.plan, held, model).counts)
     np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_which_rows_are_held_out_depends_on_positions_alone() -> None:
-    many = [held_out(1000, k) for k in (100, 200, 1000)]
+    many = [held_out_positions(1000, k) for k in (100, 200, 1000)]
     assert set(many[0]) < set(many[1]) and np.array_equal(many[2], np.arange(1000))
     assert all(np.array_equal(np.sort(np.unique(one)), one) for one in many)
     # SplitMix64 from 0: e220a839, 6e789e6a, 06c45d18, f88bb8a8, 1b39896a,
-    assert held_out(9, 3).tolist() == [
+    assert held_out_positions(9, 3).tolist() == [
         2,
         4,
         6,
     ]
     # and so in every version: rows that were held out stay so
-    assert held_out(9, 3).tolist() == [
+    assert held_out_positions(9, 3).tolist() == [
         2,
         4,
         6,
@@ -404,13 +404,13 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
 ) -> None:
     sites = answering(tmp_path, replace(EVERY[what], evaluation=evaluation, holdout=0.3))
     plan, accountant = sites.plan, make_accountant("best")
-    prices, events = [], plan.privacy.planned_events(0)
+    prices, events = [], plan.planned_privacy.planned_events(0)
     for some in (events[:-4], events[-4:], events):
         ledger = Ledger(accountant, math.inf, 1e-5)
         for event in some:
-            ledger.charge(event)
+            ledger.record_event(event)
         prices.append(ledger.total())
-    for said in (plan.privacy.statement, plan.privacy.statement_at("east", True)):
+    for said in (plan.planned_privacy.statement, plan.planned_privacy.statement_at("east", True)):
         assert (
             said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6)
             and said.epsilon < prices[2] * 0.99
@@ -422,24 +422,24 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
         assert (
             "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
         )
-    assert [part.epsilon for part in plan.privacy.statements] == pytest.approx(prices[:2], rel=1e-6)
-    assert plan.privacy.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
-    alone = [part.alone for part in plan.privacy.statements]
-    assert None not in alone and plan.privacy.statement.alone == max(alone)  # type: ignore[type-var]
+    assert [part.epsilon for part in plan.planned_privacy.statements_by_rows] == pytest.approx(prices[:2], rel=1e-6)
+    assert plan.planned_privacy.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
+    alone = [part.alone for part in plan.planned_privacy.statements_by_rows]
+    assert None not in alone and plan.planned_privacy.statement.alone == max(alone)  # type: ignore[type-var]
 
 
 def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", BOTH)
-    write_plan(sites.plan, tmp_path / "plan.json")
-    again = read_plan(tmp_path / "plan.json")
+    write_plan_file(sites.plan, tmp_path / "plan.json")
+    again = read_plan_file(tmp_path / "plan.json")
     assert again == sites.plan and again.digest == sites.plan.digest
     scales = [
-        [stage.recipe.listed.scale for stage in plan.stages if stage.recipe]
+        [stage.recipe.releases_with_noise.total_mu for stage in plan.stages if stage.recipe]
         for plan in (again, sites.plan)
     ]
     assert scales[0] == scales[1] and len(scales[0]) == 2
-    assert [e.to_dict() for e in again.privacy.planned_events(1)] == [
-        e.to_dict() for e in sites.plan.privacy.planned_events(1)
+    assert [e.to_dict() for e in again.planned_privacy.planned_events(1)] == [
+        e.to_dict() for e in sites.plan.planned_privacy.planned_events(1)
     ]
     another = answering(tmp_path / "others", replace(BOTH, holdout=0.31))
     assert another.plan.digest != sites.plan.digest
@@ -464,7 +464,7 @@ def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(
     plain = plan.to_dict()
     rewrite(tmp_path / "plan.json", plain | {"asks": plain["asks"] | change})
     with pytest.raises(InvalidInput, match=why):
-        read_plan(tmp_path / "plan.json")
+        read_plan_file(tmp_path / "plan.json")
 
 
 # Refusals
@@ -531,7 +531,7 @@ def test_a_site_without_its_table_spends_nothing(tmp_path: Path) -> None:
         ({"table": others}, "holds other rows"),
     ):
         with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=why):
-            sites.session("north", ledger, **changes).check(bind=True)
+            sites.session("north", ledger, **changes).check_before_run(bind=True)
     with sites.ledger("north") as ledger:
         assert not ledger.runs
-    assert Rows.build([(others.X, others.y)]).n[0, 0] == SIZES[0]
+    assert Rows.build_from_parts([(others.X, others.y)]).n[0, 0] == SIZES[0]

@@ -25,14 +25,14 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.settings import SiteSettings, write_settings
-from sottovoce.deploy.strict import NotStrict, parse
+from sottovoce.deploy.strict import NotStrict, parse_json
 from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.util import files as writing
-from sottovoce.util.plain import canonical
+from sottovoce.util.plain import canonical_json
 
 pytest.importorskip("cryptography")
 
@@ -187,7 +187,7 @@ def test_results_that_find_no_room_are_written_by_the_same_command_later(
     sites = consortium(tmp_path / "sites", names=("north",), sizes=(60,), graph="complete")
     home = settle(sites, tmp_path / "home")
     found, sync = SiteSettings.read(home / "site.toml"), os.fsync
-    write = writing.write
+    write = writing.write_atomically
 
     def fill(field: str, path: Path, *content: Any) -> None:
         monkeypatch.setattr(os, "fsync", full if Path(path).suffix == f".{file}" else sync)
@@ -198,17 +198,17 @@ def test_results_that_find_no_room_are_written_by_the_same_command_later(
 
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
-        monkeypatch.setattr(writing, "write", fill)
+        monkeypatch.setattr(writing, "write_atomically", fill)
         with pytest.raises(NotWritten, match=f"north.{file}.*cannot be written: No space left"):
-            found.take_part(LocalTransport(hub, "north"))
+            found.run_and_write_results(LocalTransport(hub, "north"))
         monkeypatch.undo()
         assert (
-            not found.file(file).exists()
+            not found.result_file(file).exists()
             and not list(home.glob(".*.tmp"))
-            and found.results() is None
+            and found.read_final_results() is None
         )
-        again = found.take_part(LocalTransport(hub, "north"))
-    assert found.results() is not None and again.privacy["made"] == 4
+        again = found.run_and_write_results(LocalTransport(hub, "north"))
+    assert found.read_final_results() is not None and again.statement_as_dict["made"] == 4
 
 
 # What others may have written
@@ -291,14 +291,14 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
     """Every part of a plan replaced, under a digest that is right."""
     sites = consortium(tmp_path / "sites", delta=1e-5, method="prox_admm", epsilon=(2.0, 3.0, 2.5))
     schema = Schema.from_dict(PLAIN_SCHEMA)
-    plan = make_plan(
+    plan = make_calibrated_plan(
         Proposal(
             "trial", sites.plan.config, sites.plan.sites, schema.n_features, schema=schema.to_dict()
         )
     )
     plain, path = json.loads(json.dumps(plan.to_dict())), tmp_path / "plan.json"
     rewrite(path, plain)
-    assert read_plan(path) == plan
+    assert read_plan_file(path) == plan
     rng, todo = np.random.default_rng(0), [(place, odd) for place in places(plain) for odd in ODD]
     said = []
     for k in rng.permutation(len(todo))[:700]:
@@ -306,11 +306,11 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
         odd_one = changed(plain, place, odd)
         rewrite(path, odd_one if isinstance(odd_one, dict) else {"version": 3, "plan": odd_one})
         try:
-            found = read_plan(path)
+            found = read_plan_file(path)
         except InvalidInput as error:
             said.append(str(error))
         else:
-            assert json.loads(canonical(found.to_dict())) == odd_one
+            assert json.loads(canonical_json(found.to_dict())) == odd_one
     assert (
         len(said) > 500
         and [line for line in said if not line.isprintable() or len(line) >= 1000] == []
@@ -320,16 +320,16 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
 def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None:
     (tmp_path / "edges").write_text("0 1\n1 2\n")
     sites = consortium(tmp_path / "sites", graph=f"edges:{tmp_path / 'edges'}")
-    write_plan(sites.plan, tmp_path / "plan.json")
+    write_plan_file(sites.plan, tmp_path / "plan.json")
     (tmp_path / "edges").unlink()
-    plan = read_plan(tmp_path / "plan.json")
-    assert plan.edges == ((0, 1), (1, 2)) and plan.exchange_table.neighbours("north") == ("east",)
+    plan = read_plan_file(tmp_path / "plan.json")
+    assert plan.edges == ((0, 1), (1, 2)) and plan.exchange_table.neighbour_names("north") == ("east",)
     with HubLog(tmp_path / "hub.log") as log:
         assert {end.outcome.rounds for end in sites.run_locally(log).values()} == {4}
     plain = json.loads(json.dumps(plan.to_dict()))
     for graph in ("edges:/dev/zero", "erdos-renyi:p=1e-300", "watts-strogatz:k=2,p=0.3"):
         rewrite(tmp_path / "plan.json", changed(plain, ("config", "graph"), graph))
-        assert read_plan(tmp_path / "plan.json").edges == plan.edges
+        assert read_plan_file(tmp_path / "plan.json").edges == plan.edges
     for place, odd, why in (
         (("config", "graph"), "ring", "is not the graph of the plan's edges"),
         (("edges",), [[0, 1]], "must be connected"),
@@ -341,7 +341,7 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
     ):
         rewrite(tmp_path / "plan.json", changed(plain, place, odd))
         with pytest.raises(InvalidInput, match=why):
-            read_plan(tmp_path / "plan.json")
+            read_plan_file(tmp_path / "plan.json")
 
 
 DEEP = 100_000
@@ -366,10 +366,10 @@ TEXTS: dict[str, tuple[bytes, str]] = {
 def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
     data, why = TEXTS[name]
     with pytest.raises(NotStrict, match=why):
-        parse(data, 5_000_000)
+        parse_json(data, 5_000_000)
     (tmp_path / "plan.json").write_bytes(data)
     with pytest.raises(InvalidInput, match=r"is no plan file|was changed"):
-        read_plan(tmp_path / "plan.json")
+        read_plan_file(tmp_path / "plan.json")
     (tmp_path / "north.public.json").write_bytes(data)
     with pytest.raises(InvalidInput, match="is not what `site init` writes"):
         Member.read(tmp_path / "north.public.json")
@@ -377,7 +377,7 @@ def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
 
 def test_json_that_is_sound_is_read() -> None:
     for value in ([], {}, {"a": [1, -0.5, "é", None, True, {"b": [10**39]}]}, "text", 1e308):
-        assert parse(json.dumps(value), 1000) == value == parse(json.dumps(value).encode(), 1000)
+        assert parse_json(json.dumps(value), 1000) == value == parse_json(json.dumps(value).encode(), 1000)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -386,7 +386,7 @@ def test_messages_are_read_strictly(name: str, tmp_path: Path) -> None:
     data = TEXTS[name][0][:2000]
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
-        for read in (lambda: hub.exchange("east", 0, data, 0.0), lambda: hub.leave("east", data)):
+        for read in (lambda: hub.exchange("east", 0, data, 0.0), lambda: hub.record_farewell("east", data)):
             with pytest.raises(Refused, match="no message of this schema"):
                 read()
 
@@ -478,7 +478,7 @@ def test_keys_that_cannot_be_read_are_one_line(
             "no Ed25519",
         ),
         (
-            lambda: path.write_bytes(certificates.private_pem(certificates._new_key())),
+            lambda: path.write_bytes(certificates.private_key_to_pem(certificates._generate_tls_key())),
             "is no Ed25519 key",
         ),
         (lambda: path.write_bytes(encrypted(own._key)), "is encrypted"),
@@ -500,21 +500,21 @@ def test_keys_that_cannot_be_read_are_one_line(
 
 def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     authority = certificates.Authority.make(tmp_path)
-    certificates.request(tmp_path, "north")
-    certificate = authority.admit((tmp_path / "north.csr").read_bytes())[1]
+    certificates.write_certificate_request(tmp_path, "north")
+    certificate = authority.sign_site_request((tmp_path / "north.csr").read_bytes())[1]
     ca, key = (tmp_path / "ca.crt").read_bytes(), (tmp_path / "north.key").read_bytes()
-    certificates.check("north", ca, certificate, key)
+    certificates.check_tls_files("north", ca, certificate, key)
     half = certificate[: len(certificate) // 2]
     for files_of, why in (
         ((ca, half, key), "cannot be read"),
         ((b"", certificate, key), "cannot be read"),
         ((ca, certificate, ca), "cannot be read"),
-        ((ca, certificate, encrypted(certificates._new_key())), "is encrypted"),
-        ((ca, certificate, certificates.private_pem(certificates._new_key())), "does not belong"),
+        ((ca, certificate, encrypted(certificates._generate_tls_key())), "is encrypted"),
+        ((ca, certificate, certificates.private_key_to_pem(certificates._generate_tls_key())), "does not belong"),
         ((certificate, certificate, key), "was not signed"),
     ):
         with pytest.raises(InvalidInput, match=why):
-            certificates.check("north", *files_of)
+            certificates.check_tls_files("north", *files_of)
     for broken in (
         b"",
         ca,
@@ -522,7 +522,7 @@ def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
     ):
         with pytest.raises(InvalidInput, match="no certificate request"):
-            authority.admit(broken)
+            authority.sign_site_request(broken)
     (tmp_path / "ca.key").unlink()
     (tmp_path / "ca.key").write_bytes(encrypted(authority.key))
     with pytest.raises(InvalidInput, match="holds no authority"):
@@ -587,7 +587,7 @@ def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
     sites = consortium(tmp_path / "sites")
     hub = tmp_path / "hub"
     assert main(["hub", "init", str(hub), "--host", "127.0.0.1"]) is None
-    write_plan(sites.plan, hub / "plan.json")
+    write_plan_file(sites.plan, hub / "plan.json")
     make(hub / "hub.log")
     before = files(hub)
     capsys.readouterr()
@@ -604,11 +604,11 @@ def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -
     sites = consortium(tmp_path / "sites")
     with HubLog(tmp_path / "hub.log") as log:
         if table == "message":
-            log.post("trial", 0, "east", sites.sealed("north", 0))
+            log.store_message("trial", 0, "east", sites.sealed("north", 0))
         else:
-            log.leave("trial", "east", 0, sites.farewell("north", 0))
+            log.record_farewell("trial", "east", 0, sites.farewell("north", 0))
         with pytest.raises(InvalidInput, match="log: does not hold what the plan allows"):
-            Hub(sites.plan, log).check()
+            Hub(sites.plan, log).check_log()
 
 
 def test_a_log_that_is_damaged_while_it_is_used_is_one_line(tmp_path: Path) -> None:
@@ -618,4 +618,4 @@ def test_a_log_that_is_damaged_while_it_is_used_is_one_line(tmp_path: Path) -> N
         with pytest.raises(InvalidInput, match=r"hub\.log.*is damaged"):
             log.last("trial", "east")
     with pytest.raises(SottovoceError, match="is closed"):
-        log.post("trial", 0, "east", sites.sealed("east", 0))
+        log.store_message("trial", 0, "east", sites.sealed("east", 0))

@@ -11,8 +11,8 @@ import pytest
 from sites_in_tests import NAMES, consortium
 
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.report import _agreed
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.report import _public_facts
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.clipped import Capped
 from sottovoce.runs.prepare import prepare
@@ -29,8 +29,8 @@ def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(
         tmp_path / "a", method=method, delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=3
     )
     bare = consortium(tmp_path / "b", method=method, delta=1e-5, eta=0.1, rounds=3)
-    write_plan(capped.plan, tmp_path / "plan.json")
-    read = read_plan(tmp_path / "plan.json")
+    write_plan_file(capped.plan, tmp_path / "plan.json")
+    read = read_plan_file(tmp_path / "plan.json")
     assert (
         read.config == capped.plan.config
         and read.config.gradient_cap == 0.15
@@ -54,8 +54,8 @@ def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(
     assert bare.plan.digest != capped.plan.digest
     said = "gradients of rows up to 0.15"
     assert (
-        said in dict(_agreed(capped.plan))["Method"]
-        and said not in dict(_agreed(bare.plan))["Method"]
+        said in dict(_public_facts(capped.plan))["Method"]
+        and said not in dict(_public_facts(bare.plan))["Method"]
     )
 
 

@@ -20,14 +20,14 @@ from transports_in_tests import DOORS
 from sottovoce.data import move as move_module
 from sottovoce.data.move import Move
 from sottovoce.deploy import session as session_module
-from sottovoce.deploy.answering import record
+from sottovoce.deploy.answering import results_to_dict
 from sottovoce.deploy.asks import Asks
 from sottovoce.deploy.hub import LocalTransport
-from sottovoce.deploy.local import answer_sites, train_sites
-from sottovoce.deploy.messages import check_payload, read
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.deploy.report import hub_page, result, site_page
+from sottovoce.deploy.local import answer_as_sites, train_as_sites
+from sottovoce.deploy.messages import check_payload, read_message
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+from sottovoce.deploy.report import render_hub_report, make_saved_result, render_site_report
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.waits import Waits
@@ -79,13 +79,13 @@ class TestOneMean:
             models, move = hub.results.models(), hub.results.move()
         config = replace(plan.config, centre=None, epsilon=plan.config.epsilon)
         whole = simulate(config, sites.rows, centre=plan.centre)
-        assert whole.move is not None and isinstance(move, Move) and move == whole.move.at(0)
+        assert whole.move is not None and isinstance(move, Move) and move == whole.move.for_replicate(0)
         for i, (name, (model, own)) in enumerate(
-            zip(NAMES, train_sites(plan, sites.rows), strict=True)
+            zip(NAMES, train_as_sites(plan, sites.rows), strict=True)
         ):
             assert ends[name].move == own == move
             np.testing.assert_array_equal(ends[name].model, model)
-            np.testing.assert_array_equal(models[0 if plan.summed else i], model)
+            np.testing.assert_array_equal(models[0 if plan.uses_secure_sums else i], model)
             np.testing.assert_allclose(model, whole.models[0, i], atol=1e-8)
             assert ends[name].outcome.rounds == 3
         exact = mean_of(sites)
@@ -107,36 +107,36 @@ class TestOneMean:
                 ledger.file.verify()
                 rows = ledger.to_list()
             assert (
-                rows == [event.to_dict() for event in plan.privacy.events(name)]
+                rows == [event.to_dict() for event in plan.planned_privacy.events(name)]
                 and len(rows) == 1 + plan.config.rounds
             )
             assert "mean of rows" in str(rows[0]) and "mean of rows" not in str(rows[1:])
-            if not plan.summed:  # its own number of rows, and not the mean number
-                event = plan.privacy.events(name)[0]
+            if not plan.uses_secure_sums:  # its own number of rows, and not the mean number
+                event = plan.planned_privacy.events(name)[0]
                 assert isinstance(event, GaussianMechanism)
                 assert float(np.max(event.sensitivity)) == pytest.approx(2.0 / SIZES[i], rel=1e-5)
-            said = ends[name].privacy
+            said = ends[name].statement_as_dict
             assert said["discloses"] == DISCLOSED and said["epsilon"] <= 2.0
             assert f"Released too: {DISCLOSED}" in " ".join(
                 "".join(pair) for pair in ends[name].statement.words
             )
-            assert "taken away from all rows" in site_page(plan, name, ends[name])
+            assert "taken away from all rows" in render_site_report(plan, name, ends[name])
         assert (
-            plan.privacy.statement.discloses == DISCLOSED
+            plan.planned_privacy.statement.discloses == DISCLOSED
             and "taken away from all rows"
-            in hub_page(
+            in render_hub_report(
                 plan,
                 {"sites": []},
-                np.zeros((1 if plan.summed else 4, plan.d)),
-                plan.privacy.statement,
+                np.zeros((1 if plan.uses_secure_sums else 4, plan.d)),
+                plan.planned_privacy.statement,
             )
         )
-        plain = make_plan(
+        plain = make_calibrated_plan(
             Proposal("trial", replace(plan.config, centre=None, noise=None), plan.sites, plan.d)
         )
         assert (
-            plain.privacy.statement.discloses is None
-            and len(plain.privacy.events("north")) == plan.config.rounds
+            plain.planned_privacy.statement.discloses is None
+            and len(plain.planned_privacy.events("north")) == plan.config.rounds
         )
 
     def test_on_a_graph_every_site_hears_every_mean(self, tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ class TestOneMean:
         plan = centred(tmp_path).plan
         assert plan.exchange_table.widths == (5, 5, 5, 5, 5) and plan.stages[0].first == 2
         for k in (1, 2):
-            assert plan.exchange_table.heard_by("north", k) == ("east", "south", "west")
+            assert plan.exchange_table.names_heard_by("north", k) == ("east", "south", "west")
         assert (
-            plan.exchange_table.heard_by("north", 3)
+            plan.exchange_table.names_heard_by("north", 3)
             == ("east",)
-            == plan.exchange_table.heard_by("north", 0)
+            == plan.exchange_table.names_heard_by("north", 0)
         )
         assert centred(tmp_path, **SUMS).plan.exchange_table.widths == (5, 5, 5, 5)
 
@@ -172,7 +172,7 @@ class TestOneMean:
             True
         ] * (2 if after else 3)
         told = [([NAMES.index(name) for name in one.members], one.opened) for one in attempts]
-        alone = train_sites(sites.plan, sites.rows, told)
+        alone = train_as_sites(sites.plan, sites.rows, told)
         for i, name in enumerate(NAMES):
             if name != "south":
                 np.testing.assert_array_equal(ends[name].model, alone[i][0])
@@ -192,7 +192,7 @@ def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, A
         DOORS[way](sites, hub, tmp_path / "way") as door,
     ):
         ends, move = sites.run(door), hub.results.move()
-    for name, (model, own) in zip(NAMES, train_sites(sites.plan, sites.rows), strict=True):
+    for name, (model, own) in zip(NAMES, train_as_sites(sites.plan, sites.rows), strict=True):
         np.testing.assert_array_equal(ends[name].model, model)
         assert ends[name].move == own == move is not None
 
@@ -211,9 +211,9 @@ def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> 
                 )
             )
         found = hub.results.found()
-    alone = answer_sites(sites.plan, tables)
+    alone = answer_as_sites(sites.plan, tables)
     said = [
-        record(sites.plan, one)
+        results_to_dict(sites.plan, one)
         for one in (*(end.found for end in ends), found, *(one for _, one in alone))
     ]
     assert all(one == said[0] for one in said) and all(
@@ -265,7 +265,7 @@ class TestResuming:
             ]
         assert move is not None and all(ends[name].move == move for name in NAMES)
         if seed is not None:
-            for name, (model, _) in zip(NAMES, train_sites(sites.plan, sites.rows), strict=True):
+            for name, (model, _) in zip(NAMES, train_as_sites(sites.plan, sites.rows), strict=True):
                 np.testing.assert_array_equal(ends[name].model, model)
 
     @BOTH
@@ -276,12 +276,12 @@ class TestResuming:
         stands, and no other.
         """
         sites = centred(tmp_path / "sites", **knobs, seed=None)
-        number = 2 if sites.plan.summed else 1
+        number = 2 if sites.plan.uses_secure_sums else 1
         with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
             others = Background(sites, hub, ("north", "south", "west"))
             with pytest.raises(Stop):
                 sites.run_site("east", Lost(hub, "east", number))
-            once = Run.once
+            once = Run.charge_once
 
             def again(self: Run, event: Any, draw: Any) -> bytes:
                 stored = once(self, event, draw)
@@ -292,7 +292,7 @@ class TestResuming:
                 )
 
             with monkeypatch.context() as patch:
-                patch.setattr(Run, "once", again)
+                patch.setattr(Run, "charge_once", again)
                 with pytest.raises(
                     LedgerMismatch, match=f"something else was sent in round {number} already"
                 ):
@@ -320,15 +320,15 @@ class TestPlanted:
         """
 
         class Own(RowGuard):
-            def centre(self, mean: np.ndarray) -> Move:
-                return super().centre(mean * (1.0 - 1e-15))
+            def move_rows_by_mean(self, mean: np.ndarray) -> Move:
+                return super().move_rows_by_mean(mean * (1.0 - 1e-15))
 
         guards(monkeypatch, SIZES[2], Own)
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
             ends = run(sites, hub)
         assert isinstance(ends["south"], Refused)
-        if sites.plan.summed:
+        if sites.plan.uses_secure_sums:
             assert "the sites do not have the same history, or move rows by different means" in str(
                 ends["south"]
             )
@@ -354,7 +354,7 @@ class TestPlanted:
                 def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
                     inbox = super().exchange(round, message)
                     if round == 1 and "south" in inbox:
-                        said = read(sites.plan, inbox["south"], "south", 1).payload
+                        said = read_message(sites.plan, inbox["south"], "south", 1).payload
                         inbox["south"] = sites.sealed("south", 1, said * 1.01)
                     return inbox
 
@@ -366,9 +366,9 @@ class TestPlanted:
 
     def test_a_site_cannot_send_more_than_rows_and_noise_can_make(self, tmp_path: Path) -> None:
         plan = centred(tmp_path).plan
-        firsts = [plan.privacy.events(name)[0] for name in NAMES]
+        firsts = [plan.planned_privacy.events(name)[0] for name in NAMES]
         spread = max(
-            float(np.max(event.spread())) * n for n, event in zip(SIZES, firsts, strict=True)
+            float(np.max(event.noise_standard_deviation())) * n for n, event in zip(SIZES, firsts, strict=True)
         )
         caps = [row.norm_cap for row in plan.exchange_table.rows]
         assert 1.0 < caps[0] == caps[1] < 1.01 + 45.0 * spread / sum(SIZES) < 10.0 < caps[2]
@@ -385,12 +385,12 @@ class TestPlanted:
         """
 
         class Free(RowGuard):
-            def _charged(self, query: Any, draw: Callable[[], bytes]) -> bytes:
+            def _charge_and_draw(self, query: Any, draw: Callable[[], bytes]) -> bytes:
                 book = self.ledger
                 if self.move is None:
                     self.ledger = Ledger("rdp", delta=1e-5)
                 try:
-                    return super()._charged(query, draw)
+                    return super()._charge_and_draw(query, draw)
                 finally:
                     self.ledger = book
 
@@ -411,18 +411,18 @@ class TestPlanted:
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log") as hub:
             end = run(sites, hub)["north"]
-            status, models = hub.status(), hub.results.models()
+            status, models = hub.status_as_dict(), hub.results.models()
         plan, how, path = sites.plan, end.outcome, tmp_path / "north.npz"
-        result(plan, end.model[None], end.statement, how.stopped, how.rounds, end.move).save(path)
+        make_saved_result(plan, end.model[None], end.statement, how.stopped, how.rounds, end.move).save(path)
         kept = Result.load(path)
         assert (
-            kept.move is not None and kept.move.at(0) == end.move and kept.centring == plan.centre
+            kept.move is not None and kept.move.for_replicate(0) == end.move and kept.centring == plan.centre
         )
         for models_, statement, move in (
             (end.model[None], end.statement, None),
-            (models, plan.privacy.statement, None),
+            (models, plan.planned_privacy.statement, None),
         ):
-            result(plan, models_, statement, how.stopped, how.rounds, move).save(path)
+            make_saved_result(plan, models_, statement, how.stopped, how.rounds, move).save(path)
             with pytest.raises(CheckpointError, match="not a saved run"):
                 Result.load(path)
         assert status["finished"]
@@ -437,26 +437,26 @@ class TestPlanted:
         longest: list[float] = []
 
         class Measured(RowGuard):
-            def centre(self, mean: np.ndarray) -> Move:
-                moved = super().centre(mean)
-                block, d = replace(self.rows, move=moved).design(np.array([0])), self.rows.d
+            def move_rows_by_mean(self, mean: np.ndarray) -> Move:
+                moved = super().move_rows_by_mean(mean)
+                block, d = replace(self.rows, move=moved).design_of_nodes(np.array([0])), self.rows.d
                 entries = [
-                    np.asarray(block.host(block.margins(unit[None, None]))).ravel()
+                    np.asarray(block.to_numpy_array(block.margins_at(unit[None, None]))).ravel()
                     for unit in np.eye(d)
                 ]
                 longest.append(float(np.linalg.norm(np.stack(entries), axis=0).max()))
                 return moved
 
         class Long(Measured):
-            def centre(self, mean: np.ndarray) -> Move:
-                whole = move_module._factors
+            def move_rows_by_mean(self, mean: np.ndarray) -> Move:
+                whole = move_module._factors_and_lengths
                 with monkeypatch.context() as patch:
                     patch.setattr(
                         move_module,
-                        "_factors",
+                        "_factors_and_lengths",
                         lambda rows, move, short: whole(rows, move, short=False),
                     )
-                    return super().centre(mean)
+                    return super().move_rows_by_mean(mean)
 
         for made in (Measured, Long):
             guards(monkeypatch, SIZES[0], made)
@@ -469,8 +469,8 @@ class TestPlanted:
 class TestPlans:
     def test_it_is_read_back_and_what_was_changed_is_refused(self, tmp_path: Path) -> None:
         plan, path = centred(tmp_path).plan, tmp_path / "plan.json"
-        write_plan(plan, path)
-        assert read_plan(path) == plan and read_plan(path).digest == plan.digest
+        write_plan_file(plan, path)
+        assert read_plan_file(path) == plan and read_plan_file(path).digest == plan.digest
         plain = plan.to_dict()
         assert plain["version"] == 3 and plain["centre"] == plan.centre.to_dict()
         for change in (
@@ -483,7 +483,7 @@ class TestPlans:
         ):
             rewrite(path, plain | change)
             with pytest.raises(InvalidInput):
-                read_plan(path)
+                read_plan_file(path)
         rewrite(path, {key: value for key, value in plain.items() if key != "centre"})
         with pytest.raises(InvalidInput, match="centring that was not given"):
-            read_plan(path)
+            read_plan_file(path)

@@ -22,12 +22,12 @@ def test_a_training_sends_a_model_a_round_to_its_neighbours(tmp_path: Path) -> N
     plan = consortium(tmp_path, graph="path").plan
     table = plan.exchange_table
     assert table.rows == (Exchange(4, plan.norm_cap),) * 4
-    assert (table.attempts, table.last, table.widest, table.all_hear) == (4, 5, 4, False)
+    assert (table.attempts, table.last, table.widest_message, table.any_heard_by_all) == (4, 5, 4, False)
     assert table.release(5) == table.last_model == Exchange(4, plan.norm_cap)
-    assert [table.heard_by("east", k) for k in (0, 1, 5)] == [("north", "south")] * 3
-    assert table.heard_by("north", 1) == table.neighbours("north") == ("east",)
+    assert [table.names_heard_by("east", k) for k in (0, 1, 5)] == [("north", "south")] * 3
+    assert table.names_heard_by("north", 1) == table.neighbour_names("north") == ("east",)
     with pytest.raises(InvalidInput, match=r"^name='nowhere'"):
-        table.neighbours("nowhere")
+        table.neighbour_names("nowhere")
 
 
 def test_means_and_answers_are_heard_by_all_under_caps_of_their_own(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_means_and_answers_are_heard_by_all_under_caps_of_their_own(tmp_path: Pa
     assert rounds == (Exchange(5, cap),) * 3
     assert shown == Exchange(5, cap, heard_by_all=True, held_out=True)
     assert answers and all(row[1:] == (ANSWERS_CAP, True, True) for row in answers)
-    assert plan.exchange_table.all_hear
+    assert plan.exchange_table.any_heard_by_all
     assert plan.exchange_table.widths == tuple(row.width for row in rows)
 
 
@@ -63,5 +63,5 @@ def test_a_site_that_may_be_lost_takes_an_exchange_for_a_roster(tmp_path: Path) 
     summed = centred(tmp_path / "sums", **SUMS).plan
     assert summed.quorum == Quorum(4, summed.facts.participants, may_lose_sites=True)
     assert (
-        summed.exchange_table.last == summed.exchange_table.attempts + 1 + summed.quorum.losable + 1
+        summed.exchange_table.last == summed.exchange_table.attempts + 1 + summed.quorum.most_lost_sites + 1
     )

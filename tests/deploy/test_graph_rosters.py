@@ -18,12 +18,12 @@ from sites_in_tests import Consortium, Stop, consortium
 from sums_in_tests import Lost, run
 
 from sottovoce.algorithms import METHODS
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
 from sottovoce.deploy.session import Finished
-from sottovoce.deploy.sums.messages import sign
+from sottovoce.deploy.sums.messages import sign_content
 from sottovoce.deploy.sums.roster import EXPELLED, LATE, LEFT, ProtocolState
 from sottovoce.deploy.waits import ENDLESS, Waits
 from sottovoce.errors import EndedEarly, FinishedWithout, InvalidInput, Refused, SottovoceError
@@ -50,11 +50,11 @@ def hub_of(sites: Consortium, path: Path) -> Iterator[Hub]:
 
 def twin(sites: Consortium, roster: dict[str, Any]) -> dict[str, np.ndarray]:
     names = sites.plan.names
-    made = run_sites(
+    made = run_as_sites(
         sites.plan.config, sites.rows, lost={names.index(n): k for n, k in roster["since"].items()}
     )
     return {
-        name: sites.plan.stages[0].prepared.algorithm.at(i).model(made[i][0].state)
+        name: sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(made[i][0].state)
         for i, name in enumerate(names)
         if name in roster["members"]
     }
@@ -64,7 +64,7 @@ def check_spending(sites: Consortium) -> None:
     """Rows are a beginning of what was planned, event for event."""
     for name in sites.plan.names:
         with sites.ledger(name) as ledger:
-            planned = [event.to_dict() for event in sites.plan.privacy.events(name)]
+            planned = [event.to_dict() for event in sites.plan.planned_privacy.events(name)]
             assert ledger.to_list() == planned[: len(ledger.rows)]
 
 
@@ -79,10 +79,10 @@ def test_a_run_goes_on_without_a_lost_site(
         ends = run(
             sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None
         )
-        roster = hub.status()["roster"]
+        roster = hub.status_as_dict()["roster"]
         assert roster["gone"] == {"south": LATE} and roster["since"] == {"south": last + after}
         with pytest.raises(FinishedWithout, match="finished without 'south'"):
-            hub.check_end()
+            hub.check_complete_end()
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         whole = (last, after) == (6, True)  # only its last model came too late
         assert late.outcome.stopped == (
@@ -99,7 +99,7 @@ def test_a_run_goes_on_without_a_lost_site(
         )
         np.testing.assert_array_equal(end.model, model)
         assert end.lost == {"south": LATE} and end.roster == roster
-        assert end.statement.epsilon == sites.plan.privacy.statement_at(name, True).epsilon
+        assert end.statement.epsilon == sites.plan.planned_privacy.statement_at(name, True).epsilon
     check_spending(sites)
 
 
@@ -115,7 +115,7 @@ def test_the_duals_that_are_left_add_up_to_zero() -> None:
         ("momentum", lambda s: s.f - s.step),
     ):
         config = RunConfig(method, float("inf"), None, 601, "ring", rho=0.1)
-        made = run_sites(config, rows, lost={2: 8, 4: 9})
+        made = run_as_sites(config, rows, lost={2: 8, 4: 9})
         kept = [0, 1]  # 3 hears nobody: on a ring 2 and 4 are its neighbours
         total = sum(dual(made[i][0].state) for i in kept)
         assert np.max(np.abs(total)) < 1e-9 * max(1.0, np.max(np.abs(dual(made[0][0].state)))), (
@@ -129,7 +129,7 @@ def test_the_duals_that_are_left_add_up_to_zero() -> None:
         w = np.mean(models, axis=0)
         gradient = np.zeros(rows.d)
         for i in kept:
-            own, site = facts.node(i), rows.node(i)
+            own, site = facts.facts_of_node(i), rows.rows_of_node(i)
             z = site.signed[0]
             slope = -1.0 / (1.0 + np.exp(z @ w))
             gradient += (
@@ -147,7 +147,7 @@ def test_a_graph_that_falls_apart_ends_the_run_with_the_last_state(tmp_path: Pat
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
         with pytest.raises(EndedEarly):
-            hub.check_end()
+            hub.check_complete_end()
     for name in set(NAMES) - {"south"}:
         end = ends[name]
         assert end.outcome.stopped == "too few sites are left" and end.outcome.rounds == 2
@@ -172,16 +172,16 @@ def test_the_operator_takes_a_site_out(tmp_path: Path) -> None:
             if name != "south":
                 return None
             lost = Lost(hub, name, 3)
-            lost.leave = lambda farewell: None  # type: ignore[method-assign]
+            lost.send_farewell = lambda farewell: None  # type: ignore[method-assign]
             return lost
 
         with ThreadPoolExecutor(1) as pool:
             ran = pool.submit(run, sites, hub, door)
             while hub.log.last("trial", "north") < 3:
                 pass
-            other.decisions.expel("trial", "south")  # another process of the operator
+            other.decisions.record_expulsion("trial", "south")  # another process of the operator
             ends = ran.result()
-        roster = hub.status()["roster"]
+        roster = hub.status_as_dict()["roster"]
         assert roster["gone"] == {"south": EXPELLED}
         with pytest.raises(SottovoceError, match="go on without"):
             hub.exchange("south", 3, sites.sealed("south", 3), 0.0)
@@ -197,11 +197,11 @@ def test_a_site_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
         class Leaves(Lost):
             def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
                 if round == 3:
-                    hub.leave("south", sites.farewell("south", 3, "it cannot go on"))
+                    hub.record_farewell("south", sites.farewell("south", 3, "it cannot go on"))
                 return super().exchange(round, message)
 
         ends = run(sites, hub, lambda name: Leaves(hub, name, 3) if name == "south" else None)
-        roster = hub.status()["roster"]
+        roster = hub.status_as_dict()["roster"]
         assert hub.gone()["south"] == "it cannot go on"
     assert roster["gone"] == {"south": LEFT}
     for name, model in twin(sites, roster).items():
@@ -222,7 +222,7 @@ def test_who_stays_may_crash_around_a_roster(tmp_path: Path, at: int, after: boo
             assert door["north"].stopped.wait(60.0)
             end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
             ends = ran.result()
-        roster = hub.status()["roster"]
+        roster = hub.status_as_dict()["roster"]
     assert isinstance(ends["north"], Stop) and roster["gone"] == {"south": LATE}
     models = twin(sites, roster)
     np.testing.assert_array_equal(end.model, models["north"])
@@ -272,7 +272,7 @@ def test_a_hub_that_shows_other_absences_gets_no_two_histories(tmp_path: Path, l
             hub,
             lambda n: Lying(hub, n, 3, lambda i: LIES[lie](sites, i)) if n == "north" else None,
         )
-        roster = hub.status()["roster"]
+        roster = hub.status_as_dict()["roster"]
     assert isinstance(ends["north"], Refused), ends["north"]
     with sites.ledger("north") as ledger:
         assert len(ledger.rows) == 3  # nothing was drawn in a history of its own
@@ -295,7 +295,7 @@ def test_a_roster_counts_when_all_have_signed_the_same(tmp_path: Path) -> None:
         3,
     )
     honest = state.next_roster
-    from sottovoce.deploy.sums.messages import read
+    from sottovoce.deploy.sums.messages import read_signed_message
 
     for content in (
         replace(honest, members=("centre", "east", "north")),
@@ -304,30 +304,30 @@ def test_a_roster_counts_when_all_have_signed_the_same(tmp_path: Path) -> None:
         replace(honest, parent=bytes(32)),
         replace(honest, session=bytes(32)),
     ):
-        signed = read(
-            sites.plan, sign(sites.plan, 4, "east", content, sites.keys["east"]), "east", 4
+        signed = read_signed_message(
+            sites.plan, sign_content(sites.plan, 4, "east", content, sites.keys["east"]), "east", 4
         )
         with pytest.raises(Refused, match="the same history"):
-            state.check(signed)
+            state.check_message(signed)
     with pytest.raises(Refused, match="the same history"):
-        state.check(read(sites.plan, sites.sealed("east", 4), "east", 4))
+        state.check_message(read_signed_message(sites.plan, sites.sealed("east", 4), "east", 4))
     with pytest.raises(Refused, match="not in the present roster"):
-        state.check(
-            read(sites.plan, sign(sites.plan, 4, "south", honest, sites.keys["south"]), "south", 4)
+        state.check_message(
+            read_signed_message(sites.plan, sign_content(sites.plan, 4, "south", honest, sites.keys["south"]), "south", 4)
         )
-    state.check(
-        read(sites.plan, sign(sites.plan, 4, "east", honest, sites.keys["east"]), "east", 4)
+    state.check_message(
+        read_signed_message(sites.plan, sign_content(sites.plan, 4, "east", honest, sites.keys["east"]), "east", 4)
     )
 
 
 def test_waits_are_in_the_plan_and_its_digest(tmp_path: Path) -> None:
     sites = lasting(tmp_path / "sites")
-    write_plan(sites.plan, tmp_path / "plan.json")
-    again = read_plan(tmp_path / "plan.json")
+    write_plan_file(sites.plan, tmp_path / "plan.json")
+    again = read_plan_file(tmp_path / "plan.json")
     assert again == sites.plan and again.digest != replace(sites.plan, waits=Waits(1.0, 3.0)).digest
     endless = replace(sites.plan, waits=ENDLESS)
-    write_plan(endless, tmp_path / "endless.json")
-    assert read_plan(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
+    write_plan_file(endless, tmp_path / "endless.json")
+    assert read_plan_file(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
     assert endless.to_dict()["waits"] == {"deadline": None, "patience": None}
     for bad in (
         {"deadline": 0.0},

@@ -15,10 +15,10 @@ from sites_in_tests import Consortium, consortium
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.known import check_hub
+from sottovoce.deploy.known import check_ledger_against_hub
 from sottovoce.deploy.messages import Farewell
-from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.deploy.requests import RequestTransport, answer
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+from sottovoce.deploy.requests import RequestTransport, reply_to_request
 from sottovoce.deploy.transport import Transport
 from sottovoce.errors import LedgerCorrupt, LedgerError, Unreachable
 from sottovoce.ledger.durable import DurableLedger
@@ -34,8 +34,8 @@ class Asked(RequestTransport):
         super().__init__(hub.plan)
         self._hub, self._site = hub, site
 
-    def ask(self, method: str, asked: dict[str, object]) -> dict[str, object]:
-        return answer(self._hub, self._site, method, asked, 20.0)
+    def send_request(self, method: str, asked: dict[str, object]) -> dict[str, object]:
+        return reply_to_request(self._hub, self._site, method, asked, 20.0)
 
 
 DOORS: dict[str, Callable[[Hub, str], Transport]] = {"local": LocalTransport, "requests": Asked}
@@ -44,7 +44,7 @@ DOORS: dict[str, Callable[[Hub, str], Transport]] = {"local": LocalTransport, "r
 def second(sites: Consortium) -> Consortium:
     """The same sites with the plan of another run."""
     plan = sites.plan
-    return replace(sites, plan=make_plan(Proposal("trial-2", plan.config, plan.sites, plan.d)))
+    return replace(sites, plan=make_calibrated_plan(Proposal("trial-2", plan.config, plan.sites, plan.d)))
 
 
 @pytest.fixture(params=["graph", "sums"])
@@ -81,7 +81,7 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
         after.run_site("north", DOORS[door](hub, "north"))
     with after.ledger("north") as ledger:
         assert not ledger.runs and ledger.total() == 0.0
-    assert hub.highest("north") == 0 and log.last("trial-2", "north") == -1  # nothing was sent
+    assert hub.highest_round_of("north") == 0 and log.last("trial-2", "north") == -1  # nothing was sent
 
 
 def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
@@ -130,7 +130,7 @@ def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
     """It would sign a second greeting, with another key where masks are agreed on, and the hub
     would end the run.
     """
-    ledger, old, send = sites.folder / "north.ledger", tmp_path / "old", Journal.send
+    ledger, old, send = sites.folder / "north.ledger", tmp_path / "old", Journal.store_message
     sites.ledger("north").close()
     shutil.copy(ledger, old)
 
@@ -141,7 +141,7 @@ def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
 
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
-        monkeypatch.setattr(Journal, "send", greeted)
+        monkeypatch.setattr(Journal, "store_message", greeted)
         with pytest.raises(Unreachable):  # alone: it greets, and nobody answers
             sites.run_site("north", LocalTransport(hub, "north", 0.1))
         greeting = log.messages("trial")[0, "north"]
@@ -162,23 +162,23 @@ def test_a_hub_cannot_make_up_a_run(sites: Consortium) -> None:
         "reason": "done",
         "ledger": "0" * 64,
     }
-    true = Farewell(**said).seal(own)  # type: ignore[arg-type]
+    true = Farewell(**said).to_signed_bytes(own)  # type: ignore[arg-type]
     with sites.ledger("north") as ledger:
         for lie in (
-            Farewell(**said).seal(other),
+            Farewell(**said).to_signed_bytes(other),
             true.replace(b"never", b"newer"),
             b"",
             b"[]",
             b"{}",
             b"\xff",
             true[:-1],  # type: ignore[arg-type]
-            Farewell(**(said | {"sender": "east"})).seal(own),  # type: ignore[arg-type]
+            Farewell(**(said | {"sender": "east"})).to_signed_bytes(own),  # type: ignore[arg-type]
             b"[" * 4000,
             true + b" " * 5000,
         ):
-            check_hub(ledger, "north", own.public, [lie])
+            check_ledger_against_hub(ledger, "north", own.public, [lie])
         with pytest.raises(LedgerCorrupt, match="lacks the run 'never'"):
-            check_hub(ledger, "north", own.public, [b"", true])
+            check_ledger_against_hub(ledger, "north", own.public, [b"", true])
 
 
 def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(
@@ -186,7 +186,7 @@ def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(
 ) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         for k in range(200):
-            log.leave(f"run-{k}", "north", 0, b"x" * 500)
+            log.record_farewell(f"run-{k}", "north", 0, b"x" * 500)
         shown = Hub(sites.plan, log).earlier("north")
     assert 0 < len(shown) < 200
 
@@ -194,7 +194,7 @@ def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(
 def test_marks_are_hashes_of_records(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=1.0) as ledger:
         mark = ledger.file.head().partition(":")[2]
-        assert ledger.file.passes(mark)
-        assert not any(map(ledger.file.passes, ("", "0" * 64, mark[:-1], mark.upper() + "g")))
+        assert ledger.file.contains_hash(mark)
+        assert not any(map(ledger.file.contains_hash, ("", "0" * 64, mark[:-1], mark.upper() + "g")))
     with pytest.raises(LedgerError):
-        ledger.file.passes(mark)
+        ledger.file.contains_hash(mark)

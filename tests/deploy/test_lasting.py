@@ -17,7 +17,7 @@ import pytest
 from sites_in_tests import Stop, consortium
 from sums_in_tests import Lost, hub_of, run, summed
 
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.messages import HUB, Kind, Message
@@ -35,11 +35,11 @@ def test_a_hub_holds_no_more_after_a_thousand_rounds_than_after_a_hundred(tmp_pa
     def post(hub: Hub, round: int, kind: Kind) -> None:
         payload = np.zeros(0 if round == 0 else plan.exchange_table.widths[0])
         for name in plan.names:
-            message = Message(plan.run, plan.digest, round, name, kind, payload).seal(
+            message = Message(plan.run, plan.digest, round, name, kind, payload).to_signed_bytes(
                 sites.keys[name]
             )
             hub.exchange(name, round, message, 0.0)
-        assert all(hub.rounds.inbox(name, round) is not None for name in plan.names)
+        assert all(hub.rounds.inbox_of_site(name, round) is not None for name in plan.names)
 
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(plan, log)
@@ -60,10 +60,10 @@ def test_sums_of_200_000_columns_are_those_of_one_process(tmp_path: Path) -> Non
     sites = summed(tmp_path / "sites", d=200_000, rounds=1, seed=3)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-    made = run_sites(sites.plan.config, sites.rows)
+    made = run_as_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(sites.plan.names):
         np.testing.assert_array_equal(
-            ends[name].model, sites.plan.stages[0].prepared.algorithm.at(i).model(made[i][0].state)
+            ends[name].model, sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(made[i][0].state)
         )
 
 
@@ -77,12 +77,12 @@ def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_p
         assert {name for name in sites.plan.names if isinstance(ends[name], BaseException)} == {
             "south"
         }
-        assert "south" in hub.status()["roster"]["gone"]
+        assert "south" in hub.status_as_dict()["roster"]["gone"]
         late = sites.run_site("south", Lost(hub, "south", 99))
     assert late.outcome.stopped not in ("finished", "budget spent")
     with sites.ledger("south") as ledger:
-        assert len(ledger.rows) < len(sites.plan.privacy.events("south"))
-        assert ledger.account.committed()[0] == ledger.total()
+        assert len(ledger.rows) < len(sites.plan.planned_privacy.events("south"))
+        assert ledger.account.committed_epsilon()[0] == ledger.total()
 
 
 def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one(
@@ -106,11 +106,11 @@ def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_
             assert all(isinstance(job.exception(), Stop) for job in jobs)
             left = [name for name in sites.plan.names if name not in ("south", "west")]
             ends = list(pool.map(lambda name: sites.run_site(name, Lost(hub, name, 99)), left))
-        assert hub.status()["ended"]
+        assert hub.status_as_dict()["ended"]
     assert {end.outcome.stopped for end in ends} == {HUB}
     for name in left:
         with sites.ledger(name) as ledger:
-            assert ledger.account.committed()[0] == ledger.total()
+            assert ledger.account.committed_epsilon()[0] == ledger.total()
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import COMPLETE, Farewell, read_farewell
-from sottovoce.deploy.report import site_page
-from sottovoce.deploy.session import HUB, Finished, check_end
-from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code
+from sottovoce.deploy.report import render_site_report
+from sottovoce.deploy.session import HUB, Finished, check_complete_end
+from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code_for_error
 from sottovoce.runs.engine import FEW
 from sottovoce.runs.pricing import privacy_statement
-from sottovoce.util.plain import canonical
+from sottovoce.util.plain import canonical_json
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
@@ -30,19 +30,19 @@ pytest.importorskip("cryptography")
 
 def altered(data: bytes, **changes: object) -> bytes:
     """The same signature under other words."""
-    return canonical(json.loads(data) | changes).encode()
+    return canonical_json(json.loads(data) | changes).encode()
 
 
 FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
     "nothing": lambda s, k: b"",
     "a reason alone": lambda s, k: b"its budget is spent",
-    "no signature": lambda s, k: canonical(
+    "no signature": lambda s, k: canonical_json(
         {**json.loads(s.farewell("east", k)), "sig": ""}
     ).encode(),
     "an empty key": lambda s, k: altered(s.farewell("east", k), sig="A" * 86 + "=="),
     "another's key": lambda s, k: altered(s.farewell("east", k, sender="north"), sender="east"),
     "another's word": lambda s, k: s.farewell("north", k),
-    "a stranger's key": lambda s, k: Farewell("trial", s.plan.digest, k, "east", "done").seal(
+    "a stranger's key": lambda s, k: Farewell("trial", s.plan.digest, k, "east", "done").to_signed_bytes(
         SigningKey.make()
     ),
     "another run": lambda s, k: s.farewell("east", k, run="trial-2"),
@@ -64,12 +64,12 @@ FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
 def test_a_leave_that_a_site_did_not_sign_is_refused(
     sites: Consortium, hub: Hub, name: str
 ) -> None:
-    hub.log.post("trial", 0, "east", sites.sealed("east", 0))
+    hub.log.store_message("trial", 0, "east", sites.sealed("east", 0))
     with pytest.raises(Refused, match=r"farewell of 'east' before round 1: "):
-        hub.leave("east", FALSE[name](sites, 1))
+        hub.record_farewell("east", FALSE[name](sites, 1))
     assert hub.gone() == {}
-    hub.leave("east", sites.farewell("east", 1))
-    hub.leave("east", sites.farewell("east", 1, "done"))  # the first stands
+    hub.record_farewell("east", sites.farewell("east", 1))
+    hub.record_farewell("east", sites.farewell("east", 1, "done"))  # the first stands
     assert hub.gone() == {"east": "too few sites are left"}
 
 
@@ -79,7 +79,7 @@ def test_a_tls_key_alone_does_not_end_a_run(sites: Consortium, tmp_path: Path) -
         with transport(sites, tmp_path / "tls", address, "east") as thief:
             for lie in FALSE.values():
                 with pytest.raises(Refused, match=r"farewell|too long"):
-                    thief.leave(lie(sites, 0).decode("latin-1").encode("ascii", "replace"))
+                    thief.send_farewell(lie(sites, 0).decode("latin-1").encode("ascii", "replace"))
         ends = sites.run(lambda name: transport(sites, tmp_path / "tls", address, name))
         assert {(end.outcome.stopped, end.outcome.rounds) for end in ends.values()} == {
             ("finished", 4)
@@ -146,7 +146,7 @@ def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, h
 def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
     for name in NAMES:
         hub.exchange(name, 0, sites.sealed(name, 0), 0.0)
-    hub.leave("east", sites.farewell("east", 1))
+    hub.record_farewell("east", sites.farewell("east", 1))
     with pytest.raises(Refused, match="has left this run"):
         hub.exchange("east", 1, sites.sealed("east", 1), 0.0)
     heard = hub.exchange("east", 0, sites.sealed("east", 0), 0.0)  # as it stands
@@ -154,18 +154,18 @@ def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
 
 
 def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium, hub: Hub) -> None:
-    note = hub.log.leave
+    note = hub.log.record_farewell
 
     def late(*said: Any) -> None:
         # by another connection, after the farewell was read
         hub.exchange("east", 0, sites.sealed("east", 0), 0.0)
         note(*said)
 
-    hub.log.leave = late  # type: ignore[method-assign]
+    hub.log.record_farewell = late  # type: ignore[method-assign]
     with pytest.raises(Refused, match="left before another round than its next"):
-        hub.leave("east", sites.farewell("east", 0))
-    hub.check()
-    assert hub.gone() == {} and hub.highest("east") == 0
+        hub.record_farewell("east", sites.farewell("east", 0))
+    hub.check_log()
+    assert hub.gone() == {} and hub.highest_round_of("east") == 0
 
 
 # What a run that ended early has cost
@@ -181,7 +181,7 @@ class Quitting(LocalTransport):
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         found = super().exchange(round, message)
         if round == self._at:
-            self.leave(self._sites.farewell(self._site, round + 1))
+            self.send_farewell(self._sites.farewell(self._site, round + 1))
             raise Stop
         return found
 
@@ -198,7 +198,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
 
     def watch(k: int, state: object) -> None:
         if k == 2:
-            hub.log.decisions.end("trial")
+            hub.log.decisions.record_end_of_run("trial")
 
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         hub = Hub(sites.plan, log)
@@ -222,35 +222,35 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         with pytest.raises(
             EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"
         ):
-            hub.check_end()
+            hub.check_complete_end()
     for name, end in ends.items():
-        planned = sites.plan.privacy.events(name)
+        planned = sites.plan.planned_privacy.events(name)
         assert end.outcome.stopped == (HUB if by == "the hub" else FEW) and end.outcome.rounds == 2
         assert end.by == (None if by == "the hub" else "east")
-        made = end.privacy["made"]
-        assert made < end.privacy["releases"] == len(planned)
+        made = end.statement_as_dict["made"]
+        assert made < end.statement_as_dict["releases"] == len(planned)
         i = sites.plan.index(name)
         alone = replace(
-            sites.plan.stages[0].prepared, facts=sites.plan.stages[0].prepared.facts.node(i)
+            sites.plan.stages[0].prepared, facts=sites.plan.stages[0].prepared.facts.facts_of_node(i)
         )
         everything, part = (
             privacy_statement(alone, rows, simulated=True).epsilon
             for rows in (planned, planned[:made])
         )
-        assert end.privacy["epsilon"] == everything > part
-        assert f"Ended early: after {made} of 6 releases" in end.privacy["says"]
-        assert "Ended early" in site_page(sites.plan, name, end)
+        assert end.statement_as_dict["epsilon"] == everything > part
+        assert f"Ended early: after {made} of 6 releases" in end.statement_as_dict["says"]
+        assert "Ended early" in render_site_report(sites.plan, name, end)
         with sites.ledger(name) as ledger:  # a filter: what was not spent is given back
             run = ledger.show()["runs"][0]
             assert (run["state"], run["held"], len(ledger.rows)) == ("closed", 0, made)
         with pytest.raises(EndedEarly) as caught:
-            check_end(name, "trial", end.outcome.stopped, end.lost)
-        assert exit_code(caught.value) == 4
+            check_complete_end(name, "trial", end.outcome.stopped, end.lost)
+        assert exit_code_for_error(caught.value) == 4
         assert gone[name] not in COMPLETE
 
 
 def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> None:
-    hub.leave("east", sites.farewell("east", 0))
+    hub.record_farewell("east", sites.farewell("east", 0))
     with ThreadPoolExecutor(2) as pool:
         jobs = [
             pool.submit(sites.run_site, name, LocalTransport(hub, name))
@@ -259,7 +259,7 @@ def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> 
         ends = [job.result() for job in jobs]
     for end in ends:
         assert (end.outcome.stopped, end.outcome.rounds, end.spent, end.by) == (FEW, 0, 0.0, "east")
-        assert end.privacy["made"] == 0 and end.privacy["epsilon"] > 0.0
+        assert end.statement_as_dict["made"] == 0 and end.statement_as_dict["epsilon"] > 0.0
     assert hub.gone() == dict.fromkeys(sorted(NAMES), "too few sites are left")
 
 
@@ -271,28 +271,28 @@ def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
         sites = consortium(tmp_path / folder, **knobs)
         with HubLog(tmp_path / f"{folder}.log") as log:
             ends = sites.run_locally(log)
-            Hub(sites.plan, log).check_end()
+            Hub(sites.plan, log).check_complete_end()
         for name, end in ends.items():
-            assert end.outcome.stopped == stopped and "early" not in end.privacy
-            assert end.privacy["made"] == end.privacy["releases"]
-            check_end(name, "trial", stopped, end.lost)
+            assert end.outcome.stopped == stopped and "early" not in end.statement_as_dict
+            assert end.statement_as_dict["made"] == end.statement_as_dict["releases"]
+            check_complete_end(name, "trial", stopped, end.lost)
 
 
 def test_a_hub_ends_a_run_once_it_has_begun_and_for_good(sites: Consortium, hub: Hub) -> None:
     for name in NAMES:
-        hub.log.post("trial", 0, name, sites.sealed(name, 0))
-    hub.log.decisions.end("trial")
-    hub.log.decisions.end("trial")
+        hub.log.store_message("trial", 0, name, sites.sealed(name, 0))
+    hub.log.decisions.record_end_of_run("trial")
+    hub.log.decisions.record_end_of_run("trial")
     assert (
-        hub.log.decisions.ended("trial")
-        and not hub.log.decisions.ended("another")
-        and hub.status()["ended"]
+        hub.log.decisions.is_run_ended("trial")
+        and not hub.log.decisions.is_run_ended("another")
+        and hub.status_as_dict()["ended"]
     )
     with pytest.raises(TransportClosed, match="the hub ended the run 'trial'") as caught:
         hub.exchange("north", 0, sites.sealed("north", 0), 0.0)
     assert caught.value.site is None
     for name in NAMES:
-        hub.leave(name, sites.farewell(name, 1, "the hub ended the run"))
-    assert hub.over
+        hub.record_farewell(name, sites.farewell(name, 1, "the hub ended the run"))
+    assert hub.all_sites_left
     with pytest.raises(EndedEarly, match="the hub ended it"):
-        hub.check_end()
+        hub.check_complete_end()

@@ -15,20 +15,20 @@ from relay_in_tests import certify, relay, transport
 from sites_in_tests import Consortium, consortium, rewrite
 
 from sottovoce.cli import main
-from sottovoce.deploy import limits, names, run_sites
+from sottovoce.deploy import limits, names, run_as_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.messages import Message, Reason, longest
+from sottovoce.deploy.messages import Message, Reason, longest_message
 from sottovoce.deploy.nvflare import __main__ as nvflare
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.deploy.requests import sizes
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+from sottovoce.deploy.requests import request_and_reply_sizes
 from sottovoce.deploy.settings import write_settings
 from sottovoce.deploy.waits import ENDLESS
 from sottovoce.errors import EXITS, InvalidInput
 from sottovoce.runs.config import RunConfig
-from sottovoce.util.plain import canonical
+from sottovoce.util.plain import canonical_json
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
@@ -48,7 +48,7 @@ def wide(folder: Path, sites: int, d: int) -> Consortium:
     folder.mkdir()
     members = [Member(n, 4, keys[n].public) for n in names]
     return Consortium(
-        folder, make_plan(Proposal("trial", config, members, d, waits=ENDLESS)), keys, rows
+        folder, make_calibrated_plan(Proposal("trial", config, members, d, waits=ENDLESS)), keys, rows
     )
 
 
@@ -59,15 +59,15 @@ def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> 
         ends = sites.run(lambda name: transport(sites, tmp_path / "tls", address, name))
         messages = log.messages("trial")
         largest = sum(
-            len(messages[1, name]) for name in sites.plan.exchange_table.neighbours("site-0")
+            len(messages[1, name]) for name in sites.plan.exchange_table.neighbour_names("site-0")
         )
         assert largest > DEFAULT
-        assert largest < sizes(sites.plan)[1]
+        assert largest < request_and_reply_sizes(sites.plan)[1]
         assert Hub(sites.plan, log).results.models() is not None
-    for i, (outcome, _) in enumerate(run_sites(sites.plan.config, sites.rows)):
+    for i, (outcome, _) in enumerate(run_as_sites(sites.plan.config, sites.rows)):
         np.testing.assert_array_equal(
             ends[f"site-{i}"].model,
-            sites.plan.stages[0].prepared.algorithm.at(i).model(outcome.state),
+            sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(outcome.state),
         )
 
 
@@ -77,7 +77,7 @@ def test_no_message_is_longer_than_was_foreseen() -> None:
     config = RunConfig(
         method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, graph="complete", seed=None
     )
-    plan = make_plan(
+    plan = make_calibrated_plan(
         Proposal(
             63 * "r", config, [Member(n, 10**6, keys[n].public) for n in names], 997, norm_cap=1e300
         )
@@ -87,25 +87,25 @@ def test_no_message_is_longer_than_was_foreseen() -> None:
     for name in names:
         vector = rng.uniform(-1e298, 1e298, 997)
         inbox[name] = (
-            Message(plan.run, plan.digest, 3, name, "release", vector).seal(keys[name]).decode()
+            Message(plan.run, plan.digest, 3, name, "release", vector).to_signed_bytes(keys[name]).decode()
         )
-        assert len(inbox[name]) <= longest(plan)
-    asked, answered = sizes(plan)
+        assert len(inbox[name]) <= longest_message(plan)
+    asked, answered = request_and_reply_sizes(plan)
     question = {"run": plan.run, "round": 3, "message": inbox[names[0]], "plan": plan.digest}
-    assert len(canonical(question)) <= asked
-    assert len(canonical({"inbox": {name: inbox[name] for name in names[1:]}})) <= answered
+    assert len(canonical_json(question)) <= asked
+    assert len(canonical_json({"inbox": {name: inbox[name] for name in names[1:]}})) <= answered
 
 
-@pytest.mark.parametrize("name", limits.known())
+@pytest.mark.parametrize("name", limits.limits_of_carriers())
 def test_every_limit_is_compared_with_the_largest_inbox(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    size, known = limits.inbox_bytes(1000, 7), limits.known()
-    monkeypatch.setattr(limits, "known", lambda: known | {name: size})
-    limits.check_size(1000, 7)
-    monkeypatch.setattr(limits, "known", lambda: known | {name: size - 1})
+    size, known = limits.longest_inbox_bytes(1000, 7), limits.limits_of_carriers()
+    monkeypatch.setattr(limits, "limits_of_carriers", lambda: known | {name: size})
+    limits.check_inbox_size(1000, 7)
+    monkeypatch.setattr(limits, "limits_of_carriers", lambda: known | {name: size - 1})
     with pytest.raises(InvalidInput) as caught:
-        limits.check_size(1000, 7)
+        limits.check_inbox_size(1000, 7)
     assert (
         caught.value.field == "d"
         and name in caught.value.rule
@@ -114,7 +114,7 @@ def test_every_limit_is_compared_with_the_largest_inbox(
 
 
 def test_the_stores_take_what_they_are_said_to_take() -> None:
-    most = limits.known()["a record of a ledger (SQLite)"]
+    most = limits.limits_of_carriers()["a record of a ledger (SQLite)"]
     database = sqlite3.connect(":memory:")
     assert database.execute("SELECT length(zeroblob(?))", (most,)).fetchone() == (most,)
     with pytest.raises(sqlite3.DataError):
@@ -147,7 +147,7 @@ def test_a_plan_beyond_every_limit_is_refused_at_once(
     sites: int, d: int, changes: dict[str, int], field: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        make_plan(Proposal("trial", replace(CONFIG, **changes), members(sites), d))
+        make_calibrated_plan(Proposal("trial", replace(CONFIG, **changes), members(sites), d))
     assert caught.value.field == field and caught.value.remedy.startswith("use fewer")
 
 
@@ -155,14 +155,14 @@ def test_a_site_with_a_store_that_is_too_small_spends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites = consortium(tmp_path / "sites")
-    write_plan(sites.plan, tmp_path / "plan.json")
-    known = limits.known()
-    monkeypatch.setattr(limits, "known", lambda: known | {"a record of a ledger (SQLite)": 7000})
+    write_plan_file(sites.plan, tmp_path / "plan.json")
+    known = limits.limits_of_carriers()
+    monkeypatch.setattr(limits, "limits_of_carriers", lambda: known | {"a record of a ledger (SQLite)": 7000})
     with pytest.raises(
         InvalidInput,
         match=r"d=4: a site with 2 neighbours .* a record of a ledger \(SQLite\) takes",
     ):
-        read_plan(tmp_path / "plan.json")
+        read_plan_file(tmp_path / "plan.json")
 
 
 def test_a_plan_beyond_the_maximum_is_refused_by_every_command(
@@ -225,8 +225,8 @@ def test_the_page_has_these_limits_names_and_exit_codes() -> None:
         (10**6, 22, "a million features go with 22"),
         (200_000, 111, "200,000 with 111"),
     ):
-        limits.check_size(d, degree)
+        limits.check_inbox_size(d, degree)
         with pytest.raises(InvalidInput):
-            limits.check_size(d, degree + 1)
+            limits.check_inbox_size(d, degree + 1)
         assert text in page
-    assert limits.seconds(2**18) == 1.0 and limits.message_bytes(0) == 2048
+    assert limits.transfer_seconds(2**18) == 1.0 and limits.longest_message_bytes(0) == 2048

@@ -13,9 +13,9 @@ from sites_in_tests import Consortium, consortium, rewrite
 from sottovoce.cli import main
 from sottovoce.deploy import certificates
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.names import check_name, check_run
-from sottovoce.deploy.plan_file import read_plan
-from sottovoce.deploy.report import other_run, put_aside, write_summary
+from sottovoce.deploy.names import check_site_name, check_run_name
+from sottovoce.deploy.plan_file import read_plan_file
+from sottovoce.deploy.report import run_in_the_way, put_other_results_aside, write_summary
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.errors import InvalidInput
 
@@ -79,9 +79,9 @@ FIT = (
 @pytest.mark.parametrize(
     "use",
     [
-        lambda name, folder: check_name("name", name),
+        lambda name, folder: check_site_name("name", name),
         lambda name, folder: Member(name, 10, KEY),
-        lambda name, folder: certificates.request(folder, name),
+        lambda name, folder: certificates.write_certificate_request(folder, name),
         lambda name, folder: SiteSettings.read(
             write_settings(folder, name, "h:1", Path("rows.csv"))
         ),
@@ -123,8 +123,8 @@ def test_a_name_that_cannot_be_a_sites(
 
 @pytest.mark.parametrize("name", FIT)
 def test_a_name_that_can(name: str) -> None:
-    check_name("name", name)
-    check_run("run", name)
+    check_site_name("name", name)
+    check_run_name("run", name)
 
 
 def test_a_request_for_a_taken_name_is_not_signed(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_request_for_a_taken_name_is_not_signed(tmp_path: Path) -> None:
     before = (tmp_path / "ca.crt").read_bytes()
     for name in ("ca", "HUB", "plan", "a/b", "con"):
         with pytest.raises(InvalidInput, match="request"):
-            authority.admit(asking_for(name))
+            authority.sign_site_request(asking_for(name))
     assert (tmp_path / "ca.crt").read_bytes() == before
 
 
@@ -141,13 +141,13 @@ def asking_for(name: str) -> bytes:
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    key = certificates._new_key()
+    key = certificates._generate_tls_key()
     asked = (
         x509.CertificateSigningRequestBuilder()
-        .subject_name(certificates._name(name))
+        .subject_name(certificates._common_name(name))
         .sign(key, SHA256())
     )
-    return certificates._pem(asked)
+    return certificates._to_pem(asked)
 
 
 def said_by(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
@@ -251,14 +251,14 @@ def test_results_of_another_run_are_kept_under_names_that_are_free(
 
     for plan in ("first", "second", "third"):
         results("one", plan)
-        put_aside(stem, sites.plan)
+        put_other_results_aside(stem, sites.plan)
     assert [(tmp_path / f"north.{run}.npz").read_text() for run in ("one", "one-2", "one-3")] == [
         "one first",
         "one second",
         "one third",
     ]
     results("trial", sites.plan.digest)
-    put_aside(stem, sites.plan)
+    put_other_results_aside(stem, sites.plan)
     assert (tmp_path / "north.npz").exists()
     for content in (
         '{"run": "../../x"}',
@@ -270,7 +270,7 @@ def test_results_of_another_run_are_kept_under_names_that_are_free(
     ):
         (tmp_path / "north.json").write_text(content)
         with pytest.raises(InvalidInput, match="is in the way"):
-            other_run(stem, sites.plan)
+            run_in_the_way(stem, sites.plan)
     assert json.loads((tmp_path / "north.one.json").read_text())["plan"] == "first"
 
 
@@ -279,4 +279,4 @@ def test_a_plan_with_such_a_name_is_refused(sites: Consortium, tmp_path: Path) -
         text = json.dumps(sites.plan.to_dict()).replace('"north"', json.dumps(name))
         rewrite(tmp_path / "plan.json", json.loads(text))
         with pytest.raises(InvalidInput, match=f"name='{name}'"):
-            read_plan(tmp_path / "plan.json")
+            read_plan_file(tmp_path / "plan.json")

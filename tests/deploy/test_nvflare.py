@@ -29,20 +29,20 @@ pytest.importorskip(
 
 from sottovoce.data.memmap import write_rows
 from sottovoce.deploy import certificates, demonstration
-from sottovoce.deploy.demonstration import free_port
+from sottovoce.deploy.demonstration import find_free_port
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import layout
-from sottovoce.deploy.nvflare.loopback import SERVER, Federation, demonstrate
+from sottovoce.deploy.nvflare.loopback import SERVER, Federation, run_demonstration
 from sottovoce.deploy.nvflare.provision import (
     SUPERVISOR,
-    check_kit,
-    project,
-    provision,
+    check_startup_kit,
+    describe_project,
+    make_startup_kits,
     write_project,
 )
-from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job
-from sottovoce.deploy.plan_file import write_plan
+from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job_folder
+from sottovoce.deploy.plan_file import write_plan_file
 from sottovoce.errors import InvalidInput, Refused
 from sottovoce.runs.config import RunConfig
 
@@ -87,10 +87,10 @@ def settle(sites: Consortium, folder: Path) -> dict[str, Path]:
     for i, name in enumerate(sites.plan.names):
         home = folder / name
         home.mkdir(parents=True)
-        signed = sites.rows.node(i).signed[0]
+        signed = sites.rows.rows_of_node(i).signed[0]
         y = np.where(np.arange(len(signed)) % 2, 1.0, -1.0)
         write_rows(home / "rows", [(0, signed * y[:, None], y)])
-        write_plan(sites.plan, home / "plan.json")
+        write_plan_file(sites.plan, home / "plan.json")
         sites.keys[name].write(home / "signing")
         sites.folder = home
         sites.ledger(name).close()
@@ -108,20 +108,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     sites, hub, port, spy = (
         consortium(folder / "sites"),
         folder / "hub",
-        free_port(),
+        find_free_port(),
         folder / "spy",
     )
     hub.mkdir()
     spy.mkdir()
     (spy / "sitecustomize.py").write_text(_SPY.format(path=str(folder / "asked")))
-    write_plan(sites.plan, hub / layout.PLAN_FILE)
-    kits = provision(project(sites.plan, SERVER, port, store=folder / "store"), folder / "kits")
+    write_plan_file(sites.plan, hub / layout.PLAN_FILE)
+    kits = make_startup_kits(describe_project(sites.plan, SERVER, port, store=folder / "store"), folder / "kits")
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in settle(sites, folder / "homes").items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(path)
     with Federation(kits, NAMES, {"PYTHONPATH": str(spy)}) as federation:
         yield World(sites, hub, kits, port, federation, folder / "asked")
-    assert not federation.processes()
+    assert not federation.process_numbers_of()
 
 
 def ended(world: World, job: Path) -> str:
@@ -182,18 +182,18 @@ def test_a_loosened_kit_is_found(
     kit = tmp_path / "north"
     for folder in ("local", "startup"):
         shutil.copytree(world.kits / "north" / folder, kit / folder, symlinks=True)
-    check_kit(kit)
+    check_startup_kit(kit)
     (kit / file).write_text(json.dumps(json.loads((kit / file).read_text()) | {key: value}))
     with pytest.raises(InvalidInput, match=re.escape(file)):
-        check_kit(kit)
+        check_startup_kit(kit)
     (kit / file).unlink()
     with pytest.raises(InvalidInput, match="cannot be read"):
-        check_kit(kit)
+        check_startup_kit(kit)
 
 
 def test_a_job_that_ships_code_is_refused(world: World, tmp_path: Path) -> None:
     job, canary, before = (
-        write_job(tmp_path / "trial", world.sites.plan),
+        write_job_folder(tmp_path / "trial", world.sites.plan),
         tmp_path / "ran",
         world.sent(),
     )
@@ -208,7 +208,7 @@ def test_a_job_that_ships_code_is_refused(world: World, tmp_path: Path) -> None:
 
 
 def test_a_job_that_names_another_class_is_refused(world: World, tmp_path: Path) -> None:
-    job, before = write_job(tmp_path / "trial", world.sites.plan), world.sent()
+    job, before = write_job_folder(tmp_path / "trial", world.sites.plan), world.sent()
     path = "sottovoce.ledger.durable.DurableLedger"  # not even another one of ours
     file = job / "site/config/config_fed_client.json"
     config = json.loads(file.read_text())
@@ -236,9 +236,9 @@ def test_the_hub_answers_nobody_without_a_certificate_of_the_federation(
     context.check_hostname = False
     if certificate is not None:
         authority = certificates.Authority.make(tmp_path)
-        certificates.request(tmp_path, "north")
+        certificates.write_certificate_request(tmp_path, "north")
         (tmp_path / "north.crt").write_bytes(
-            authority.admit((tmp_path / "north.csr").read_bytes())[1]
+            authority.sign_site_request((tmp_path / "north.csr").read_bytes())[1]
         )
         context.load_cert_chain(tmp_path / "north.crt", tmp_path / "north.key")
     with socket.create_connection(("127.0.0.1", world.port), timeout=10.0) as plain:
@@ -264,7 +264,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     plan, kit = world.sites.plan, world.kits / SUPERVISOR
     other = consortium(tmp_path / "other", seed=4)  # a plan that the sites do not have
     (tmp_path / "hub").mkdir()
-    write_plan(other.plan, tmp_path / "hub" / layout.PLAN_FILE)
+    write_plan_file(other.plan, tmp_path / "hub" / layout.PLAN_FILE)
     link = world.kits / SERVER / "local" / layout.HUB_FOLDER
     link.unlink()
     link.symlink_to(tmp_path / "hub")
@@ -275,7 +275,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     link.unlink()
     link.symlink_to(world.hub)
     session = open_session(kit, 60.0)  # of a supervisor that was killed: its job is left over
-    session.submit_job(str(write_job(tmp_path / plan.run, plan)))
+    session.submit_job(str(write_job_folder(tmp_path / plan.run, plan)))
     session.close()
     supervisor = Supervisor(kit, world.hub)
     supervisor.run()
@@ -313,9 +313,9 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
     sites = consortium(tmp_path / "sites", seed=5)
     hub = tmp_path / "hub"
     hub.mkdir()
-    write_plan(sites.plan, hub / layout.PLAN_FILE)
+    write_plan_file(sites.plan, hub / layout.PLAN_FILE)
     with HubLog(hub / layout.HUB_LOG) as log:
-        log.decisions.end(sites.plan.run)
+        log.decisions.record_end_of_run(sites.plan.run)
     links = {world.kits / SERVER / "local" / layout.HUB_FOLDER: hub} | {
         world.kits / name / "local" / layout.SITE_FILE: path
         for name, path in settle(sites, tmp_path / "homes").items()
@@ -356,29 +356,29 @@ def test_a_supervisor_needs_its_own_kit(world: World) -> None:
 @pytest.mark.parametrize(("port", "store", "field"), [(0, "/s", "port"), (8002, "s", "store")])
 def test_bad_descriptions_are_refused(tmp_path: Path, port: int, store: str, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
-        project(consortium(tmp_path).plan, SERVER, port, store=store)
+        describe_project(consortium(tmp_path).plan, SERVER, port, store=store)
 
 
 def test_a_server_name_that_nvflare_refuses(tmp_path: Path) -> None:
-    description = project(consortium(tmp_path).plan, "no host name", 8002, store=tmp_path)
+    description = describe_project(consortium(tmp_path).plan, "no host name", 8002, store=tmp_path)
     with pytest.raises(InvalidInput, match="NVFlare refuses it"):
-        provision(description, tmp_path / "kits")
+        make_startup_kits(description, tmp_path / "kits")
 
 
 def test_the_project_file_is_that_of_nvflare(tmp_path: Path) -> None:
     from nvflare.lighter.utils import load_yaml
 
-    description = project(consortium(tmp_path).plan, SERVER, 8002, store=tmp_path)
+    description = describe_project(consortium(tmp_path).plan, SERVER, 8002, store=tmp_path)
     write_project(tmp_path / "project.yml", description)
     assert load_yaml(str(tmp_path / "project.yml")) == description
 
 
 def test_a_demonstration_equals_the_run_in_one_process(tmp_path: Path) -> None:
     config = RunConfig(method="prox_admm", rounds=3, epsilon=1.0, delta=1e-5, graph="ring", seed=1)
-    stage, ticks = demonstration.build(tmp_path / "stage", config, 3), list[int]()
-    demonstrate(stage, lambda: ticks.append(1))
-    report = demonstration.compare(stage, "nvflare", 0.0)
+    stage, ticks = demonstration.build_demonstration(tmp_path / "stage", config, 3), list[int]()
+    run_demonstration(stage, lambda: ticks.append(1))
+    report = demonstration.compare_with_simulation(stage, "nvflare", 0.0)
     assert report["difference"] == 0.0 and report["rounds"] == 3 and ticks
     assert not Federation(
         stage.folder / "nvflare" / "federation" / "sottovoce" / "prod_00", stage.plan.names
-    ).processes()
+    ).process_numbers_of()

@@ -20,7 +20,7 @@ pytest.importorskip(
 
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.known import Known
-from sottovoce.deploy.lock import only_one
+from sottovoce.deploy.lock import exclusive_lock
 from sottovoce.deploy.nvflare import layout, tasks
 from sottovoce.deploy.nvflare.executor import SiteExecutor
 from sottovoce.deploy.settings import SiteSettings, load_rows
@@ -35,20 +35,20 @@ def started(sites: Consortium, caplog: pytest.LogCaptureFixture) -> tuple[str, s
     its first request.
     """
     executor = SiteExecutor()
-    executor._post.close("the job is over")
+    executor._post.close_with_reason("the job is over")
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        executor._work(sites.folder, "north")
-    return executor._post.carry({}, 0.0)[tasks.ENDED], caplog.text
+        executor._run_session(sites.folder, "north")
+    return executor._post.carry_task({}, 0.0)[tasks.ENDED], caplog.text
 
 
 def before(sites: Consortium, closed: tuple[str, ...], still_open: tuple[str, ...] = ()) -> str:
     """Runs in north's ledger; its head."""
     rows = load_rows(sites.folder / "data", None)
     with sites.ledger("north") as ledger:
-        ledger.identity.bind(rows_digest(*rows.arrays()))
+        ledger.identity.bind_to_rows(rows_digest(*rows.fingerprint_arrays()))
         for name in closed + still_open:
-            ledger.reserve(name, "a plan", sites.plan.privacy.events("north")[:1])
+            ledger.reserve(name, "a plan", sites.plan.planned_privacy.events("north")[:1])
         for name in closed:
             ledger.close_run(name, reclaim=True)
         return str(ledger.file.head())
@@ -133,7 +133,7 @@ def test_nothing_is_erased_while_another_process_takes_part(
     monkeypatch.setattr(layout, "LET_GO", 0.1)
     before(sites, ("left",))
     RunKey.make(sites.folder / "north.left.masks")
-    with only_one(SiteSettings.read(sites.folder / "site.toml").lock):
+    with exclusive_lock(SiteSettings.read(sites.folder / "site.toml").lock_file):
         assert started(sites, caplog)[0] == "Busy; the site's log says why"
         assert (sites.folder / "north.left.masks").exists()
     assert started(sites, caplog)[0] == ASKED and not (sites.folder / "north.left.masks").exists()
@@ -145,8 +145,8 @@ def test_a_kit_of_another_site_erases_nothing(
     before(sites, ("left",))
     RunKey.make(sites.folder / "north.left.masks")
     executor = SiteExecutor()
-    executor._work(sites.folder, "east")
-    assert executor._post.carry({}, 0.0) == {tasks.ENDED: "InvalidInput; the site's log says why"}
+    executor._run_session(sites.folder, "east")
+    assert executor._post.carry_task({}, 0.0) == {tasks.ENDED: "InvalidInput; the site's log says why"}
     assert (
         "certificate is for 'east'" in caplog.text and (sites.folder / "north.left.masks").exists()
     )

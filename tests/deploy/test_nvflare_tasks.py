@@ -22,14 +22,14 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import __main__ as entry
 from sottovoce.deploy.nvflare import layout, tasks
 from sottovoce.deploy.nvflare.__main__ import main
-from sottovoce.deploy.nvflare.provision import hardened, project
-from sottovoce.deploy.nvflare.supervisor import Supervisor, write_job
-from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, converse, serve
-from sottovoce.deploy.plan_file import write_plan
-from sottovoce.deploy.requests import sizes
+from sottovoce.deploy.nvflare.provision import read_hardened_policy, describe_project
+from sottovoce.deploy.nvflare.supervisor import Supervisor, write_job_folder
+from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, serve_one_site, serve_sites
+from sottovoce.deploy.plan_file import write_plan_file
+from sottovoce.deploy.requests import request_and_reply_sizes
 from sottovoce.errors import EndedEarly, InvalidInput, Refused, SottovoceError, Unreachable
 from sottovoce.ledger.journal import Journal
-from sottovoce.util.plain import canonical
+from sottovoce.util.plain import canonical_json
 
 Twist = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 
@@ -53,9 +53,9 @@ class Job:
         ]
         for session in sessions:
             session.start()
-        failure = serve(self._hub, self._carry, self._over)
+        failure = serve_sites(self._hub, self._carry, self._over)
         for post in self._posts.values():
-            post.close("the job is over")
+            post.close_with_reason("the job is over")
         for session in sessions:
             session.join()
         return failure
@@ -63,7 +63,7 @@ class Job:
     def _carry(self, site: str, task: dict[str, Any]) -> dict[str, Any] | None:
         result = {}
         while not result and not self._over.is_set():
-            result, task = self._posts[site].carry(task, 0.05), {}
+            result, task = self._posts[site].carry_task(task, 0.05), {}
         with self._counting:
             self._left -= 1
             if self._left < 0:
@@ -79,7 +79,7 @@ class Job:
         except SottovoceError as error:
             failed = str(error)
         finally:
-            post.end(failed)
+            post.end_session(failed)
 
 
 @pytest.fixture(autouse=True)
@@ -136,26 +136,26 @@ def test_a_forged_message_is_refused(sites: Consortium, hub: Hub) -> None:
 
 
 def test_a_site_that_stops_without_its_signed_word_has_failed(sites: Consortium, hub: Hub) -> None:
-    failure = serve(hub, lambda site, task: {tasks.ENDED: ""}, threading.Event())
+    failure = serve_sites(hub, lambda site, task: {tasks.ENDED: ""}, threading.Event())
     assert failure is not None and failure.endswith("stopped, and has not signed that it leaves")
 
 
 def test_what_a_site_says_of_its_end_is_no_text_for_a_terminal(sites: Consortium, hub: Hub) -> None:
-    failure = converse(hub, "east", lambda site, task: {tasks.ENDED: "\x1b[2J" + "x" * 10**6})
+    failure = serve_one_site(hub, "east", lambda site, task: {tasks.ENDED: "\x1b[2J" + "x" * 10**6})
     assert failure is not None and failure.isprintable() and len(failure) < 1000
 
 
 def test_the_hub_ends_a_run_whose_sites_wait(sites: Consortium, hub: Hub, tmp_path: Path) -> None:
     def end(name: str, result: dict[str, Any]) -> dict[str, Any]:
         if b'"round":2' in result.get(tasks.REQUEST, b""):
-            hub.log.decisions.end(sites.plan.run)
+            hub.log.decisions.record_end_of_run(sites.plan.run)
         return result
 
     assert Job(sites, hub, end).run() is None
-    assert "the hub ended the run" in hub.gone().values() and hub.over
+    assert "the hub ended the run" in hub.gone().values() and hub.all_sites_left
     supervisor: Any = SimpleNamespace(_hub=tmp_path, plan=sites.plan)
     with pytest.raises(EndedEarly, match="the hub ended it"):
-        Supervisor._check(supervisor)
+        Supervisor._check_and_report(supervisor)
 
 
 def test_a_supervisor_that_ends_early_says_so_to_the_shell(
@@ -197,7 +197,7 @@ def test_a_request_that_makes_no_sense_is_refused(
         told.append(task)
         return results.pop(0)
 
-    converse(hub, "east", carry)
+    serve_one_site(hub, "east", carry)
     assert (
         told[0] == {}
         and told[1].keys() == {tasks.NUMBER, tasks.REFUSED}
@@ -207,25 +207,25 @@ def test_a_request_that_makes_no_sense_is_refused(
 
 
 def test_a_request_that_is_too_long_is_refused(sites: Consortium, hub: Hub) -> None:
-    longest = sizes(sites.plan)[0]
+    longest = request_and_reply_sizes(sites.plan)[0]
     results: list[dict[str, Any] | None] = [
         {tasks.NUMBER: k, tasks.METHOD: "highest", tasks.REQUEST: text}
         for k, text in enumerate(
-            canonical({"run": sites.plan.run, "plan": sites.plan.digest}).encode().ljust(size)
+            canonical_json({"run": sites.plan.run, "plan": sites.plan.digest}).encode().ljust(size)
             for size in (longest, longest + 1)
         )
     ] + [None]
     told = list[dict[str, Any]]()
-    converse(hub, "east", lambda site, task: told.append(task) or results.pop(0))
+    serve_one_site(hub, "east", lambda site, task: told.append(task) or results.pop(0))
     assert tasks.REPLY in told[1] and tasks.REFUSED in told[2]
 
 
 def asking(sites: Consortium) -> tuple[Post, Future[int]]:
     """A session that asks for the highest round."""
     post, pool = Post(), ThreadPoolExecutor(1)
-    outcome = pool.submit(TaskTransport(sites.plan, post).highest, sites.plan.digest)
+    outcome = pool.submit(TaskTransport(sites.plan, post).highest_stored_round, sites.plan.digest)
     pool.shutdown(wait=False)
-    asked = post.carry({}, 30.0)
+    asked = post.carry_task({}, 30.0)
     assert (asked[tasks.NUMBER], asked[tasks.METHOD]) == (1, "highest")
     return post, outcome
 
@@ -252,9 +252,9 @@ def test_what_a_task_brings_reaches_the_session(
         {tasks.NUMBER: 0} | reply,
         {tasks.NUMBER: 2} | reply,
     ):  # to no request, or another one
-        assert post.carry(other, 0.01)[tasks.NUMBER] == 1
+        assert post.carry_task(other, 0.01)[tasks.NUMBER] == 1
     assert not outcome.done()
-    post.carry({tasks.NUMBER: 1} | reply, 0.0)
+    post.carry_task({tasks.NUMBER: 1} | reply, 0.0)
     if isinstance(expected, int):
         assert outcome.result(30.0) == expected
     else:
@@ -264,20 +264,20 @@ def test_what_a_task_brings_reaches_the_session(
 
 def test_the_end_of_a_job_is_no_end_of_the_run(sites: Consortium) -> None:
     post, outcome = asking(sites)
-    post.close("the server went away")
+    post.close_with_reason("the server went away")
     with pytest.raises(Unreachable, match="went away"):
         outcome.result(30.0)
     with pytest.raises(Unreachable, match="went away"):
-        TaskTransport(sites.plan, post).highest(sites.plan.digest)
+        TaskTransport(sites.plan, post).highest_stored_round(sites.plan.digest)
 
 
 def test_a_site_that_computes_says_so(sites: Consortium, hub: Hub) -> None:
     post = Post()
-    assert post.carry({}, 0.01) == {}
+    assert post.carry_task({}, 0.01) == {}
     results: list[dict[str, Any] | None] = [{}, {}, None]
-    assert converse(hub, "east", lambda site, task: results.pop(0)) == "site 'east' does not answer"
-    post.end("")
-    assert post.carry({}, 30.0) == {tasks.ENDED: ""}
+    assert serve_one_site(hub, "east", lambda site, task: results.pop(0)) == "site 'east' does not answer"
+    post.end_session("")
+    assert post.carry_task({}, 30.0) == {tasks.ENDED: ""}
 
 
 def test_an_error_of_the_hubs_own_is_written_down_as_that(
@@ -297,13 +297,13 @@ def test_an_error_of_the_hubs_own_is_written_down_as_that(
 
     def send(task: Any, fl_ctx: Any, targets: list[str]) -> None:
         result = Shareable()
-        asked = canonical({"run": sites.plan.run, "plan": sites.plan.digest}).encode()
+        asked = canonical_json({"run": sites.plan.run, "plan": sites.plan.digest}).encode()
         result.update({tasks.NUMBER: 1, tasks.METHOD: "highest", tasks.REQUEST: asked})
         task.result_received_cb(SimpleNamespace(result=result), fl_ctx)
 
-    write_plan(sites.plan, tmp_path / layout.PLAN_FILE)
+    write_plan_file(sites.plan, tmp_path / layout.PLAN_FILE)
     (tmp_path / layout.LAST_FAILURE).write_text("site 'north' stopped")  # of an earlier job
-    monkeypatch.setattr(Hub, "highest", broken)
+    monkeypatch.setattr(Hub, "highest_round_of", broken)
     controller = SiteController()
     monkeypatch.setattr(controller, "send", send)
     controller._folder = tmp_path
@@ -314,7 +314,7 @@ def test_an_error_of_the_hubs_own_is_written_down_as_that(
 
 
 def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> None:
-    job = write_job(tmp_path / "job", sites.plan)
+    job = write_job_folder(tmp_path / "job", sites.plan)
     files = {file.relative_to(job).as_posix() for file in job.rglob("*") if file.is_file()}
     assert files == {
         "meta.json",
@@ -325,7 +325,7 @@ def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> N
 
 
 def test_the_command_writes_a_project_without_nvflare(sites: Consortium, tmp_path: Path) -> None:
-    write_plan(sites.plan, tmp_path / "plan.json")
+    write_plan_file(sites.plan, tmp_path / "plan.json")
     options = [
         "--server",
         "hub.example.org",
@@ -353,12 +353,12 @@ def test_the_command_writes_a_project_without_nvflare(sites: Consortium, tmp_pat
 
 def test_a_hub_with_the_name_of_a_site_is_refused(sites: Consortium) -> None:
     with pytest.raises(InvalidInput, match="server='North': is the name of a site"):
-        project(sites.plan, "North", 8002, store="/srv/jobs")
+        describe_project(sites.plan, "North", 8002, store="/srv/jobs")
 
 
 @pytest.mark.parametrize("name", ["server", "client"])
 def test_shipped_policies_let_in_one_class_of_ours(name: str) -> None:
-    policy = hardened(name)
+    policy = read_hardened_policy(name)
     (allowed,) = policy["class_allow_list"]
     module, _, cls = allowed.rpartition(".")
     source = Path(layout.__file__).parent / f"{module.rpartition('.')[2]}.py"

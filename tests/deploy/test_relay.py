@@ -20,13 +20,13 @@ import pytest
 from relay_in_tests import certify, credentials, relay, transport
 from sites_in_tests import NAMES, Consortium
 
-from sottovoce.deploy import certificates, run_sites
-from sottovoce.deploy.demonstration import free_port
+from sottovoce.deploy import certificates, run_as_sites
+from sottovoce.deploy.demonstration import find_free_port
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.relay import SERVICE, Credentials, RelayTransport, serve
+from sottovoce.deploy.relay import SERVICE, Credentials, RelayTransport, start_relay
 from sottovoce.errors import InvalidInput, Refused, TransportClosed, Unreachable
-from sottovoce.util.plain import canonical
+from sottovoce.util.plain import canonical_json
 
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 grpc = pytest.importorskip("grpc")
@@ -47,7 +47,7 @@ def hub(sites: Consortium, folder: Path) -> Iterator[tuple[str, HubLog]]:
 
 def test_the_relay_carries_a_run(sites: Consortium, folder: Path, hub: tuple[str, HubLog]) -> None:
     ends = sites.run(lambda name: transport(sites, folder, hub[0], name))
-    twin = run_sites(sites.plan.config, sites.rows)
+    twin = run_as_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
         np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
     assert Hub(sites.plan, hub[1]).gone() == dict.fromkeys(sorted(NAMES), "done")
@@ -70,9 +70,9 @@ def strangers(folder: Path, other: Path) -> dict[str, Callable[[], grpc.ChannelC
 
 
 def self_signed(name: str) -> tuple[bytes, bytes]:
-    key, subject = certificates._new_key(), certificates._name(name)
-    builder = certificates._builder(subject, subject, key.public_key())
-    return certificates.private_pem(key), certificates._pem(certificates._signed(builder, key))
+    key, subject = certificates._generate_tls_key(), certificates._common_name(name)
+    builder = certificates._certificate_builder(subject, subject, key.public_key())
+    return certificates.private_key_to_pem(key), certificates._to_pem(certificates._sign_certificate(builder, key))
 
 
 def test_strangers_get_no_answer(
@@ -85,7 +85,7 @@ def test_strangers_get_no_answer(
                 channel.unary_unary(f"/{SERVICE}/highest")(body, timeout=5.0)
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE, name
     with transport(sites, folder, hub[0], "north") as known:
-        assert known.highest(sites.plan.digest) == 0
+        assert known.highest_stored_round(sites.plan.digest) == 0
     assert hub[1].messages("trial") == {}
 
 
@@ -98,20 +98,20 @@ def test_a_stranger_is_told_after_its_patience(
         RelayTransport(hub[0], theirs, sites.plan, patience=0.2) as stranger,
         pytest.raises(Unreachable, match="does not take the other's certificate"),
     ):
-        stranger.highest(sites.plan.digest)
+        stranger.highest_stored_round(sites.plan.digest)
 
 
 def test_a_site_cannot_stand_in_for_the_hub(
     sites: Consortium, folder: Path, tmp_path: Path
 ) -> None:
     with HubLog(tmp_path / "false.log") as log:
-        server, port = serve(Hub(sites.plan, log), credentials(folder, "east"), "127.0.0.1:0")
+        server, port = start_relay(Hub(sites.plan, log), credentials(folder, "east"), "127.0.0.1:0")
         try:
             with (
                 transport(sites, folder, f"127.0.0.1:{port}", "north", 0.2) as victim,
                 pytest.raises(Unreachable),
             ):
-                victim.highest(sites.plan.digest)
+                victim.highest_stored_round(sites.plan.digest)
         finally:
             server.stop(0).wait()
 
@@ -127,7 +127,7 @@ def test_a_valid_certificate_speaks_for_its_own_name_only(
             RelayTransport(hub[0], credentials(folder, "east"), other, 1.0) as elsewhere,
             pytest.raises(Refused, match="carries another one"),
         ):
-            elsewhere.highest(sites.plan.digest)
+            elsewhere.highest_stored_round(sites.plan.digest)
     assert hub[1].messages("trial") == {}
 
 
@@ -139,13 +139,13 @@ def test_a_certificate_of_no_site_of_the_plan_is_refused(
         hub[0], credentials(tmp_path / "more", "guest", authority=folder), sites.plan, 1.0
     )
     with guest, pytest.raises(Refused, match="no site of this plan"):
-        guest.highest(sites.plan.digest)
+        guest.highest_stored_round(sites.plan.digest)
 
 
 def forged(data: bytes) -> bytes:
     """Another vector under the same signature."""
     payload = base64.b64encode(np.full(4, 0.5).tobytes()).decode()
-    return canonical(json.loads(data) | {"payload": payload}).encode()
+    return canonical_json(json.loads(data) | {"payload": payload}).encode()
 
 
 def otherwise(data: bytes) -> list[bytes]:
@@ -160,7 +160,7 @@ def otherwise(data: bytes) -> list[bytes]:
         json.dumps(turned, separators=(",", ":")).encode(),
         b"\xef\xbb\xbf" + data,
         data[:-1] + b',"v":1}',
-        canonical(body | {"sig": alike}).encode(),
+        canonical_json(body | {"sig": alike}).encode(),
     ]
 
 
@@ -169,7 +169,7 @@ def test_the_hub_keeps_only_what_belongs_there(
 ) -> None:
     north = transport(sites, folder, hub[0], "north")
     for name in NAMES:
-        hub[1].post("trial", 0, name, sites.sealed(name, 0))
+        hub[1].store_message("trial", 0, name, sites.sealed(name, 0))
     one, huge = np.ones(4), np.full(4, 1e150)
     with north:
         for message, match in (
@@ -192,12 +192,12 @@ def test_the_hub_keeps_only_what_belongs_there(
                 north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))
         with pytest.raises(Refused, match=r"out of order; the next .* is that of round 1"):
             north.exchange(2, sites.sealed("north", 2, one))
-        hub[1].post("trial", 1, "north", sites.sealed("north", 1, one))
+        hub[1].store_message("trial", 1, "north", sites.sealed("north", 1, one))
         with pytest.raises(Refused, match="another message of this round"):
             north.exchange(1, sites.sealed("north", 1, 2 * one))
         with pytest.raises(Refused, match="of another round"):  # replayed
             north.exchange(2, sites.sealed("north", 1, one))
-        assert north.highest(sites.plan.digest) == 1
+        assert north.highest_stored_round(sites.plan.digest) == 1
     assert len(hub[1].messages("trial")) == 4
 
 
@@ -258,7 +258,7 @@ def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
             return way.exchange(0, sites.sealed(name, 0))
 
     with transport(sites, folder, hub[0], "east") as east, ThreadPoolExecutor(2) as pool:
-        east.leave(farewell)
+        east.send_farewell(farewell)
         assert {
             name: heard["east"]
             for name, heard in zip(NAMES[::2], pool.map(greet, NAMES[::2]), strict=True)
@@ -271,7 +271,7 @@ def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
 
 
 def test_sites_wait_for_a_hub_that_comes_back(sites: Consortium, folder: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     began = threading.Event()
 
     def watch(k: int, state: object) -> None:
@@ -307,7 +307,7 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         pages = log.file.db.execute("PRAGMA page_count").fetchone()[0]
         log.file.db.execute(f"PRAGMA max_page_count = {pages}")
-        server, port = serve(
+        server, port = start_relay(
             Hub(sites.plan, log),
             credentials(folder, "hub"),
             "127.0.0.1:0",
@@ -327,10 +327,10 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
 
 def test_nobody_answers(sites: Consortium, folder: Path) -> None:
     with (
-        transport(sites, folder, f"127.0.0.1:{free_port()}", "north", 0.2) as north,
+        transport(sites, folder, f"127.0.0.1:{find_free_port()}", "north", 0.2) as north,
         pytest.raises(Unreachable),
     ):
-        north.highest(sites.plan.digest)
+        north.highest_stored_round(sites.plan.digest)
     with pytest.raises(InvalidInput, match="HOST:PORT"):
         transport(sites, folder, "nowhere", "north")
     missing = Credentials(folder / "ca.crt", folder / "none.crt", folder / "none.key")
@@ -424,17 +424,17 @@ def test_the_wire_shows_nothing_but_tls_and_no_name_is_looked_up(
 def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
     authority = certificates.Authority.read(folder)
     with pytest.raises(InvalidInput, match="no certificate request"):
-        authority.admit(b"anything")
-    certificates.request(tmp_path, "west")
+        authority.sign_site_request(b"anything")
+    certificates.write_certificate_request(tmp_path, "west")
     with pytest.raises(InvalidInput, match="never overwritten"):
-        certificates.request(tmp_path, "west")
-    name, certificate = authority.admit((tmp_path / "west.csr").read_bytes())
+        certificates.write_certificate_request(tmp_path, "west")
+    name, certificate = authority.sign_site_request((tmp_path / "west.csr").read_bytes())
     assert name == "west"
     (tmp_path / "west.crt").write_bytes(certificate)
-    assert certificates.expiry(tmp_path / "west.crt").year >= 2026
+    assert certificates.certificate_expiry(tmp_path / "west.crt").year >= 2026
     assert (tmp_path / "west.key").stat().st_mode & 0o077 == 0
     with pytest.raises(InvalidInput, match="letters"):
-        certificates.request(tmp_path, "no/name")
+        certificates.write_certificate_request(tmp_path, "no/name")
     with pytest.raises(InvalidInput, match="holds no authority"):
         certificates.Authority.read(tmp_path)
 
@@ -465,7 +465,7 @@ def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
 
     monkeypatch.setattr(Hub, "exchange", broken)
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(3) as pool:
-        server, port = serve(
+        server, port = start_relay(
             Hub(sites.plan, log),
             credentials(folder, "hub"),
             "127.0.0.1:0",
@@ -489,13 +489,13 @@ def test_a_hub_that_stays_broken_is_not_reached(
     def broken(*_: object) -> None:
         raise KeyError("north")
 
-    monkeypatch.setattr(Hub, "highest", broken)
+    monkeypatch.setattr(Hub, "highest_round_of", broken)
     said = r"no answer for 0\.3 s: the hub cannot work; its operator sees why"
     with (
         transport(sites, folder, hub[0], "north", 0.3) as north,
         pytest.raises(Unreachable, match=said),
     ):
-        north.highest(sites.plan.digest)
+        north.highest_stored_round(sites.plan.digest)
 
 
 @pytest.mark.parametrize(
@@ -521,7 +521,7 @@ def test_what_is_no_request_is_the_sites_fault(
         transport(sites, folder, hub[0], "north") as north,
         pytest.raises(Refused, match="request: is none of this"),
     ):
-        north.ask(method, {"run": "trial"} | asked)
+        north.send_request(method, {"run": "trial"} | asked)
 
 
 def test_a_site_with_hundreds_of_open_requests_takes_nothing_from_the_others(
@@ -543,7 +543,7 @@ def test_a_site_with_hundreds_of_open_requests_takes_nothing_from_the_others(
         time.sleep(0.5)
         assert sum(not one.done() for one in waiting) <= 2
         with transport(sites, folder, hub[0], "east", 5.0) as east:
-            assert east.highest(sites.plan.digest) == 0
+            assert east.highest_stored_round(sites.plan.digest) == 0
         for one in waiting:
             one.cancel()
 
@@ -553,10 +553,10 @@ def test_refusals_are_told_so_many_a_minute() -> None:
 
     clock = [0.0]
     news = _News(lambda: clock[0])
-    assert news.line("north", "a") == "a" and news.line("north", "a") is None
-    lines = [news.line("north", f"round={k}") for k in range(2_000)]
+    assert news.line_to_report("north", "a") == "a" and news.line_to_report("north", "a") is None
+    lines = [news.line_to_report("north", f"round={k}") for k in range(2_000)]
     assert sum(line is not None for line in lines) == LINES - 1
-    assert news.line("east", "b") == "b"  # the others' are told
+    assert news.line_to_report("east", "b") == "b"  # the others' are told
     clock[0] = 61.0
-    assert news.line("north", "c") == f"c (and {2_000 - LINES + 1:,} others since the last line)"
-    assert news.line("north", "d") == "d"
+    assert news.line_to_report("north", "c") == f"c (and {2_000 - LINES + 1:,} others since the last line)"
+    assert news.line_to_report("north", "d") == "d"

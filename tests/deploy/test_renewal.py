@@ -15,11 +15,11 @@ from sites_in_tests import Consortium
 
 from sottovoce.cli import main
 from sottovoce.deploy import certificates
-from sottovoce.deploy.certificates import Authority, check, ends, is_revoked
+from sottovoce.deploy.certificates import Authority, check_tls_files, last_usable_time, is_revoked
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan_file import write_plan
-from sottovoce.deploy.relay import Credentials, RelayTransport, serve
+from sottovoce.deploy.plan_file import write_plan_file
+from sottovoce.deploy.relay import Credentials, RelayTransport, start_relay
 from sottovoce.errors import InvalidInput, Refused, Unreachable
 
 pytest.importorskip("grpc")
@@ -34,7 +34,7 @@ def call(*words: object) -> None:
 def folder(sites: Consortium, tmp_path: Path) -> Path:
     """A hub's folder, with the plan."""
     call("hub", "init", tmp_path / "hub", "--host", "127.0.0.1")
-    write_plan(sites.plan, tmp_path / "hub/plan.json")
+    write_plan_file(sites.plan, tmp_path / "hub/plan.json")
     return tmp_path / "hub"
 
 
@@ -43,7 +43,7 @@ def join(folder: Path, name: str) -> Path:
     home = folder.parent / name
     if not home.exists():
         home.mkdir()
-        certificates.request(home, name)
+        certificates.write_certificate_request(home, name)
         call("hub", "admit", folder, home / f"{name}.csr")
         (folder / f"{name}.crt").replace(home / f"{name}.crt")
         (folder / f"{name}.crt").write_bytes((home / f"{name}.crt").read_bytes())
@@ -55,7 +55,7 @@ def join(folder: Path, name: str) -> Path:
 def running(sites: Consortium, folder: Path) -> Iterator[int]:
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
     with HubLog(folder / "hub.log") as log:
-        server, port = serve(
+        server, port = start_relay(
             Hub(sites.plan, log),
             credentials,
             "127.0.0.1:0",
@@ -71,7 +71,7 @@ def highest(sites: Consortium, home: Path, port: int, patience: float = 5.0) -> 
     """What a site with the files in `home` is told, over a new connection."""
     own = Credentials(*(home / f for f in ("ca.crt", f"{home.name}.crt", f"{home.name}.key")))
     with RelayTransport(f"127.0.0.1:{port}", own, sites.plan, patience) as transport:
-        return transport.highest(sites.plan.digest)
+        return transport.highest_stored_round(sites.plan.digest)
 
 
 def served(home: Path, port: int) -> bytes:
@@ -90,41 +90,41 @@ def test_a_certificate_never_outlives_its_authority(tmp_path: Path) -> None:
     now = datetime.now(UTC)
 
     def made(until: datetime) -> Authority:
-        key = certificates._new_key()
-        name = certificates._name("old")
-        builder = certificates._builder(name, name, key.public_key(), until)
-        return Authority(certificates._signed(builder, key), key)
+        key = certificates._generate_tls_key()
+        name = certificates._common_name("old")
+        builder = certificates._certificate_builder(name, name, key.public_key(), until)
+        return Authority(certificates._sign_certificate(builder, key), key)
 
     soon = made(now + timedelta(days=25))
-    certificates.request(tmp_path, "north")
+    certificates.write_certificate_request(tmp_path, "north")
     request = (tmp_path / "north.csr").read_bytes()
-    (tmp_path / "ca.crt").write_bytes(certificates._pem(soon.certificate))
-    (tmp_path / "north.crt").write_bytes(soon.admit(request)[1])
-    assert ends(tmp_path / "ca.crt", tmp_path / "north.crt") == soon.certificate.not_valid_after_utc
-    assert certificates.expiry(tmp_path / "north.crt") == soon.certificate.not_valid_after_utc
+    (tmp_path / "ca.crt").write_bytes(certificates._to_pem(soon.certificate))
+    (tmp_path / "north.crt").write_bytes(soon.sign_site_request(request)[1])
+    assert last_usable_time(tmp_path / "ca.crt", tmp_path / "north.crt") == soon.certificate.not_valid_after_utc
+    assert certificates.certificate_expiry(tmp_path / "north.crt") == soon.certificate.not_valid_after_utc
     over = made(now - timedelta(minutes=1))
     with pytest.raises(InvalidInput, match="hub renew --authority"):
-        over.admit(request)
+        over.sign_site_request(request)
     # one that was signed before it was held to this: good for itself for years, and of an authority
     # that has ended
-    builder = certificates._builder(
-        certificates._name("north"),
+    builder = certificates._certificate_builder(
+        certificates._common_name("north"),
         over.certificate.subject,
         certificates.x509.load_pem_x509_csr(request).public_key(),
     )
-    late = certificates._pem(
-        over._leaf(builder, certificates.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)
+    late = certificates._to_pem(
+        over._sign_leaf_certificate(builder, certificates.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)
     )
     with pytest.raises(InvalidInput, match="by an authority that ended on"):
-        check(
+        check_tls_files(
             "north",
-            certificates._pem(over.certificate),
+            certificates._to_pem(over.certificate),
             late,
             (tmp_path / "north.key").read_bytes(),
         )
     (tmp_path / "late.crt").write_bytes(late)
-    (tmp_path / "ca.crt").write_bytes(certificates._pem(over.certificate))
-    assert ends(tmp_path / "ca.crt", tmp_path / "late.crt") == over.certificate.not_valid_after_utc
+    (tmp_path / "ca.crt").write_bytes(certificates._to_pem(over.certificate))
+    assert last_usable_time(tmp_path / "ca.crt", tmp_path / "late.crt") == over.certificate.not_valid_after_utc
 
 
 def test_a_hub_that_runs_takes_its_new_certificate(
@@ -203,7 +203,7 @@ def test_revoked_certificates_are_refused_at_once_and_the_name_is_free(
 
 
 def test_an_invitation_is_revoked_with_its_site(sites: Consortium, folder: Path) -> None:
-    certificate, key = Authority.read(folder).invite("west")
+    certificate, key = Authority.read(folder).make_invitation_certificate("west")
     (folder / "west.invite").write_text("{}")
     assert not is_revoked(folder, certificate) and key
     call("hub", "revoke", folder, "west")

@@ -27,7 +27,7 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.plan_file import write_plan
+from sottovoce.deploy.plan_file import write_plan_file
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings, load_rows
 from sottovoce.errors import InvalidInput, LedgerCorrupt
@@ -70,7 +70,7 @@ def planned(sites: Consortium, run: str, **keys: SigningKey) -> Consortium:
         Member(site.name, site.rows, known[site.name].public) for site in sites.plan.sites
     )
     again = replace(sites, plan=replace(sites.plan, run=run, sites=members), keys=known)
-    write_plan(again.plan, sites.folder / "plan.json")
+    write_plan_file(again.plan, sites.folder / "plan.json")
     return again
 
 
@@ -83,7 +83,7 @@ def through(sites: Consortium, **options: Any) -> Finished:
             for name in sites.plan.names[1:]
         ]
         found = SiteSettings.read(sites.folder / "site.toml")
-        ended = found.take_part(LocalTransport(hub, "north"), **options)
+        ended = found.run_and_write_results(LocalTransport(hub, "north"), **options)
         assert all(job.result() for job in others)
     return ended
 
@@ -115,7 +115,7 @@ def test_a_known_site_with_another_key_is_refused_unless_it_is_said_to_have_one(
     assert say("site", "check", settings, "--new-keys")[0] == 0
     found = SiteSettings.read(settings)
     with pytest.raises(InvalidInput, match="another signing key of east"):
-        found.take_part(Unasked())
+        found.run_and_write_results(Unasked())
     through(again, new_keys=True)
     planned(again, "trial-3")
     assert say("site", "check", settings)[0] == 0  # the new key is the known one
@@ -136,7 +136,7 @@ def test_a_known_site_is_known_under_its_name_in_other_capitals(
         replace(s, key=SigningKey.make().public) if s.name == "East" else s for s in members
     )
     for sites_of, code in ((members, 0), (other, 2)):
-        write_plan(replace(sites.plan, run="trial-2", sites=sites_of), sites.folder / "plan.json")
+        write_plan_file(replace(sites.plan, run="trial-2", sites=sites_of), sites.folder / "plan.json")
         ended, told = say("site", "check", sites.folder / "site.toml")
         assert (
             ended == code
@@ -154,15 +154,15 @@ def test_a_run_that_had_begun_with_new_keys_goes_on_without_being_asked_again(
     with HubLog(sites.folder.parent / "hub.log") as log:
         transport = Fragile(LocalTransport(Hub(again.plan, log), "north"), 0, False)
         with pytest.raises(Stop):
-            found.take_part(transport, new_keys=True)
+            found.run_and_write_results(transport, new_keys=True)
     through(again)
 
 
 def test_keys_of_a_run_that_ended_early_are_not_taken_for_known(sites: Consortium) -> None:
     with HubLog(sites.folder.parent / "hub.log") as log:
-        log.decisions.end(sites.plan.run)
+        log.decisions.record_end_of_run(sites.plan.run)
         found = SiteSettings.read(sites.folder / "site.toml")
-        found.take_part(LocalTransport(Hub(sites.plan, log), "north"))
+        found.run_and_write_results(LocalTransport(Hub(sites.plan, log), "north"))
     known = json.loads((sites.folder / "north.known").read_text())
     assert known["run"] == "trial" and known["keys"] == {}
 
@@ -184,7 +184,7 @@ def test_sites_that_were_in_no_run_before_are_named(sites: Consortium, say: Say)
     through(sites)
     west = SigningKey.make()
     members = (*sites.plan.sites[:2], Member("west", sites.plan.sites[2].rows, west.public))
-    write_plan(replace(sites.plan, run="trial-2", sites=members), sites.folder / "plan.json")
+    write_plan_file(replace(sites.plan, run="trial-2", sites=members), sites.folder / "plan.json")
     code, told = say("site", "check", sites.folder / "site.toml")
     assert code == 0 and "not in any run of this site before: west" in told
 
@@ -204,12 +204,12 @@ def test_sums_need_the_digest_of_the_plan_that_was_agreed_on(tmp_path: Path, say
             code, told = say("site", asked, settings)
             assert code == 2 and line in told and "compare the digest" in told, told
         with pytest.raises(InvalidInput, match="compare the digest"):
-            SiteSettings.read(settings).take_part(Unasked())
+            SiteSettings.read(settings).run_and_write_results(Unasked())
     settings.write_text(f"{line}\n{text}")
     code, told = say("site", "check", settings)
     assert code == 0 and "everything fits" in told and "agreed =" not in told
     with pytest.raises(AssertionError, match="was asked"):
-        SiteSettings.read(settings).take_part(Unasked())
+        SiteSettings.read(settings).run_and_write_results(Unasked())
 
 
 def test_other_plans_need_none_and_are_compared_with_it_all_the_same(
@@ -251,7 +251,7 @@ def test_a_restored_ledger_is_refused_by_whatever_is_left_of_a_later_run(
             code == 2 and "lacks the run 'trial'" in told and left in told and "older copy" in told
         )
     with pytest.raises(LedgerCorrupt, match="lacks the run"):
-        SiteSettings.read(home / "site.toml").take_part(Unasked())
+        SiteSettings.read(home / "site.toml").run_and_write_results(Unasked())
     assert (home / "north.ledger").read_bytes() == before
 
 
@@ -263,7 +263,7 @@ def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(
     with HubLog(home.parent / "hub.log") as log:
         transport = Fragile(LocalTransport(Hub(sites.plan, log), "north"), 0, False)
         with pytest.raises(Stop):
-            found.take_part(transport)
+            found.run_and_write_results(transport)
     shutil.copy(home / "north.ledger", home.parent / "backup")
     ended = through(sites)
     with DurableLedger.open(home / "north.ledger") as ledger:
@@ -331,7 +331,7 @@ def test_where_nothing_is_left_the_hub_shows_that_the_ledger_lacks_the_run(
     with HubLog(home.parent / "hub.log") as log:
         transport = LocalTransport(Hub(sites.plan, log), "north")
         with pytest.raises(LedgerCorrupt, match="the hub holds round 5 of this site"):
-            found.take_part(transport)
+            found.run_and_write_results(transport)
     with sites.ledger("north") as ledger:
         assert not ledger.runs and ledger.rows == ()
 
@@ -343,7 +343,7 @@ def test_a_hub_that_lies_can_stop_a_site_and_not_make_it_spend(sites: Consortium
 
     found = SiteSettings.read(sites.folder / "site.toml")
     with pytest.raises(LedgerCorrupt, match="the hub holds round 3"):
-        found.take_part(Lies())
+        found.run_and_write_results(Lies())
     with sites.ledger("north") as ledger:
         assert not ledger.runs and ledger.rows == ()
 
@@ -401,7 +401,7 @@ def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys
     (home / "damaged.ledger").write_bytes((home / "damaged.ledger").read_bytes()[:5000])
     DurableLedger.create(home / "unused.ledger", epsilon=3.0).close()
     digest = rows_digest(
-        *load_rows(home / "north.csv", Schema.from_toml(home / "schema.toml")).arrays()
+        *load_rows(home / "north.csv", Schema.from_toml(home / "schema.toml")).fingerprint_arrays()
     )
     DurableLedger.create(
         home / "shown.ledger", epsilon=3.0, fingerprint=digest, demonstration=True

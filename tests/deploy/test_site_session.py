@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.messages import read
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.messages import read_message
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import Finished
 from sottovoce.errors import (
     BudgetExceeded,
@@ -57,17 +57,17 @@ def test_separate_sites_arrive_where_one_process_does(
 ) -> None:
     sites = consortium(tmp_path / "sites", **knobs)
     finished = sites.run_locally(log)
-    twin = run_sites(sites.plan.config, sites.rows)
+    twin = run_as_sites(sites.plan.config, sites.rows)
     models = Hub(sites.plan, log).results.models()
     for i, name in enumerate(sites.plan.names):
-        algorithm = sites.plan.stages[0].prepared.algorithm.at(i)
+        algorithm = sites.plan.stages[0].prepared.algorithm.method_of_node(i)
         np.testing.assert_array_equal(finished[name].model, algorithm.model(twin[i][0].state))
         np.testing.assert_array_equal(models[i], finished[name].model)
         assert finished[name].outcome.rounds == sites.plan.config.rounds
         assert (
-            finished[name].privacy["epsilon"] <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
+            finished[name].statement_as_dict["epsilon"] <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
         )
-        assert not finished[name].privacy["release"]
+        assert not finished[name].statement_as_dict["release"]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -102,7 +102,7 @@ def test_a_site_that_crashes_goes_on_with_the_same_bytes(
 
 
 def in_one_process(sites: Consortium) -> dict[str, np.ndarray]:
-    twin = run_sites(sites.plan.config, sites.rows)
+    twin = run_as_sites(sites.plan.config, sites.rows)
     return {name: twin[i][0].state.f for i, name in enumerate(NAMES)}
 
 
@@ -119,7 +119,7 @@ def test_operating_system_noise_survives_a_crash_too(tmp_path: Path, log: HubLog
 
     with ThreadPoolExecutor(3) as pool:
         ends = list(pool.map(take_part, NAMES))
-    assert all(end.privacy["release"] for end in ends)
+    assert all(end.statement_as_dict["release"] for end in ends)
     assert [end.outcome.rounds for end in ends] == [4, 4, 4]
     np.testing.assert_array_equal(ends[1].model, hub.results.models()[1])
 
@@ -165,7 +165,7 @@ def test_a_run_that_stops_at_its_budget_says_so_and_gives_the_rest_back(
     ends = sites.run_locally(log)
     assert {end.outcome.stopped for end in ends.values()} == {"budget spent"}
     assert {end.outcome.rounds for end in ends.values()} == {3}
-    assert read(sites.plan, log.messages("trial")[4, "north"], "north", 4).kind == "refuse"
+    assert read_message(sites.plan, log.messages("trial")[4, "north"], "north", 4).kind == "refuse"
     with sites.ledger("north") as ledger:
         assert len(ledger.rows) == 3 and not ledger.show()["runs"][0]["held"]
 
@@ -197,9 +197,9 @@ def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
         sites = consortium(tmp_path / f"{last}", delta=1e-5)
         ends.append(sites.run_site("north", Ending(sites, last)))
     assert [end.outcome.stopped for end in ends] == ["the hub ended the run"] * 3 + ["finished"]
-    assert [end.privacy["made"] for end in ends] == [2, 3, 4, 4]
-    assert {end.privacy["epsilon"] for end in ends} == {ends[-1].privacy["epsilon"]}
-    assert {end.privacy["per_node"][0] for end in ends} == {ends[-1].privacy["epsilon"]}
+    assert [end.statement_as_dict["made"] for end in ends] == [2, 3, 4, 4]
+    assert {end.statement_as_dict["epsilon"] for end in ends} == {ends[-1].statement_as_dict["epsilon"]}
+    assert {end.statement_as_dict["per_node"][0] for end in ends} == {ends[-1].statement_as_dict["epsilon"]}
 
 
 def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLog) -> None:
@@ -209,7 +209,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
         with pytest.raises(Refused, match="of another plan"):
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
-        ledger.reserve("trial", other.digest, other.privacy.events("north"))
+        ledger.reserve("trial", other.digest, other.planned_privacy.events("north"))
         with pytest.raises(
             LedgerMismatch, match="go on with that one, or give this run another name"
         ):
@@ -245,7 +245,7 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
     with shown.ledger("north") as ledger:
         assert ledger.show()["demonstration"]
         with pytest.raises(InvalidInput, match="made for a demonstration"):
-            simulate(replace(real.plan.config), real.rows.node(0), ledger=ledger)
+            simulate(replace(real.plan.config), real.rows.rows_of_node(0), ledger=ledger)
 
 
 def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
@@ -253,20 +253,20 @@ def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
         sites.ledger("north") as ledger,
         pytest.raises(InvalidInput, match="rows=45: the plan says 60"),
     ):
-        sites.session("north", ledger, rows=sites.rows.node(1)).check()
+        sites.session("north", ledger, rows=sites.rows.rows_of_node(1)).check_before_run()
 
 
 def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
     sites: Consortium, tmp_path: Path
 ) -> None:
     path = tmp_path / "plan.json"
-    write_plan(sites.plan, path)
-    again = read_plan(path)
+    write_plan_file(sites.plan, path)
+    again = read_plan_file(path)
     assert again == sites.plan and again.digest == sites.plan.digest
     text = path.read_text()
     path.write_text(text.replace('"rho": 0.02', '"rho": 0.03'))
     with pytest.raises(InvalidInput, match="was changed"):
-        read_plan(path)
+        read_plan_file(path)
     for version, rule in (
         (1, "before 0.3"),
         (2, "before 0.3"),
@@ -274,12 +274,12 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
     ):
         path.write_text(text.replace('"version": 3', f'"version": {version}'))
         with pytest.raises(InvalidInput, match=rule):
-            read_plan(path)
+            read_plan_file(path)
     path.write_text("{}")
     with pytest.raises(InvalidInput, match="no plan file"):
-        read_plan(path)
+        read_plan_file(path)
     with pytest.raises(InvalidInput, match="curator"):
-        make_plan(
+        make_calibrated_plan(
             Proposal("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4)
         )
     with pytest.raises(InvalidInput, match="a name of its own"):
@@ -288,20 +288,20 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
 
 def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
     with sites.ledger("north") as ledger:
-        ledger.identity.bind(b"1" * 32)
-        ledger.reserve("trial", sites.plan.digest, sites.plan.privacy.events("north"))
+        ledger.identity.bind_to_rows(b"1" * 32)
+        ledger.reserve("trial", sites.plan.digest, sites.plan.planned_privacy.events("north"))
         journal = Journal(ledger, "trial")
-        assert journal.highest == -1 and Journal(ledger, "unknown").highest == -1
-        journal.send(0, b"hello")
-        journal.send(0, b"hello")
+        assert journal.highest_round == -1 and Journal(ledger, "unknown").highest_round == -1
+        journal.store_message(0, b"hello")
+        journal.store_message(0, b"hello")
         with pytest.raises(LedgerMismatch, match="something else was sent in round 0"):
-            journal.send(0, b"good day")
+            journal.store_message(0, b"good day")
         with pytest.raises(ValueError):  # the fold refuses what the rules do not allow
-            journal.send(1, b"before the inbox of round 0")
-        journal.receive(0, b"inbox")
+            journal.store_message(1, b"before the inbox of round 0")
+        journal.store_inbox(0, b"inbox")
         with pytest.raises(LedgerMismatch, match="received in round 0"):
-            journal.receive(0, b"another")
+            journal.store_inbox(0, b"another")
         assert (journal.sent(0), journal.received(0), journal.sent(1)) == (b"hello", b"inbox", None)
         ledger.file.verify()
     with sites.ledger("north") as ledger:
-        assert Journal(ledger, "trial").highest == 0
+        assert Journal(ledger, "trial").highest_round == 0

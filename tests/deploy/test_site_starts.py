@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.deploy.report import result
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+from sottovoce.deploy.report import make_saved_result
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.engine import FINISHED
 from sottovoce.runs.simulate import Result, RunConfig, Start, simulate
@@ -36,7 +36,7 @@ def started(sites: Consortium, start: Start = START) -> Consortium:
     """The same sites, under a plan that has a start."""
     config = replace(sites.plan.config, start=None)
     return replace(
-        sites, plan=make_plan(Proposal("trial", config, sites.plan.sites, 4, start=start))
+        sites, plan=make_calibrated_plan(Proposal("trial", config, sites.plan.sites, 4, start=start))
     )
 
 
@@ -58,37 +58,37 @@ def test_sites_arrive_where_the_simulation_does_also_after_a_crash(
 
     with ThreadPoolExecutor(3) as pool:
         models = np.stack(list(pool.map(take_part, NAMES)))
-    twin = run_sites(config, sites.rows, start=START)
+    twin = run_as_sites(config, sites.rows, start=START)
     algorithm = sites.plan.stages[0].prepared.algorithm
     for i, model in enumerate(models):
-        np.testing.assert_array_equal(model, algorithm.at(i).model(twin[i][0].state) + START.vector)
+        np.testing.assert_array_equal(model, algorithm.method_of_node(i).model(twin[i][0].state) + START.vector)
     np.testing.assert_array_equal(models, hub.results.models())
     np.testing.assert_allclose(
         models, simulate(config, sites.rows, start=START).models[0], rtol=1e-9, atol=1e-9
     )
-    saved = result(sites.plan, models, sites.plan.privacy.statement, FINISHED, config.rounds)
+    saved = make_saved_result(sites.plan, models, sites.plan.planned_privacy.statement, FINISHED, config.rounds)
     saved.save(tmp_path / "hub.npz")
     assert Result.load(tmp_path / "hub.npz").start == START
     assert "by its record epsilon = 0.500, delta = 1e-06" in str(
-        sites.plan.privacy.statement.caveat
+        sites.plan.planned_privacy.statement.caveat
     )
 
 
 def test_a_plan_with_a_start_costs_the_same_and_has_another_digest(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites", method="prox_admm", delta=1e-5)
     other = started(sites)
-    assert [e.to_dict() for e in other.plan.privacy.events("north")] == [
-        e.to_dict() for e in sites.plan.privacy.events("north")
+    assert [e.to_dict() for e in other.plan.planned_privacy.events("north")] == [
+        e.to_dict() for e in sites.plan.planned_privacy.events("north")
     ]
-    assert other.plan.privacy.statement.epsilon == sites.plan.privacy.statement.epsilon
+    assert other.plan.planned_privacy.statement.epsilon == sites.plan.planned_privacy.statement.epsilon
     digests = {p.digest for p in (sites.plan, other.plan, started(sites, Start(START.vector)).plan)}
     assert len(digests) == 3 and "start" not in sites.plan.to_dict()
 
 
 def test_the_plan_file_keeps_the_start_and_an_edited_one_is_refused(tmp_path: Path) -> None:
     plan, path = started(consortium(tmp_path / "sites")).plan, tmp_path / "plan.json"
-    write_plan(plan, path)
-    again = read_plan(path)
+    write_plan_file(plan, path)
+    again = read_plan_file(path)
     assert again == plan and again.start == START
     plain = json.loads(path.read_text())
     for change in (
@@ -99,10 +99,10 @@ def test_the_plan_file_keeps_the_start_and_an_edited_one_is_refused(tmp_path: Pa
     ):
         path.write_text(json.dumps(plain | {"start": plain["start"] | change}))
         with pytest.raises(InvalidInput, match="was changed"):
-            read_plan(path)
+            read_plan_file(path)
     path.write_text(json.dumps({key: value for key, value in plain.items() if key != "start"}))
     with pytest.raises(InvalidInput, match="was changed"):
-        read_plan(path)
+        read_plan_file(path)
 
 
 def test_what_no_plan_has(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_no_plan_has(tmp_path: Path) -> None:
         (Start(np.zeros(4), "run"), "protects nothing"),
     ):
         with pytest.raises(InvalidInput, match=rule):
-            make_plan(
+            make_calibrated_plan(
                 Proposal(
                     "trial",
                     RunConfig("prox_admm", 1.0, 1e-5, seed=None),

@@ -18,9 +18,9 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.deploy.report import ENDINGS, site_page, write_hub
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+from sottovoce.deploy.report import ENDINGS, render_site_report, write_hub_results
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.errors import InvalidInput
 from sottovoce.runs.config import RunConfig
@@ -56,9 +56,9 @@ def clinic(folder: Path, truth: bool) -> Consortium:
     config = RunConfig(method="dvp", epsilon=2.0, rounds=3, seed=3, graph="ring", rho=0.02)
     return Consortium(
         folder,
-        make_plan(Proposal("trial", config, members, 2, schema=schema.to_dict())),
+        make_calibrated_plan(Proposal("trial", config, members, 2, schema=schema.to_dict())),
         keys,
-        Rows.build(parts),
+        Rows.build_from_parts(parts),
     )
 
 
@@ -68,16 +68,16 @@ def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(
 ) -> None:
     sites = clinic(tmp_path / "sites", truth)
     plan = sites.plan
-    write_plan(plan, tmp_path / "plan.json")
+    write_plan_file(plan, tmp_path / "plan.json")
     assert (
-        read_plan(tmp_path / "plan.json").privacy.caveat
-        == plan.privacy.caveat
+        read_plan_file(tmp_path / "plan.json").planned_privacy.caveat
+        == plan.planned_privacy.caveat
         == (FROM_ROWS if truth else None)
     )
     with HubLog(tmp_path / "hub.log") as log:
         ends = sites.run_locally(log)
-        write_hub(tmp_path, Hub(plan, log))
-    statements = [plan.privacy.statement.to_dict(), *(end.privacy for end in ends.values())]
+        write_hub_results(tmp_path, Hub(plan, log))
+    statements = [plan.planned_privacy.statement.to_dict(), *(end.statement_as_dict for end in ends.values())]
     statements += [
         json.loads((tmp_path / "hub.json").read_text())["privacy"],
         Result.load(tmp_path / "hub.npz").privacy,
@@ -87,7 +87,7 @@ def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(
         assert (FROM_ROWS in statement["says"]) == truth
     pages = [
         (tmp_path / "hub.html").read_text(),
-        *(site_page(plan, name, end) for name, end in ends.items()),
+        *(render_site_report(plan, name, end) for name, end in ends.items()),
     ]
     assert all((FROM_ROWS in page) == truth for page in pages)
 
@@ -97,18 +97,18 @@ def test_the_plan_and_a_sites_schema_say_the_same_of_that(tmp_path: Path) -> Non
     other = clinic(tmp_path / "other", False)
     assert sites.plan.digest != other.plan.digest
     home = sites.folder
-    write_plan(sites.plan, home / "plan.json")
+    write_plan_file(sites.plan, home / "plan.json")
     sites.keys["north"].write(home / "north.signing")
     sites.ledger("north").close()
     settings = write_settings(home, "north", "127.0.0.1:1", Path("north.csv"), Path("schema.toml"))
     found = SiteSettings.read(settings)
     with sites.ledger("north") as ledger:
-        found.session(ledger).check()
+        found.session(ledger).check_before_run()
     (home / "schema.toml").write_text(SCHEMA.format(truth="false"))
     with pytest.raises(
         InvalidInput, match="data_dependent=False: the plan's schema says True"
     ) as caught:
-        SiteSettings.read(settings).agreed  # noqa: B018
+        SiteSettings.read(settings).agreed_plan  # noqa: B018
     assert caught.value.field == "data_dependent"
 
 
@@ -124,15 +124,15 @@ def test_no_result_holds_how_long_anything_took(
     clock = itertools.count(0.0, 0.1)
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
-        first = found.take_part(LocalTransport(hub, "north"))
-        before = {ending: found.file(ending).read_bytes() for ending in ENDINGS}
-        write_hub(tmp_path, hub)
+        first = found.run_and_write_results(LocalTransport(hub, "north"))
+        before = {ending: found.result_file(ending).read_bytes() for ending in ENDINGS}
+        write_hub_results(tmp_path, hub)
         monkeypatch.setattr(time, "perf_counter", lambda: 1000.0 * next(clock))
-        again = found.take_part(LocalTransport(hub, "north"))
+        again = found.run_and_write_results(LocalTransport(hub, "north"))
     assert again.seconds > 50.0 > first.seconds  # for the console
-    assert {ending: found.file(ending).read_bytes() for ending in ENDINGS} == before
-    for path in (found.file("npz"), tmp_path / "hub.npz"):
+    assert {ending: found.result_file(ending).read_bytes() for ending in ENDINGS} == before
+    for path in (found.result_file("npz"), tmp_path / "hub.npz"):
         with np.load(path) as file:
             assert "seconds" not in json.loads(str(file["meta"]))
-    assert not {"seconds", "waited"} & json.loads(found.file("json").read_text()).keys()
+    assert not {"seconds", "waited"} & json.loads(found.result_file("json").read_text()).keys()
     assert "seconds" not in json.loads((tmp_path / "hub.json").read_text())

@@ -20,20 +20,20 @@ from sites_in_tests import Consortium, Stop, settle
 from sums_in_tests import NAMES, Background, Lost, hub_of, run, summed
 
 from sottovoce.cli import cli
-from sottovoce.deploy.demonstration import free_port
+from sottovoce.deploy.demonstration import find_free_port
 from sottovoce.deploy.hub import Hub, LocalTransport
-from sottovoce.deploy.plan_file import write_plan
+from sottovoce.deploy.plan_file import write_plan_file
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
 from sottovoce.deploy.site_net import SiteNet
-from sottovoce.deploy.sums.masks import RunKey, erase_old, give_up, keys_beside, secret_of
+from sottovoce.deploy.sums.masks import RunKey, erase_old_masking_keys, give_up_run, masking_keys_beside, masking_key_path
 from sottovoce.errors import (
     LedgerCorrupt,
     LedgerError,
     Refused,
     SottovoceError,
     Unreachable,
-    exit_code,
+    exit_code_for_error,
 )
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.events import GaussianMechanism
@@ -53,7 +53,7 @@ class Ran:
         error = found.exception
         self.out, self.err, self.code = found.stdout, found.stderr, found.exit_code
         if isinstance(error, SottovoceError):
-            self.err, self.code = f"{found.stderr}error: {error}\n", exit_code(error)
+            self.err, self.code = f"{found.stderr}error: {error}\n", exit_code_for_error(error)
         elif error is not None and not isinstance(error, SystemExit):
             raise error
 
@@ -136,12 +136,12 @@ def test_a_lost_site_that_comes_back_is_told_and_leaves_no_key(
         ends = run(sites, hub, lambda name: Lost(hub, name, round) if name == "north" else None)
         # it may go on
         assert isinstance(ends["north"], Stop) and disk.left() == ["north.trial.masks"]
-        assert hub.rounds.untold == ["north"]
+        assert hub.rounds.sites_not_told == ["north"]
         late = sites.run_site("north", LocalTransport(hub, "north", 5.0))
         assert late.outcome.stopped == (
             "finished" if round == 6 else "the other sites go on without this one"
         )
-        assert hub.rounds.untold == []
+        assert hub.rounds.sites_not_told == []
     assert disk.left() == []
 
 
@@ -189,8 +189,8 @@ def test_a_site_that_is_ended_never_shares_again(
             ran.code == 2
             and "erased the key of run trial, which is given up in the ledger" in ran.err
         )
-        hub.log.decisions.end("trial")
-        hub.rounds.tell()
+        hub.log.decisions.record_end_of_run("trial")
+        hub.rounds.wake_waiting_threads()
         others.join()
     assert disk.left() == []
 
@@ -209,10 +209,10 @@ def test_a_site_that_is_ended_on_a_full_disk_has_no_key(
     with sites.ledger("north") as ledger:
         full(ledger, monkeypatch)
         with pytest.raises(SottovoceError, match=FULL):
-            give_up(ledger, "trial")
+            give_up_run(ledger, "trial")
     assert disk.left() == []
     with sites.ledger("north") as ledger:
-        assert give_up(ledger, "trial") == (2, False) and ledger.runs["trial"].given_up
+        assert give_up_run(ledger, "trial") == (2, False) and ledger.runs["trial"].given_up
 
 
 def test_a_closed_run_leaves_no_key(
@@ -236,8 +236,8 @@ def test_a_hub_that_ends_the_run_leaves_no_key(
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
             sites.run_site("north", Lost(hub, "north", 3))
-        hub.log.decisions.end("trial")
-        hub.rounds.tell()
+        hub.log.decisions.record_end_of_run("trial")
+        hub.rounds.wake_waiting_threads()
         assert {end.outcome.stopped for end in others.join().values()} == {"the hub ended the run"}
         assert disk.left() == ["north.trial.masks"]
         assert (
@@ -253,7 +253,7 @@ def full(ledger: DurableLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     def append(*_: object) -> None:
         raise LedgerError("ledger: SQLITE_FULL")
 
-    monkeypatch.setattr(ledger.file, "append", append)
+    monkeypatch.setattr(ledger.file, "append_record", append)
 
 
 @pytest.mark.parametrize("what", ["there is space again", "the others go on", "it stays full"])
@@ -272,7 +272,7 @@ def test_a_full_disk_leaves_no_key_after_the_next_start(
             )
             with pytest.raises(SottovoceError, match=FULL) as failed:
                 session.run(LocalTransport(hub, "north", 30.0))
-        assert exit_code(failed.value) == 2 and "north.trial.masks" in disk.left()
+        assert exit_code_for_error(failed.value) == 2 and "north.trial.masks" in disk.left()
         if what == "there is space again":
             assert (
                 sites.run_site("north", LocalTransport(hub, "north", 30.0)).outcome.stopped
@@ -296,13 +296,13 @@ def test_a_sum_that_is_refused_leaves_no_key(
     sites: Consortium, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 3, for everybody and for good."""
-    honest = SiteNet.seal
+    honest = SiteNet.mask_share
     monkeypatch.setattr(
-        SiteNet, "seal", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0)
+        SiteNet, "mask_share", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0)
     )
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-    assert {exit_code(end) for end in ends.values()} == {3} and disk.left() == []
+    assert {exit_code_for_error(end) for end in ends.values()} == {3} and disk.left() == []
 
 
 class Liar(LocalTransport):
@@ -328,7 +328,7 @@ def test_a_message_that_is_refused_leaves_no_key_when_a_person_has_looked(
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Refused) as refused:
             sites.run_site("north", Liar(hub, "north", 30.0))
-        assert exit_code(refused.value) == 3 and "north.trial.masks" in disk.left()
+        assert exit_code_for_error(refused.value) == 3 and "north.trial.masks" in disk.left()
         if ends == "it goes on":
             assert (
                 sites.run_site("north", LocalTransport(hub, "north", 30.0)).outcome.stopped
@@ -346,8 +346,8 @@ from pathlib import Path
 from sottovoce.deploy import files
 from sottovoce.deploy.settings import SiteSettings
 from sottovoce.deploy.sums.masks import RunKey
-claim = files._claim
-files._claim = lambda *paths: (sys.argv[2] == "after" and claim(*paths), os._exit(9))
+claim = files._claim_name
+files._claim_name = lambda *paths: (sys.argv[2] == "after" and claim(*paths), os._exit(9))
 RunKey.make(Path(sys.argv[1]))
 """
 
@@ -357,15 +357,15 @@ def test_a_kill_while_the_key_is_made_leaves_no_key(
     sites: Consortium, disk: Disk, tmp_path: Path, when: str
 ) -> None:
     """Before or after it has its name: what lies there under a temporary name goes with the key."""
-    key = secret_of(sites.folder / "north.ledger", "trial")
+    key = masking_key_path(sites.folder / "north.ledger", "trial")
     with sites.ledger("north") as ledger:
-        sites.session("north", ledger).check(bind=True)
-        ledger.reserve("trial", sites.plan.digest, sites.plan.privacy.events("north"))
+        sites.session("north", ledger).check_before_run(bind=True)
+        ledger.reserve("trial", sites.plan.digest, sites.plan.planned_privacy.events("north"))
     done = subprocess.run([sys.executable, "-c", KILLED, str(key), when], check=False, timeout=60)
     (half,) = sites.folder.glob(".*.tmp")
     disk.keys.add(half.read_bytes())
     assert done.returncode == 9 and key.exists() == (when == "after") and list(disk.left()) != []
-    assert keys_beside(sites.folder / "north.ledger") == {"trial": key}
+    assert masking_keys_beside(sites.folder / "north.ledger") == {"trial": key}
     with hub_of(sites, tmp_path / "hub.log") as hub:
         run(sites, hub)
     assert disk.left() == []
@@ -381,8 +381,8 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(
     home = sites.folder
     with sites.ledger("north") as ledger:
         for name in ("open", "over", "left"):
-            ledger.reserve(name, "a plan", sites.plan.privacy.events("north")[:1])
-        ledger.runs.records("over").close(reclaim=True, given_up=False)
+            ledger.reserve(name, "a plan", sites.plan.planned_privacy.events("north")[:1])
+        ledger.runs.records_of_run("over").close(reclaim=True, given_up=False)
         ledger.close_run("left", reclaim=True)
     # of a site called north.left
     DurableLedger.create(home / "north.left.ledger", epsilon=1.0).close()
@@ -414,11 +414,11 @@ def test_a_key_that_may_be_of_another_ledger_is_not_taken_for_a_foreign_one(tmp_
     ):
         first.reserve("2024.a", "p", [event])
         second.reserve("b", "p", [event])
-        live = RunKey.make(secret_of(first.path, "2024.a")).public
-        RunKey.make(secret_of(second.path, "b"))
-        assert erase_old(second, "b") == {} and erase_old(first) == {}
-        assert RunKey.read(secret_of(first.path, "2024.a")).public == live
-        assert give_up(first, "2024.a") == (1, True) and give_up(second, "b") == (1, True)
+        live = RunKey.make(masking_key_path(first.path, "2024.a")).public
+        RunKey.make(masking_key_path(second.path, "b"))
+        assert erase_old_masking_keys(second, "b") == {} and erase_old_masking_keys(first) == {}
+        assert RunKey.read(masking_key_path(first.path, "2024.a")).public == live
+        assert give_up_run(first, "2024.a") == (1, True) and give_up_run(second, "b") == (1, True)
     assert not list(tmp_path.glob("*.masks"))
 
 
@@ -446,10 +446,10 @@ def test_a_key_of_a_run_that_the_ledger_lacks_shows_an_older_copy(
     assert RunKey.read(home / "north.trial.masks").public == key.public
     assert Ran("site", "end", settings).code == 2 and disk.left() == []  # if that ledger is lost
     with sites.ledger("north") as ledger:
-        assert erase_old(ledger, "trial") == {}
+        assert erase_old_masking_keys(ledger, "trial") == {}
         RunKey.make(home / "north.trial.masks")
         with pytest.raises(LedgerCorrupt):
-            erase_old(ledger)
+            erase_old_masking_keys(ledger)
     assert (home / "north.trial.masks").read_bytes() == b""
 
 
@@ -459,8 +459,8 @@ def test_erasing_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("somebody's")
     (tmp_path / "a.r.masks").symlink_to(tmp_path / "other")
     os.mkfifo(tmp_path / "a.s.masks")
-    for path in keys_beside(tmp_path / "a.ledger").values():
-        assert RunKey.erase(path) and not RunKey.erase(path)
+    for path in masking_keys_beside(tmp_path / "a.ledger").values():
+        assert RunKey.erase_file(path) and not RunKey.erase_file(path)
     assert (tmp_path / "other").read_text() == "somebody's" and not list(tmp_path.glob("*.masks"))
 
 
@@ -470,9 +470,9 @@ def once(
     """``hub run --once`` over the relay, in a run that goes on without north; what it says, and
     its exit code.
     """
-    folder, port, lost = tmp_path / "hub", free_port(), list[BaseException]()
+    folder, port, lost = tmp_path / "hub", find_free_port(), list[BaseException]()
     certify(folder, NAMES)
-    write_plan(sites.plan, folder / "plan.json")
+    write_plan_file(sites.plan, folder / "plan.json")
     address = f"127.0.0.1:{port}"
 
     def one(name: str) -> None:
@@ -555,9 +555,9 @@ def test_a_site_says_that_its_key_stays(sites: Consortium, settings: str, disk: 
     with sites.ledger("north") as ledger:
         session = SiteSettings.read(settings).session(ledger)
         session.noise = KeyedNoise(3, [0], [0], lead=())  # the plan's
-        session.check(bind=True)
-        ledger.reserve("trial", sites.plan.digest, sites.plan.privacy.events("north"))
-    RunKey.make(secret_of(sites.folder / "north.ledger", "trial"))
+        session.check_before_run(bind=True)
+        ledger.reserve("trial", sites.plan.digest, sites.plan.planned_privacy.events("north"))
+    RunKey.make(masking_key_path(sites.folder / "north.ledger", "trial"))
     path = Path(settings)
     path.write_text(path.read_text().replace("plan = ", "patience = 0.1\nplan = ", 1))
     ran = Ran("site", "run", settings)
@@ -570,4 +570,4 @@ def test_hubs_of_other_runs_have_nobody_to_tell(tmp_path: Path) -> None:
 
     other = consortium(tmp_path / "other")
     with hub_of(other, tmp_path / "other.log") as hub:
-        assert isinstance(hub, Hub) and hub.rounds.untold == []
+        assert isinstance(hub, Hub) and hub.rounds.sites_not_told == []

@@ -28,7 +28,7 @@ from sums_in_tests import NAMES, summed
 from sottovoce.deploy.site_net import SiteNet
 from sottovoce.deploy.sums import masks, own_key, roster
 from sottovoce.deploy.sums.masks import Bound, RunKey
-from sottovoce.deploy.sums.messages import Attestation, Hello, Share, read_question, sign
+from sottovoce.deploy.sums.messages import Attestation, Hello, Share, read_question, sign_content
 from sottovoce.deploy.sums.roster import ProtocolState
 from sottovoce.errors import AttemptLost, LedgerCorrupt, NetClosed, Refused
 
@@ -201,7 +201,7 @@ class Wild:
                 [self.rng.getrandbits(64) for _ in range(self.plan.d)], dtype=np.uint64
             )
             what = Share(state.roster, state.attempt, state.parent, words)
-        return sign(self.plan, round, COLLUDER, what, self.sites.keys[COLLUDER])
+        return sign_content(self.plan, round, COLLUDER, what, self.sites.keys[COLLUDER])
 
     # Called by the sites' threads
 
@@ -221,7 +221,7 @@ class Wild:
 
     def inquire(self, name: str, question: bytes, enough: int) -> dict[str, bytes]:
         asked = read_question(self.plan, question, name)
-        lie = Attestation(COLLUDER, asked.round, asked.nonce, name, -1).seal(
+        lie = Attestation(COLLUDER, asked.round, asked.nonce, name, -1).to_signed_bytes(
             self.plan, self.sites.keys[COLLUDER]
         )
         others = [other for other in HONEST if other != name and other in self.doors]
@@ -250,8 +250,8 @@ class Wild:
             self.plan, name, self.journals[name], door, self.sites.keys[name], self.secrets[name]
         )
         self.nets[name], self.doors[name] = own, door
-        own.greet()
-        facts = self.plan.stages[0].prepared.facts.node(self.plan.index(name))
+        own.exchange_greetings()
+        facts = self.plan.stages[0].prepared.facts.facts_of_node(self.plan.index(name))
         for attempt in range(1, ATTEMPTS + 1):
             own.among(facts)
             if (name, attempt) not in self.sealed:  # as the ledger keeps it
@@ -259,12 +259,12 @@ class Wild:
                 share = np.random.default_rng([attempt, self.plan.index(name)]).integers(
                     -(2**50), 2**50, self.plan.d
                 )
-                self.sealed[name, attempt] = own.seal(share)
+                self.sealed[name, attempt] = own.mask_share(share)
                 c = own.exchanges.state
                 what = Share(
                     c.roster, c.attempt, c.parent, self.sealed[name, attempt].view(np.uint64)
                 )
-                message = sign(
+                message = sign_content(
                     self.plan, own.exchanges.round + 1, name, what, self.sites.keys[name]
                 )
                 self.pending[message] = name, attempt, c.roster, dict(KEYS.found)
@@ -295,7 +295,7 @@ KEYS = threading.local()
 
 @pytest.fixture(autouse=True)
 def noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    derive, seal = masks.mask_key, masks.seal
+    derive, seal = masks.derive_mask_key, masks.mask_share
 
     def note(own: Any, names: tuple[str, str], keys: Any, other: bytes, bound: Bound) -> bytes:
         key = derive(own, names, keys, other, bound)
@@ -308,8 +308,8 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
         KEYS.name = name
         return seal(share, own, name, *rest)
 
-    monkeypatch.setattr(masks, "mask_key", note)
-    monkeypatch.setattr(own_key, "seal", named)
+    monkeypatch.setattr(masks, "derive_mask_key", note)
+    monkeypatch.setattr(own_key, "mask_share", named)
 
 
 def judge(seen: Seen, least: int) -> str | None:
@@ -363,7 +363,7 @@ def test_an_active_hub_and_a_site_see_sums_over_three_honest_sites_or_nothing(
 
 def repeated(monkeypatch: pytest.MonkeyPatch, without: str) -> None:
     """Keys that lack something."""
-    derive = masks.mask_key
+    derive = masks.derive_mask_key
     blank: dict[str, Any] = {
         "attempt": 0,
         "parent": b"",
@@ -382,7 +382,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch, without: str) -> None:
             Bound(**(given | {name: blank[name] for name in without.split()})),
         )
 
-    monkeypatch.setattr(masks, "mask_key", lacking)
+    monkeypatch.setattr(masks, "derive_mask_key", lacking)
 
 
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +394,7 @@ def unsigned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A roster counts although not all of its sites have signed it, and those sites are left out
     of the sum.
     """
-    take = ProtocolState.take
+    take = ProtocolState.take_messages
 
     def lax(self: ProtocolState, present: Any, why: Any) -> None:
         before = self.phase
@@ -402,7 +402,7 @@ def unsigned(monkeypatch: pytest.MonkeyPatch) -> None:
         if before == "roster" and self.phase == "roster":
             self.roster, self.phase = self.next_roster.digest, "share"
 
-    monkeypatch.setattr(ProtocolState, "take", lax)
+    monkeypatch.setattr(ProtocolState, "take_messages", lax)
     monkeypatch.setattr(ProtocolState, "enough", True)
 
 

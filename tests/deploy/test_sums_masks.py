@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sottovoce.deploy.sums import masks
-from sottovoce.deploy.sums.masks import Bound, RunKey, check_key, fields, mask_key, seal, stream
+from sottovoce.deploy.sums.masks import Bound, RunKey, check_public_key, encode_fields, derive_mask_key, mask_share, keystream_words
 from sottovoce.errors import LedgerCorrupt, Refused
 
 pytest.importorskip("cryptography")
@@ -42,20 +42,20 @@ def pair(tmp_path: Path) -> tuple[RunKey, RunKey]:
 @pytest.mark.parametrize("point", LOW)
 def test_a_key_of_low_order_is_refused(point: int) -> None:
     with pytest.raises(ValueError, match="low order"):
-        check_key(number(point))
+        check_public_key(number(point))
 
 
 @pytest.mark.parametrize("alias", [9 + P, 9 + 2**255, P, P + 1, 2**255, 2**256 - 1])
 def test_a_second_encoding_of_a_key_is_refused(alias: int) -> None:
-    check_key(number(9))
+    check_public_key(number(9))
     with pytest.raises(ValueError, match="the one encoding"):
-        check_key(number(alias))
+        check_public_key(number(alias))
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_a_key_of_another_length_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="the one encoding"):
-        check_key(bytes([9]) + bytes(size - 1) if size else b"")
+        check_public_key(bytes([9]) + bytes(size - 1) if size else b"")
 
 
 def test_an_exchange_that_gives_zero_is_refused_there_too(pair: tuple[RunKey, RunKey]) -> None:
@@ -66,7 +66,7 @@ def test_an_exchange_that_gives_zero_is_refused_there_too(pair: tuple[RunKey, Ru
 def test_both_sites_derive_the_same_key(pair: tuple[RunKey, RunKey]) -> None:
     a, b = pair
     keys = (a.public, b.public)
-    assert mask_key(a, ("a", "b"), keys, b.public, BOUND) == mask_key(
+    assert derive_mask_key(a, ("a", "b"), keys, b.public, BOUND) == derive_mask_key(
         b, ("a", "b"), keys, a.public, BOUND
     )
 
@@ -79,7 +79,7 @@ def test_a_key_is_bound_to_everything(pair: tuple[RunKey, RunKey], name: str) ->
     a, b = pair
     other = replace(BOUND, **{name: 4 if name == "attempt" else b"x" * 32})
     keys = (a.public, b.public)
-    assert mask_key(a, ("a", "b"), keys, b.public, BOUND) != mask_key(
+    assert derive_mask_key(a, ("a", "b"), keys, b.public, BOUND) != derive_mask_key(
         a, ("a", "b"), keys, b.public, other
     )
 
@@ -87,14 +87,14 @@ def test_a_key_is_bound_to_everything(pair: tuple[RunKey, RunKey], name: str) ->
 def test_a_key_is_bound_to_names_and_keys(pair: tuple[RunKey, RunKey], tmp_path: Path) -> None:
     a, b = pair
     keys, third = (a.public, b.public), RunKey.make(tmp_path / "c.masks").public
-    first = mask_key(a, ("a", "b"), keys, b.public, BOUND)
-    assert first != mask_key(a, ("a", "c"), keys, b.public, BOUND)
-    assert first != mask_key(a, ("a", "b"), (a.public, third), b.public, BOUND)
-    assert first != mask_key(a, ("a", "b"), keys, third, BOUND)
+    first = derive_mask_key(a, ("a", "b"), keys, b.public, BOUND)
+    assert first != derive_mask_key(a, ("a", "c"), keys, b.public, BOUND)
+    assert first != derive_mask_key(a, ("a", "b"), (a.public, third), b.public, BOUND)
+    assert first != derive_mask_key(a, ("a", "b"), keys, third, BOUND)
 
 
 def test_fields_cannot_run_into_each_other() -> None:
-    assert fields(b"ab", b"c") != fields(b"a", b"bc") != fields(b"abc") != fields(b"abc", b"")
+    assert encode_fields(b"ab", b"c") != encode_fields(b"a", b"bc") != encode_fields(b"abc") != encode_fields(b"abc", b"")
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -104,7 +104,7 @@ def test_masks_vanish_in_the_sum_and_in_no_part_of_it(tmp_path: Path, size: int)
     keys = {name: key.public for name, key in own.items()}
     rng = np.random.default_rng(0)
     shares = {name: rng.integers(-(2**60), 2**60, size) for name in names}
-    sealed = {name: seal(shares[name], own[name], name, names, keys, BOUND) for name in names}
+    sealed = {name: mask_share(shares[name], own[name], name, names, keys, BOUND) for name in names}
     total = np.sum(list(sealed.values()), axis=0, dtype=np.uint64).view(np.int64)
     np.testing.assert_array_equal(total, sum(shares.values()))
     for part in range(1, 2**4 - 1):
@@ -119,7 +119,7 @@ def test_sums_wrap_around_without_an_error(tmp_path: Path) -> None:
     own = {name: RunKey.make(tmp_path / f"{name}.masks") for name in names}
     keys = {name: key.public for name, key in own.items()}
     shares = {"a": np.array([2**63 - 1, -(2**63)]), "b": np.array([1, -1]), "c": np.array([5, -5])}
-    sealed = [seal(shares[name], own[name], name, names, keys, BOUND) for name in names]
+    sealed = [mask_share(shares[name], own[name], name, names, keys, BOUND) for name in names]
     total = np.sum(sealed, axis=0, dtype=np.uint64).view(np.int64)
     np.testing.assert_array_equal(total, [-(2**63) + 5, 2**63 - 6])
 
@@ -130,8 +130,8 @@ def test_a_sealed_share_looks_uniform(pair: tuple[RunKey, RunKey]) -> None:
     """
     a, b = pair
     keys = {"a": a.public, "b": b.public}
-    one = seal(np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, BOUND)
-    two = seal(np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, replace(BOUND, attempt=4))
+    one = mask_share(np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, BOUND)
+    two = mask_share(np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, replace(BOUND, attempt=4))
     for words in (one, two, one - two):
         ones = int(np.unpackbits(words.view(np.uint8)).sum())
         assert abs(ones - 32_000) < 5 * np.sqrt(64_000) / 2
@@ -142,7 +142,7 @@ def test_a_stream_is_that_of_its_key() -> None:
     test vector 1.
     """
     block = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
-    np.testing.assert_array_equal(stream(bytes(32), 4), np.frombuffer(block, dtype="<u8"))
+    np.testing.assert_array_equal(keystream_words(bytes(32), 4), np.frombuffer(block, dtype="<u8"))
 
 
 @pytest.mark.parametrize("members", [("a", "b", "b"), ("a", "a", "b"), ("b",), ("b", "c")])
@@ -151,7 +151,7 @@ def test_a_roster_with_a_name_twice_or_without_this_site_masks_nothing(
 ) -> None:
     a, b = pair
     with pytest.raises(Refused, match="must hold every site once, and this one"):
-        seal(
+        mask_share(
             np.zeros(2, dtype=np.int64),
             a,
             "a",
@@ -165,9 +165,9 @@ def test_two_sites_with_one_key_are_refused(pair: tuple[RunKey, RunKey]) -> None
     a, b = pair
     for keys in ({"a": a.public, "b": a.public}, {"a": a.public, "b": b.public, "c": b.public}):
         with pytest.raises(Refused, match="one of its own"):
-            seal(np.zeros(2, dtype=np.int64), a, "a", tuple(keys), keys, BOUND)
+            mask_share(np.zeros(2, dtype=np.int64), a, "a", tuple(keys), keys, BOUND)
     with pytest.raises(Refused, match="one of its own"):  # not the key of this site's file
-        seal(
+        mask_share(
             np.zeros(2, dtype=np.int64), a, "a", ("a", "b"), {"a": number(9), "b": b.public}, BOUND
         )
 
@@ -177,9 +177,9 @@ def test_a_key_is_in_a_file_for_this_user_and_made_once(tmp_path: Path) -> None:
     first = RunKey.make(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and len(path.read_bytes()) == 32
     assert RunKey.make(path).public == first.public == RunKey.read(path).public
-    RunKey.erase(path)
+    RunKey.erase_file(path)
     assert not path.exists()
-    RunKey.erase(path)  # a second time does no harm
+    RunKey.erase_file(path)  # a second time does no harm
     with pytest.raises(LedgerCorrupt, match="there is never a second one"):
         RunKey.read(path)
 
@@ -196,5 +196,5 @@ def test_erasing_writes_over_the_key_first(tmp_path: Path) -> None:
     path, other = tmp_path / "north.trial.masks", tmp_path / "other"
     RunKey.make(path)
     other.hardlink_to(path)  # what is left on the disk under no name
-    RunKey.erase(path)
+    RunKey.erase_file(path)
     assert other.read_bytes() == bytes(masks.BYTES)

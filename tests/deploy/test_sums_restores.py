@@ -13,7 +13,7 @@ from sites_in_tests import Consortium, Stop
 from sums_in_tests import NAMES, Background, Lost, hub_of, summed, twin
 
 from sottovoce.deploy.hub import Hub, LocalTransport
-from sottovoce.deploy.sums.masks import RunKey, secret_of
+from sottovoce.deploy.sums.masks import RunKey, masking_key_path
 from sottovoce.deploy.sums.messages import Attestation, read_question
 from sottovoce.errors import LedgerCorrupt, LedgerMismatch, Refused, SottovoceError, TransportClosed
 from sottovoce.ledger.file import ChainFile
@@ -35,7 +35,7 @@ def sites(tmp_path: Path) -> Consortium:
 
 def before_writes(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> list[int]:
     """Call `do` with its number before each of the site north's writes; a list that counts them."""
-    append, count = ChainFile.append, [0]
+    append, count = ChainFile.append_record, [0]
 
     def counted(self: Any, *arguments: Any, **more: Any) -> None:
         if self.real.name == "north.ledger":
@@ -43,7 +43,7 @@ def before_writes(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
             do(count[0])
         append(self, *arguments, **more)
 
-    monkeypatch.setattr(ChainFile, "append", counted)
+    monkeypatch.setattr(ChainFile, "append_record", counted)
     return count
 
 
@@ -66,10 +66,10 @@ def test_a_site_killed_before_any_write_goes_on(
         with sites.ledger("north") as ledger:
             ledger.file.verify()
             assert ledger.to_list() == [
-                event.to_dict() for event in sites.plan.privacy.events("north")
+                event.to_dict() for event in sites.plan.planned_privacy.events("north")
             ]
             assert [Journal(ledger, "trial").sent(k) for k in range(5)] == [
-                hub.log.message("trial", k, "north") for k in range(5)
+                hub.log.message_of("trial", k, "north") for k in range(5)
             ]
     # The one that was killed was made again, with the bytes of the release if they were of its
     # commit, and no other.
@@ -77,7 +77,7 @@ def test_a_site_killed_before_any_write_goes_on(
     for name in NAMES:
         np.testing.assert_array_equal(ends[name].model, models[name])
         assert ends[name].lost == {}
-    assert not secret_of(sites.folder / "north.ledger", "trial").exists()
+    assert not masking_key_path(sites.folder / "north.ledger", "trial").exists()
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -91,7 +91,7 @@ def test_a_site_killed_around_a_message_goes_on(
             sites.run_site("north", Lost(hub, "north", last, after))
         end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
         ends = others.join()
-        assert hub.over and hub.gone() == dict.fromkeys(sorted(NAMES), "done")
+        assert hub.all_sites_left and hub.gone() == dict.fromkeys(sorted(NAMES), "done")
     assert all(np.array_equal(end.model, other.model) for other in ends.values())
 
 
@@ -99,14 +99,14 @@ def test_a_site_killed_before_it_could_leave_leaves_later(
     sites: Consortium, tmp_path: Path
 ) -> None:
     class Silent(LocalTransport):
-        def leave(self, farewell: bytes) -> None:
+        def send_farewell(self, farewell: bytes) -> None:
             raise Stop
 
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
             sites.run_site("north", Silent(hub, "north", 30.0))
-        assert not secret_of(sites.folder / "north.ledger", "trial").exists()
+        assert not masking_key_path(sites.folder / "north.ledger", "trial").exists()
         sites.run_site("north", LocalTransport(hub, "north", 30.0))
         others.join()
         assert hub.gone()["north"] == "done"
@@ -137,12 +137,12 @@ class Lying(LocalTransport):
         super().__init__(hub, site, 30.0)
         self.seen = seen
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         return 0
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         self.seen.setdefault(round, set()).add(message)
-        inbox = self._hub.rounds.inbox(self._site, round)
+        inbox = self._hub.rounds.inbox_of_site(self._site, round)
         if inbox is None:
             raise Stop
         return inbox
@@ -176,7 +176,7 @@ def test_a_ledger_restored_from_any_write_opens_nothing_twice(
                 sites.run_site("north", Lying(hub, "north", seen))
             except (SottovoceError, Stop) as error:
                 halted.append(error)
-        first = {k: hub.log.message("trial", k, "north") for k in range(5)}
+        first = {k: hub.log.message_of("trial", k, "north") for k in range(5)}
         assert len(made) == len(halted) == 17 and all(
             isinstance(error, LedgerCorrupt) for error in halted
         )
@@ -200,7 +200,7 @@ def test_a_folder_restored_from_before_the_run_meets_nobody(
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
             sites.run_site("north", Lost(hub, "north", 3))
-        secret = secret_of(sites.folder / "north.ledger", "trial")
+        secret = masking_key_path(sites.folder / "north.ledger", "trial")
         newest = tmp_path / "newest"
         newest.mkdir()
         for name in ("north.ledger", secret.name):
@@ -210,7 +210,7 @@ def test_a_folder_restored_from_before_the_run_meets_nobody(
         seen: dict[int, set[bytes]] = {}
         with pytest.raises(Refused, match="signs another roster 0"):
             sites.run_site("north", Lying(hub, "north", seen))
-        assert set(seen) == {0, 1} and hub.log.message("trial", 0, "north") not in seen[0]
+        assert set(seen) == {0, 1} and hub.log.message_of("trial", 0, "north") not in seen[0]
         for name in ("north.ledger", secret.name):
             shutil.copy(newest / name, sites.folder / name)
         sites.run_site("north", LocalTransport(hub, "north", 30.0))
@@ -224,12 +224,12 @@ class Answering(LocalTransport):
         super().__init__(hub, "north", 30.0)
         self._sites, self._how = sites, how
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+    def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
         plan, keys = self._sites.plan, self._sites.keys
         asked = read_question(plan, question, "north")
 
         def word(name: str, nonce: str = asked.nonce, signer: str = "") -> bytes:
-            return Attestation(name, asked.round, nonce, "north", 1).seal(
+            return Attestation(name, asked.round, nonce, "north", 1).to_signed_bytes(
                 plan, keys[signer or name]
             )
 
@@ -289,9 +289,9 @@ def test_a_journal_signs_one_roster_an_epoch(sites: Consortium, tmp_path: Path) 
             sites.run_site("north", Lost(hub, "north", 1))
         with sites.ledger("north") as ledger:
             journal = Journal(ledger, "trial")
-            assert journal.highest == 1
+            assert journal.highest_round == 1
             with pytest.raises(LedgerMismatch, match="something else was sent in round 1"):
-                journal.send(1, b"another roster 0")
+                journal.store_message(1, b"another roster 0")
         sites.run_site("north", LocalTransport(hub, "north", 30.0))
         others.join()
 
@@ -300,7 +300,7 @@ def test_a_key_is_on_the_disk_before_the_greeting_leaves(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between the two, the site greets with the same key."""
-    secret, made = secret_of(sites.folder / "north.ledger", "trial"), list[bytes]()
+    secret, made = masking_key_path(sites.folder / "north.ledger", "trial"), list[bytes]()
 
     class Looking(LocalTransport):
         def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
@@ -330,11 +330,11 @@ def test_a_lone_restarted_site_is_told_when_the_others_went_on(
             sites.run_site("north", Lost(hub, "north", 1, True))
         others.join()
         with pytest.raises(TransportClosed, match="go on without 'north'"):
-            LocalTransport(hub, "north", 5.0).inquire(*_question(sites))
+            LocalTransport(hub, "north", 5.0).ask_other_sites(*_question(sites))
         assert sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.rounds == 0
 
 
 def _question(sites: Consortium) -> tuple[bytes, int]:
     from sottovoce.deploy.sums.messages import Question
 
-    return Question("north", 1, "0" * 32).seal(sites.plan, sites.keys["north"]), 3
+    return Question("north", 1, "0" * 32).to_signed_bytes(sites.plan, sites.keys["north"]), 3

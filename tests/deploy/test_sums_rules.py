@@ -16,7 +16,7 @@ from sums_in_tests import NAMES, hub_of, run, summed
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.messages import Message
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.sums.masks import RunKey
 from sottovoce.deploy.sums.messages import (
     Attestation,
@@ -25,18 +25,18 @@ from sottovoce.deploy.sums.messages import (
     Roster,
     Share,
     SignedMessage,
-    prove,
-    read,
+    make_proof,
+    read_signed_message,
     read_attestation,
     read_proof,
     read_question,
-    sign,
+    sign_content,
 )
 from sottovoce.deploy.sums.roster import LATE, LEFT, ProtocolState, check_quorum
 from sottovoce.deploy.waits import Waits
 from sottovoce.errors import InvalidInput, Refused, TransportClosed
 from sottovoce.runs.config import RunConfig
-from sottovoce.util.plain import canonical
+from sottovoce.util.plain import canonical_json
 
 pytest.importorskip("cryptography")
 
@@ -64,8 +64,8 @@ class Table:
                 "roster": lambda: self.state.next_roster,
                 "share": lambda: self.share(name),
             }[self.state.phase]()
-        data = sign(self.sites.plan, self.round, name, what, self.sites.keys[name])
-        return read(self.sites.plan, data, name, self.round)
+        data = sign_content(self.sites.plan, self.round, name, what, self.sites.keys[name])
+        return read_signed_message(self.sites.plan, data, name, self.round)
 
     def share(self, name: str, **changes: Any) -> Share:
         words = np.full(self.sites.plan.d, 10 ** NAMES.index(name), dtype=np.uint64)
@@ -74,7 +74,7 @@ class Table:
         )
 
     def go(self, *absent: str, why: dict[str, str] | None = None) -> ProtocolState:
-        self.state.take({n: self.said(n) for n in self.state.members if n not in absent}, why or {})
+        self.state.take_messages({n: self.said(n) for n in self.state.members if n not in absent}, why or {})
         self.round += 1
         return self.state
 
@@ -134,7 +134,7 @@ def test_last_models_end_a_run(table: Table) -> None:
     table.go(), table.go()
     plan = table.sites.plan
     last = Message(plan.run, plan.digest, table.round, "north", "stop", np.zeros(plan.d))
-    table.state.take({n: table.said(n, replace(last, sender=n)) for n in SORTED[1:]}, {})
+    table.state.take_messages({n: table.said(n, replace(last, sender=n)) for n in SORTED[1:]}, {})
     assert table.state.phase == "over" and table.state.gone == {SORTED[0]: LATE}
 
 
@@ -142,7 +142,7 @@ def test_early_finisher_is_marked_left(table: Table) -> None:
     table.go(), table.go()
     plan = table.sites.plan
     last = Message(plan.run, plan.digest, table.round, "north", "refuse", np.zeros(plan.d))
-    table.state.take({n: table.said(n, last if n == "north" else None) for n in SORTED}, {})
+    table.state.take_messages({n: table.said(n, last if n == "north" else None) for n in SORTED}, {})
     assert table.state.gone == {"north": LEFT} and not table.state.attempts[0].opened
 
 
@@ -212,14 +212,14 @@ def test_what_does_not_fit_is_refused(table: Table, wrong: str) -> None:
         table.go()
     present = {name: table.said(name, make(table) if name == "north" else None) for name in SORTED}
     with pytest.raises(Refused, match=match):
-        table.state.take(present, {})
+        table.state.take_messages(present, {})
 
 
 def test_a_signer_outside_the_roster_is_refused(table: Table) -> None:
     table.go(), table.go("west"), table.go()
     stranger = table.said("west", table.share("west"))
     with pytest.raises(Refused, match="'west': it is not in the present roster"):
-        table.state.take({n: table.said(n) for n in table.state.members} | {"west": stranger}, {})
+        table.state.take_messages({n: table.said(n) for n in table.state.members} | {"west": stranger}, {})
 
 
 def test_two_sites_with_one_key_are_refused(table: Table) -> None:
@@ -269,7 +269,7 @@ def test_no_plan_has_such_numbers(sites: Consortium, changes: dict[str, int]) ->
         config = RunConfig.from_dict(
             {"method": "sum_momentum", "delta": 1e-5, "rounds": 4, "seed": 3, **changes}
         )
-        make_plan(Proposal("trial", config, sites.plan.sites, 4))
+        make_calibrated_plan(Proposal("trial", config, sites.plan.sites, 4))
 
     with pytest.raises(InvalidInput, match=r"colluders|participants"):
         make()
@@ -292,9 +292,9 @@ def bodies(table: Table) -> dict[str, dict[str, Any]]:
 
 
 def resigned(key: SigningKey, body: dict[str, Any], domain: bytes = b"sottovoce sums 1\n") -> bytes:
-    from sottovoce.deploy.messages import signed
+    from sottovoce.deploy.messages import sign_body
 
-    return signed(key, domain, body)
+    return sign_body(key, domain, body)
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -333,9 +333,9 @@ def test_a_text_that_breaks_the_schema_is_refused(table: Table, broken: str) -> 
     kind, changes, match = BROKEN[broken]
     body = bodies(table)[kind]
     round, key = int(body["round"]), table.sites.keys["north"]
-    read(table.sites.plan, resigned(key, body), "north", round)
+    read_signed_message(table.sites.plan, resigned(key, body), "north", round)
     with pytest.raises(Refused, match=match):
-        read(table.sites.plan, resigned(key, body | changes), "north", round)
+        read_signed_message(table.sites.plan, resigned(key, body | changes), "north", round)
 
 
 @pytest.mark.parametrize("kind", ["key", "roster", "share"])
@@ -347,18 +347,18 @@ def test_a_signature_vouches_for_every_byte_and_its_domain(table: Table, kind: s
         resigned(table.sites.keys["north"], body, b"sottovoce message 1\n"),
         resigned(table.sites.keys["north"], body).replace(b'"v":1', b'"v": 1'),
         resigned(table.sites.keys["north"], body) + b" ",
-        canonical(body | {"sig": "A" * 86 + "=="}).encode(),
+        canonical_json(body | {"sig": "A" * 86 + "=="}).encode(),
     ):
         with pytest.raises(Refused):
-            read(plan, data, "north", round)
+            read_signed_message(plan, data, "north", round)
 
 
 def test_messages_of_other_runs_do_not_belong_here(sites: Consortium) -> None:
     for kind in ("release", "hello"):
         with pytest.raises(Refused):
-            read(sites.plan, sites.sealed("north", 2, kind=kind), "north", 2)
+            read_signed_message(sites.plan, sites.sealed("north", 2, kind=kind), "north", 2)
     assert isinstance(
-        read(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).content, Message
+        read_signed_message(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).content, Message
     )
 
 
@@ -369,10 +369,10 @@ def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
         table.said("west").data,
         table.said("west", table.share("west", words=np.zeros(4, np.uint64))).data,
     )
-    assert read_proof(plan, prove(first, other), "west", 10**5) == 2
+    assert read_proof(plan, make_proof(first, other), "west", 10**5) == 2
     assert read_proof(plan, first, "west", 10**5) is None
-    earlier = sign(plan, 1, "west", table.state.next_roster, table.sites.keys["west"])
-    forged = sign(plan, 2, "west", table.share("west"), table.sites.keys["east"])
+    earlier = sign_content(plan, 1, "west", table.state.next_roster, table.sites.keys["west"])
+    forged = sign_content(plan, 2, "west", table.share("west"), table.sites.keys["east"])
     for pair in (
         (first, first),
         (first, earlier),
@@ -381,7 +381,7 @@ def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
         (first, b"{}"),
     ):
         with pytest.raises(Refused):
-            read_proof(plan, prove(*pair), "west", 10**5)
+            read_proof(plan, make_proof(*pair), "west", 10**5)
     for data in (
         b'{"first":1}',
         b'{"first":"x","second":',
@@ -395,9 +395,9 @@ def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
 def test_an_answer_is_to_one_question(sites: Consortium) -> None:
     plan, keys = sites.plan, sites.keys
     question = Question("north", 5, "ab" * 16)
-    assert read_question(plan, question.seal(plan, keys["north"]), "north") == question
+    assert read_question(plan, question.to_signed_bytes(plan, keys["north"]), "north") == question
     answer = Attestation("east", 5, "ab" * 16, "north", 6)
-    data = answer.seal(plan, keys["east"])
+    data = answer.to_signed_bytes(plan, keys["east"])
     assert read_attestation(plan, data, "east", question) == answer
     for other in (
         replace(question, nonce="cd" * 16),
@@ -409,9 +409,9 @@ def test_an_answer_is_to_one_question(sites: Consortium) -> None:
     with pytest.raises(Refused, match="names another sender"):
         read_attestation(plan, data, "west", question)
     with pytest.raises(Refused, match="not signed by 'east'"):
-        read_attestation(plan, answer.seal(plan, keys["west"]), "east", question)
+        read_attestation(plan, answer.to_signed_bytes(plan, keys["west"]), "east", question)
     with pytest.raises(Refused):
-        read_question(plan, question.seal(plan, keys["east"]), "north")
+        read_question(plan, question.to_signed_bytes(plan, keys["east"]), "north")
 
 
 # The hub
@@ -427,7 +427,7 @@ def test_a_message_of_an_earlier_run_masks_nothing_here(sites: Consortium, tmp_p
         run(sites, hub)
         old = hub.log.messages("trial")
     members = sites.plan.sites
-    plan = make_plan(Proposal("trial-2", sites.plan.config, members, sites.plan.d))
+    plan = make_calibrated_plan(Proposal("trial-2", sites.plan.config, members, sites.plan.d))
     later = Consortium(tmp_path / "later", plan, sites.keys, sites.rows)
     with hub_of(later, tmp_path / "later.log") as hub:
         for (round, name), data in old.items():
@@ -440,7 +440,7 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         early = Roster(bytes(32), 0, 1, SORTED, bytes(32))
         with pytest.raises(Refused, match="out of order"):
-            hub.exchange("north", 1, sign(sites.plan, 1, "north", early, sites.keys["north"]), 0.0)
+            hub.exchange("north", 1, sign_content(sites.plan, 1, "north", early, sites.keys["north"]), 0.0)
         with pytest.raises(Refused, match="no site of this plan"):
             hub.exchange("stranger", 0, table.said("north").data, 0.0)
         with pytest.raises(Refused, match="names another sender"):
@@ -449,7 +449,7 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
             hub.exchange(name, 0, table.said(name).data, 0.0)
         table.go()
         fewer = replace(table.state.next_roster, members=SORTED[:4])
-        wrong = sign(sites.plan, 1, "north", fewer, sites.keys["north"])
+        wrong = sign_content(sites.plan, 1, "north", fewer, sites.keys["north"])
         with pytest.raises(Refused, match="signs another roster"):
             hub.exchange("north", 1, wrong, 0.0)
         assert hub.log.last("trial", "north") == 0  # and the right one is still taken
@@ -461,10 +461,10 @@ def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path)
     with hub_of(table.sites, tmp_path / "hub.log", 600.0) as hub:
         for name in SORTED[:-1]:
             assert hub.exchange(name, 0, table.said(name).data, 0.0) is None
-            assert hub.rounds.inbox(name, 0) is None
+            assert hub.rounds.inbox_of_site(name, 0) is None
         whole = hub.exchange(SORTED[-1], 0, table.said(SORTED[-1]).data, 0.0)
         assert whole == {name: table.said(name).data for name in SORTED[:-1]}
-        assert hub.rounds.inbox("centre", 1) is None
+        assert hub.rounds.inbox_of_site("centre", 1) is None
 
 
 def test_the_hub_waits_from_the_first_message_and_then_no_longer(
@@ -484,9 +484,9 @@ def test_the_hub_waits_from_the_first_message_and_then_no_longer(
             assert hub.exchange(name, 1, table.said(name).data, 0.0) is None
             now[0] += 10.0
         now[0] = 1059.0
-        assert hub.rounds.inbox("east", 1) is None and hub.rounds.missing == ["west"]
+        assert hub.rounds.inbox_of_site("east", 1) is None and hub.rounds.missing == ["west"]
         now[0] = 1060.0
-        assert set(hub.rounds.inbox("east", 1)) == {
+        assert set(hub.rounds.inbox_of_site("east", 1)) == {
             "centre",
             "north",
             "south",
@@ -509,13 +509,13 @@ def test_a_clock_that_is_set_back_makes_nobody_wait_longer(table: Table, tmp_pat
         for name in SORTED[:4]:
             hub.exchange(name, 1, table.said(name).data, 0.0)
         now[0] = 1050.0
-        assert hub.rounds.inbox("east", 1) is None
+        assert hub.rounds.inbox_of_site("east", 1) is None
         now[0] -= 10_000.0
-        assert hub.rounds.inbox("east", 1) is None
+        assert hub.rounds.inbox_of_site("east", 1) is None
         now[0] += 9.0
-        assert hub.rounds.inbox("east", 1) is None and not hub.rounds.gone
+        assert hub.rounds.inbox_of_site("east", 1) is None and not hub.rounds.gone
         now[0] += 1.0
-        assert set(hub.rounds.inbox("east", 1)) == {
+        assert set(hub.rounds.inbox_of_site("east", 1)) == {
             "centre",
             "north",
             "south",

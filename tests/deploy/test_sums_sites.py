@@ -15,14 +15,14 @@ import pytest
 from sites_in_tests import Consortium, Stop
 from sums_in_tests import NAMES, Background, Lost, hub_of, run, summed, twin
 
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.report import site_page, write_hub
+from sottovoce.deploy.report import render_site_report, write_hub_results
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.site_net import SiteNet
-from sottovoce.deploy.sums.masks import RunKey, secret_of
-from sottovoce.deploy.sums.messages import Share, read, sign
+from sottovoce.deploy.sums.masks import RunKey, masking_key_path
+from sottovoce.deploy.sums.messages import Share, read_signed_message, sign_content
 from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
 from sottovoce.deploy.waits import Waits
 from sottovoce.errors import (
@@ -54,7 +54,7 @@ def check_spending(sites: Consortium, ends: dict[str, Any]) -> None:
         with sites.ledger(name) as ledger:
             ledger.file.verify()
             assert ledger.to_list() == [
-                event.to_dict() for event in sites.plan.privacy.events(name)
+                event.to_dict() for event in sites.plan.planned_privacy.events(name)
             ]
 
 
@@ -77,13 +77,13 @@ def test_separate_sites_arrive_where_one_process_does(
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
         common = hub.results.models()
-    made = run_sites(sites.plan.config, sites.rows)
+    made = run_as_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
-        model = sites.plan.stages[0].prepared.algorithm.at(i).model(made[i][0].state)
+        model = sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(made[i][0].state)
         np.testing.assert_array_equal(ends[name].model, model)
         np.testing.assert_array_equal(common, model[None])
         assert ends[name].outcome.stopped == "finished" and ends[name].lost == {}
-        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()
+        assert not masking_key_path(sites.folder / f"{name}.ledger", "trial").exists()
     check_spending(sites, ends)
 
 
@@ -92,7 +92,7 @@ def test_operating_system_noise_works_too(tmp_path: Path) -> None:
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
     models = [end.model for end in ends.values()]
-    assert all(end.privacy["release"] for end in ends.values())
+    assert all(end.statement_as_dict["release"] for end in ends.values())
     assert all(np.array_equal(model, models[0]) for model in models) and np.all(
         np.isfinite(models[0])
     )
@@ -114,10 +114,10 @@ def test_a_run_ends_with_those_that_remain(
         assert hub.gone() == (
             {"south": LATE} if (last, after) != (6, True) else {}
         ) | dict.fromkeys(set(NAMES) - {"south"}, "done")
-        assert hub.over == ((last, after) != (6, True))  # its word that it leaves is still to come
+        assert hub.all_sites_left == ((last, after) != (6, True))  # its word that it leaves is still to come
         without = pytest.raises(FinishedWithout, match=r"'south' \(it sent nothing in time")
         with nullcontext() if (last, after) == (6, True) else without:
-            hub.check_end()
+            hub.check_complete_end()
         assert hub.results.models().shape == (1, sites.plan.d)
     models = twin(sites, attempts)
     assert isinstance(ends["south"], Stop) and len(attempts) == sites.plan.config.rounds
@@ -136,7 +136,7 @@ def test_a_run_ends_with_those_that_remain(
         assert ends[name].outcome.stopped == "finished"
         assert ends[name].lost == ({} if (last, after) == (6, True) else {"south": LATE})
         # the price that the plan had
-        assert ends[name].statement.epsilon == sites.plan.privacy.statement.epsilon
+        assert ends[name].statement.epsilon == sites.plan.planned_privacy.statement.epsilon
     check_spending(sites, ends)
 
 
@@ -151,9 +151,9 @@ def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_p
             ),
         )
         attempts = hub.rounds.attempts
-        assert hub.over and hub.results.models() is None
+        assert hub.all_sites_left and hub.results.models() is None
         with pytest.raises(EndedEarly, match="its sites left"):
-            hub.check_end()
+            hub.check_complete_end()
     assert [one.opened for one in attempts] == [True, False, False]
     models = twin(sites, attempts)
     for name in ("north", "east", "centre"):
@@ -164,7 +164,7 @@ def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_p
         np.testing.assert_array_equal(ends[name].model, models[name])
         with sites.ledger(name) as ledger:
             assert len(ledger.rows) == 3 and not ledger.show()["runs"][0]["held"]
-        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()
+        assert not masking_key_path(sites.folder / f"{name}.ledger", "trial").exists()
 
 
 def test_a_site_that_comes_late_is_told_and_ends(sites: Consortium, tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_a_site_that_comes_late_is_told_and_ends(sites: Consortium, tmp_path: Pa
         again = sites.run_site("east", LocalTransport(hub, "east", 5.0))
     assert late.outcome.stopped == again.outcome.stopped == "the other sites go on without this one"
     assert late.outcome.rounds == 1 and isinstance(ends["east"], Stop)
-    assert not secret_of(sites.folder / "east.ledger", "trial").exists()
+    assert not masking_key_path(sites.folder / "east.ledger", "trial").exists()
     np.testing.assert_array_equal(late.model, again.model)
-    assert "Without east" in site_page(sites.plan, "north", ends["north"])
+    assert "Without east" in render_site_report(sites.plan, "north", ends["north"])
 
 
 class Doubled(LocalTransport):
@@ -193,14 +193,14 @@ class Doubled(LocalTransport):
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         if round == self._twice:
             plan, key = self._sites.plan, self._sites.keys[self._site]
-            share = read(plan, message, self._site, round).content
+            share = read_signed_message(plan, message, self._site, round).content
             assert isinstance(share, Share)
             other = Share(share.roster, share.attempt, share.parent, share.words + np.uint64(1))
             if self._early:
                 self._hub.exchange(self._site, round, message, 0.0)
             else:
                 super().exchange(round, message)
-            self._hub.exchange(self._site, round, sign(plan, round, self._site, other, key), 0.0)
+            self._hub.exchange(self._site, round, sign_content(plan, round, self._site, other, key), 0.0)
         return super().exchange(round, message)
 
 
@@ -231,9 +231,9 @@ def test_two_shares_of_one_site_are_proof_against_it(
 
 def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], np.ndarray]) -> None:
     """The site west sends other words than it should."""
-    honest = SiteNet.seal
+    honest = SiteNet.mask_share
     monkeypatch.setattr(
-        SiteNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x))
+        SiteNet, "mask_share", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x))
     )
 
 
@@ -255,7 +255,7 @@ def test_senseless_words_end_the_run_and_show_nothing(
         with sites.ledger(name) as ledger:
             assert len(ledger.rows) == 1  # charged, and nothing more was drawn
         # the run is over for everybody
-        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()
+        assert not masking_key_path(sites.folder / f"{name}.ledger", "trial").exists()
 
 
 @pytest.mark.parametrize("added", [2**62, -(2**62)])
@@ -291,26 +291,26 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
     """An exception that depends on rows shows nothing of them but that a share is missing: its
     words are not sent.
     """
-    share = Attempt.share
+    share = Attempt.noisy_share
 
     def fail(self: Attempt, vault: Any, release: int) -> Any:
         if self.facts.n[0] == 80 and release == 2:  # south
             raise ValueError("row 17 is odd")
         return share(self, vault, release)
 
-    monkeypatch.setattr(Attempt, "share", fail)
+    monkeypatch.setattr(Attempt, "noisy_share", fail)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub)
         # With a space, which base64 has not.
         assert "is odd" not in "".join(data.decode() for data in hub.log.messages("trial").values())
         assert hub.gone()["south"] == "it cannot go on"
-        monkeypatch.setattr(Attempt, "share", share)
+        monkeypatch.setattr(Attempt, "noisy_share", share)
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         with (
             sites.ledger("south") as ledger,
             pytest.raises(LedgerError, match="the draw of release 2 failed"),
         ):
-            ledger.runs.records("trial").payload(2)
+            ledger.runs.records_of_run("trial").payload(2)
         attempts = hub.rounds.attempts
     assert isinstance(ends["south"], ValueError) and late.outcome.rounds == 1
     assert [one.opened for one in attempts] == [True, False, True, True]
@@ -326,7 +326,7 @@ def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
             sites.run_site("east", Lost(hub, "east", 3))
-        RunKey.erase(secret_of(sites.folder / "east.ledger", "trial"))
+        RunKey.erase_file(masking_key_path(sites.folder / "east.ledger", "trial"))
         with sites.ledger("east") as ledger:
             charged = len(ledger.rows)
         with pytest.raises(LedgerCorrupt, match="key of this run is gone"):
@@ -342,7 +342,7 @@ def test_a_key_of_another_time_halts_the_site(sites: Consortium, tmp_path: Path)
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
             sites.run_site("east", Lost(hub, "east", 1))
-        path = secret_of(sites.folder / "east.ledger", "trial")
+        path = masking_key_path(sites.folder / "east.ledger", "trial")
         path.unlink()
         RunKey.make(path)
         with pytest.raises(LedgerCorrupt, match="another than the one that was sent"):
@@ -358,7 +358,7 @@ def test_a_site_that_says_it_leaves_is_not_waited_for(sites: Consortium, tmp_pat
                 try:
                     return super().exchange(round, message)
                 except Stop:
-                    self.leave(sites.farewell(self._site, round))
+                    self.send_farewell(sites.farewell(self._site, round))
                     raise
 
         ends = run(sites, hub, lambda name: Leaving(hub, name, 4) if name == "north" else None)
@@ -372,16 +372,16 @@ def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(
     """What was closed stays closed: a new process of the hub tells the same."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
-        attempts, gone, inbox = hub.rounds.attempts, hub.gone(), hub.rounds.inbox("north", 3)
+        attempts, gone, inbox = hub.rounds.attempts, hub.gone(), hub.rounds.inbox_of_site("north", 3)
     with HubLog(tmp_path / "hub.log") as log:
         again = Hub(sites.plan, log, Waits(1.0, 1.0))
-        assert (again.rounds.attempts, again.gone(), again.rounds.inbox("north", 3)) == (
+        assert (again.rounds.attempts, again.gone(), again.rounds.inbox_of_site("north", 3)) == (
             attempts,
             gone,
             inbox,
         )
-        assert again.over and write_hub(tmp_path, again)
-        again.check()
+        assert again.all_sites_left and write_hub_results(tmp_path, again)
+        again.check_log()
         assert [one["round"] for one in again.sites()] == [5, 5, 1, 5, 5]
     shown = json.loads((tmp_path / "hub.json").read_text())
     assert shown["finished"] and "all sites" in (tmp_path / "hub.html").read_text()
@@ -392,7 +392,7 @@ def test_the_hub_ends_a_run_of_sums(sites: Consortium, tmp_path: Path) -> None:
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
             sites.run_site("east", Lost(hub, "east", 3))
-        hub.log.decisions.end("trial")
+        hub.log.decisions.record_end_of_run("trial")
         ends = others.join()
         assert set(hub.gone().values()) == {"the hub ended the run"}
     assert all(
@@ -418,7 +418,7 @@ def hello(sites: Consortium, name: str, folder: Path) -> bytes:
     from sottovoce.deploy.sums.messages import Hello
 
     key = RunKey.make(folder / f"{name}.masks").public
-    return sign(sites.plan, 0, name, Hello(key), sites.keys[name])
+    return sign_content(sites.plan, 0, name, Hello(key), sites.keys[name])
 
 
 def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Path) -> None:
@@ -428,12 +428,12 @@ def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Pa
         key = RunKey.make(tmp_path / "one.masks").public
         assert (
             hub.exchange(
-                "north", 0, sign(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0
+                "north", 0, sign_content(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0
             )
             is None
         )
         with pytest.raises(Refused, match="has the key of 'north'"):
             hub.exchange(
-                "east", 0, sign(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0
+                "east", 0, sign_content(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0
             )
         assert hub.rounds.missing == ["centre", "east", "south", "west"]

@@ -23,9 +23,9 @@ from sottovoce.cli import cli
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import tasks
-from sottovoce.deploy.requests import sizes
-from sottovoce.deploy.sums.masks import keys_beside
-from sottovoce.deploy.sums.messages import Attestation, Question, prove
+from sottovoce.deploy.requests import request_and_reply_sizes
+from sottovoce.deploy.sums.masks import masking_keys_beside
+from sottovoce.deploy.sums.messages import Attestation, Question, make_proof
 from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.transport import Transport
 from sottovoce.deploy.waits import Waits
@@ -68,8 +68,8 @@ def test_a_site_that_crashes_asks_the_others_and_goes_on(
             with pytest.raises(Stop):
                 sites.run_site(name, Fragile(door(name), *crash))
             again = door(name)
-            inquire = again.inquire
-            again.inquire = lambda *question: asked.append(inquire(*question)) or asked[-1]  # type: ignore[method-assign]
+            inquire = again.ask_other_sites
+            again.ask_other_sites = lambda *question: asked.append(inquire(*question)) or asked[-1]  # type: ignore[method-assign]
             return sites.run_site(name, again).model
         return sites.run_site(name, door(name)).model
 
@@ -103,9 +103,9 @@ def test_the_longest_messages_fit(sites: Consortium, hub: Hub, door: Door) -> No
         b'{"x":"' + b"y" * (2048 + 12 * sites.plan.d - 300) + b'",' + b'"a":"b",' * 30 + b'"c":1}'
     )
     inbox = {name: share.decode() for name in NAMES[:2]} | {
-        name: prove(share, share).decode() for name in NAMES[2:4]
+        name: make_proof(share, share).decode() for name in NAMES[2:4]
     }
-    assert len(json.dumps({"inbox": inbox})) <= sizes(sites.plan)[1]
+    assert len(json.dumps({"inbox": inbox})) <= request_and_reply_sizes(sites.plan)[1]
 
 
 def test_a_job_goes_on_without_a_site_that_does_not_answer(
@@ -126,8 +126,8 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(
         hub = Hub(sites.plan, log)
         for name in NAMES:
             if name != "west":
-                hub.leave(name, sites.farewell(name, 0, "the hub ended the run"))
-        job = pool.submit(tasks.serve, hub, carry, over)
+                hub.record_farewell(name, sites.farewell(name, 0, "the hub ended the run"))
+        job = pool.submit(tasks.serve_sites, hub, carry, over)
         with pytest.raises(TimeoutError):
             job.result(1.5)
         hub.rounds._sequence.state.gone["west"] = LATE
@@ -148,35 +148,35 @@ def test_a_later_job_tells_a_site_without_which_the_run_went_on(
                 Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None
             ),
         )
-        assert hub.over and hub.rounds.untold == ["west"]
-        assert keys_beside(sites.folder / "west.ledger")
+        assert hub.all_sites_left and hub.rounds.sites_not_told == ["west"]
+        assert masking_keys_beside(sites.folder / "west.ledger")
         post, over = tasks.Post(), threading.Event()
 
         def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
             if site == "west":
-                return None if over.is_set() else post.carry(task, 0.1)
+                return None if over.is_set() else post.carry_task(task, 0.1)
             return {tasks.ENDED: ""}
 
         with ThreadPoolExecutor(1) as pool:
             session = pool.submit(sites.run_site, "west", tasks.TaskTransport(sites.plan, post))
-            session.add_done_callback(lambda _: post.end(""))
-            assert tasks.serve(hub, carry, over) is None
-            post.close("the job is over")
+            session.add_done_callback(lambda _: post.end_session(""))
+            assert tasks.serve_sites(hub, carry, over) is None
+            post.close_with_reason("the job is over")
             assert session.result(30.0).outcome.stopped == "the other sites go on without this one"
-        assert hub.rounds.untold == [] and not keys_beside(sites.folder / "west.ledger")
+        assert hub.rounds.sites_not_told == [] and not masking_keys_beside(sites.folder / "west.ledger")
 
 
 def test_a_job_ends_when_nobody_is_left_to_answer(sites: Consortium, tmp_path: Path) -> None:
     """The hub's patience is with those who may come back, and to this job nobody does."""
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
-        failure = tasks.serve(hub, lambda site, task: {tasks.ENDED: "no"}, threading.Event())
+        failure = tasks.serve_sites(hub, lambda site, task: {tasks.ENDED: "no"}, threading.Event())
         assert failure is not None and failure.endswith("stopped: no")
         for name in NAMES:
             if name != "west":
-                hub.leave(name, sites.farewell(name, 0, "the hub ended the run"))
+                hub.record_farewell(name, sites.farewell(name, 0, "the hub ended the run"))
         carry = lambda site, task: None if site == "west" else {tasks.ENDED: ""}  # noqa: E731
-        assert tasks.serve(hub, carry, threading.Event()) == "site 'west' does not answer"
+        assert tasks.serve_sites(hub, carry, threading.Event()) == "site 'west' does not answer"
 
 
 def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
@@ -191,16 +191,16 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
         old, new = (Question("north", 3, digit * 32) for digit in "01")
 
         def asking(question: Question):
-            return pool.submit(hub.inquire, "north", question.seal(plan, keys["north"]), 3, 30.0)
+            return pool.submit(hub.pass_on_question, "north", question.to_signed_bytes(plan, keys["north"]), 3, 30.0)
 
         def wait(question: Question) -> None:
-            while hub.asked("east").get("north") != question.seal(plan, keys["north"]):
+            while hub.asked("east").get("north") != question.to_signed_bytes(plan, keys["north"]):
                 time.sleep(0.005)
 
         dead = asking(old)
         wait(old)
-        hub.answer(
-            "east", "north", Attestation("east", 3, old.nonce, "north", 2).seal(plan, keys["east"])
+        hub.take_attestation(
+            "east", "north", Attestation("east", 3, old.nonce, "north", 2).to_signed_bytes(plan, keys["east"])
         )
         alive = asking(new)
         wait(new)
@@ -208,14 +208,14 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
         again = asking(new)  # a connection broke, and the same process asks once more
         for site in ("east", "south", "west"):
             for question in (old, new):  # what answers the old one is dropped
-                hub.answer(
+                hub.take_attestation(
                     site,
                     "north",
-                    Attestation(site, 3, question.nonce, "north", 2).seal(plan, keys[site]),
+                    Attestation(site, 3, question.nonce, "north", 2).to_signed_bytes(plan, keys[site]),
                 )
         for found in (alive.result(), again.result(), asking(new).result()):
             assert found == {
-                site: Attestation(site, 3, new.nonce, "north", 2).seal(plan, keys[site])
+                site: Attestation(site, 3, new.nonce, "north", 2).to_signed_bytes(plan, keys[site])
                 for site in ("east", "south", "west")
             }
         assert hub.asked("centre") == {}
@@ -229,7 +229,7 @@ def test_questions_are_of_runs_of_sums_only(tmp_path: Path) -> None:
         HubLog(tmp_path / "hub.log") as log,
         pytest.raises(Refused, match="there are none in this run"),
     ):
-        Hub(other.plan, log).inquire("north", b"", 1, 0.0)
+        Hub(other.plan, log).pass_on_question("north", b"", 1, 0.0)
 
 
 def test_the_site_check_says_the_adversary_and_what_is_left(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
@@ -51,7 +51,7 @@ def greet(sites: Consortium, door: Door) -> dict[str, bytes]:
 
 def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: Door) -> None:
     ends = sites.run(door)
-    twin = run_sites(sites.plan.config, sites.rows)
+    twin = run_as_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
         np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
         with sites.ledger(name) as ledger:
@@ -59,7 +59,7 @@ def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: 
                 k: Journal(ledger, sites.plan.run).sent(k)
                 for k in range(sites.plan.config.rounds + 2)
             }
-        assert sent == {k: hub.log.message(sites.plan.run, k, name) for k in sent}
+        assert sent == {k: hub.log.message_of(sites.plan.run, k, name) for k in sent}
     assert len(hub.log.messages(sites.plan.run)) == 3 * (sites.plan.config.rounds + 2)
 
 
@@ -81,7 +81,7 @@ def test_a_site_that_crashes_goes_on(
 
     with ThreadPoolExecutor(3) as pool:
         models = list(pool.map(twice, NAMES))
-    twin = run_sites(sites.plan.config, sites.rows)
+    twin = run_as_sites(sites.plan.config, sites.rows)
     for i, model in enumerate(models):
         np.testing.assert_array_equal(model, twin[i][0].state.f)
     with sites.ledger("north") as ledger:
@@ -92,7 +92,7 @@ def test_an_inbox_holds_the_bytes_of_the_neighbours(sites: Consortium, door: Doo
     hello = {name: sites.sealed(name, 0) for name in NAMES}
     inboxes = send(door, 0, hello)
     assert inboxes == {
-        name: {n: hello[n] for n in sites.plan.exchange_table.neighbours(name)} for name in NAMES
+        name: {n: hello[n] for n in sites.plan.exchange_table.neighbour_names(name)} for name in NAMES
     }
     assert set(inboxes["north"]) == {"east"}  # and of nobody else
 
@@ -106,7 +106,7 @@ def test_the_first_message_of_a_round_is_kept(sites: Consortium, hub: Hub, door:
     with pytest.raises(Refused, match="another message of this round"):
         north.exchange(1, sites.sealed("north", 1, np.ones(4)))
     assert north.exchange(1, first["north"]) == {"east": first["east"]}  # a refusal breaks nothing
-    assert hub.log.message("trial", 1, "north") == first["north"]
+    assert hub.log.message_of("trial", 1, "north") == first["north"]
 
 
 def test_rounds_come_in_order(sites: Consortium, hub: Hub, door: Door) -> None:
@@ -120,20 +120,20 @@ def test_rounds_come_in_order(sites: Consortium, hub: Hub, door: Door) -> None:
 
 def test_highest_is_that_of_the_hub_now(sites: Consortium, hub: Hub, door: Door) -> None:
     """An older number would let a site that was restored from a backup draw again."""
-    assert door("north").highest(sites.plan.digest) == 0
+    assert door("north").highest_stored_round(sites.plan.digest) == 0
     greet(sites, door)
-    assert door("north").highest(sites.plan.digest) == 0
+    assert door("north").highest_stored_round(sites.plan.digest) == 0
     send(door, 1, {name: sites.sealed(name, 1) for name in NAMES})
-    assert door("north").highest(sites.plan.digest) == 1
+    assert door("north").highest_stored_round(sites.plan.digest) == 1
     # through another door, which then broke down
-    hub.log.post("trial", 2, "north", sites.sealed("north", 2))
-    assert door("north").highest(sites.plan.digest) == 2
-    assert door("east").highest(sites.plan.digest) == 1
+    hub.log.store_message("trial", 2, "north", sites.sealed("north", 2))
+    assert door("north").highest_stored_round(sites.plan.digest) == 2
+    assert door("east").highest_stored_round(sites.plan.digest) == 1
 
 
 def test_another_plan_is_refused(sites: Consortium, door: Door) -> None:
     with pytest.raises(Refused, match="plan"):
-        door("north").highest("0" * 64)
+        door("north").highest_stored_round("0" * 64)
 
 
 def test_a_site_speaks_for_itself_only(sites: Consortium, hub: Hub, door: Door) -> None:
@@ -154,7 +154,7 @@ def test_who_waits_for_a_site_that_left_gets_what_it_signed(
 ) -> None:
     hello = greet(sites, door)
     east, farewell = door("east"), sites.farewell("east", 1)
-    east.leave(farewell)
+    east.send_farewell(farewell)
     heard = send(door, 1, {name: sites.sealed(name, 1) for name in ("north", "south")})
     assert heard == {"north": {"east": farewell}, "south": {"east": farewell}}
     read_farewell(sites.plan, farewell, "east", 1)
@@ -168,11 +168,11 @@ def test_a_leave_that_a_site_did_not_sign_ends_nothing(
 ) -> None:
     greet(sites, door)
     first = {name: sites.sealed(name, 1) for name in NAMES}
-    stranger = Farewell("trial", sites.plan.digest, 1, "east", "done").seal(SigningKey.make())
+    stranger = Farewell("trial", sites.plan.digest, 1, "east", "done").to_signed_bytes(SigningKey.make())
     for lie in (b"", b"done", sites.farewell("north", 1), sites.farewell("east", 2), stranger):
         east = door("east")
         with pytest.raises(Refused):
-            east.leave(lie)
+            east.send_farewell(lie)
         east.exchange(0, sites.sealed("east", 0))
         assert hub.gone() == {}
     send(door, 1, first)
@@ -182,7 +182,7 @@ def test_a_hub_that_ends_the_run_tells_who_waits(sites: Consortium, hub: Hub, do
     greet(sites, door)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(door("north").exchange, 1, sites.sealed("north", 1))
-        hub.log.decisions.end("trial")
+        hub.log.decisions.record_end_of_run("trial")
         with pytest.raises(TransportClosed) as closed:
             waiting.result()
     assert closed.value.site is None
@@ -195,10 +195,10 @@ class Faulty(LocalTransport):
         super().__init__(hub, site, 2.0)
         self._fault = fault
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         if self._fault == "any plan will do":
-            return self._hub.highest(self._site)
-        return 0 if self._fault == "an old number" else super().highest(plan)
+            return self._hub.highest_round_of(self._site)
+        return 0 if self._fault == "an old number" else super().highest_stored_round(plan)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         hub, run = self._hub, self._hub.plan.run
@@ -212,7 +212,7 @@ class Faulty(LocalTransport):
         if self._fault == "nobody is refused":
             with suppress(Refused):
                 return super().exchange(round, message)
-            return hub.rounds.inbox(self._site, round) or {}
+            return hub.rounds.inbox_of_site(self._site, round) or {}
         found = super().exchange(round, message)
         if self._fault == "a name is all it tells":
             return {name: b"left" if b'"reason":' in data else data for name, data in found.items()}
@@ -224,15 +224,15 @@ class Faulty(LocalTransport):
             else found
         )
 
-    def leave(self, farewell: bytes) -> None:
+    def send_farewell(self, farewell: bytes) -> None:
         if self._fault == "nobody hears that a site leaves":
             return
         if self._fault == "any word ends it":
-            self._hub.log.leave(
-                self._hub.plan.run, self._site, self._hub.highest(self._site) + 1, farewell
+            self._hub.log.record_farewell(
+                self._hub.plan.run, self._site, self._hub.highest_round_of(self._site) + 1, farewell
             )
         else:
-            super().leave(farewell)
+            super().send_farewell(farewell)
 
 
 FAULTS = {

@@ -11,7 +11,7 @@ import pytest
 from sites_in_tests import Consortium, consortium
 from sums_in_tests import summed
 
-from sottovoce.deploy.plan_file import read_plan, write_plan
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
 from sottovoce.deploy.waits import DEFAULT, ENDLESS, Waits
 from sottovoce.errors import InvalidInput
 
@@ -21,14 +21,14 @@ pytest.importorskip("cryptography")
 @pytest.mark.parametrize("waits", [DEFAULT, ENDLESS, Waits(1.5, 2.0)])
 def test_a_plan_keeps_how_long_its_rounds_wait(tmp_path: Path, waits: Waits) -> None:
     sites = consortium(tmp_path / "sites", waits=waits)
-    write_plan(sites.plan, tmp_path / "plan.json")
-    again = read_plan(tmp_path / "plan.json")
+    write_plan_file(sites.plan, tmp_path / "plan.json")
+    again = read_plan_file(tmp_path / "plan.json")
     assert again.waits == waits and again.digest == sites.plan.digest
     assert sites.plan.to_dict()["waits"] == {"deadline": waits.deadline, "patience": waits.patience}
 
 
 def test_a_run_that_waits_for_ever_needs_all_its_sites(sites: Consortium, tmp_path: Path) -> None:
-    assert sites.plan.waits.endless and not sites.plan.quorum.may_lose_sites
+    assert sites.plan.waits.waits_for_ever and not sites.plan.quorum.may_lose_sites
     assert consortium(tmp_path / "others", waits=DEFAULT).plan.quorum.may_lose_sites
 
 

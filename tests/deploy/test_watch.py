@@ -24,9 +24,9 @@ from sottovoce.deploy import certificates, requests, watch
 from sottovoce.deploy.certificates import Authority
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.monitor import serve_page
+from sottovoce.deploy.monitor import serve_status_page
 from sottovoce.deploy.requests import RequestTransport
-from sottovoce.deploy.watch import SEEN, Watch, page, waiting_lines
+from sottovoce.deploy.watch import SEEN, Watch, render_watch_page, describe_long_waits
 from sottovoce.errors import InvalidInput, SottovoceError, Unreachable
 
 pytest.importorskip("cryptography")
@@ -62,14 +62,14 @@ def of(status: dict[str, Any], name: str) -> dict[str, Any]:
 def test_it_says_who_waits_for_whom_since_when(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
-    seen.look()
-    assert not any(site["waits_for"] or site["last_heard"] for site in seen.status()["sites"])
+    seen.note_new_messages()
+    assert not any(site["waits_for"] or site["last_heard"] for site in seen.status_with_times()["sites"])
     clock.now += 10.0
-    seen.hear("north")
+    seen.note_request("north")
     greet(sites, hub, "north", "east")
-    seen.look()
+    seen.note_new_messages()
     clock.now += 30.0
-    told = seen.status()
+    told = seen.status_with_times()
     assert of(told, "north")["waits_for"] == ["south"] == of(told, "east")["waits_for"]
     assert of(told, "south")["waits_for"] == [] and of(told, "north")["awaited_since"] is None
     assert (
@@ -79,13 +79,13 @@ def test_it_says_who_waits_for_whom_since_when(
     )
     assert of(told, "south")["last_heard"] is None and of(told, "north")["last_heard"] is not None
     assert told["round"] == -1 and told["seconds_a_round"] is None
-    assert waiting_lines(told, 20.0, clock.now) == [
+    assert describe_long_waits(told, 20.0, clock.now) == [
         "north, east wait for south since 30 s, which was never heard"
     ]
-    assert waiting_lines(told, 31.0, clock.now) == []
+    assert describe_long_waits(told, 31.0, clock.now) == []
     greet(sites, hub, "south")
-    seen.look()
-    assert not any(site["waits_for"] for site in seen.status()["sites"])
+    seen.note_new_messages()
+    assert not any(site["waits_for"] for site in seen.status_with_times()["sites"])
 
 
 def test_seconds_a_round_and_times_outlive_a_restart(
@@ -93,19 +93,19 @@ def test_seconds_a_round_and_times_outlive_a_restart(
 ) -> None:
     greet(sites, hub, *sites.plan.names)
     for round in (1, 2, 3):
-        seen.look(now=True)
+        seen.note_new_messages(now=True)
         clock.now += 4.0
         greet(sites, hub, *sites.plan.names, round=round)
-    seen.look(now=True)
-    assert seen.status()["seconds_a_round"] == pytest.approx(4.0) and seen.status()["round"] == 3
+    seen.note_new_messages(now=True)
+    assert seen.status_with_times()["seconds_a_round"] == pytest.approx(4.0) and seen.status_with_times()["round"] == 3
     again = Watch(hub, tmp_path, clock)
-    assert again.status()["seconds_a_round"] == pytest.approx(4.0)
-    assert again.status()["sites"] == seen.status()["sites"] and again.status()["running"]
+    assert again.status_with_times()["seconds_a_round"] == pytest.approx(4.0)
+    assert again.status_with_times()["sites"] == seen.status_with_times()["sites"] and again.status_with_times()["running"]
     clock.now += 60.0
-    assert not again.status()["running"]
+    assert not again.status_with_times()["running"]
     # times decide nothing: a file that cannot be read is like none
     (tmp_path / SEEN).write_text("{")
-    assert Watch(hub, tmp_path, clock).status()["seconds_a_round"] is None
+    assert Watch(hub, tmp_path, clock).status_with_times()["seconds_a_round"] is None
 
 
 def test_alarms_say_what_to_do(
@@ -117,14 +117,14 @@ def test_alarms_say_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def alarms() -> dict[str, str]:
-        return {one["alarm"]: one["what"] + "; " + one["do"] for one in seen.status()["alarms"]}
+        return {one["alarm"]: one["what"] + "; " + one["do"] for one in seen.status_with_times()["alarms"]}
 
     assert set(alarms()) == {"not running"} and "sottovoce hub run" in alarms()["not running"]
     greet(sites, hub, "north", "east")
-    seen.look()
+    seen.note_new_messages()
     assert alarms() == {}
     clock.now += 130.0
-    seen.look()
+    seen.note_new_messages()
     assert set(alarms()) == {"stalled"}
     assert (
         "wait for south since 2 min; it was never heard" in alarms()["stalled"]
@@ -133,9 +133,9 @@ def test_alarms_say_what_to_do(
     monkeypatch.setattr(watch.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     assert "1 MiB free" in alarms()["disk"]
     monkeypatch.undo()
-    Authority.make(tmp_path).serve(tmp_path, ["localhost"])
+    Authority.make(tmp_path).write_hub_certificate(tmp_path, ["localhost"])
     assert "certificate" not in alarms()
-    clock.now = certificates.expiry(tmp_path / "hub.crt").timestamp() - 5 * 86_400
+    clock.now = certificates.certificate_expiry(tmp_path / "hub.crt").timestamp() - 5 * 86_400
     assert (
         "ends in 4 days" in alarms()["certificate"] or "ends in 5 days" in alarms()["certificate"]
     )
@@ -148,8 +148,8 @@ def test_where_another_carrier_serves_nobody_is_said_to_be_down(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
     greet(sites, hub, "north")
-    told = seen.status()  # nothing has kept times
-    assert told["running"] is None and told["alarms"] == [] and "goes on" in page(told)
+    told = seen.status_with_times()  # nothing has kept times
+    assert told["running"] is None and told["alarms"] == [] and "goes on" in render_watch_page(told)
 
 
 def test_a_run_that_is_over_raises_no_alarm(
@@ -157,7 +157,7 @@ def test_a_run_that_is_over_raises_no_alarm(
 ) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         sites.run_locally(log)
-        told = Watch(Hub(sites.plan, log), tmp_path, clock).status()
+        told = Watch(Hub(sites.plan, log), tmp_path, clock).status_with_times()
     assert told["finished"] and told["alarms"] == [] and told["round"] == told["rounds"]
 
 
@@ -171,9 +171,9 @@ def test_looking_needs_no_right_to_write(sites: Consortium, tmp_path: Path) -> N
 
     before = files()
     with HubLog(path, read_only=True) as looked:
-        assert Hub(sites.plan, looked).status()["finished"] and files() == before
+        assert Hub(sites.plan, looked).status_as_dict()["finished"] and files() == before
         with pytest.raises(SottovoceError):
-            looked.decisions.end("trial")
+            looked.decisions.record_end_of_run("trial")
     assert files() == before
     with pytest.raises(InvalidInput, match="no hub's log"):
         HubLog(tmp_path / "absent.log", read_only=True)
@@ -185,7 +185,7 @@ def test_a_reader_beside_a_writer_sees_what_was_committed(
 ) -> None:
     with HubLog(tmp_path / "hub.log", read_only=True) as looked:
         reader = Hub(sites.plan, looked)
-        assert reader.highest("north") == 0 and looked.last("trial", "north") == -1
+        assert reader.highest_round_of("north") == 0 and looked.last("trial", "north") == -1
         greet(sites, hub, "north")
         assert looked.last("trial", "north") == 0
         with pytest.raises(sqlite3.OperationalError):
@@ -194,7 +194,7 @@ def test_a_reader_beside_a_writer_sees_what_was_committed(
 
 @contextmanager
 def served(status: Any) -> Iterator[str]:
-    server, address = serve_page(status, "127.0.0.1:0")
+    server, address = serve_status_page(status, "127.0.0.1:0")
     try:
         yield address
     finally:
@@ -206,10 +206,10 @@ def test_the_page_shows_the_run_and_can_change_nothing(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
     greet(sites, hub, "north", "east")
-    seen.look()
+    seen.note_new_messages()
     clock.now += 500.0
-    seen.look()
-    with served(seen.status) as address:
+    seen.note_new_messages()
+    with served(seen.status_with_times) as address:
         with urllib.request.urlopen(address, timeout=10.0) as reply:
             text, headers = reply.read().decode(), reply.headers
         assert "Run trial" in text and "the others wait for south" in text and "hub end" in text
@@ -221,7 +221,7 @@ def test_the_page_shows_the_run_and_can_change_nothing(
         )
         with urllib.request.urlopen(f"{address}status.json", timeout=10.0) as reply:
             told = json.load(reply)
-        assert told["sites"] == seen.status()["sites"] and told["alarms"][0]["alarm"] == "stalled"
+        assert told["sites"] == seen.status_with_times()["sites"] and told["alarms"][0]["alarm"] == "stalled"
         host = urlsplit(address).netloc
         for method, path, name, code in (
             ("GET", "/../hub.key", host, 404),
@@ -250,12 +250,12 @@ def test_an_error_of_the_hubs_own_is_one_line_of_the_page() -> None:
 
 def test_addresses_of_the_page() -> None:
     with pytest.raises(InvalidInput, match="must be HOST:PORT"):
-        serve_page(dict, "8444")
+        serve_status_page(dict, "8444")
     with served(dict) as address:
         taken = urlsplit(address).netloc
         with pytest.raises(InvalidInput, match="--page none"):
-            serve_page(dict, taken)
-        other, elsewhere = serve_page(dict, taken, free=True)
+            serve_status_page(dict, taken)
+        other, elsewhere = serve_status_page(dict, taken, free=True)
         other.shutdown()
         other.server_close()
         assert urlsplit(elsewhere).netloc != taken and elsewhere.startswith("http://127.0.0.1:")
@@ -264,10 +264,10 @@ def test_addresses_of_the_page() -> None:
 def test_names_and_words_of_others_are_text_on_the_page(
     sites: Consortium, hub: Hub, seen: Watch
 ) -> None:
-    told = seen.status()
+    told = seen.status_with_times()
     told["sites"][0] |= {"left": "<script>alert(1)</script>", "last_message": None}
     told["alarms"] = [{"alarm": "x", "what": "<b>", "do": "&"}]
-    text = page(told)
+    text = render_watch_page(told)
     assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;b&gt;" in text
 
 
@@ -282,7 +282,7 @@ def test_a_site_that_waits_says_so_again(
     monkeypatch.setattr(requests.time, "monotonic", lambda: clock.now)
 
     class Poll(RequestTransport):
-        def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+        def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
             clock.now += 10.0
             missing = next(polls)
             return {"inbox": {}} if missing is None else {"inbox": None, "missing": missing}
@@ -303,13 +303,13 @@ def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(
     sums = summed(tmp_path / "sums")
     with hub_of(sums, tmp_path / "hub.log") as hub:
         seen, names = Watch(hub, tmp_path, clock), sums.plan.names
-        assert not any(site["waits_for"] for site in seen.status()["sites"])
+        assert not any(site["waits_for"] for site in seen.status_with_times()["sites"])
         with ThreadPoolExecutor(1) as pool:
             job = pool.submit(sums.run_site, names[0], LocalTransport(hub, names[0], 3.0))
             with pytest.raises(Unreachable):
                 job.result()
-        seen.look()
-        told = seen.status()
+        seen.note_new_messages()
+        told = seen.status_with_times()
     assert of(told, names[0])["waits_for"] == sorted(names[1:])
     assert all(
         of(told, name)["waits_for"] == [] and of(told, name)["awaited_since"] for name in names[1:]
@@ -320,14 +320,14 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
     from dataclasses import replace
 
     from sottovoce.cli import main
-    from sottovoce.deploy.plan_file import write_plan
-    from sottovoce.deploy.proposal import Proposal, make_plan
-    from sottovoce.deploy.report import write_hub
+    from sottovoce.deploy.plan_file import write_plan_file
+    from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+    from sottovoce.deploy.report import write_hub_results
 
     folder = tmp_path / "hub"
     folder.mkdir()
     plans = [
-        make_plan(Proposal(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d))
+        make_calibrated_plan(Proposal(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d))
         for k in range(3)
     ]
     with HubLog(folder / "hub.log") as log:
@@ -335,16 +335,16 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
             :2
         ]:  # the second one's results are those at hand, the first one's were put aside
             replace(sites, plan=plan).run_locally(log)
-            assert write_hub(folder, Hub(plan, log))
-        log.post("unknown", 0, "north", b"x")  # not known to be over
-        log.post("unknown", 1, "north", b"y")
+            assert write_hub_results(folder, Hub(plan, log))
+        log.store_message("unknown", 0, "north", b"x")  # not known to be over
+        log.store_message("unknown", 1, "north", b"y")
         kept = {run: log.earlier("another", "north") for run in ("", "trial-0")}
         size = (folder / "hub.log").stat().st_size
-    write_plan(plans[1], folder / "plan.json")
+    write_plan_file(plans[1], folder / "plan.json")
     main(["hub", "prune", str(folder)])
     with HubLog(folder / "hub.log") as log:  # the plan's own run stays
         assert log.last("trial-1", "east") == 5 and log.last("trial-0", "east") == 0
-    write_plan(plans[2], folder / "plan.json")
+    write_plan_file(plans[2], folder / "plan.json")
     main(["hub", "prune", str(folder)])
     with HubLog(folder / "hub.log") as log:
         assert (
@@ -354,6 +354,6 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
         assert {run: log.earlier("another", "north") for run in ("", "trial-0")} == kept
         # the next run goes on as if nothing had happened
         replace(sites, plan=plans[2]).run_locally(log)
-        assert Hub(plans[2], log).status()["finished"]
+        assert Hub(plans[2], log).status_as_dict()["finished"]
         total = sum(len(message) for message in log.messages("trial-0").values())
     assert size > 0 and 0 < total < 3_000

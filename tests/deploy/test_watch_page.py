@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sottovoce.deploy.watch import page
+from sottovoce.deploy.watch import render_watch_page
 
 EVIL = "<script>alert('1')</script>"
 SITE = {
@@ -34,7 +34,7 @@ STATUS: dict[str, Any] = {
 
 
 def test_it_tells_rounds_sites_and_state() -> None:
-    text = page(STATUS)
+    text = render_watch_page(STATUS)
     for shown in (
         "Run trial",
         "Round 3 of 9, 1.25 s a round; goes on.",
@@ -45,11 +45,11 @@ def test_it_tells_rounds_sites_and_state() -> None:
         "nobody",
     ):
         assert shown in text
-    assert "demonstration" not in text and "A demonstration" in page(
+    assert "demonstration" not in text and "A demonstration" in render_watch_page(
         STATUS | {"demonstration": True}
     )
-    assert "the hub does not run" in page(STATUS | {"running": False})
-    assert "ended by the hub" in page(STATUS | {"running": False, "ended": True})
+    assert "the hub does not run" in render_watch_page(STATUS | {"running": False})
+    assert "ended by the hub" in render_watch_page(STATUS | {"running": False, "ended": True})
 
 
 def test_every_text_is_escaped() -> None:
@@ -62,5 +62,5 @@ def test_every_text_is_escaped() -> None:
     }
     alarm = {"alarm": "x", "what": EVIL, "do": EVIL}
     told = {"run": EVIL, "plan": EVIL, "at": EVIL, "alarms": [alarm], "sites": [site]}
-    text = page(STATUS | told)
+    text = render_watch_page(STATUS | told)
     assert "<script" not in text and text.count("&lt;script&gt;") == 11

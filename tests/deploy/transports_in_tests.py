@@ -33,10 +33,10 @@ def over_the_relay(sites: Consortium, hub: Hub, folder: Path) -> Iterator[Door]:
     pytest.importorskip("grpc")
     from relay_in_tests import certify, credentials, transport
 
-    from sottovoce.deploy.relay import serve
+    from sottovoce.deploy.relay import start_relay
 
     certify(folder, tuple(sites.keys))
-    server, port = serve(hub, credentials(folder, "hub"), "127.0.0.1:0")
+    server, port = start_relay(hub, credentials(folder, "hub"), "127.0.0.1:0")
     with ExitStack() as stack:
         stack.callback(lambda: server.stop(0.2).wait())
         yield lambda name: stack.enter_context(transport(sites, folder, f"127.0.0.1:{port}", name))

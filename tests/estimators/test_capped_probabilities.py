@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from sottovoce import ConsensusClassifier
 from sottovoce.errors import NotCalibrated
-from sottovoce.problem.clipped import NOT_CALIBRATED, cap
+from sottovoce.problem.clipped import NOT_CALIBRATED, clip_gradients
 from sottovoce.problem.losses import make_loss
 from sottovoce.util.typing import Array
 
@@ -30,7 +30,7 @@ def test_without_a_penalty_the_capped_minimiser_is_too_sure(k: float, share: flo
     """Rows alike, of norm 1, a share of them positive: the stated probability is 1 - k (1 -
     share) / share.
     """
-    loss = cap(make_loss("logistic"), k)
+    loss = clip_gradients(make_loss("logistic"), k)
 
     def derivative(z: float) -> float:
         ahead, behind = loss.derivative(np.array([z, -z]))

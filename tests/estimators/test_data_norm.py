@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from sottovoce import ConsensusClassifier, ConsensusPCA, PrivateClassifier
-from sottovoce.data.validation import misfit
+from sottovoce.data.validation import note_on_data_norm
 from sottovoce.errors import HolderNote, PublicNote
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model gives")  # labels are random
@@ -73,5 +73,5 @@ def test_a_bound_that_suits_most_rows_is_not_spoken_of() -> None:
 
 def test_no_number_is_too_large_or_too_small_for_it() -> None:
     for X in (np.full((3, 2), 1e200), csr_array(np.full((3, 2), 1e200))):
-        assert str(misfit(X, 1.0)).startswith("data_norm is smaller")
-        assert misfit(1e-400 * X, 1.0, noisy=False) is None
+        assert str(note_on_data_norm(X, 1.0)).startswith("data_norm is smaller")
+        assert note_on_data_norm(1e-400 * X, 1.0, noisy=False) is None

@@ -36,7 +36,7 @@ from sottovoce import (
 )
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators import learning_steps
-from sottovoce.estimators.caveats import ADD_UP, ASSUMED, ASSUMED_OF_TABLES, learned, learners
+from sottovoce.estimators.caveats import ADD_UP, ASSUMED, ASSUMED_OF_TABLES, sign_of_learned_columns, learning_parts
 
 UNIT = {"data_norm": 1.0}
 TERMS: dict[str, Any] = {"data_norm": 4.0, "epsilon": 8.0, "random_state": 0}
@@ -137,13 +137,13 @@ def test_which_steps_learn() -> None:
     )
     counted = OneHotEncoder(categories=[["x", "y"]], min_frequency=2)
     both = FeatureUnion([("c", columns), ("d", PCA()), ("e", "drop")])
-    assert list(learners(both)) == ["a (StandardScaler)", "d (PCA)"]
-    assert list(learners(counted)) == ["OneHotEncoder"] and list(learners(OneHotEncoder())) == [
+    assert list(learning_parts(both)) == ["a (StandardScaler)", "d (PCA)"]
+    assert list(learning_parts(counted)) == ["OneHotEncoder"] and list(learning_parts(OneHotEncoder())) == [
         "OneHotEncoder"
     ]
-    assert list(learners(make_pipeline(MinMaxScaler(), SchemaTransformer({})))) == ["MinMaxScaler"]
-    assert list(learners(Odd())) == ["Odd"] and list(
-        learners(SimpleImputer(strategy="constant"))
+    assert list(learning_parts(make_pipeline(MinMaxScaler(), SchemaTransformer({})))) == ["MinMaxScaler"]
+    assert list(learning_parts(Odd())) == ["Odd"] and list(
+        learning_parts(SimpleImputer(strategy="constant"))
     ) == ["SimpleImputer"]
 
 
@@ -236,4 +236,4 @@ def test_numbers_that_give_it_away_are_told_to_the_holder_only() -> None:
         # what the rows show is no part of what is released
         assert "Scaler" not in str(model.privacy_spent_)
     for chance in (X, X[:2], np.ones((50, 2)), csr_array(X), np.arange(100.0).reshape(-1, 2) % 2):
-        assert learned(chance) is None
+        assert sign_of_learned_columns(chance) is None

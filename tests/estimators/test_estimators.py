@@ -28,7 +28,7 @@ from sottovoce.estimators import classifier_steps
 from sottovoce.estimators.encoding import NormEncoding
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
-from sottovoce.privacy.accountants import for_life, make_accountant
+from sottovoce.privacy.accountants import lifetime_accountant, make_accountant
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.runs.auto_search import Choice
@@ -94,10 +94,10 @@ def test_scikit_learns_checks(
     chosen = {"method": "momentum", "rounds": 100, "rho": 1e-5, "max_grad_norm": 0.1}
     monkeypatch.setattr(
         classifier_steps,
-        "choose",
+        "choose_method",
         lambda config, *_, **__: Choice(config.but(**chosen, auto=False)),
     )
-    monkeypatch.setattr(classifier_steps, "forecast", lambda *_, **__: None)
+    monkeypatch.setattr(classifier_steps, "forecast_run", lambda *_, **__: None)
     with warnings.catch_warnings():
         # skipped checks warn; what is skipped is listed in the results
         warnings.simplefilter("ignore")
@@ -111,7 +111,7 @@ def test_scikit_learns_checks(
 def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> None:
     known, ours = (
         RunConfig.defaults(),
-        ConsensusClassifier().get_params() | ConsensusClassifier()._knobs(),
+        ConsensusClassifier().get_params() | ConsensusClassifier()._resolve_knobs(),
     )
     shared = ours.keys() & known.keys()
     own = {
@@ -137,7 +137,7 @@ def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> 
         assert ours[name] == known[name], name
     for estimator in (ConsensusClassifier(), PrivateClassifier()):
         assert (estimator.method, estimator.epsilon, estimator.delta) == ("auto", 1.0, 1e-5)
-        assert estimator._knobs()["tol"] is None  # matched to the noise
+        assert estimator._resolve_knobs()["tol"] is None  # matched to the noise
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, PrivateClassifier])
@@ -174,7 +174,7 @@ def test_coefficients_are_in_the_units_of_x() -> None:
         norm = math.sqrt(2.0) if intercept else 1.0
         encoded = np.hstack([X / 100.0, np.ones((len(X), 1))]) / norm if intercept else X / 100.0
         assert np.linalg.norm(encoded, axis=1).max() <= 1
-        np.testing.assert_allclose(encoded, NormEncoding(100.0, intercept).rows(X), rtol=1e-9)
+        np.testing.assert_allclose(encoded, NormEncoding(100.0, intercept).encode_rows(X), rtol=1e-9)
         w = (
             np.append(model.coef_[0] * 100.0, model.intercept_[0]) * norm
             if intercept
@@ -187,7 +187,7 @@ def test_coefficients_are_in_the_units_of_x() -> None:
 
 def test_rows_beyond_the_declared_norm_are_shortened() -> None:
     X, _ = problem()
-    encoded = NormEncoding(1.0, intercept=True).rows(1e6 * X)
+    encoded = NormEncoding(1.0, intercept=True).encode_rows(1e6 * X)
     np.testing.assert_allclose(np.linalg.norm(encoded, axis=1), 1.0, rtol=1e-9)
     assert np.linalg.norm(encoded, axis=1).max() <= 1.0
 
@@ -200,7 +200,7 @@ def test_no_row_is_too_large_to_be_shortened(
 ) -> None:
     """Nothing overflows, directions are kept, and no norm passes one."""
     X = size * problem(50)[0] / 5.0
-    encoded = NormEncoding(data_norm, intercept).rows(X)
+    encoded = NormEncoding(data_norm, intercept).encode_rows(X)
     assert np.linalg.norm(encoded, axis=1).max() <= 1.0
     features = encoded[:, :3] * math.sqrt(2.0) if intercept else encoded
     length = np.minimum(1.0, size / data_norm * np.linalg.norm(X / size, axis=1, keepdims=True))
@@ -235,7 +235,7 @@ def test_without_noise_it_is_logistic_regression_at_the_mapped_weights(intercept
         make_loss("logistic"), n, 3 + intercept, C=1.0, rho=0.1, n_nodes=4
     ).sklearn_weights()[site, 0]
     reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, solver="newton-cholesky")
-    reference.fit(NormEncoding(30.0, intercept).rows(X), y, sample_weight=weights)
+    reference.fit(NormEncoding(30.0, intercept).encode_rows(X), y, sample_weight=weights)
     w = (
         np.append(model.coef_[0] * 30.0, model.intercept_[0]) * math.sqrt(2.0)
         if intercept
@@ -309,7 +309,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(RowGuard, "_charged", asked)
+    monkeypatch.setattr(RowGuard, "_charge_and_draw", asked)
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_privacy_spent_explains_itself() -> None:
 
 
 def test_fits_on_one_ledger_share_its_budget() -> None:
-    ledger = Ledger(for_life("rdp", np.array(2.0), 1e-5), 2.0, 1e-5)
+    ledger = Ledger(lifetime_accountant("rdp", np.array(2.0), 1e-5), 2.0, 1e-5)
     model = fit_with(ledger, method="mr_admm", delta=1e-5, random_state=1)
     first = ledger.total()
     assert model.privacy_spent_["ledger"]["spent"] == first > 0

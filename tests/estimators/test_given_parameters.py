@@ -12,7 +12,7 @@ import pytest
 from sottovoce import ConsensusClassifier, ConsensusRegressor
 from sottovoce.answers.regression import LeastSquares
 from sottovoce.answers.saved import SavedModel
-from sottovoce.answers.terms import of_columns
+from sottovoce.answers.terms import naming_from_columns
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import HuberResidual
 from sottovoce.problem.weighted_loss import Weighted
@@ -55,8 +55,8 @@ def test_a_parameter_that_is_given_twice_is_refused() -> None:
 
 
 def test_a_saved_run_of_answers_has_no_model_of_a_site(tmp_path: Path) -> None:
-    X, naming = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2)), of_columns(["a", "b"], 1.0)
-    rows = naming.rows([(X[:30], np.ones(30)), (X[30:], np.ones(30))]).with_offset(
+    X, naming = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2)), naming_from_columns(["a", "b"], 1.0)
+    rows = naming.rows_of_sites([(X[:30], np.ones(30)), (X[30:], np.ones(30))]).with_offset(
         [X[:30, 0], X[30:, 0]]
     )
     method = LeastSquares(constant=naming.constant, free=np.ones(naming.d))

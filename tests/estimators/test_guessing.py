@@ -11,10 +11,10 @@ import pytest
 
 from sottovoce import ConsensusClassifier, ConsensusPCA, ConsensusRegressor, PrivateClassifier
 from sottovoce.errors import HolderNote, PublicNote
-from sottovoce.estimators.tables import deal, read_features
-from sottovoce.estimators.terms import terms_of
+from sottovoce.estimators.tables import deal_rows_to_sites, read_features
+from sottovoce.estimators.terms import collect_terms
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.forecast import LEAST, Forecast, forecast
+from sottovoce.runs.forecast import LEAST, Forecast, forecast_run
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
@@ -34,7 +34,7 @@ def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(RowGuard, "_charged", asked)
+    monkeypatch.setattr(RowGuard, "_charge_and_draw", asked)
     X, y = table(60)
     model = ConsensusClassifier("momentum", rounds=50, epsilon=0.05, data_norm=1.0, classes=[0, 1])
     told = pytest.warns(
@@ -42,7 +42,7 @@ def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
     )
     with told, pytest.raises(AssertionError, match="a query was answered"):
         model.fit(X, y)
-    assert model.forecast_ is not None and model.forecast_.guessing
+    assert model.forecast_ is not None and model.forecast_.is_near_guessing
 
 
 def test_a_good_run_says_nothing() -> None:
@@ -53,7 +53,7 @@ def test_a_good_run_says_nothing() -> None:
             "momentum", rounds=50, epsilon=4.0, data_norm=1.0, classes=[0, 1]
         ).fit(X, y)
     assert (
-        model.forecast_ is not None and not model.forecast_.guessing and model.forecast_.says == ""
+        model.forecast_ is not None and not model.forecast_.is_near_guessing and model.forecast_.says == ""
     )
     assert model.score(X, y) > 0.9
 
@@ -63,22 +63,22 @@ def test_forecasts_know_the_errors_of_runs() -> None:
     and a tenth.
     """
     config = RunConfig.from_dict({"method": "momentum", "epsilon": 1.0, "rounds": 50, **DELTA})
-    few, many = forecast(config, [40] * 5, 6), forecast(config, [4000] * 5, 6)
+    few, many = forecast_run(config, [40] * 5, 6), forecast_run(config, [4000] * 5, 6)
     assert few is not None and many is not None
     assert few.error > many.error and few.best == many.best < few.guess
-    assert many.gained > 0.9 > few.gained and many.helps == ()
-    more = forecast(
+    assert many.share_of_gain > 0.9 > few.share_of_gain and many.helps == ()
+    more = forecast_run(
         RunConfig.from_dict({"method": "momentum", "epsilon": 1e-3, "rounds": 50, **DELTA}),
         [40] * 5,
         6,
     )
-    assert more is not None and more.gained < LEAST and abs(more.error - 0.5) < 0.1
+    assert more is not None and more.share_of_gain < LEAST and abs(more.error - 0.5) < 0.1
 
 
 def test_what_is_proposed_would_help() -> None:
     config = RunConfig.from_dict({"method": "momentum", "epsilon": 0.05, "rounds": 50, **DELTA})
-    found = forecast(config, [150] * 5, 6)
-    assert found is not None and found.guessing and found.helps
+    found = forecast_run(config, [150] * 5, 6)
+    assert found is not None and found.is_near_guessing and found.helps
     for what, error in found.helps:
         assert error < found.error and f"{1.0 - error:.0%} with {what}" in found.says
 
@@ -94,15 +94,15 @@ def test_what_is_proposed_would_help() -> None:
     ],
 )
 def test_what_cannot_be_rehearsed_has_no_forecast(config: RunConfig) -> None:
-    assert forecast(config, [50] * 5, 4) is None
+    assert forecast_run(config, [50] * 5, 4) is None
 
 
 def test_several_classes_have_a_forecast() -> None:
     config = RunConfig.from_dict(
         {"method": "prox_admm", "epsilon": 0.1, "rounds": 5, "loss": "softmax:4", **DELTA}
     )
-    found = forecast(config, [30] * 5, 20)
-    assert isinstance(found, Forecast) and found.guessing and found.guess > 0.5
+    found = forecast_run(config, [30] * 5, 20)
+    assert isinstance(found, Forecast) and found.is_near_guessing and found.guess > 0.5
 
 
 def test_a_simulation_says_that_all_rows_are_one_class() -> None:
@@ -187,7 +187,7 @@ def test_the_whole_run_is_as_it_was_without_a_forecast() -> None:
 def _rows(model: ConsensusClassifier, X: np.ndarray, y: np.ndarray) -> Any:
     from sottovoce.data.rows import Rows
 
-    terms = terms_of(model, many_fits=False)
-    parts = deal(terms, read_features(terms, X), None).parts
-    encoded = terms.encoding.rows(X)
-    return Rows.build([(encoded[part], np.where(y[part] == 1, 1.0, -1.0)) for part in parts])
+    terms = collect_terms(model, many_fits=False)
+    parts = deal_rows_to_sites(terms, read_features(terms, X), None).parts
+    encoded = terms.encoding.encode_rows(X)
+    return Rows.build_from_parts([(encoded[part], np.where(y[part] == 1, 1.0, -1.0)) for part in parts])

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.data import Schema
 from sottovoce.data.rows import Rows
-from sottovoce.data.validation import declared, index_of
+from sottovoce.data.validation import validate_declared_classes, class_index_of_labels
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
 from sottovoce.estimators import fitting
@@ -47,7 +47,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(RowGuard, "_charged", asked)
+    monkeypatch.setattr(RowGuard, "_charge_and_draw", asked)
 
 
 @pytest.mark.parametrize(
@@ -214,21 +214,21 @@ def test_rows_of_zeros_add_nothing() -> None:
     w = np.array([[0.3, -0.2, 0.9]])
     for rows in (X, csr_array(X)):
         part = [
-            Rows.build([(rows, np.where(kept, signs, 0.0))]),
-            Rows.build([(rows[kept], signs[kept])]),
+            Rows.build_from_parts([(rows, np.where(kept, signs, 0.0))]),
+            Rows.build_from_parts([(rows[kept], signs[kept])]),
         ]
         gradients = [Solver(one, make_loss("logistic"), 1.0).gradient(w) for one in part]
         np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
     V = np.random.default_rng(0).normal(size=(1, 9))
     label = np.arange(40) % 3
     classes = [
-        Rows.of_classes([(X, np.where(kept, label, -1))], 3),
-        Rows.of_classes([(X[kept], label[kept])], 3),
+        Rows.build_with_classes([(X, np.where(kept, label, -1))], 3),
+        Rows.build_with_classes([(X[kept], label[kept])], 3),
     ]
     gradients = [Solver(one, Softmax(3), 1.0).gradient(V) for one in classes]
     np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
     with pytest.raises(InvalidInput, match="or 0 for a row of zeros"):
-        Rows.build([(X, np.full(40, 2.0))])
+        Rows.build_from_parts([(X, np.full(40, 2.0))])
 
 
 @pytest.mark.parametrize(
@@ -272,4 +272,4 @@ class _Odd:
 @pytest.mark.parametrize("which", ["hash", "compare"])
 def test_a_label_that_raises_is_one_row_of_zeros(which: str) -> None:
     labels: list[Any] = [0, 1, _Odd(which), 1]
-    assert index_of(labels, declared([0, 1]), 4).tolist() == [0, 1, -1, 1]
+    assert class_index_of_labels(labels, validate_declared_classes([0, 1]), 4).tolist() == [0, 1, -1, 1]

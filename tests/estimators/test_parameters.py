@@ -102,7 +102,7 @@ def test_every_other_parameter_is_a_knob(kind: Any, name: str) -> None:
     """By its name and by scikit-learn's nested name; as a parameter of its own it is refused."""
     value = object()
     model = made(kind, knobs={name: value})
-    assert model._knobs()[name] is value and made(kind).set_params(
+    assert model._resolve_knobs()[name] is value and made(kind).set_params(
         **{f"knobs__{name}": value}
     ).knobs == {name: value}
     with pytest.raises(TypeError, match=name):
@@ -216,7 +216,7 @@ def test_the_name_of_a_rule_is_accounting(kind: Any) -> None:
         with pytest.raises(
             InvalidInput, match=r"^accounting=.*; use accounting='best', or ledger= for a ledger$"
         ):
-            model._run_fields()
+            model._collect_run_fields()
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, PrivateClassifier])

@@ -217,7 +217,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
-    monkeypatch.setattr(RowGuard, "_charged", asked)
+    monkeypatch.setattr(RowGuard, "_charge_and_draw", asked)
 
 
 @pytest.mark.parametrize(

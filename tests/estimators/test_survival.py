@@ -14,16 +14,16 @@ from scipy.special import expit, logit
 from sklearn.base import clone
 
 from sottovoce import ConsensusSurvival
-from sottovoce.answers.hazards import LifeTable, Seen, cell_numbers, newton_step, pooled
+from sottovoce.answers.hazards import LifeTable, Seen, number_of_cells, newton_step, pool_answers
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators.hazard_rows import (
     Leaving,
-    expand,
-    leaving,
+    expand_to_interval_rows,
+    find_leaving_intervals,
     person_weight,
-    read_events,
-    read_times,
+    read_event_marks,
+    read_survival_times,
 )
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic
@@ -135,7 +135,7 @@ def test_people_leave_by_their_own_time_and_event() -> None:
     event = np.array([1, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 1, 1, 0, 1, 1]) > 0
     known = np.ones(16, dtype=bool)
     known[-1] = False
-    found = leaving(time, event, known, EDGES, 2)
+    found = find_leaving_intervals(time, event, known, EDGES, 2)
     assert found.last.tolist() == [0, 0, 0, 3, 3, 3, 3, 3, 3, 3, 3, -1, -1, -1, -1, -1]
     assert found.event.tolist() == [True, True, False, True] + [False] * 4 + [True] + [False] * 7
     np.testing.assert_allclose(found.exposed[:11], [1, 1, 1, 1, 0.2, 1, 1, 1, 1, 1, 1])
@@ -148,14 +148,14 @@ def test_no_persons_reading_depends_on_another() -> None:
     rng = np.random.default_rng(0)
     time = np.r_[rng.uniform(-1.0, 6.0, 60), EDGES, np.inf, np.nan]
     event, known = rng.random(len(time)) < 0.5, rng.random(len(time)) < 0.9
-    whole = leaving(time, event, known, EDGES, 8)
+    whole = find_leaving_intervals(time, event, known, EDGES, 8)
     for k in range(len(time)):
-        alone = leaving(time[k : k + 1], event[k : k + 1], known[k : k + 1], EDGES, 8)
+        alone = find_leaving_intervals(time[k : k + 1], event[k : k + 1], known[k : k + 1], EDGES, 8)
         assert [one[0] for one in alone] == [one[k] for one in whole]
 
 
 def test_edges_that_do_not_start_at_zero_leave_out_who_is_not_there_any_more() -> None:
-    found = leaving(
+    found = find_leaving_intervals(
         np.array([1.0, 2.0, 2.5]), np.ones(3) > 0, np.ones(3) > 0, np.array([2.0, 3.0, 5.0]), 4
     )
     assert found.last.tolist() == [-1, -1, 0]
@@ -184,22 +184,22 @@ def test_edges_that_do_not_start_at_zero_leave_out_who_is_not_there_any_more() -
     ],
 )
 def test_events_are_known_by_what_they_mean(given: list[Any], code: Any, read: list[float]) -> None:
-    np.testing.assert_array_equal(read_events(given, code), read)
+    np.testing.assert_array_equal(read_event_marks(given, code), read)
     for k, one in enumerate(given):  # each by itself, whatever stands beside it
         for odd in (None, "x", 2, np.float32(0.1), True):
-            assert read_events([one, odd], code)[0] == pytest.approx(read[k], nan_ok=True)
+            assert read_event_marks([one, odd], code)[0] == pytest.approx(read[k], nan_ok=True)
             beside = np.array([one, odd], dtype=object)
-            assert read_events(beside, code)[0] == pytest.approx(read[k], nan_ok=True)
+            assert read_event_marks(beside, code)[0] == pytest.approx(read[k], nan_ok=True)
 
 
 def test_times_are_read_each_by_itself() -> None:
     given = [1, "2.5", np.float32(0.7), None, "soon", True, np.int8(3), np.inf]
     want = [1.0, 2.5, float(np.float32(0.7)), np.nan, np.nan, 1.0, 3.0, np.inf]
-    np.testing.assert_array_equal(read_times(given), want)
+    np.testing.assert_array_equal(read_survival_times(given), want)
     for k, one in enumerate(given):
-        assert read_times([one])[0] == pytest.approx(want[k], nan_ok=True)
+        assert read_survival_times([one])[0] == pytest.approx(want[k], nan_ok=True)
     masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
-    np.testing.assert_array_equal(read_times(masked), [1.0, np.nan])
+    np.testing.assert_array_equal(read_survival_times(masked), [1.0, np.nan])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_times_are_read_each_by_itself() -> None:
     [np.array(["2020-01-01"], dtype="datetime64[D]"), np.ones((2, 2)), np.array([1 + 2j]), 3.0],
 )
 def test_a_column_that_is_no_column_of_values_is_refused_by_its_type(given: Any) -> None:
-    for read in (read_times, read_events):
+    for read in (read_survival_times, read_event_marks):
         with pytest.raises(InvalidInput, match=r"^(time|event): "):
             read(given)
 
@@ -217,8 +217,8 @@ def test_a_column_that_is_no_column_of_values_is_refused_by_its_type(given: Any)
 
 def test_rows_hold_the_intervals_entered_and_a_cell() -> None:
     time, event = np.array([0.5, 3.2, 3.2, np.nan]), np.array([True, True, False, True])
-    one = leaving(time, event, np.ones(4) > 0, EDGES, 2)
-    rows, label, weight = expand(np.full((4, 1), 0.5), one, 4, 2)
+    one = find_leaving_intervals(time, event, np.ones(4) > 0, EDGES, 2)
+    rows, label, weight = expand_to_interval_rows(np.full((4, 1), 0.5), one, 4, 2)
     rows, label, weight = (
         rows.reshape(4, 5, 6),
         label.reshape(4, 5),
@@ -232,7 +232,7 @@ def test_rows_hold_the_intervals_entered_and_a_cell() -> None:
     np.testing.assert_allclose(rows[1, :4, 1:5], np.sqrt(0.5) * np.eye(4))
     np.testing.assert_allclose(rows[1, :4, 0], np.sqrt(0.5) * 0.5)
     assert not rows[3, :4].any() and not rows[:, 4, :5].any() and not rows[:, :4, 5].any()
-    np.testing.assert_allclose(rows[:, 4, 5] * cell_numbers(4, 2), one.cell + 1.0)
+    np.testing.assert_allclose(rows[:, 4, 5] * number_of_cells(4, 2), one.cell + 1.0)
     assert np.linalg.norm(rows, axis=2).max() <= 1.0
 
 
@@ -245,15 +245,15 @@ def person(rng: np.random.Generator, m: int, d: int, cells: int, trial: int) -> 
     last = int(rng.integers(-1, m)) if trial % 3 else m - 1
     event = trial % 3 == 1 and last >= 0
     part = 1.0 if event or trial % 3 == 0 else float(rng.choice([0.0, 1.0, rng.random()]))
-    one = expand(
-        X, leaves(last, event, m, part, cells, int(rng.integers(cell_numbers(m, cells)))), m, cells
+    one = expand_to_interval_rows(
+        X, leaves(last, event, m, part, cells, int(rng.integers(number_of_cells(m, cells)))), m, cells
     )
-    return Rows.build([(one.rows, one.label)]).with_weight([one.weight])
+    return Rows.build_from_parts([(one.rows, one.label)]).with_weight([one.weight])
 
 
 def added(what: Bounded, rows: Rows) -> np.ndarray:
     """What the rows add to the exact sum, (width,)."""
-    return what.terms(rows.design(np.array([0])), Logistic(), what.at[None])[0, 0]
+    return what.sum_over_block(rows.design_of_nodes(np.array([0])), Logistic(), what.at[None])[0, 0]
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 12])
@@ -262,7 +262,7 @@ def test_a_replaced_person_changes_each_answer_by_no_more_than_is_charged(m: int
     sets the price.
     """
     rng, d, cells = np.random.default_rng(m), 3, 4
-    width = cell_numbers(m, cells)
+    width = number_of_cells(m, cells)
     most = {"gradient": 0.0, "Hessian": 0.0, "life table": 0.0}
     for trial in range(300):
         one, other = (
@@ -281,17 +281,17 @@ def test_a_replaced_person_changes_each_answer_by_no_more_than_is_charged(m: int
             ("life table", Exits(at, width)),
         ):
             mine, theirs = added(what, one), added(what, other)
-            assert np.linalg.norm(mine) <= what.norm(facts)
-            assert np.linalg.norm(mine - theirs) <= what.changed(facts)
-            most[name] = max(most[name], float(np.linalg.norm(mine) / what.norm(facts)))
+            assert np.linalg.norm(mine) <= what.largest_row_norm(facts)
+            assert np.linalg.norm(mine - theirs) <= what.exact_sum_sensitivity(facts)
+            most[name] = max(most[name], float(np.linalg.norm(mine) / what.largest_row_norm(facts)))
     assert most["gradient"] > 0.99 and most["life table"] == 1.0
     # of columns of norm 1, and all curvatures alike
     assert most["Hessian"] > 0.99 * np.sqrt((m + 3.0) / (2.0 * (m + 1.0)))
 
 
 def test_more_weight_would_break_the_bound() -> None:
-    one = expand(np.array([[1.0]]), leaves(3, False, 4), 4, 4)
-    heavy = Rows.build([(one.rows, one.label)]).with_weight([1.01 * one.weight])
+    one = expand_to_interval_rows(np.array([[1.0]]), leaves(3, False, 4), 4, 4)
+    heavy = Rows.build_from_parts([(one.rows, one.label)]).with_weight([1.01 * one.weight])
     assert np.linalg.norm(added(Gradient(np.full((1, 6), 60.0)), heavy)) > 1.0
     assert person_weight(4) > 1 / 4 and person_weight(1) == pytest.approx(1.0)
 
@@ -465,14 +465,14 @@ def test_answers_at_one_point_are_pooled_by_their_precision_and_those_of_far_poi
     None
 ):
     H, w, g = np.eye(2)[None], np.zeros((1, 2)), np.ones((1, 2))
-    near = pooled([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w, H, 0.1, g, 0.1)], 1.0, 1)
+    near = pool_answers([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w, H, 0.1, g, 0.1)], 1.0, 1)
     np.testing.assert_allclose(near.hessian, 1.5 * H)
     np.testing.assert_allclose(near.gradient, 2.0 * g)
     assert near.hessian_noise == near.gradient_noise == pytest.approx(0.1 / np.sqrt(2.0))
-    far = pooled([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w + 100.0, H, 0.1, g, 0.1)], 1.0, 1)
+    far = pool_answers([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w + 100.0, H, 0.1, g, 0.1)], 1.0, 1)
     np.testing.assert_allclose(far.hessian, H, atol=0.01)
     np.testing.assert_allclose(far.gradient, g, atol=0.01)
-    exact = pooled([Seen(w, 2.0 * H, 0.0, 3.0 * g, 0.0), Seen(w, H, 0.0, g, 0.0)], 1.0, 1)
+    exact = pool_answers([Seen(w, 2.0 * H, 0.0, 3.0 * g, 0.0), Seen(w, H, 0.0, g, 0.0)], 1.0, 1)
     np.testing.assert_array_equal(exact.gradient, g)
 
 
@@ -483,11 +483,11 @@ def test_a_life_table_counts_those_at_risk() -> None:
     table = LifeTable(
         np.array([0.1, 0.2, 0.05, 0.0, 0.1, 0.0, 0.0, 0.05, 0.2, 0.3, 0.0]), 0.0, 2, 2
     )
-    np.testing.assert_allclose(table.at_risk, [[1.0, 0.8], [0.4, 0.35]])
-    events, without = table.exposed()
+    np.testing.assert_allclose(table.share_at_risk, [[1.0, 0.8], [0.4, 0.35]])
+    events, without = table.events_and_exposure()
     np.testing.assert_allclose(events, [0.3, 0.05])
     np.testing.assert_allclose(without, [0.6 + 0.1 * 0.25, 0.3 + 0.05 * 0.75])
-    np.testing.assert_allclose(table.kaplan_meier(), [1.0 - 0.9 * 0.75, 0.125])
+    np.testing.assert_allclose(table.kaplan_meier_chances(), [1.0 - 0.9 * 0.75, 0.125])
 
 
 # --- The estimator --------------------------------------------------------------------------------

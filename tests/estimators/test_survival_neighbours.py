@@ -18,19 +18,19 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from sottovoce import ConsensusSurvival
-from sottovoce.answers.hazards import cell_numbers
+from sottovoce.answers.hazards import number_of_cells
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote, SchemaError
 from sottovoce.estimators import fitting
 from sottovoce.estimators.encoding import SLACK
-from sottovoce.estimators.hazard_rows import COARSE, expand, leaving
+from sottovoce.estimators.hazard_rows import COARSE, expand_to_interval_rows, find_leaving_intervals
 from sottovoce.privacy.events import Event
-from sottovoce.problem.clipped import cap
+from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic, Loss
 from sottovoce.queries import Bounded, Curvature, Exits, Gradient, NoisyBounded
 from sottovoce.runs.planned import PlannedRun
-from sottovoce.runs.prepare import held
+from sottovoce.runs.prepare import rows_on_backend
 
 EDGES = np.array([0.0, 1.0, 2.0, 4.0])
 NOISY: dict[str, Any] = {"epsilon": 3.0, "data_norm": 1.5, "random_state": 0}
@@ -57,8 +57,8 @@ class Asked(NamedTuple):
         """The exact sums over each node's rows, (nodes, width)."""
         found = []
         for node in range(len(self.rows.n)):
-            design = self.rows.design(np.array([node]))
-            found.append(what.terms(design, self.loss.at(design.norms), what.at[None])[0, 0])
+            design = self.rows.design_of_nodes(np.array([node]))
+            found.append(what.sum_over_block(design, self.loss.for_row_norms(design.row_norm_bounds), what.at[None])[0, 0])
         return np.array(found)
 
     def without_first(self, rows: int) -> Asked:
@@ -92,7 +92,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, model: ConsensusSurvival, *data: Any)
             model.fit(*data)
     planned, rows = found["planned"], found["rows"]
     prepared = planned.prepared
-    return Asked(held(planned.config, rows), planned.loss, prepared.facts, prepared.plan().rows)
+    return Asked(rows_on_backend(planned.config, rows), planned.loss, prepared.facts, prepared.plan().rows)
 
 
 def odd_person(rng: np.random.Generator, edges: np.ndarray, d: int) -> tuple[np.ndarray, Any, Any]:
@@ -154,7 +154,7 @@ def test_neighbouring_tables_move_each_answer_by_no_more_than_its_event_says(
         statistics = {
             "gradient": Gradient(steep),
             "Hessian": Curvature(at),
-            "life table": Exits(at, cell_numbers(m, COARSE)),
+            "life table": Exits(at, number_of_cells(m, COARSE)),
         }
         for name, what in statistics.items():
             change = np.linalg.norm(one.sums(what) - other.sums(what), axis=1)
@@ -180,27 +180,27 @@ def test_all_pairs_of_people_of_a_small_domain_are_within_the_bound(m: int, most
     columns = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]]) / SLACK
     everybody = list(itertools.product(columns, times, (False, True), (False, True)))
     x, time, event, known = (np.array(one) for one in zip(*everybody, strict=True))
-    leaves = leaving(time, event, known, edges, COARSE)
+    leaves = find_leaving_intervals(time, event, known, edges, COARSE)
     assert np.all((leaves.exposed >= 0.0) & (leaves.exposed <= 1.0))
-    found = expand(x, leaves, m, COARSE)
+    found = expand_to_interval_rows(x, leaves, m, COARSE)
     each = [one.reshape(len(x), m + 1, *one.shape[1:]) for one in found]
-    rows = Rows.build(list(zip(each[0], each[1], strict=True))).with_weight(list(each[2]))
-    design, width = rows.design(np.arange(len(x))), cell_numbers(m, COARSE)
-    loss = cap(Logistic(), most).at(design.norms)
-    facts = Facts(cap(Logistic(), most), np.array([[m + 1.0]]), 2 + m + 1, 1.0, 1.0, 1)
+    rows = Rows.build_from_parts(list(zip(each[0], each[1], strict=True))).with_weight(list(each[2]))
+    design, width = rows.design_of_nodes(np.arange(len(x))), number_of_cells(m, COARSE)
+    loss = clip_gradients(Logistic(), most).for_row_norms(design.row_norm_bounds)
+    facts = Facts(clip_gradients(Logistic(), most), np.array([[m + 1.0]]), 2 + m + 1, 1.0, 1.0, 1)
     reached = 0.0
     for constants in itertools.product((-1e3, 0.0, 2.0), repeat=m):
         for slopes in ((0.0, 0.0), (-3.0, 4.0), (1e3, 0.0)):
             at = np.broadcast_to(np.r_[slopes, constants, 1.0], (len(x), 1, m + 3)).copy()
             for what in (Gradient(at), Curvature(at), Exits(at, width)):
-                terms = what.terms(design, loss, at)[:, 0]
+                terms = what.sum_over_block(design, loss, at)[:, 0]
                 products = terms @ terms.T
                 squares = np.diag(products)
                 change = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * products, 0.0)).max()
-                assert math.sqrt(squares.max()) <= what.norm(facts) * (1.0 + 1e-9)
-                assert change <= what.changed(facts) * (1.0 + 1e-9)
+                assert math.sqrt(squares.max()) <= what.largest_row_norm(facts) * (1.0 + 1e-9)
+                assert change <= what.exact_sum_sensitivity(facts) * (1.0 + 1e-9)
                 assert products.min() >= -1e-12 or not what.cone
-                reached = max(reached, change / what.changed(facts))
+                reached = max(reached, change / what.exact_sum_sensitivity(facts))
     assert reached > 0.999
 
 
@@ -344,9 +344,9 @@ def test_intervals_of_any_finite_length_give_parts_from_0_to_1(edges: list[float
         -np.inf,
     ]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        found = leaving(time, np.zeros(len(time)) > 0, np.ones(len(time)) > 0, ends, COARSE)
+        found = find_leaving_intervals(time, np.zeros(len(time)) > 0, np.ones(len(time)) > 0, ends, COARSE)
     assert np.all((found.exposed >= 0.0) & (found.exposed <= 1.0))
-    assert np.all((found.cell >= 0) & (found.cell < cell_numbers(len(ends) - 1, COARSE)))
+    assert np.all((found.cell >= 0) & (found.cell < number_of_cells(len(ends) - 1, COARSE)))
 
 
 @pytest.mark.parametrize("trust", TRUSTS)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from sottovoce.errors import SottovoceError
-from sottovoce.ledger.chain import link
-from sottovoce.util.plain import canonical, keyed_hash
+from sottovoce.ledger.chain import hash_of_record
+from sottovoce.util.plain import canonical_json, personalised_hash
 
 Rng = np.random.Generator
 STEERS = "\x1b[31m\x1b]0;taken\x07\u202e[red]x[/]"
@@ -251,17 +251,17 @@ def chain(rng: Rng, path: Path) -> None:
     not.
     """
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        (head,) = (keyed_hash(file_id) for (file_id,) in db.execute("SELECT file_id FROM meta"))
+        (head,) = (personalised_hash(file_id) for (file_id,) in db.execute("SELECT file_id FROM meta"))
         found = db.execute("SELECT id, body FROM log ORDER BY id").fetchall()
         target = int(rng.integers(len(found)))
         for k, (number, body) in enumerate(found):
             if k == target:
                 changed = mutate(rng, json.loads(body))
                 try:
-                    body = canonical(changed)
+                    body = canonical_json(changed)
                 except (SottovoceError, RecursionError):
                     body = json.dumps(changed)
                 body = body.encode("utf-8", "replace").decode()
-            head = link(head, number, body)
+            head = hash_of_record(head, number, body)
             db.execute("UPDATE log SET body = ?, hash = ? WHERE id = ?", (body, head, number))
         db.execute("UPDATE meta SET head = ?", (head,))

@@ -47,7 +47,7 @@ def make_rows(seed: int = 0) -> Rows:
         X = rng.normal(size=(300, 6))
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
         sites.append((X, np.where(X[:, 0] + 0.3 * rng.normal(size=300) > 0, 1.0, -1.0)))
-    return Rows.build(sites)
+    return Rows.build_from_parts(sites)
 
 
 def fork(job: Callable[[], None]) -> int:

@@ -52,15 +52,15 @@ from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.deploy.keys import SigningKey  # noqa: E402
 from sottovoce.deploy.members import Member  # noqa: E402
 from sottovoce.deploy.plan import Plan  # noqa: E402
-from sottovoce.deploy.plan_file import read_plan, write_plan  # noqa: E402
-from sottovoce.deploy.proposal import Proposal, make_plan  # noqa: E402
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file  # noqa: E402
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings, write_settings  # noqa: E402
 from sottovoce.errors import SottovoceError  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
 from sottovoce.runs.config import RunConfig  # noqa: E402
-from sottovoce.util.files import from_json, pack, read_arrays  # noqa: E402
-from sottovoce.util.plain import canonical, keyed_hash  # noqa: E402
+from sottovoce.util.files import parse_bounded_json, pack_arrays, read_packed_arrays  # noqa: E402
+from sottovoce.util.plain import canonical_json, personalised_hash  # noqa: E402
 from sottovoce_papers.studies.spec import parse  # noqa: E402
 
 SECONDS, MEMORY = 60, 3 * 2**30
@@ -216,10 +216,10 @@ def make(home: Path) -> Fixture:
     members = [Member(name, ROWS, made.keys[name].public) for name in names]
     settings = RunConfig(method="dvp", epsilon=50.0, rounds=3, seed=None, rho=0.1, graph="path")
     schema = Schema.from_dict(SCHEMA)
-    plan = make_plan(
+    plan = make_calibrated_plan(
         Proposal("trial", settings, members, schema.n_features, schema=schema.to_dict())
     )
-    write_plan(plan, home / "plan.json")
+    write_plan_file(plan, home / "plan.json")
     (home / "north.public.json").write_text(
         json.dumps({"name": "north", "rows": ROWS, "key": made.keys["north"].public})
     )
@@ -232,14 +232,14 @@ def make(home: Path) -> Fixture:
     with HubLog(home / "hub.log") as log:
         for name in names:
             for k in range(3):
-                log.post("trial", k, name, sealed(made, plan, name, k))
+                log.store_message("trial", k, name, sealed(made, plan, name, k))
     DurableLedger.create(home / "j.ledger", epsilon=900.0).close()
     with DurableLedger.open(home / "j.ledger") as ledger:
-        ledger.reserve("trial", plan.digest, plan.privacy.events("north"))
+        ledger.reserve("trial", plan.digest, plan.planned_privacy.events("north"))
         journal = Journal(ledger, "trial")
-        journal.send(0, b"a greeting")
-        journal.receive(0, b"an inbox")
-        journal.send(1, b"a release")
+        journal.store_message(0, b"a greeting")
+        journal.store_inbox(0, b"an inbox")
+        journal.store_message(1, b"a release")
     (home / "net.txt").write_text("# a net\n0 1\n1 2\n2 3\n")
     made.files = {file.name: file.read_bytes() for file in home.iterdir() if file.is_file()}
     return made
@@ -249,7 +249,7 @@ def sealed(made: Fixture, plan: Plan, name: str, k: int) -> bytes:
     payload = np.zeros(0 if k == 0 else plan.d) + 0.25
     return messages.Message(
         plan.run, plan.digest, k, name, "hello" if k == 0 else "release", payload
-    ).seal(made.keys[name])
+    ).to_signed_bytes(made.keys[name])
 
 
 @dataclass(frozen=True)
@@ -387,12 +387,12 @@ def plan_file(rng: Rng, made: Fixture) -> Said:
         if isinstance(plain, dict) and rng.integers(8):
             text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
             # as another program may have written it
-            stated = keyed_hash(b"plan", text.encode()).hex()
+            stated = personalised_hash(b"plan", text.encode()).hex()
             plain |= {"digest": stated}
         (made.home / "plan.json").write_text(json.dumps(plain))
     return attempt(
         lambda: [
-            read_plan(made.home / "plan.json").privacy.events(name) for name in ("north", "east")
+            read_plan_file(made.home / "plan.json").planned_privacy.events(name) for name in ("north", "east")
         ]
     )
 
@@ -575,9 +575,9 @@ def npz(rng: Rng, whole: bytes) -> bytes:
     with tempfile.NamedTemporaryFile() as file:
         file.write(whole)
         file.flush()
-        arrays: dict[str, Any] = read_arrays(file.name)
+        arrays: dict[str, Any] = read_packed_arrays(file.name)
     if rng.integers(2):
-        meta = mutate(rng, from_json(str(arrays["meta"]), infinite=True))
+        meta = mutate(rng, parse_bounded_json(str(arrays["meta"]), infinite=True))
         arrays["meta"] = np.array(json.dumps(meta))
     else:
         name = list(arrays)[rng.integers(len(arrays))]
@@ -598,14 +598,14 @@ def npz(rng: Rng, whole: bytes) -> bytes:
         file = io.BytesIO()
         np.savez_compressed(file, **arrays)
         return file.getvalue()
-    return bytes(pack(**arrays))
+    return bytes(pack_arrays(**arrays))
 
 
 def message(rng: Rng, made: Fixture) -> Said:
-    plan = read_plan(made.home / "plan.json")
+    plan = read_plan_file(made.home / "plan.json")
     name, k = ("north", "east")[rng.integers(2)], int(rng.integers(4))
     last = rng.integers(3) == 0
-    farewell = messages.Farewell(plan.run, plan.digest, k, name, "done").seal(made.keys[name])
+    farewell = messages.Farewell(plan.run, plan.digest, k, name, "done").to_signed_bytes(made.keys[name])
     whole = farewell if last else sealed(made, plan, name, k)
     if rng.integers(3) == 0:
         data = scramble(rng, whole)
@@ -616,13 +616,13 @@ def message(rng: Rng, made: Fixture) -> Said:
         if isinstance(body, dict):
             with contextlib.suppress(SottovoceError, RecursionError):
                 domain = b"sottovoce farewell 1\n" if last else b"sottovoce message 1\n"
-                signed = made.keys[name].sign(domain + canonical(body).encode("utf-8", "replace"))
+                signed = made.keys[name].sign(domain + canonical_json(body).encode("utf-8", "replace"))
                 body["sig"] = base64.b64encode(signed).decode()
         try:
-            data = canonical(body).encode("utf-8", "replace")
+            data = canonical_json(body).encode("utf-8", "replace")
         except (SottovoceError, RecursionError):
             data = json.dumps(body).encode()
-    reader = messages.read_farewell if last else messages.read
+    reader = messages.read_farewell if last else messages.read_message
     return attempt(lambda: reader(plan, data, name, k))
 
 

@@ -39,8 +39,8 @@ from sottovoce.deploy.hublog import HubLog  # noqa: E402
 from sottovoce.deploy.keys import SigningKey  # noqa: E402
 from sottovoce.deploy.members import Member  # noqa: E402
 from sottovoce.deploy.nvflare.loopback import SERVER, Federation, run_loopback  # noqa: E402
-from sottovoce.deploy.plan_file import write_plan  # noqa: E402
-from sottovoce.deploy.proposal import Proposal, make_plan  # noqa: E402
+from sottovoce.deploy.plan_file import write_plan_file  # noqa: E402
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan  # noqa: E402
 from sottovoce.deploy.settings import SiteSettings  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
@@ -56,13 +56,13 @@ class Consortium:
         self.keys = {name: SigningKey.make() for name in NAMES}
         members = [Member(name, SIZE, self.keys[name].public) for name in NAMES]
         config = RunConfig(method="dvp", rounds=rounds, epsilon=1.0, delta=1e-5, seed=0)
-        self.plan = make_plan(Proposal("bench", config, members, WIDTH))
+        self.plan = make_calibrated_plan(Proposal("bench", config, members, WIDTH))
 
     def sites(self, folder: Path) -> dict[str, Path]:
         """Write the files of all sites, and return those with their settings."""
         rng, found = np.random.default_rng(0), {}
         folder.mkdir(parents=True)
-        write_plan(self.plan, folder / "plan.json")
+        write_plan_file(self.plan, folder / "plan.json")
         for name in NAMES:
             home = folder / name
             home.mkdir()
@@ -72,7 +72,7 @@ class Consortium:
                 home / "rows",
                 [(0, X, np.where(X[:, 0] + 0.3 * rng.normal(size=SIZE) > 0, 1.0, -1.0))],
             )
-            write_plan(self.plan, home / "plan.json")
+            write_plan_file(self.plan, home / "plan.json")
             self.keys[name].write(home / "signing")
             ledger = DurableLedger.create(
                 home / "ledger", epsilon=100.0, delta=1e-5, accountant="rdp", demonstration=True
@@ -92,7 +92,7 @@ def undisturbed(consortium: Consortium, folder: Path) -> dict[str, Any]:
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(len(NAMES)) as pool:
         hub = Hub(consortium.plan, log)
         jobs = [
-            pool.submit(SiteSettings.read(sites[name]).take_part, LocalTransport(hub, name, 600.0))
+            pool.submit(SiteSettings.read(sites[name]).run_and_write_results, LocalTransport(hub, name, 600.0))
             for name in NAMES
         ]
         return {
@@ -124,9 +124,9 @@ class Killer:
             return
         self._when, self._seen = float("inf"), complete
         name = self._rng.choice([SERVER, *federation.names])
-        numbers = federation.processes(name)
+        numbers = federation.process_numbers_of(name)
         one = self._rng.choice(numbers) if numbers and self._rng.random() < 0.5 else None
-        federation.kill(name, one)
+        federation.kill_processes_of(name, one)
         self.left -= 1
         self.victims.append(
             f"{name}{'' if one is None else ', one process'} after round {complete}"
@@ -146,7 +146,7 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
         settings = SiteSettings.read(sites[name])
         with DurableLedger.open(settings.ledger) as ledger:
             journal = Journal(ledger, plan.run)
-            assert journal.highest == last
+            assert journal.highest_round == last
             for k in range(last + 1):
                 assert journal.sent(k) == messages[k, name], (
                     f"{name}, round {k}: journal and hub differ"
@@ -154,7 +154,7 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
                 inbox = json.loads(journal.received(k) or b"{}")
                 assert inbox == {
                     other: messages[k, other].decode()
-                    for other in plan.exchange_table.heard_by(name, k)
+                    for other in plan.exchange_table.names_heard_by(name, k)
                 }
         model, rows, total = calm[name]
         assert np.array_equal(models[i], model), f"{name}: not the model of an undisturbed run"
@@ -182,7 +182,7 @@ def main() -> None:
         timed = run_loopback(folder / "timed", sites, folder / "timed" / "nvflare")
         check(consortium, sites, folder / "timed", calm)
         reports = [
-            json.loads(SiteSettings.read(path).file("json").read_text()) for path in sites.values()
+            json.loads(SiteSettings.read(path).result_file("json").read_text()) for path in sites.values()
         ]
         solve = max((report["seconds"] - report["waited"]) / report["rounds"] for report in reports)
         report: dict[str, Any] = {

@@ -34,11 +34,11 @@ from sottovoce.deploy import demonstration
 from sottovoce.deploy.demonstration import Demonstration
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.local import train_sites
-from sottovoce.deploy.relay import Credentials, RelayTransport, serve
+from sottovoce.deploy.local import train_as_sites
+from sottovoce.deploy.relay import Credentials, RelayTransport, start_relay
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
-from sottovoce.errors import SottovoceError, exit_code
+from sottovoce.errors import SottovoceError, exit_code_for_error
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.runs.config import RunConfig
 
@@ -69,15 +69,15 @@ class Fragile(RelayTransport):
             raise Cut
         return found
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+    def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
         self._asked = True
         if self.seconds is None or self.further:
-            return super().inquire(question, enough)
+            return super().ask_other_sites(question, enough)
         found: list[dict[str, bytes] | Exception] = []
 
         def ask() -> None:
             try:
-                found.append(RelayTransport.inquire(self, question, enough))
+                found.append(RelayTransport.ask_other_sites(self, question, enough))
             except (
                 Exception
             ) as error:  # that of a channel that was closed, or the one that is looked for
@@ -97,14 +97,14 @@ class Slow(RelayTransport):
 
     rng = random.Random(0)
 
-    def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+    def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         if method == "answer":
             time.sleep(self.rng.uniform(0.0, SLOW))
-        return super().ask(method, asked)
+        return super().send_request(method, asked)
 
 
 def settings(demo: Demonstration, name: str) -> SiteSettings:
-    return SiteSettings.read(demo.settings(name))
+    return SiteSettings.read(demo.settings_file_of(name))
 
 
 def one(
@@ -116,10 +116,10 @@ def one(
 ) -> Finished | None:
     """A start of a site; None if it was cut off."""
     site = settings(demo, name)
-    with Fragile(address, site.credentials, site.agreed, 60.0) as way:
+    with Fragile(address, site.credentials, site.agreed_plan, 60.0) as way:
         way.seconds, way.further = seconds, further
         try:
-            return site.take_part(way)
+            return site.run_and_write_results(way)
         except Cut:
             return None
 
@@ -127,12 +127,12 @@ def one(
 def other_site(demo: Demonstration, name: str, address: str) -> Finished:
     """A site that is never cut off."""
     site = settings(demo, name)
-    with Slow(address, site.credentials, site.agreed, 60.0) as way:
-        return site.take_part(way)
+    with Slow(address, site.credentials, site.agreed_plan, 60.0) as way:
+        return site.run_and_write_results(way)
 
 
 def last_words(name: str, start: int, error: SottovoceError) -> SystemExit:
-    return SystemExit(f"start {start} of {name} ended with exit code {exit_code(error)}: {error}")
+    return SystemExit(f"start {start} of {name} ended with exit code {exit_code_for_error(error)}: {error}")
 
 
 def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, int]:
@@ -144,7 +144,7 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
     refused: list[tuple[str, str]] = []
     with HubLog(demo.hub / "hub.log") as log, ThreadPoolExecutor(SITES) as pool:
         hub = Hub(plan, log)
-        server, port = serve(
+        server, port = start_relay(
             hub,
             hub_files,
             "127.0.0.1:0",
@@ -174,16 +174,16 @@ def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, in
             raise last_words(name, cut + 1, error) from None
         finally:
             if sys.exc_info()[0] is not None:
-                log.decisions.end(plan.run)  # the others wait
+                log.decisions.record_end_of_run(plan.run)  # the others wait
             server.stop(0.0).wait()
     if refused:
         raise SystemExit(f"refused: {refused[0]}")
-    twins = train_sites(plan, demo.rows)
+    twins = train_as_sites(plan, demo.rows)
     for i, (site, end) in enumerate(zip(plan.names, ends, strict=True)):
         if end is None or not np.array_equal(end.model, twins[i][0]):
             raise SystemExit(f"{site}: its model differs from the twin's")
         with DurableLedger.open(demo.folder / site / f"{site}.ledger") as ledger:
-            if ledger.to_list() != [event.to_dict() for event in plan.privacy.events(site)]:
+            if ledger.to_list() != [event.to_dict() for event in plan.planned_privacy.events(site)]:
                 raise SystemExit(f"{site}: spent something else than what was planned")
         if list((demo.folder / site).glob("*.masks*")):
             raise SystemExit(f"{site}: its key is still there")
@@ -205,9 +205,9 @@ def _until_greeted(demo: Demonstration, name: str, address: str) -> None:
                 raise Cut
             return super().exchange(round, message)
 
-    with Early(address, site.credentials, site.agreed, 60.0) as way:
+    with Early(address, site.credentials, site.agreed_plan, 60.0) as way:
         try:
-            site.take_part(way)
+            site.run_and_write_results(way)
         except Cut:
             return
     raise SystemExit("the first start was not cut off")
@@ -232,7 +232,7 @@ def main() -> None:
             seed=arguments.seed,
         )
         rows = table(Path(folder), 150 * SITES)
-        demo = demonstration.build(Path(folder) / "run", config, SITES, str(rows), SCHEMA)
+        demo = demonstration.build_demonstration(Path(folder) / "run", config, SITES, str(rows), SCHEMA)
         report = play(demo, arguments.restarts, random.Random(arguments.seed))
     report["wall"] = round(time.perf_counter() - started)
     if arguments.json:

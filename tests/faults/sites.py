@@ -75,9 +75,9 @@ class Supervised:
         command = (
             ("hub", "run", str(self.demo.hub), "--listen", address)
             if name == "hub"
-            else ("site", "run", str(self.demo.settings(name)), "--json")
+            else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
         )
-        self.processes[name] = demonstration.start(*command, errors=errors)
+        self.processes[name] = demonstration.start_command(*command, errors=errors)
 
     def look(self) -> None:
         """Start again what was killed; end on what failed by itself."""
@@ -122,22 +122,22 @@ def check(demo: Demonstration) -> int:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             ledger.file.verify()
             journal = Journal(ledger, plan.run)
-            if journal.highest != plan.exchange_table.attempts + 1:
-                raise SystemExit(f"{name}: its journal ends at round {journal.highest}")
+            if journal.highest_round != plan.exchange_table.attempts + 1:
+                raise SystemExit(f"{name}: its journal ends at round {journal.highest_round}")
             for k in range(plan.exchange_table.attempts + 2):
                 if journal.sent(k) != held.get((k, name)):
                     raise SystemExit(f"{name}, round {k}: journal and hub hold different bytes")
                 inbox = json.loads(journal.received(k) or b"null")
                 if inbox != {
                     other: held[k, other].decode()
-                    for other in plan.exchange_table.heard_by(name, k)
+                    for other in plan.exchange_table.names_heard_by(name, k)
                 }:
                     raise SystemExit(
                         f"{name}, round {k}: the inbox is not what its neighbours sent"
                     )
-            planned = plan.privacy.events(name)
+            planned = plan.planned_privacy.events(name)
             # in doubles; the ledger: exact
-            price = float(np.max(ledger.accountant.total(planned, ledger.delta)))
+            price = float(np.max(ledger.accountant.epsilon_of_events(planned, ledger.delta)))
             if ledger.to_list() != [event.to_dict() for event in planned] or not np.isclose(
                 ledger.total(), price, rtol=1e-12, atol=0.0
             ):
@@ -215,12 +215,12 @@ def main() -> None:
                 delta=1e-5,
                 seed=report["runs"],
             )
-            demo = demonstration.build(
+            demo = demonstration.build_demonstration(
                 folder / f"run-{report['runs']}", config, arguments.sites, str(rows), SCHEMA
             )
             killed = one_run(demo, arguments.kills - report["kills"], rng)
             report["messages"] += check(demo)
-            difference = demonstration.compare(demo, "relay", 0.0)["difference"]
+            difference = demonstration.compare_with_simulation(demo, "relay", 0.0)["difference"]
             if difference != 0.0:
                 raise SystemExit(
                     f"run {report['runs']}: differs from an undisturbed run by {difference:g}"

@@ -34,7 +34,7 @@ from sottovoce.deploy import demonstration
 from sottovoce.deploy.demonstration import Demonstration
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.local import train_sites
+from sottovoce.deploy.local import train_as_sites
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.journal import Journal
 from sottovoce.runs.config import RunConfig
@@ -64,9 +64,9 @@ class Supervised(plain.Supervised):
                 str(self.patience),
             )
             if name == "hub"
-            else ("site", "run", str(self.demo.settings(name)), "--json")
+            else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
         )
-        self.processes[name] = demonstration.start(
+        self.processes[name] = demonstration.start_command(
             *command, errors=self.demo.folder / name / "errors"
         )
 
@@ -100,16 +100,16 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
     if models is None or len(attempts) != plan.exchange_table.attempts:
         raise SystemExit(f"ended after {len(attempts)} attempts")
     told = [([plan.names.index(name) for name in one.members], one.opened) for one in attempts]
-    made = train_sites(plan, demo.rows, told)
+    made = train_as_sites(plan, demo.rows, told)
     for i, name in enumerate(plan.names):
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             ledger.file.verify()
             journal, rows = Journal(ledger, plan.run), ledger.to_list()
-            sent = [journal.sent(k) for k in range(journal.highest + 1)]
+            sent = [journal.sent(k) for k in range(journal.highest_round + 1)]
             total = ledger.total()
             price = float(
                 np.max(
-                    ledger.accountant.total(plan.privacy.events(name)[: len(rows)], ledger.delta)
+                    ledger.accountant.epsilon_of_events(plan.planned_privacy.events(name)[: len(rows)], ledger.delta)
                 )
             )
         posted = [held[k, name] for k in range(len(sent)) if (k, name) in held]
@@ -117,7 +117,7 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
             raise SystemExit(f"{name}: journal and hub hold different bytes")
         if any(".masks" in path.name for path in (demo.folder / name).iterdir()):
             raise SystemExit(f"{name}: its key is still there")
-        planned = [event.to_dict() for event in plan.privacy.events(name)]
+        planned = [event.to_dict() for event in plan.planned_privacy.events(name)]
         if rows != planned[: len(rows)] or not np.isclose(total, price, rtol=1e-12, atol=0.0):
             raise SystemExit(f"{name}: spent something else than what was planned")
         if name in gone:
@@ -143,7 +143,7 @@ def end(demo: Demonstration, lost: set[str]) -> None:
     """What the people of a site do that will not come back."""
     for name in lost:
         errors = demo.folder / name / "errors"
-        if demonstration.start("site", "end", str(demo.settings(name)), errors=errors).wait():
+        if demonstration.start_command("site", "end", str(demo.settings_file_of(name)), errors=errors).wait():
             raise SystemExit(f"{name}: its part was not ended: {errors.read_text()}")
 
 
@@ -196,13 +196,13 @@ def one_run(
 
 def undisturbed(folder: Path, arguments: argparse.Namespace, rows: Path) -> dict[str, Any]:
     """One run without kills, and how long a round takes."""
-    demo = demonstration.build(
+    demo = demonstration.build_demonstration(
         folder / "run", config_of(arguments, 0), arguments.sites, str(rows), SCHEMA
     )
     started = time.perf_counter()
-    demonstration.relay(demo, lambda: None)
+    demonstration.run_over_relay(demo, lambda: None)
     wall = time.perf_counter() - started
-    found = demonstration.compare(demo, "relay", wall)
+    found = demonstration.compare_with_simulation(demo, "relay", wall)
     if found["difference"] != 0.0:
         raise SystemExit(f"differs from the run in one process by {found['difference']:g}")
     words = ("sites", "rounds", "seconds_per_round", "seconds_with_messages_per_round", "seconds")
@@ -251,7 +251,7 @@ def main() -> None:
         while report.get("kills", 0) < arguments.kills or report.get("runs", 0) < arguments.runs:
             number = report["runs"]
             place = folder / f"run-{number}"
-            demo = demonstration.build(
+            demo = demonstration.build_demonstration(
                 place, config_of(arguments, number), arguments.sites, str(rows), SCHEMA
             )
             left = arguments.kills - report["kills"]

@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce import data
 from sottovoce.data import Schema, Table
-from sottovoce.errors import InvalidInput, LedgerError, NotWritten, SchemaError, printable, shown
+from sottovoce.errors import InvalidInput, LedgerError, NotWritten, SchemaError, escape_unprintable, format_declared_value
 from sottovoce.runs.simulate import RunConfig
 from sottovoce.runs.training import TrainConfig, train
 
@@ -98,10 +98,10 @@ def test_short_scalars_are_shown_as_python_writes_them() -> None:
         (10**5000, "<int>"),
         (str, "<str>"),
     ):
-        assert shown(value) == text
+        assert format_declared_value(value) == text
     assert str(InvalidInput("h", None, "is odd", "make it even")) == "h: is odd; make it even"
     path = Path("/somewhere", *["folder"] * 100, "run.npz")
-    assert shown(path).endswith("folder/run.npz'") and len(shown(path)) <= 200
+    assert format_declared_value(path).endswith("folder/run.npz'") and len(format_declared_value(path)) <= 200
 
 
 @pytest.mark.parametrize("kind", [InvalidInput, SchemaError])
@@ -119,8 +119,8 @@ def test_every_error_is_one_bounded_line(kind: type[Exception]) -> None:
         str(kind(f"run={STEERS}: is odd")) == "run=\\x1b[31m\\x1b]0;taken\\x07\\u202e\\r\\n: is odd"
     )
     assert len(str(kind("x" * 10**6))) <= 2000
-    assert printable(printable(STEERS)) == printable(STEERS)
-    assert printable("\ud800é", 1) == "…" and printable("\ud800é") == "\\ud800é"
+    assert escape_unprintable(escape_unprintable(STEERS)) == escape_unprintable(STEERS)
+    assert escape_unprintable("\ud800é", 1) == "…" and escape_unprintable("\ud800é") == "\\ud800é"
 
 
 def test_headers_with_escape_bytes_are_escaped() -> None:

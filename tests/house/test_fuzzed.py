@@ -20,9 +20,9 @@ from sottovoce.errors import (
     SchemaError,
     SottovoceError,
     UnknownEvent,
-    exit_code,
+    exit_code_for_error,
 )
-from sottovoce.ledger.chain import link
+from sottovoce.ledger.chain import hash_of_record
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.events import from_dict
 from sottovoce.problem.schedules import Schedule
@@ -30,7 +30,7 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.simulate import simulate
 from sottovoce.util import files
-from sottovoce.util.plain import canonical, keyed_hash
+from sottovoce.util.plain import canonical_json, personalised_hash
 
 
 def test_schedules_for_another_number_of_nodes() -> None:
@@ -110,16 +110,16 @@ def test_events_with_fields_of_other_types() -> None:
     for change in changes:
         with pytest.raises(UnknownEvent, match="are not this version's") as caught:
             from_dict(plain | change)
-        assert exit_code(caught.value) == 2
+        assert exit_code_for_error(caught.value) == 2
 
 
 def forge(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], number: int) -> None:
     """Change a record, and every hash after it: the chain is sound, and what it says is not."""
     db = sqlite3.connect(path, isolation_level=None)
-    head = keyed_hash(db.execute("SELECT file_id FROM meta").fetchone()[0])
+    head = personalised_hash(db.execute("SELECT file_id FROM meta").fetchone()[0])
     for k, body in db.execute("SELECT id, body FROM log ORDER BY id").fetchall():
-        said = canonical(change(json.loads(body))) if k == number else body
-        head = link(head, k, said)
+        said = canonical_json(change(json.loads(body))) if k == number else body
+        head = hash_of_record(head, k, said)
         db.execute("UPDATE log SET body = ?, hash = ? WHERE id = ?", (said, head, k))
     db.execute("UPDATE meta SET head = ?", (head,))
     db.close()
@@ -187,7 +187,7 @@ def test_records_with_entries_of_other_types(
 
     with pytest.raises(SottovoceError) as caught:
         use()
-    assert exit_code(caught.value) == 2 and str(caught.value).isprintable()
+    assert exit_code_for_error(caught.value) == 2 and str(caught.value).isprintable()
 
 
 def test_events_of_another_number_of_nodes(spent: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_total_that_is_no_number_is_shown_as_infinite(tmp_path: Path) -> None:
     with DurableLedger.open(path) as ledger:
         state = ledger.file.read()
         assert np.array_equal(
-            state._tally._epsilon(np.array([float("nan"), 0.0], dtype=object), 0.0), [np.inf, 0.0]
+            state._tally._epsilon_of_units(np.array([float("nan"), 0.0], dtype=object), 0.0), [np.inf, 0.0]
         )
 
 
@@ -223,7 +223,7 @@ def test_a_model_of_another_width_than_its_schema(tmp_path: Path, rows: Rows) ->
     }
     result = simulate(RunConfig(method="dvp", rounds=1, epsilon=50.0, rho=0.1), rows)
     result.extra["schema"] = schema
-    files.write("run", tmp_path / "run.npz", result.packed())
+    files.write_atomically("run", tmp_path / "run.npz", result.packed())
     (tmp_path / "t.csv").write_text("a,y\n0.5,1\n")
     with pytest.raises(SystemExit) as stop:
         main(["predict", str(tmp_path / "run.npz"), str(tmp_path / "t.csv")])

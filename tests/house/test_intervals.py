@@ -25,7 +25,7 @@ def test_the_floor_is_what_noise_in_one_gradient_moves() -> None:
     drawn = intervals.hospitals(4000, np.random.default_rng(0))
     naming, parts = drawn.naming, drawn.parts
     one = intervals.fitted(naming, parts)
-    E = np.concatenate([naming.encoded(columns) for columns, _ in parts])
+    E = np.concatenate([naming.encode_rows(columns) for columns, _ in parts])
     y = np.concatenate([labels for _, labels in parts])
     w = np.linalg.solve(naming.into_units, one.exact)
     p = expit(E @ w)

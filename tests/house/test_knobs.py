@@ -15,7 +15,7 @@ import sottovoce
 from sottovoce import ConsensusClassifier, PrivateClassifier, RunConfig, TrainConfig
 from sottovoce.algorithms import KNOBS, REGISTRY, Algorithm, knobs_of, reserved_names
 from sottovoce.algorithms.gradient import DGD
-from sottovoce.algorithms.knobs import MethodOptions, gather, knob, paragraphs
+from sottovoce.algorithms.knobs import MethodOptions, gather_knobs, knob, knob_paragraphs
 from sottovoce.cli.plan import plan
 from sottovoce.cli.train import train
 from sottovoce.errors import InvalidInput
@@ -34,7 +34,7 @@ from sottovoce_papers.studies.kinds import training
 import numpy as np
 
 X = np.eye(4)[np.arange(40) % 4] / 2
-rows = Rows.build([(X, np.where(np.arange(40) % 2, 1.0, -1.0))] * 3)
+rows = Rows.build_from_parts([(X, np.where(np.arange(40) % 2, 1.0, -1.0))] * 3)
 config = RunConfig.from_dict({"method": "central_sgd", "rounds": 2, "delta": 1e-5, "decay_rate": 0.5})
 run = simulate(config, rows)
 try:
@@ -51,7 +51,7 @@ print(json.dumps({
     "helps": ["How fast the step decays" in " ".join(text.split()) for text in helps.values()],
     "plan": json.loads(said)["algorithm"]["decay_rate"],
     "estimators": [
-        each(knobs={"decay_rate": 0.125})._run_fields()["decay_rate"]
+        each(knobs={"decay_rate": 0.125})._collect_run_fields()["decay_rate"]
         for each in (ConsensusClassifier, PrivateClassifier)
     ],
     "study": training._config({"method": "central_sgd", "delta": 1e-5, "decay_rate": 0.5}, rows).options.decay_rate,
@@ -91,7 +91,7 @@ def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
     with pytest.raises(
         InvalidInput, match="declares the knob 'gamma' as no other method"
     ) as refused:
-        gather([*REGISTRY.values(), Other])
+        gather_knobs([*REGISTRY.values(), Other])
     assert refused.value.field == "method" and refused.value.value == "other"
 
 
@@ -104,7 +104,7 @@ def test_reserved_names_are_those_of_fields_commands_and_estimators() -> None:
     assert set(reserved_names.FIELDS_OF_TRAININGS) == fields_of(TrainConfig)
     assert set(reserved_names.FIELDS_OF_METHODS) == fields_of(Algorithm) | {"name"}
     of_commands = {str(one.name) for command in (train, plan) for one in command.params}
-    of_commands |= {key for command in (train, plan) for key in command.by_key()}
+    of_commands |= {key for command in (train, plan) for key in command.parameters_by_key()}
     of_commands |= {
         word.lstrip("-").replace("-", "_")
         for command in (train, plan)
@@ -136,9 +136,9 @@ def with_knob(name: str) -> type[Algorithm[Any]]:
 def test_a_knob_with_a_reserved_name_is_refused() -> None:
     for name in sorted(reserved_names.RESERVED_NAMES):
         with pytest.raises(InvalidInput, match=f"its knob '{name}' has the name of") as refused:
-            gather([with_knob(name)])
+            gather_knobs([with_knob(name)])
         assert refused.value.field == "method" and refused.value.value == "other"
-    assert "pull" in gather([with_knob("pull")])
+    assert "pull" in gather_knobs([with_knob("pull")])
 
 
 def test_a_knob_of_the_name_of_a_field_takes_no_field_even_where_it_got_in(
@@ -187,13 +187,13 @@ def test_an_option_that_no_method_has_is_refused_where_it_is_given_as_one() -> N
 @pytest.mark.parametrize("name", sorted(KNOBS))
 def test_every_default_obeys_its_rule_and_is_the_one_that_methods_have(name: str) -> None:
     one = KNOBS[name]
-    assert one.constraint.holds(one.default)
+    assert one.constraint.is_satisfied_by(one.default)
     assert RunConfig.defaults()[name] == one.default
     for method in (cls for cls in REGISTRY.values() if name in knobs_of(cls.options)):
         assert getattr(method.options, name) == one.default
     for estimator in (ConsensusClassifier, PrivateClassifier):
         assert (name in estimator.own_knobs) == one.offered
-    assert (paragraphs([one]) in (ConsensusClassifier.__doc__ or "")) == one.offered
+    assert (knob_paragraphs([one]) in (ConsensusClassifier.__doc__ or "")) == one.offered
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ import pytest
 from problems import make_rows
 
 from sottovoce.answers.saved import SavedModel
-from sottovoce.answers.terms import of_columns
+from sottovoce.answers.terms import naming_from_columns
 from sottovoce.answers.training import infer
 from sottovoce.cli import main
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.plan_file import read_plan
+from sottovoce.deploy.plan_file import read_plan_file
 from sottovoce.errors import CheckpointError, InvalidInput, LedgerMismatch
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
@@ -36,7 +36,7 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import Result, simulate
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce.util import files
-from sottovoce.util.compatibility import FORMAT, FORMER, refusal_of_format
+from sottovoce.util.compatibility import FORMAT, FORMER, check_file_format
 
 OLD = Path(__file__).parent / "old"
 RUN = RunConfig(method="prox_admm", epsilon=2.0, delta=1e-5, rounds=3)
@@ -85,7 +85,7 @@ def test_a_ledger_opens_at_its_price(book: Callable[[str], Path], name: str) -> 
         ledger.file.verify()
         assert len(ledger.rows) == releases
         assert ledger.total() == pytest.approx(spent, rel=1e-12)
-        assert np.max(ledger.account.committed()) == pytest.approx(held, rel=1e-12)
+        assert np.max(ledger.account.committed_epsilon()) == pytest.approx(held, rel=1e-12)
 
 
 def test_a_price_only_went_up_since_version_0_1(book: Callable[[str], Path]) -> None:
@@ -128,7 +128,7 @@ def test_a_run_does_not_go_on_and_costs_nothing_more(
         assert FORMER in str(refused.value) and repr(f"{run}-2") in str(refused.value)
         assert tuple(ledger.runs) == runs and len(ledger.rows) == releases
         assert ledger.total() == pytest.approx(spent, rel=1e-12)
-        assert np.max(ledger.account.committed()) == pytest.approx(held, rel=1e-12)
+        assert np.max(ledger.account.committed_epsilon()) == pytest.approx(held, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["answers", "trusts"])
@@ -162,7 +162,7 @@ def as_of_before(
     APPEND(self, {key: value for key, value in record.items() if key != "version"}, payload)
 
 
-APPEND = ChainFile.append
+APPEND = ChainFile.append_record
 
 
 def test_a_run_without_a_name_does_not_begin_beside_one_that_it_may_be(
@@ -176,17 +176,17 @@ def test_a_run_without_a_name_does_not_begin_beside_one_that_it_may_be(
         tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3
     ) as ledger:
         with monkeypatch.context() as before:
-            before.setattr(ChainFile, "append", as_of_before)
+            before.setattr(ChainFile, "append_record", as_of_before)
             with pytest.raises(KeyboardInterrupt):
                 simulate(same, ROWS, ledger=ledger, observers=[stop])
-        (begun,) = ledger.runs.former
+        (begun,) = ledger.runs.open_former_runs
         for config in (same, other):
             with pytest.raises(LedgerMismatch, match=begun):
                 simulate(config, ROWS, ledger=ledger)
         assert tuple(ledger.runs) == (begun,)
         simulate(other, ROWS, ledger=ledger, run_name="another")
         ledger.close_run(begun, reclaim=True)
-        assert ledger.runs.former == ()
+        assert ledger.runs.open_former_runs == ()
         simulate(other, ROWS, ledger=ledger)
         assert len(ledger.runs) == 3
 
@@ -214,7 +214,7 @@ def test_a_run_of_this_version_goes_on(tmp_path: Path) -> None:
     ) as ledger:
         with pytest.raises(KeyboardInterrupt):
             simulate(under_way("sum_prox"), ROWS, ledger=ledger, observers=[stop])
-        assert ledger.show()["runs"][0]["goes_on"] and ledger.runs.former == ()
+        assert ledger.show()["runs"][0]["goes_on"] and ledger.runs.open_former_runs == ()
         simulate(under_way("sum_prox"), ROWS, ledger=ledger)
         assert len(ledger.runs) == 1 and len(ledger.rows) == 4
 
@@ -249,7 +249,7 @@ def test_a_saved_model_with_names_is_refused(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.json"
-    plain = SavedModel(of_columns(["age"], 1.0), np.array([1.0, 0.5]), np.ones(1)).to_dict()
+    plain = SavedModel(naming_from_columns(["age"], 1.0), np.array([1.0, 0.5]), np.ones(1)).to_dict()
     path.write_text(json.dumps(plain | {"version": 1}))
     with pytest.raises(CheckpointError, match=FORMER):
         SavedModel.load(path)
@@ -261,7 +261,7 @@ def test_a_saved_model_with_names_is_refused(
 @pytest.mark.parametrize("name", ["plan", "inferred", "evaluated"])
 def test_a_plan_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        read_plan(OLD / f"{name}.json")
+        read_plan_file(OLD / f"{name}.json")
     assert refused.value.field == "plan" and refused.value.rule == FORMER
 
 
@@ -298,9 +298,9 @@ def test_a_hubs_log_of_version_0_1_is_refused(tmp_path: Path) -> None:
 def test_files_of_later_versions_are_refused_as_such(tmp_path: Path) -> None:
     path, later = tmp_path / "run.npz", FORMAT + 1
     train(asked(RUN)).result.save(path)
-    found = files.read_arrays(path)
+    found = files.read_packed_arrays(path)
     meta = json.loads(str(found["meta"])) | {"version": later}
-    path.write_bytes(files.pack(**found | {"meta": np.array(json.dumps(meta))}))
+    path.write_bytes(files.pack_arrays(**found | {"meta": np.array(json.dumps(meta))}))
     with pytest.raises(CheckpointError, match=f"of a later version: its format is {later}"):
         Result.load(path)
 
@@ -308,11 +308,11 @@ def test_files_of_later_versions_are_refused_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize("found", [0, -1, True, "3", 3.0, [3]])
 def test_what_no_version_wrote_is_no_format(found: object) -> None:
     with pytest.raises(ValueError, match="no format"):
-        refusal_of_format(found, "")
+        check_file_format(found, "")
 
 
 def test_the_present_format_is_read() -> None:
-    assert refusal_of_format(FORMAT, "") is None
-    assert [refusal_of_format(found, "do this") for found in (None, 1, 2)] == [
+    assert check_file_format(FORMAT, "") is None
+    assert [check_file_format(found, "do this") for found in (None, 1, 2)] == [
         (FORMER, "do this")
     ] * 3

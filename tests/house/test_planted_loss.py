@@ -40,7 +40,7 @@ import numpy as np
 
 X = np.eye(4)[np.arange(40) % 4] / 2
 y = np.where(np.arange(40) % 2, 1.0, -1.0)
-run = simulate(RunConfig(method="objective", rounds=1, loss="slow", rho=0.1), Rows.build([(X, y)] * 3))
+run = simulate(RunConfig(method="objective", rounds=1, loss="slow", rho=0.1), Rows.build_from_parts([(X, y)] * 3))
 try:
     make_loss("fast")
 except ValueError as error:

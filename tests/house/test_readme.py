@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.algorithms import NAMES, REGISTRY, same_as, trusts_of
+from sottovoce.algorithms import NAMES, REGISTRY, equal_methods, trusts_of
 from sottovoce.cli import main
 
 SCORES = ("this run", "without privacy", "majority")
@@ -101,7 +101,7 @@ def test_methods_that_are_the_same_are_named() -> None:
     )
     pairs = [tuple(re.findall(r"`(\w+)`", pair)) for pair in [said[0], *said[1].split(", and")]]
     assert {frozenset(pair) for pair in pairs} == {
-        frozenset((n, o)) for n in REGISTRY for o in same_as(n)
+        frozenset((n, o)) for n in REGISTRY for o in equal_methods(n)
     }
 
 

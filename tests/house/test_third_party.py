@@ -25,13 +25,13 @@ from problems import unlike_sites
 from sottovoce import ConsensusClassifier
 from sottovoce.algorithms import KNOBS, REGISTRY
 from sottovoce.audit import Adversary, Claim, attack, forms_of, make_case, targets
-from sottovoce.audit.game import watch
+from sottovoce.audit.game import record_transcripts
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.plan_file import read_plan, write_plan
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.errors import CheckpointError, InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.prepare import prepare
@@ -150,7 +150,7 @@ def test_train_takes_its_method_by_name(extra: Path, tmp_path: Path) -> None:
 
 def test_its_price_is_that_of_its_releases(extra: Path, rows: Rows) -> None:
     config = RunConfig(method="combine", epsilon=1.0, delta=1e-5, rounds=6)
-    planned = prepare(config, rows.n, rows.d).plan().rows
+    planned = prepare(config, rows.n, rows.d).plan_ledger().rows
     mu = np.sqrt(sum((row.sensitivity / row.sigma) ** 2 for row in planned))  # type: ignore[attr-defined]
     bound = gaussian_mu(1.0, 1e-5)
     assert np.all(mu <= bound) and np.all(mu > 0.999 * bound)
@@ -175,7 +175,7 @@ def test_its_method_is_audited_by_name(extra: Path) -> None:
     assert not loaded()
     verdict = attack("combine", claim=Claim(delta=1e-2), replicates=4000)
     assert not verdict.refuted and verdict.lower_bound > 0.4
-    assert 0.99 < watch(make_case("combine", delta=1e-2), 0, 2, 0).proved <= 1.0
+    assert 0.99 < record_transcripts(make_case("combine", delta=1e-2), 0, 2, 0).proved <= 1.0
 
 
 def test_its_own_audit_is_a_target_and_can_refute(extra: Path) -> None:
@@ -218,11 +218,11 @@ def test_the_list_of_methods_names_it_and_loads_nothing(extra: Path) -> None:
 def test_a_plan_of_others_loads_no_package(extra: Path, tmp_path: Path) -> None:
     sites = [Member(name, 50, SigningKey.make().public) for name in ("north", "east", "south")]
     config = RunConfig(method="combine", epsilon=1.0, delta=1e-5, rounds=2, seed=None)
-    write_plan(make_plan(Proposal("trial", config, sites, 3)), tmp_path / "plan.json")
-    read_plan(tmp_path / "plan.json")  # where the program has registered the method itself
+    write_plan_file(make_calibrated_plan(Proposal("trial", config, sites, 3)), tmp_path / "plan.json")
+    read_plan_file(tmp_path / "plan.json")  # where the program has registered the method itself
     forget()
     with pytest.raises(InvalidInput) as refused:
-        read_plan(tmp_path / "plan.json")
+        read_plan_file(tmp_path / "plan.json")
     assert refused.value.field == "plan" and "'combine'" in refused.value.rule and not loaded()
 
 
@@ -410,7 +410,7 @@ def test_the_installed_entry_points_are_those_of_this_tree() -> None:
 
 def test_the_files_of_installers_are_read_as_the_standard_library_reads_them() -> None:
     for group in (plugins.COMMANDS, plugins.AUDITS):
-        found = [entry for entries in plugins.installed(group).values() for entry in entries]
+        found = [entry for entries in plugins.installed_entry_points(group).values() for entry in entries]
         ours = {(entry.name, f"{entry.module}:{entry.attribute}") for entry in found}
         theirs = {
             (one.name, one.value)

@@ -132,15 +132,15 @@ def test_charging_together_spends_what_charging_one_by_one_spends(
             Ledger(make_accountant(accountant), np.inf, 1e-5, sites_per_row=2) for _ in range(2)
         )
         for event in before:
-            together.charge(event)
-            single.charge(event)
+            together.record_event(event)
+            single.record_event(event)
         together.charge_all(events, times)
         for event in events * times:
-            single.charge(event)
+            single.record_event(event)
         assert together.total() == single.total()
         for event in [*events, carried(2), gated(2)]:
-            together.charge(event)
-            single.charge(event)
+            together.record_event(event)
+            single.record_event(event)
         assert together.total() == single.total()
         assert together.to_list() == single.to_list()
 
@@ -148,7 +148,7 @@ def test_charging_together_spends_what_charging_one_by_one_spends(
 def test_a_carried_round_cannot_follow_the_same_round_twice() -> None:
     """Two second rounds after one first round: the other one is priced alone, and costs more."""
     ledger = Ledger(make_accountant("zcdp"), np.inf, 1e-5)
-    ledger.charge(carried(1))
+    ledger.record_event(carried(1))
     ledger.charge_all([carried(2)], times=2)
     prices = [row.priced for row in ledger.account.book]
     assert [type(price) for price in prices] == [
@@ -164,17 +164,17 @@ def test_a_count_of_equal_events_is_charged_as_they_are_one_by_one() -> None:
     ):
         together, single = (Ledger(make_accountant("rdp"), np.inf, 1e-5) for _ in range(2))
         for each in first:
-            together.charge(each)
-            single.charge(each)
-        together.charge(event, count=3)
+            together.record_event(each)
+            single.record_event(each)
+        together.record_event(event, count=3)
         for _ in range(3):
-            single.charge(event)
+            single.record_event(event)
         assert together.total() == single.total()
 
 
 def test_a_budget_refuses_all_or_none() -> None:
     ledger = Ledger(make_accountant("zcdp"), 2.0, 1e-5)
-    ledger.charge(carried(1, sigma=8.0))
+    ledger.record_event(carried(1, sigma=8.0))
     spent = ledger.total()
     with pytest.raises(BudgetExceeded):
         ledger.charge_all([carried(2, sigma=8.0)], times=1000)

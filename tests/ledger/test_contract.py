@@ -36,7 +36,7 @@ Begin = Callable[..., AbstractContextManager[tuple[Book, Rows]]]
 class AnyLedger(Protocol):
     @property
     def rows(self) -> tuple[Event, ...]: ...
-    def charge(self, event: Event, *, count: int = 1) -> None: ...
+    def record_event(self, event: Event, *, count: int = 1) -> None: ...
     def per_node(self) -> np.ndarray: ...
     def total(self) -> float: ...
     def claimed(self) -> float | None: ...
@@ -55,8 +55,8 @@ class LedgerContract(ABC):
         ledger, events = make(), [release(beta) for beta in (0.5, 0.25, 1.0)]
         assert ledger.rows == () and ledger.total() == 0.0
         for event in events:
-            ledger.charge(event)
-        np.testing.assert_array_equal(ledger.per_node(), PureAccountant().total(events))
+            ledger.record_event(event)
+        np.testing.assert_array_equal(ledger.per_node(), PureAccountant().epsilon_of_events(events))
         assert ledger.total() == ledger.per_node()[0] > ledger.per_node()[1]
         assert (
             ledger.to_list()
@@ -66,47 +66,47 @@ class LedgerContract(ABC):
 
     def test_without_noise_epsilon_is_infinite(self, make: Callable[..., AnyLedger]) -> None:
         event, ledger = Unprotected(source="test", rows=np.array([[5.0], [6.0]])), make()
-        ledger.charge(event)
+        ledger.record_event(event)
         assert math.isinf(ledger.total())
         with pytest.raises(BudgetExceeded):
-            make(1e9).charge(event)
+            make(1e9).record_event(event)
 
     def test_a_refusal_changes_nothing(self, make: Callable[..., AnyLedger]) -> None:
         ledger = make(1.5 * price())
-        ledger.charge(release())
+        ledger.record_event(release())
         before = ledger.per_node()
         with pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was drawn") as refusal:
-            ledger.charge(release())
+            ledger.record_event(release())
         assert "\n" not in str(refusal.value)
         np.testing.assert_array_equal(ledger.per_node(), before)
-        ledger.charge(release(0.01))  # a smaller one still fits
+        ledger.record_event(release(0.01))  # a smaller one still fits
         assert len(ledger.rows) == 2
 
     def test_a_budget_can_be_spent_to_its_last_digit(self, make: Callable[..., AnyLedger]) -> None:
         probe = make()
         for _ in range(10):
-            probe.charge(release(0.1))
+            probe.record_event(release(0.1))
         total = probe.total()
-        assert total == pytest.approx(PureAccountant().total([release(0.1)] * 10)[0], rel=1e-15)
+        assert total == pytest.approx(PureAccountant().epsilon_of_events([release(0.1)] * 10)[0], rel=1e-15)
         exact, short = make(total), make(np.nextafter(total, 0.0))
         for ledger in (exact, short):
             for _ in range(9):
-                ledger.charge(release(0.1))
-        exact.charge(release(0.1))
+                ledger.record_event(release(0.1))
+        exact.record_event(release(0.1))
         with pytest.raises(BudgetExceeded):
-            short.charge(release(0.1))
+            short.record_event(release(0.1))
 
     def test_budget_is_per_node(self, make: Callable[..., AnyLedger]) -> None:
         with pytest.raises(BudgetExceeded, match="node 1"):
-            make(np.array([10.0, 0.5])).charge(release())
+            make(np.array([10.0, 0.5])).record_event(release())
 
     def test_claims_stand_beside_the_price(self, make: Callable[..., AnyLedger]) -> None:
         ledger = make()
         assert ledger.claimed() is None
-        ledger.charge(release(claimed=0.3))
-        ledger.charge(release(claimed=0.4))
+        ledger.record_event(release(claimed=0.3))
+        ledger.record_event(release(claimed=0.4))
         assert ledger.claimed() == pytest.approx(0.7)
-        ledger.charge(release())
+        ledger.record_event(release())
         assert ledger.claimed() is None
 
     def test_unpriceable_events_are_refused(self, make: Callable[..., AnyLedger]) -> None:
@@ -115,28 +115,28 @@ class LedgerContract(ABC):
 
         ledger = make()
         with pytest.raises(UnknownEvent, match="Novel"):
-            ledger.charge(Novel(source="test"))
+            ledger.record_event(Novel(source="test"))
         assert ledger.rows == ()
 
     def test_a_count_is_charged_whole_or_not_at_all(self, make: Callable[..., AnyLedger]) -> None:
         ledger, single = make(3.5 * price()), make()
-        ledger.charge(release(), count=3)
+        ledger.record_event(release(), count=3)
         for _ in range(3):
-            single.charge(release())
+            single.record_event(release())
         assert ledger.to_list() == single.to_list()
         np.testing.assert_array_equal(ledger.per_node(), single.per_node())
         with pytest.raises(BudgetExceeded, match="a run of 2 releases"):
-            ledger.charge(release(0.2), count=2)
+            ledger.record_event(release(0.2), count=2)
         for wrong in (0, -1, 1.0):
             with pytest.raises(InvalidInput, match=r"^count="):
-                ledger.charge(release(0.001), count=wrong)  # type: ignore[arg-type]
+                ledger.record_event(release(0.001), count=wrong)  # type: ignore[arg-type]
         assert len(ledger.rows) == 3
 
     def test_two_relations_do_not_add_up(self, make: Callable[..., AnyLedger]) -> None:
         ledger = make()
-        ledger.charge(release())
+        ledger.record_event(release())
         with pytest.raises(InvalidInput, match=r"^relation="):
-            ledger.charge(replace(release(), relation="zero-out"))
+            ledger.record_event(replace(release(), relation="zero-out"))
         assert len(ledger.rows) == 1
 
     def test_a_copy_is_the_ledger_itself(self, make: Callable[..., AnyLedger]) -> None:
@@ -191,7 +191,7 @@ class ReleasesContract(ABC):
                 seen.append([event.to_dict() for event in rows()])
                 return b"drawn"
 
-            assert [book.once(event, draw) for event in (release(0.1), release(0.2))] == [
+            assert [book.charge_once(event, draw) for event in (release(0.1), release(0.2))] == [
                 b"drawn"
             ] * 2
             assert book.to_list() == [event.to_dict() for event in book.rows] == seen[1]
@@ -201,14 +201,14 @@ class ReleasesContract(ABC):
     def test_a_draw_that_fails_stays_charged(self, begin: Begin) -> None:
         with begin([release(0.1)] * 2) as (book, rows):
             with pytest.raises(ZeroDivisionError):
-                book.once(release(0.1), lambda: bytes(1 // 0))
+                book.charge_once(release(0.1), lambda: bytes(1 // 0))
             assert len(rows()) == 1
 
     def test_what_is_refused_is_not_drawn(self, begin: Begin) -> None:
         with begin([release(0.1)], epsilon=1.5 * price(0.1)) as (book, rows):
-            book.once(release(0.1), lambda: b"drawn")
+            book.charge_once(release(0.1), lambda: b"drawn")
             with pytest.raises((BudgetExceeded, LedgerMismatch)):
-                book.once(release(0.1), _never)
+                book.charge_once(release(0.1), _never)
             assert len(rows()) == 1
 
     def test_what_cannot_be_priced_is_not_drawn(self, begin: Begin) -> None:
@@ -217,7 +217,7 @@ class ReleasesContract(ABC):
 
         with begin([release(0.1)]) as (book, rows):
             with pytest.raises(SottovoceError):
-                book.once(Novel(source="test"), _never)
+                book.charge_once(Novel(source="test"), _never)
             assert rows() == ()
 
 

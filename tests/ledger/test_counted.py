@@ -22,7 +22,7 @@ from sottovoce.ledger import chain
 from sottovoce.ledger.account import Account
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
-from sottovoce.ledger.history import packed, unpacked
+from sottovoce.ledger.history import packed, unpack_events
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import (
     BestAccountant,
@@ -61,9 +61,9 @@ class Counting(Account):
 
     asked = 0
 
-    def afford(self, priced: Any, deal: Any) -> Any:
+    def check_affordable(self, priced: Any, deal: Any) -> Any:
         self.asked += 1
-        return super().afford(priced, deal)
+        return super().check_affordable(priced, deal)
 
 
 def counted() -> tuple[Ledger, Counting]:
@@ -77,20 +77,20 @@ def test_a_run_that_was_expected_is_tested_once_and_ends_at_the_same_total() -> 
     plan = [release(0.1), release(0.2), release(0.2)]
     once.expect(plan)
     for event in plan:
-        once.charge(event)
-        each.charge(event)
+        once.record_event(event)
+        each.record_event(event)
     assert (of_once.asked, of_each.asked) == (1, 3)
     np.testing.assert_array_equal(once.per_node(), each.per_node())
-    once.charge(plan[0])
+    once.record_event(plan[0])
     assert of_once.asked == 2
 
 
 def _another(ledger: Ledger) -> None:
-    ledger.charge(release(0.7))
+    ledger.record_event(release(0.7))
 
 
 def _of_a_deal(ledger: Ledger) -> None:
-    ledger.charge(release(0.7), deal=b"x" * 32)
+    ledger.record_event(release(0.7), deal=b"x" * 32)
 
 
 def _by_a_thread(ledger: Ledger) -> None:
@@ -103,13 +103,13 @@ def _by_a_thread(ledger: Ledger) -> None:
 def test_any_other_charge_ends_what_was_tested(between: Any) -> None:
     ledger = Ledger(epsilon=4.0)  # each of these is 1.2 and .03, the other one 1.4
     ledger.expect([release(0.6)] * 3)
-    ledger.charge(release(0.6))
+    ledger.record_event(release(0.6))
     between(ledger)
     before = ledger.total()
 
     def go_on() -> None:
         for _ in range(2):
-            ledger.charge(release(0.6))
+            ledger.record_event(release(0.6))
 
     with pytest.raises(BudgetExceeded):
         go_on()
@@ -119,9 +119,9 @@ def test_any_other_charge_ends_what_was_tested(between: Any) -> None:
 def test_where_not_all_is_affordable_the_run_ends_where_the_budget_does() -> None:
     ledger = Ledger(epsilon=2.0)
     ledger.expect([release(0.6)] * 3)
-    ledger.charge(release(0.6))
+    ledger.record_event(release(0.6))
     with pytest.raises(BudgetExceeded, match="release 2 would bring"):
-        ledger.charge(release(0.6))
+        ledger.record_event(release(0.6))
 
 
 @pytest.mark.parametrize("accountant", [PureAccountant, *ACCOUNTANTS])
@@ -129,9 +129,9 @@ def test_a_count_is_so_many_charges_to_the_last_bit(accountant: Any) -> None:
     event = release(0.01) if accountant is PureAccountant else noisy()
     delta = 0.0 if accountant is PureAccountant else 1e-5
     many, one = Ledger(accountant(), np.inf, delta), Ledger(accountant(), np.inf, delta)
-    many.charge(event, count=7)
+    many.record_event(event, count=7)
     for _ in range(7):
-        one.charge(event)
+        one.record_event(event)
     np.testing.assert_array_equal(many.per_node(), one.per_node())
     assert many.to_list() == one.to_list() and len(many.rows) == 7
 
@@ -139,11 +139,11 @@ def test_a_count_is_so_many_charges_to_the_last_bit(accountant: Any) -> None:
 def test_a_count_is_charged_whole_or_not_at_all_and_is_a_number() -> None:
     ledger = Ledger(epsilon=2.0)
     with pytest.raises(BudgetExceeded, match="a run of 3 releases"):
-        ledger.charge(release(0.6), count=3)
+        ledger.record_event(release(0.6), count=3)
     assert ledger.rows == () and ledger.total() == 0.0
     for wrong in (0, -1, 1.0):
         with pytest.raises(InvalidInput, match="count"):
-            ledger.charge(release(0.1), count=wrong)
+            ledger.record_event(release(0.1), count=wrong)
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
@@ -156,7 +156,7 @@ def test_what_is_paid_for_a_part_of_a_run_is_no_more_than_for_the_whole(
     """
     ledger, totals = Ledger(accountant(), np.inf, 1e-5), [0.0]
     for event in carried(rounds):
-        ledger.charge(event)
+        ledger.record_event(event)
         totals.append(ledger.total())
     assert np.all(np.diff(totals) >= -1e-9 * totals[-1]) and totals[-1] > 0.0
 
@@ -164,10 +164,10 @@ def test_what_is_paid_for_a_part_of_a_run_is_no_more_than_for_the_whole(
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
 def test_an_event_of_one_node_counts_for_all(accountant: Any) -> None:
     one, two = Ledger(accountant(), np.inf, 1e-5), Ledger(accountant(), np.inf, 1e-5)
-    one.charge(noisy(nodes=1))
-    one.charge(noisy(nodes=2))
-    two.charge(noisy(nodes=2))
-    two.charge(noisy(nodes=1))
+    one.record_event(noisy(nodes=1))
+    one.record_event(noisy(nodes=2))
+    two.record_event(noisy(nodes=2))
+    two.record_event(noisy(nodes=1))
     assert one.total() == pytest.approx(two.total(), rel=1e-9)
     assert one.per_node()[1] > one.per_node()[0]
 
@@ -213,7 +213,7 @@ def test_packed_events_are_the_same_again() -> None:
         and "event" in packs[4][0]
         and packs[6][0] == {"dimension": 3.0}
     )
-    again = [event for event, count in unpacked(packs) for _ in range(count)]
+    again = [event for event, count in unpack_events(packs) for _ in range(count)]
     assert [json.dumps(event, sort_keys=True) for event in again] == [
         json.dumps(e, sort_keys=True) for e in plain
     ]
@@ -225,7 +225,7 @@ def test_packed_events_are_the_same_again() -> None:
         [[[], 1]],
     ):
         with pytest.raises(ValueError):
-            list(unpacked(wrong))
+            list(unpack_events(wrong))
 
 
 @pytest.mark.parametrize("events", [[noisy(nodes=1)], carried(3), [noisy(nodes=1), noisy(9.0, 1)]])
@@ -233,9 +233,9 @@ def test_a_count_on_disk_is_so_many_charges(tmp_path: Path, events: list[Any]) -
     """One record; same rows and same total, to the last bit, now and when it is read again."""
     with _on_disk(tmp_path / "many") as many, _on_disk(tmp_path / "one") as one:
         for event in events * 2:
-            many.charge(event, count=4)
+            many.record_event(event, count=4)
             for _ in range(4):
-                one.charge(event)
+                one.record_event(event)
         totals = [ledger.per_node() for ledger in (many, one)]
         assert many.to_list() == one.to_list() and len(many.rows) == 8 * len(events)
         assert many.file.verify() != one.file.verify()
@@ -255,10 +255,10 @@ def test_a_count_on_disk_is_charged_whole_or_not_at_all(tmp_path: Path) -> None:
     with _on_disk(tmp_path / "a", epsilon=3.0) as ledger:
         head = ledger.file.head()
         with pytest.raises(BudgetExceeded, match="a run of 900 releases"):
-            ledger.charge(noisy(nodes=1), count=900)
+            ledger.record_event(noisy(nodes=1), count=900)
         for wrong in (0, -1, 1.0, 10**9):
             with pytest.raises(InvalidInput, match="count"):
-                ledger.charge(noisy(nodes=1), count=wrong)  # type: ignore[arg-type]
+                ledger.record_event(noisy(nodes=1), count=wrong)  # type: ignore[arg-type]
         assert ledger.file.head() == head and ledger.total() == 0.0
 
 
@@ -268,12 +268,12 @@ def test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it(
     """What a charge leaves out is of its own run, or of the charges outside runs."""
     path, one, other = tmp_path / "a", noisy(nodes=1), noisy(9.0, 1)
     with _on_disk(path) as ledger:
-        ledger.charge(one)
+        ledger.record_event(one)
         with ledger.reserve("run", "plan", [other] * 3 + carried(2)) as run:
-            run.charge(other)
-            ledger.charge(one)
-            run.charge(other)
-            ledger.charge(other)
+            run.record_event(other)
+            ledger.record_event(one)
+            run.record_event(other)
+            ledger.record_event(other)
         expected, rows = ledger.per_node(), ledger.to_list()
         assert ledger.show()["runs"][0]["charged"] == 2
     assert rows == [event.to_dict() for event in (one, other, one, other, other)]
@@ -314,15 +314,15 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
                 ]
                 for record in records:
                     with ledger.file.transaction():
-                        ledger.file.append(record)
+                        ledger.file.append_record(record)
             run = ledger.resume("run", "plan") if old else ledger.reserve("run", "plan", events)
             for event in events[: 3 if old else 1]:
-                run.charge(event, kept=True)
+                run.record_event(event, kept=True)
             for event in [] if old else [events[0]]:
-                ledger.charge(event)
+                ledger.record_event(event)
             for event in [] if old else events[1:3]:
-                run.charge(event, kept=True)
-            committed = ledger.account.committed().tobytes()
+                run.record_event(event, kept=True)
+            committed = ledger.account.committed_epsilon().tobytes()
             totals.append((ledger.per_node().tobytes(), committed, json.dumps(ledger.to_list())))
     assert totals[0] == totals[1]
     with closing(sqlite3.connect(tmp_path / "True")) as db:
@@ -333,7 +333,7 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
         earlier.setattr(chain, "_READS", (3, 4))
         DurableLedger.open(tmp_path / "True").close()  # only its first new record says so
     with DurableLedger.open(tmp_path / "True") as ledger:
-        ledger.charge(events[0])
+        ledger.record_event(events[0])
     monkeypatch.setattr(chain, "_READS", (3, 4))
     monkeypatch.setattr(chain, "SCHEMA_VERSION", 4)
     for name in ("True", "False"):
@@ -347,7 +347,7 @@ def test_a_count_is_there_whole_or_not_at_all_after_a_kill(tmp_path: Path, point
     _on_disk(path).close()
     pid = os.fork()
     if not pid:
-        append = ChainFile.append
+        append = ChainFile.append_record
 
         def dying(
             file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None
@@ -356,8 +356,8 @@ def test_a_count_is_there_whole_or_not_at_all_after_a_kill(tmp_path: Path, point
             if point == "in the commit":
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        ChainFile.append = dying  # type: ignore[method-assign]
-        DurableLedger.open(path).charge(noisy(nodes=1), count=50)
+        ChainFile.append_record = dying  # type: ignore[method-assign]
+        DurableLedger.open(path).record_event(noisy(nodes=1), count=50)
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
     with DurableLedger.open(path) as ledger:
@@ -379,10 +379,10 @@ def test_a_charge_that_is_not_the_next_reserved_is_no_record(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     with _on_disk(tmp_path / "a") as ledger:
-        ledger.reserve("run", "plan", [noisy(nodes=1)] * 3).charge(noisy(nodes=1))
+        ledger.reserve("run", "plan", [noisy(nodes=1)] * 3).record_event(noisy(nodes=1))
         record = {"kind": "charge", "run": "run", "release": 2, "kept": True} | change
         state = ledger.file.read()
         with pytest.raises((ValueError, KeyError)):
-            state.apply(9, record)
+            state.apply_record(9, record)
     with _on_disk(tmp_path / "b") as ledger, pytest.raises(KeyError):  # nothing to repeat
-        ledger.file.read().apply(2, {"kind": "charge", "run": None, "release": None})
+        ledger.file.read().apply_record(2, {"kind": "charge", "run": None, "release": None})

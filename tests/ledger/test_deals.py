@@ -43,18 +43,18 @@ def gauss(*mus: float, relation: str = "replace-one") -> GaussianMechanism:
 
 def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() -> None:
     ledger = Ledger(epsilon=2.5)
-    ledger.charge(laplace(1.0, 0.2), deal=b"first")
+    ledger.record_event(laplace(1.0, 0.2), deal=b"first")
     with pytest.raises(
         BudgetExceeded, match=r"release 2 would bring a row .* 2 times from 1 to 2.7;"
     ):
-        ledger.charge(laplace(0.2, 1.7), deal=b"second")
-    ledger.charge(laplace(0.2, 1.0), deal=b"second")
+        ledger.record_event(laplace(0.2, 1.7), deal=b"second")
+    ledger.record_event(laplace(0.2, 1.0), deal=b"second")
     assert (
         ledger.total() == 2.0
         and ledger.per_node().tolist() == [2.0]
         and ledger.report() == {"pure": 2.0}
     )
-    ledger.charge(laplace(0.2, 0.3), deal=b"first")  # node by node within a deal: 1.2 and 0.5
+    ledger.record_event(laplace(0.2, 0.3), deal=b"first")  # node by node within a deal: 1.2 and 0.5
     assert ledger.total() == pytest.approx(2.2)
     assert (
         ledger.account.against([0]) == pytest.approx(0.5 + 1.0)
@@ -63,7 +63,7 @@ def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() ->
     with pytest.raises(
         BudgetExceeded, match=r"^epsilon=2.5: release 4 would bring a row that was dealt to nodes"
     ) as no:
-        ledger.charge(laplace(0.1, 0.35), deal=b"third")
+        ledger.record_event(laplace(0.1, 0.35), deal=b"third")
     assert "3 times from 2.2 to 2.55" in str(no.value) and "\n" not in str(no.value)
     assert (
         len(ledger.rows) == 3 and ledger.total() == pytest.approx(2.2) and ledger.claimed() is None
@@ -73,10 +73,10 @@ def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() ->
 
 def test_charges_without_a_deal_are_of_the_same_rows_at_the_same_nodes() -> None:
     ledger = Ledger()
-    ledger.charge(laplace(1.0, 0.2))
-    ledger.charge(laplace(0.2, 1.0))
+    ledger.record_event(laplace(1.0, 0.2))
+    ledger.record_event(laplace(0.2, 1.0))
     assert ledger.total() == 1.2
-    ledger.charge(laplace(0.1, 0.4), deal=b"dealt")
+    ledger.record_event(laplace(0.1, 0.4), deal=b"dealt")
     assert ledger.total() == pytest.approx(1.6)
 
 
@@ -94,11 +94,11 @@ def test_the_total_over_deals_is_that_of_the_unluckiest_row(name: str, sites_per
     event = laplace if name == "pure" else gauss
     for number, releases in enumerate(deals):
         for values in releases:
-            ledger.charge(event(*values), deal=bytes([number]))
+            ledger.record_event(event(*values), deal=bytes([number]))
     places = list(itertools.combinations(range(3), sites_per_row))
     worst = max(
         float(
-            ledger.accountant.total(
+            ledger.accountant.epsilon_of_events(
                 [event(v[i]) for at, d in zip(way, deals, strict=True) for v in d for i in at],
                 delta,
             )[0]
@@ -113,36 +113,36 @@ def test_the_total_over_deals_is_that_of_the_unluckiest_row(name: str, sites_per
 def test_directions_are_kept_apart_over_deals() -> None:
     ledger = Ledger("rdp", np.inf, 1e-5)
     for deal, mus in ((b"1", (0.1, 0.3)), (b"2", (0.4, 0.2))):
-        ledger.charge(gauss(*mus, relation="zero-out"), deal=deal)
+        ledger.record_event(gauss(*mus, relation="zero-out"), deal=deal)
     # .3^2 + .4^2
-    assert ledger.total() == pytest.approx(float(ledger.accountant.total([gauss(0.5)], 1e-5)[0]))
+    assert ledger.total() == pytest.approx(float(ledger.accountant.epsilon_of_events([gauss(0.5)], 1e-5)[0]))
 
 
 def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -> None:
     ledger = Ledger(epsilon=[2.0, 1.0])
-    ledger.charge(laplace(0.9, 0.1), deal=b"two nodes")
-    ledger.charge(laplace(0.05), deal=b"one node")
+    ledger.record_event(laplace(0.9, 0.1), deal=b"two nodes")
+    ledger.record_event(laplace(0.05), deal=b"one node")
     with pytest.raises(BudgetExceeded, match=r"^epsilon=1: "):
-        ledger.charge(laplace(0.06), deal=b"one node")
+        ledger.record_event(laplace(0.06), deal=b"one node")
     assert ledger.total() == pytest.approx(0.95)
     wide = Ledger()
-    wide.charge(laplace(0.1, 0.1, 0.1))
+    wide.record_event(laplace(0.1, 0.1, 0.1))
     with pytest.raises(InvalidInput, match=r"^nodes=2: releases of these rows were of 3 nodes"):
-        wide.charge(laplace(0.1, 0.1))
+        wide.record_event(laplace(0.1, 0.1))
     with pytest.raises(
         InvalidInput, match=r"^epsilon: has 2 budgets, and the release is of 3 nodes"
     ):
-        ledger.charge(laplace(0.1, 0.1, 0.1), deal=b"three")
+        ledger.record_event(laplace(0.1, 0.1, 0.1), deal=b"three")
 
 
 @pytest.mark.parametrize("name", ["pld", "best"])
 def test_what_keeps_no_sums_takes_one_deal(name: str) -> None:
     ledger = Ledger(make_accountant(name), np.inf, 1e-5)
-    ledger.charge(gauss(0.1, 0.2), deal=b"1")
+    ledger.record_event(gauss(0.1, 0.2), deal=b"1")
     with pytest.raises(
         InvalidInput, match=rf"^accountant='{name}': this accountant cannot combine"
     ):
-        ledger.charge(gauss(0.1, 0.2), deal=b"2")
+        ledger.record_event(gauss(0.1, 0.2), deal=b"2")
     assert len(ledger.rows) == 1 and ledger.total() > 0
 
 
@@ -247,7 +247,7 @@ def test_what_another_process_gets_of_it_refuses_everything() -> None:
     assert isinstance(away, Ledger) and repr(away) == "Ledger(of another process)"
     assert pickle.loads(pickle.dumps(away)).__class__ is away.__class__ is not Ledger
     uses = [
-        lambda: away.charge(laplace(1.0)),
+        lambda: away.record_event(laplace(1.0)),
         away.total,
         away.trial,
         away.settle,
@@ -262,7 +262,7 @@ def test_what_another_process_gets_of_it_refuses_everything() -> None:
         lambda: away.restore([]),
     ]
     uses += [
-        lambda: away.once(laplace(1.0), lambda: b""),
+        lambda: away.charge_once(laplace(1.0), lambda: b""),
         lambda: Joint(Ledger(), away, [laplace(1.0)]),
     ]
     for use in uses:
@@ -298,7 +298,7 @@ def test_a_fork_cannot_charge_what_it_copied() -> None:
         "import os, numpy as np; from sottovoce import Ledger; from sottovoce.privacy.events "
         "import Unprotected\n"
         "ledger = Ledger(); pid = os.fork()\n"
-        "try: ledger.charge(Unprotected('test', np.ones(1)))\n"
+        "try: ledger.record_event(Unprotected('test', np.ones(1)))\n"
         "except Exception as error: print(type(error).__name__, flush=True); os._exit(0)\n"
         "os.waitpid(pid, 0); print(len(ledger.rows))"
     )
@@ -316,7 +316,7 @@ def test_threads_cannot_race_for_a_budget() -> None:
             gate.wait()
             for _ in range(5):
                 try:
-                    ledger.charge(laplace(1.0, 0.5))
+                    ledger.record_event(laplace(1.0, 0.5))
                 except BudgetExceeded as error:
                     refused.append(error)
 
@@ -329,21 +329,21 @@ def test_threads_cannot_race_for_a_budget() -> None:
 def test_a_run_holds_what_it_will_cost_until_it_is_over() -> None:
     shared, event = Ledger(epsilon=5.5), laplace(1.0)
     with Joint(Ledger(), shared, [event] * 3, b"a") as run:
-        run.charge(event)
+        run.record_event(event)
         with pytest.raises(
             BudgetExceeded, match=r"^epsilon=5.5: a run of 3 releases would bring .*in progress"
         ):
             Joint(Ledger(), shared, [event] * 3, b"a")
         with pytest.raises(BudgetExceeded, match="1 spent, the rest held by runs in progress"):
-            shared.charge(laplace(2.6), deal=b"b")
+            shared.record_event(laplace(2.6), deal=b"b")
         with pytest.raises(LedgerMismatch, match="not the next one planned"):
-            run.charge(laplace(0.9))
+            run.record_event(laplace(0.9))
         assert shared.total() == 1.0 and len(shared.rows) == len(run.rows) == 1
-        shared.charge(laplace(2.5), deal=b"b")
+        shared.record_event(laplace(2.5), deal=b"b")
     assert shared.total() == 3.5
-    shared.charge(laplace(2.0), deal=b"a")  # what was not drawn is free again
+    shared.record_event(laplace(2.0), deal=b"a")  # what was not drawn is free again
     with pytest.raises(LedgerMismatch), Joint(Ledger(), Ledger(), []) as empty:
-        empty.charge(event)
+        empty.record_event(event)
 
 
 def test_a_run_that_fails_keeps_what_it_drew_and_gives_back_the_rest() -> None:
@@ -368,10 +368,10 @@ def test_no_release_is_drawn_on_a_trial() -> None:
     book = Ledger("pure", epsilon=1.0)
     drawn: list[int] = []
     with pytest.raises(LedgerError, match="nothing was drawn"):
-        book.trial().once(laplace(0.5), lambda: drawn.append(1) or b"")
+        book.trial().charge_once(laplace(0.5), lambda: drawn.append(1) or b"")
     with pytest.raises(LedgerError, match="nothing was drawn"):
         simulate(
             RunConfig(epsilon=0.5, rounds=2, seed=0), make_rows([20, 20], 3), ledger=book.trial()
         )
-    book.trial().charge(laplace(0.5))  # to see whether it fits
+    book.trial().record_event(laplace(0.5))  # to see whether it fits
     assert not drawn and book.total() == 0.0

@@ -29,8 +29,8 @@ from sottovoce.network.net import DenseNet
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.privacy.events import Unprotected
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
-from sottovoce.runs.engine import Place, run
-from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.engine import Place, run_rounds
+from sottovoce.runs.pricing import RunSetting, plan_ledger
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.util.compatibility import FORMAT
@@ -41,7 +41,7 @@ from sottovoce.util.compatibility import FORMAT
 )
 def test_only_a_run_of_the_present_format_goes_on(version: int | None, former: bool) -> None:
     run = RunHistory(plan="p", planned=[], texts=[], priced=[], since="2026-01-01", version=version)
-    assert run.former == former
+    assert run.is_of_former_format == former
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def ledger(path: Path) -> Iterator[DurableLedger]:
 
 def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path) -> None:
     first = ledger.reserve("first", "p1", [release()] * 2)
-    assert ledger.total() == 0.0 and ledger.account.committed()[0] == 2 * price()
+    assert ledger.total() == 0.0 and ledger.account.committed_epsilon()[0] == 2 * price()
     with (
         again(path) as other,
         pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was reserved") as refusal,
@@ -68,21 +68,21 @@ def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path
         other.reserve("second", "p2", [release()] * 2)
     assert "\n" not in str(refusal.value)
     with pytest.raises(BudgetExceeded, match="held by open runs"):
-        ledger.charge(release(1.0))
-    first.charge(release())
+        ledger.record_event(release(1.0))
+    first.record_event(release())
     first.close()  # gives one back
-    assert ledger.account.committed()[0] == ledger.total() == price()
+    assert ledger.account.committed_epsilon()[0] == ledger.total() == price()
     ledger.reserve("second", "p2", [release()] * 2)
     assert [r["held"] for r in ledger.show()["runs"]] == [0, 2]
 
 
 def test_a_run_reads_like_a_ledger_in_memory(ledger: DurableLedger) -> None:
     events, memory = [release(0.5, claimed=0.1), release(0.2, claimed=0.1)], Ledger()
-    ledger.charge(release(0.1))
+    ledger.record_event(release(0.1))
     reserved = ledger.reserve("run", "plan", events)
     for event in events:
-        reserved.charge(event)
-        memory.charge(event)
+        reserved.record_event(event)
+        memory.record_event(event)
     assert reserved.to_list() == memory.to_list() and reserved.claimed() == memory.claimed()
     np.testing.assert_array_equal(reserved.per_node(), memory.per_node())
     assert reserved.total() == memory.total() < ledger.total()
@@ -92,13 +92,13 @@ def test_a_run_reads_like_a_ledger_in_memory(ledger: DurableLedger) -> None:
 def test_only_what_was_planned_is_charged(ledger: DurableLedger) -> None:
     reserved = ledger.reserve("run", "plan", [release(0.5), release(0.2)])
     with pytest.raises(LedgerMismatch, match="differs in beta from what was reserved"):
-        reserved.charge(release(0.2))
-    reserved.charge(release(0.5))
+        reserved.record_event(release(0.2))
+    reserved.record_event(release(0.5))
     with pytest.raises(LedgerMismatch, match="release 3 is not the next"):
-        ledger.runs.records("run").charge(3, release(0.2), kept=True)
-    reserved.charge(release(0.2))
+        ledger.runs.records_of_run("run").charge_release(3, release(0.2), kept=True)
+    reserved.record_event(release(0.2))
     with pytest.raises(BudgetExceeded, match="all 2 reserved releases are made"):
-        reserved.charge(release(0.2))
+        reserved.record_event(release(0.2))
     assert len(ledger.rows) == 2
 
 
@@ -121,20 +121,20 @@ def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(
     path: Path, ledger: DurableLedger
 ) -> None:
     living = ledger.reserve("run", "plan", [release()] * 3)
-    living.charge(release(), kept=True)
+    living.record_event(release(), kept=True)
     with again(path) as other:
         with pytest.raises(LedgerError, match=r"2 of 3 reserved .* reclaim=True"):
             other.close_run("run")
         other.close_run("run", reclaim=True)
-        assert other.account.committed()[0] == price()
+        assert other.account.committed_epsilon()[0] == price()
     with pytest.raises(
         LedgerError, match="is closed; nothing was drawn"
     ):  # it lives, and cannot pass the budget
-        living.charge(release())
-    living.store(b"was being drawn")  # its row is spent, so what it drew may still be kept
+        living.record_event(release())
+    living.store_payload(b"was being drawn")  # its row is spent, so what it drew may still be kept
     with pytest.raises(LedgerMismatch, match="is closed"):
         ledger.reserve("run", "plan", [release()] * 3)
-    assert ledger.resume("run", "plan").once(release(), pytest.fail) == b"was being drawn"
+    assert ledger.resume("run", "plan").charge_once(release(), pytest.fail) == b"was being drawn"
 
 
 def test_leaving_a_run_by_an_exception_keeps_it_open(ledger: DurableLedger) -> None:
@@ -149,15 +149,15 @@ def test_leaving_a_run_by_an_exception_keeps_it_open(ledger: DurableLedger) -> N
 def test_a_price_that_is_no_number_is_refused(
     ledger: DurableLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PureAccountant, "price", lambda self, event: np.full(2, np.nan))
+    monkeypatch.setattr(PureAccountant, "price_of_event", lambda self, event: np.full(2, np.nan))
     with pytest.raises(BudgetExceeded):
-        ledger.charge(release())
+        ledger.record_event(release())
 
 
 def test_spending_is_summed_in_whole_numbers(path: Path) -> None:
     with DurableLedger.create(path, epsilon=np.inf, n_nodes=2) as ledger:
         for _ in range(300):
-            ledger.charge(release(0.1))
+            ledger.record_event(release(0.1))
         exact = 300 * Fraction(price(0.1))
         assert (
             0
@@ -173,7 +173,7 @@ def test_threads_share_a_ledger(path: Path) -> None:
         def spend() -> None:
             for _ in range(6):
                 try:
-                    shared.charge(release(0.1))
+                    shared.record_event(release(0.1))
                 except BudgetExceeded as error:
                     refused.append(error)
 
@@ -193,23 +193,23 @@ def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(
     ledger: DurableLedger, path: Path
 ) -> None:
     first = ledger.reserve("run", "plan", [release(0.1)] * 3)
-    drawn = [first.once(release(0.1), lambda: os.urandom(8)) for _ in range(2)]
+    drawn = [first.charge_once(release(0.1), lambda: os.urandom(8)) for _ in range(2)]
     with again(path) as other:
         resumed = other.reserve("run", "plan", [release(0.1)] * 3)
-        assert [resumed.once(release(0.1), pytest.fail) for _ in range(2)] == drawn
-        assert resumed.once(release(0.1), lambda: b"third") == b"third"
+        assert [resumed.charge_once(release(0.1), pytest.fail) for _ in range(2)] == drawn
+        assert resumed.charge_once(release(0.1), lambda: b"third") == b"third"
         assert len(other.rows) == 3
-    assert first.once(release(0.1), pytest.fail) == b"third"
+    assert first.charge_once(release(0.1), pytest.fail) == b"third"
 
 
 def test_the_first_commit_wins(ledger: DurableLedger) -> None:
     slow, fast = (ledger.reserve("run", "plan", [release()]) for _ in range(2))
     assert (
-        slow.once(release(), lambda: (fast.once(release(), lambda: b"fast"), b"slow")[1]) == b"fast"
+        slow.charge_once(release(), lambda: (fast.charge_once(release(), lambda: b"fast"), b"slow")[1]) == b"fast"
     )
     with pytest.raises(LedgerMismatch, match="has other bytes already"):
-        slow.store(b"slow")
-    slow.store(b"fast")
+        slow.store_payload(b"slow")
+    slow.store_payload(b"fast")
     assert len(ledger.rows) == 1
 
 
@@ -219,9 +219,9 @@ def test_a_draw_that_failed_in_view_is_never_repeated(ledger: DurableLedger, pat
 
     first = ledger.reserve("run", "plan", [release()] * 2)
     with pytest.raises(ZeroDivisionError):
-        first.once(release(), fails)
+        first.charge_once(release(), fails)
     with again(path) as other, pytest.raises(LedgerError, match="failed in view"):
-        other.resume("run", "plan").once(release(), pytest.fail)
+        other.resume("run", "plan").charge_once(release(), pytest.fail)
     assert ledger.total() == price() and ledger.show()["runs"][0]["failed"] == 1
 
 
@@ -229,37 +229,37 @@ def test_a_failure_beside_a_release_of_the_same_row_is_kept_quiet(ledger: Durabl
     slow, fast = (ledger.reserve("run", "plan", [release()] * 2) for _ in range(2))
 
     def fails() -> bytes:
-        fast.once(release(), lambda: b"fast")
+        fast.charge_once(release(), lambda: b"fast")
         raise ZeroDivisionError
 
     # the error would have been a second release of the row
-    assert slow.once(release(), fails) == b"fast"
+    assert slow.charge_once(release(), fails) == b"fast"
     assert ledger.show()["runs"][0]["failed"] == 0
 
     def fails_first() -> bytes:
         with pytest.raises(ZeroDivisionError):
-            slow.once(release(), lambda: bytes(1 // 0))
+            slow.charge_once(release(), lambda: bytes(1 // 0))
         return b"too late"
 
     with pytest.raises(LedgerError, match="failed in view"):
-        fast.once(release(), fails_first)
+        fast.charge_once(release(), fails_first)
 
 
 def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
-    ledger.reserve("run", "plan", [release(0.1)] * 2).charge(release(0.1))
+    ledger.reserve("run", "plan", [release(0.1)] * 2).record_event(release(0.1))
     resumed = ledger.resume("run", "plan")
     for attempt in (
-        lambda: resumed.charge(release(0.1)),
-        lambda: resumed.once(release(0.1), pytest.fail),
+        lambda: resumed.record_event(release(0.1)),
+        lambda: resumed.charge_once(release(0.1), pytest.fail),
     ):
         with pytest.raises(LedgerError, match="may have been seen"):
             attempt()
     with pytest.raises(LedgerError, match="bytes are unknown"):
-        ledger.runs.records("run").store(1, b"x")
+        ledger.runs.records_of_run("run").store_payload(1, b"x")
     with pytest.raises(LedgerError, match="release 2 has no row"):
-        ledger.runs.records("run").payload(2)
+        ledger.runs.records_of_run("run").payload(2)
     resumed.restore([release(0.1).to_dict()])  # a checkpoint behind that row
-    resumed.charge(release(0.1))
+    resumed.record_event(release(0.1))
     with pytest.raises(LedgerCorrupt, match="lacks rows of this checkpoint"):
         resumed.restore([release(0.1).to_dict()] * 3)
 
@@ -269,24 +269,24 @@ def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
     config = RunConfig(rounds=4, epsilon=2.0, seed=3)
     prepared = prepare(config, rows.n, rows.d)
     facts, nodes = prepared.facts, prepared.facts.n_nodes
-    events = plan(
+    events = plan_ledger(
         prepared.algorithm, RunSetting(facts, prepared.graph, 4, prepared.ledger.accountant)
     ).rows
 
     class Keeping(RowGuard):
-        def ask(self, query: Any) -> np.ndarray:
+        def charge_and_answer(self, query: Any) -> np.ndarray:
             def draw() -> bytes:
                 return np.asarray(
                     query.answer(self._vault, self.facts, kept.release), "<f8"
                 ).tobytes()
 
-            return np.frombuffer(kept.once(query.event(self.facts), draw), "<f8").reshape(
+            return np.frombuffer(kept.charge_once(query.event(self.facts), draw), "<f8").reshape(
                 1, nodes, rows.d
             )
 
     def models(guard: RowGuard) -> np.ndarray:
         place = Place(facts, DenseNet(prepared.graph), guard, (1, nodes), rows.d)
-        outcome = run(prepared.algorithm, place, config.rounds)
+        outcome = run_rounds(prepared.algorithm, place, config.rounds)
         assert outcome.rounds == 4
         return prepared.algorithm.model(outcome.state)
 

@@ -28,7 +28,7 @@ def ledger_of(path: Path, releases: int) -> Path:
         events = [release(BETAS[i % len(BETAS)]) for i in range(releases)]
         with ledger.reserve("run", "plan", events) as run:
             for event in events:
-                run.once(event, lambda: b"drawn")
+                run.charge_once(event, lambda: b"drawn")
     return path
 
 
@@ -54,7 +54,7 @@ def test_each_kind_of_event_is_read_and_priced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, work = ledger_of(tmp_path / "a", 120), Counter[str]()
-    priced, read, expected = PureAccountant.price, history.from_dict, 40 * sum(map(price, BETAS))
+    priced, read, expected = PureAccountant.price_of_event, history.from_dict, 40 * sum(map(price, BETAS))
 
     def counted_price(self: PureAccountant, event: Event) -> np.ndarray:
         work["priced"] += 1
@@ -64,7 +64,7 @@ def test_each_kind_of_event_is_read_and_priced_once(
         work["read"] += 1
         return read(plain)
 
-    monkeypatch.setattr(PureAccountant, "price", counted_price)
+    monkeypatch.setattr(PureAccountant, "price_of_event", counted_price)
     monkeypatch.setattr(history, "from_dict", counted_read)
     monkeypatch.setattr(history, "RunHistory", WalkedRun)
     with again(path) as ledger:
@@ -72,7 +72,7 @@ def test_each_kind_of_event_is_read_and_priced_once(
         for _ in range(3):
             assert ledger.total() == pytest.approx(expected)
         assert work == {"read": 3, "priced": 3}
-        ledger.charge(release(0.1))  # of a kind that is known
+        ledger.record_event(release(0.1))  # of a kind that is known
         assert work == {"read": 3, "priced": 3} and len(ledger.rows) == 121
 
 

@@ -37,7 +37,7 @@ SIDES = ("-journal", "-wal", "-shm")
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "data.ledger"
     with DurableLedger.create(path, epsilon=1e6, n_nodes=2, fingerprint=DATA) as ledger:
-        ledger.charge(release())
+        ledger.record_event(release())
     return path
 
 
@@ -56,7 +56,7 @@ def test_a_file_with_two_paths_is_refused_until_one_is_gone(path: Path, tmp_path
         os.link(path, other)
         for use in (
             ledger.total,
-            lambda: ledger.charge(release()),
+            lambda: ledger.record_event(release()),
             lambda: again(other),
             lambda: again(path),
         ):
@@ -66,7 +66,7 @@ def test_a_file_with_two_paths_is_refused_until_one_is_gone(path: Path, tmp_path
                 use()
             assert "\n" not in str(refusal.value)
         other.unlink()
-        ledger.charge(release())
+        ledger.record_event(release())
         assert len(ledger.rows) == 2
 
 
@@ -75,7 +75,7 @@ def test_a_link_by_name_is_the_same_ledger(path: Path, tmp_path: Path) -> None:
     name = tmp_path / "elsewhere" / "name.ledger"
     name.symlink_to(path)
     with again(path) as one, again(name) as two:
-        two.charge(release())
+        two.record_event(release())
         assert len(one.rows) == len(two.rows) == 2
     assert [found.name for found in name.parent.iterdir()] == ["name.ledger"]
 
@@ -86,13 +86,13 @@ def test_a_ledger_that_moved_or_was_replaced_while_it_was_open_is_refused(
     with again(path) as ledger:
         path.rename(tmp_path / "moved")
         with pytest.raises(LedgerError, match="cannot be opened"):
-            ledger.charge(release())
+            ledger.record_event(release())
         shutil.copy(tmp_path / "moved", path)
         with pytest.raises(LedgerError, match="is another file than the one that was opened"):
-            ledger.charge(release())
+            ledger.record_event(release())
         path.unlink()
         (tmp_path / "moved").rename(path)
-        ledger.charge(release())
+        ledger.record_event(release())
         assert len(ledger.rows) == 2
 
 
@@ -109,10 +109,10 @@ def test_a_ledger_that_moved_and_left_a_link_is_refused_until_it_is_back(
         old.rename(new)
         old.symlink_to(new)  # the same file, and its journals would still go to the old place
         with pytest.raises(LedgerError, match="was moved or replaced meanwhile"):
-            ledger.charge(release())
+            ledger.record_event(release())
         old.unlink()
         new.rename(old)
-        ledger.charge(release())
+        ledger.record_event(release())
         assert len(ledger.rows) == 2
 
 
@@ -162,13 +162,13 @@ def test_the_file_itself_is_locked_whatever_it_is_called(path: Path, tmp_path: P
         fcntl.flock(held, fcntl.LOCK_EX)
         for use in (
             ledger.total,
-            lambda: ledger.charge(release()),
+            lambda: ledger.record_event(release()),
             lambda: again(name, timeout=0.05),
         ):
             with pytest.raises(LedgerError, match="in use by another process"):
                 use()
         fcntl.flock(held, fcntl.LOCK_UN)
-        ledger.charge(release())
+        ledger.record_event(release())
 
 
 # Nothing beside the file
@@ -178,8 +178,8 @@ def test_a_commit_is_in_the_file_itself(path: Path, tmp_path: Path) -> None:
     with again(path) as ledger:
         run = ledger.reserve("run", "plan", [release(0.1)] * 2)
         steps = [
-            lambda: ledger.charge(release()),
-            lambda: run.once(release(0.1), lambda: b"drawn"),
+            lambda: ledger.record_event(release()),
+            lambda: run.charge_once(release(0.1), lambda: b"drawn"),
             run.close,
         ]
         for number, step in enumerate(steps):
@@ -220,7 +220,7 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
     states = [path.read_bytes()]
     with again(path) as ledger:
         for _ in range(3):
-            ledger.charge(release())
+            ledger.record_event(release())
             states.append(path.read_bytes())
     side = Path(f"{path}-journal")
     for age, before in enumerate(reversed(states)):
@@ -244,9 +244,9 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
     with again(path) as ledger:
         side.write_bytes(journal(states[0]))  # while it is open, too
         with pytest.raises(LedgerCorrupt, match="of another time"):
-            ledger.charge(release())
+            ledger.record_event(release())
         side.write_bytes(b"")
-        ledger.charge(release())
+        ledger.record_event(release())
         assert len(ledger.rows) == 5 and beside(path) == []
 
 
@@ -256,9 +256,9 @@ def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None
     """
     before = path.read_bytes()
     with again(path) as ledger, ledger.reserve("run", "plan", [release(0.1)]) as run:
-        run.charge(release(0.1), kept=True)
+        run.record_event(release(0.1), kept=True)
         charged = path.read_bytes()
-        run.store(bytes(9000))
+        run.store_payload(bytes(9000))
         after = path.read_bytes()
     changed = [
         i for i in range(0, len(after), PAGE) if after[i : i + PAGE] != charged[i : i + PAGE]
@@ -352,14 +352,14 @@ def logged(path: Path) -> Iterator[Chain[History]]:
         db.execute("PRAGMA user_version = 3")
         assert db.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
         chain = Chain(db, "before", History)
-        chain.identify()
+        chain.read_identity()
         yield chain
 
 
 def charge(chain: Chain[History]) -> None:
     chain._db.execute("BEGIN IMMEDIATE")
-    chain.sync()
-    chain.append({"kind": "charge", "run": None, "release": None, "event": release().to_dict()})
+    chain.apply_new_records()
+    chain.append_record({"kind": "charge", "run": None, "release": None, "event": release().to_dict()})
     chain._db.execute("COMMIT")
 
 
@@ -379,7 +379,7 @@ def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(
         with again(place) as ledger:
             assert ledger.total() == pytest.approx(rows * price())
             assert beside(place) == []
-            ledger.charge(release())
+            ledger.record_event(release())
         with closing(sqlite3.connect(place)) as db:
             assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
             assert db.execute("PRAGMA user_version").fetchone() == (5,)
@@ -413,11 +413,11 @@ def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_p
     with again(path) as ledger:
         assert len(ledger.rows) == 3
         shutil.copy(f"{early}-wal", side)  # now there may be none at all
-        for use in (lambda: ledger.charge(release()), lambda: again(path)):
+        for use in (lambda: ledger.record_event(release()), lambda: again(path)):
             with pytest.raises(LedgerCorrupt, match="of another time"):
                 use()
         side.write_bytes(b"")
-        ledger.charge(release())
+        ledger.record_event(release())
         assert beside(path) == []
 
 
@@ -426,9 +426,9 @@ def test_a_file_whose_mode_is_changed_while_it_is_open_is_refused(path: Path) ->
         with closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA journal_mode = WAL")
         with pytest.raises(LedgerError, match="was given a log beside it while it was open"):
-            ledger.charge(release())
+            ledger.record_event(release())
     with again(path) as ledger:
-        ledger.charge(release())
+        ledger.record_event(release())
         assert beside(path) == []
 
 
@@ -457,7 +457,7 @@ def test_a_ledger_on_disk_is_shared_or_opened_again_never_copied(
 def _charge_and_say(path: str, said: str) -> None:
     with again(Path(path)) as ledger, open(said, "ab", buffering=0) as file:
         while True:
-            ledger.charge(release(0.1))
+            ledger.record_event(release(0.1))
             file.write(b".")
 
 

@@ -70,10 +70,10 @@ class TestProcesses:
             with DurableLedger.create(
                 path, epsilon=2.5 * price(), n_nodes=2, fingerprint=DATA
             ) as ledger:
-                ledger.charge(release())
+                ledger.record_event(release())
                 assert sorted(worker("race", path=path)) == ["BudgetExceeded", "won"]
                 assert (
-                    ledger.account.committed()[0] == 2 * price() and len(ledger.show()["runs"]) == 1
+                    ledger.account.committed_epsilon()[0] == 2 * price() and len(ledger.show()["runs"]) == 1
                 )
                 ledger.file.verify()
 
@@ -109,7 +109,7 @@ class TestProcesses:
                 ledger.file.verify()
                 assert len(ledger.rows) >= len(seen)
                 for number, payload in seen.items():
-                    assert ledger.runs.records("run").payload(number) == bytes.fromhex(payload)
+                    assert ledger.runs.records_of_run("run").payload(number) == bytes.fromhex(payload)
                 progress.add(len(ledger.rows))
         assert killed >= 20 and len(progress) > 10  # the instants were spread over the run
         with again(path) as ledger:
@@ -120,7 +120,7 @@ class TestProcesses:
                 RELEASES,
             )
             # in doubles; the ledger sums exactly
-            total = PureAccountant().total([release(0.1)] * RELEASES)[0]
+            total = PureAccountant().epsilon_of_events([release(0.1)] * RELEASES)[0]
             assert ledger.total() == pytest.approx(total, rel=1e-12)
 
     @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ class TestProcesses:
                 4 - charged,
             )
             # A crash gives nothing back by itself.
-            assert ledger.account.committed()[0] == pytest.approx(4 * price(0.1))
-            before = ledger.runs.records("run").payload(2) if stored == 2 else None
+            assert ledger.account.committed_epsilon()[0] == pytest.approx(4 * price(0.1))
+            before = ledger.runs.records_of_run("run").payload(2) if stored == 2 else None
         assert worker("train", path=path, out=out, count=1, releases=4) == [0]
         with again(path) as ledger:
             assert len(ledger.rows) == 4
-            assert before in (None, ledger.runs.records("run").payload(2))
+            assert before in (None, ledger.runs.records_of_run("run").payload(2))
 
     def test_a_fork_opens_the_ledger_anew(self, worker: Worker, tmp_path: Path) -> None:
         path = tmp_path / "data.ledger"
@@ -228,7 +228,7 @@ def _train(
             os.kill(os.getpid(), signal.SIGKILL)
 
     def train() -> None:
-        append = ChainFile.append
+        append = ChainFile.append_record
 
         def appending(
             file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None
@@ -239,7 +239,7 @@ def _train(
                 record.get("release", 0),
             )
 
-        ChainFile.append = appending  # type: ignore[method-assign]
+        ChainFile.append_record = appending  # type: ignore[method-assign]
         with again(Path(path)) as ledger, open(out, "ab", buffering=0) as file:
             try:
                 made = ledger.reserve("run", "plan", [release(0.1)] * releases)
@@ -254,7 +254,7 @@ def _train(
                 return noise
 
             for number in range(1, releases + 1):
-                payload = made.once(release(0.1), draw)
+                payload = made.charge_once(release(0.1), draw)
                 die("stored", number)
                 file.write(f"{number} {payload.hex()}\n".encode())
             made.close()
@@ -280,13 +280,13 @@ def _forked(path: str) -> str:
 
         def use() -> None:
             try:
-                ledger.charge(release(0.1))
+                ledger.record_event(release(0.1))
             except LedgerError as error:
                 os.write(into, str(error).encode())
             ledger.close()
 
         os.waitpid(_fork(use), 0)
-        ledger.charge(release(0.1))  # the parent's is untouched
+        ledger.record_event(release(0.1))  # the parent's is untouched
     os.close(into)
     with os.fdopen(out) as said:
         return said.read()
@@ -297,7 +297,7 @@ def _amid(path: str) -> int:
         with ledger.file.transaction("DEFERRED"):  # as when another thread forks
             pid = _fork(lambda: time.sleep(60.0))
         try:
-            ledger.charge(release(0.1))
+            ledger.record_event(release(0.1))
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

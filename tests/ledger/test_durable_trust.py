@@ -26,9 +26,9 @@ from sottovoce.errors import (
     LedgerVersion,
     UnknownEvent,
 )
-from sottovoce.ledger.chain import link
+from sottovoce.ledger.chain import hash_of_record
 from sottovoce.ledger.durable import DurableLedger, rows_digest
-from sottovoce.ledger.identity import holds_rows
+from sottovoce.ledger.identity import is_ledger_of_rows
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,11 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     path = tmp_path_factory.mktemp("used") / "data.ledger"
     with DurableLedger.create(path, epsilon=9.0, n_nodes=2, fingerprint=DATA) as ledger:
-        ledger.charge(release(0.25))
+        ledger.record_event(release(0.25))
         with ledger.reserve("run", "plan", [release(0.1), release(0.1), release(0.2)]) as made:
-            made.once(release(0.1), lambda: b"payload one")
-            made.once(release(0.1), lambda: b"payload two")
-        ledger.charge(release(0.125))
+            made.charge_once(release(0.1), lambda: b"payload one")
+            made.charge_once(release(0.1), lambda: b"payload two")
+        ledger.record_event(release(0.125))
     assert [p.name for p in path.parent.iterdir()] == ["data.ledger"]
     return path
 
@@ -117,7 +117,7 @@ def test_tampering_is_detected_by_a_ledger_that_is_open(copy: Path) -> None:
             "UPDATE meta SET records = 9, head = (SELECT hash FROM log WHERE id = 9)",
         )
         with pytest.raises(LedgerCorrupt, match="went back"):
-            ledger.charge(release(0.1))
+            ledger.record_event(release(0.1))
 
 
 def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(
@@ -126,7 +126,7 @@ def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(
     with again(used) as ledger:
         early = ledger.file.head()
     with again(copy) as ledger:
-        ledger.charge(release(0.1))
+        ledger.record_event(release(0.1))
         late = ledger.file.verify(expected_head=early)  # it went on from there
     again(used).close()  # the older copy is sound by itself
     with pytest.raises(LedgerCorrupt, match="older copy"):
@@ -141,7 +141,7 @@ def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(
     with db:
         for number, body in db.execute("SELECT id, body FROM log ORDER BY id").fetchall():
             body = body.replace("9.0", "99.0")
-            head = link(head, number, body)
+            head = hash_of_record(head, number, body)
             db.execute("UPDATE log SET body = ?, hash = ? WHERE id = ?", (body, head, number))
         db.execute("UPDATE meta SET head = ?", (head,))
     db.close()
@@ -215,43 +215,43 @@ def test_another_data_set_is_refused(copy: Path) -> None:
     with DurableLedger.open(copy) as ledger:  # without rows, it can be read only
         assert ledger.show()["bound"] and ledger.total() > 0
         for spend in (
-            lambda: ledger.charge(release(0.1)),
+            lambda: ledger.record_event(release(0.1)),
             lambda: ledger.reserve("new", "plan", [release(0.1)]),
         ):
             with pytest.raises(LedgerMismatch, match="were not shown"):
                 spend()
-        ledger.identity.bind(DATA)
-        ledger.charge(release(0.1))
+        ledger.identity.bind_to_rows(DATA)
+        ledger.record_event(release(0.1))
         with pytest.raises(InvalidInput, match="fingerprint"):
-            ledger.identity.bind(b"short")
+            ledger.identity.bind_to_rows(b"short")
 
 
 def test_rows_that_are_known_are_known_by_a_further_digest(copy: Path) -> None:
     raw, encoded = rows_digest(np.arange(3.0)), rows_digest(np.arange(4.0))
     with DurableLedger.open(copy) as ledger:
         with pytest.raises(LedgerMismatch, match="belongs to other rows"):
-            ledger.identity.bind(raw, encoded)
+            ledger.identity.bind_to_rows(raw, encoded)
         before = ledger.file.head()
-        ledger.identity.bind(raw, DATA, learn=False)
+        ledger.identity.bind_to_rows(raw, DATA, learn=False)
         assert ledger.file.head() == before  # somebody only looked
-        ledger.identity.bind(raw, DATA)
-        assert ledger.file.goes_through(before) and ledger.file.head() != before
+        ledger.identity.bind_to_rows(raw, DATA)
+        assert ledger.file.contains_head(before) and ledger.file.head() != before
         total, after = ledger.total(), ledger.file.head()
-        ledger.identity.bind(raw)
+        ledger.identity.bind_to_rows(raw)
         assert ledger.file.head() == after and ledger.total() == total
     with DurableLedger.open(copy, fingerprint=raw) as ledger:
         # An alternative is never learnt: another unit of privacy may encode the same.
-        ledger.identity.bind(raw, encoded)
+        ledger.identity.bind_to_rows(raw, encoded)
         with pytest.raises(LedgerMismatch, match="belongs to other rows"):
-            ledger.identity.bind(encoded)
-    assert holds_rows(copy, encoded, raw) and not holds_rows(copy, encoded)
+            ledger.identity.bind_to_rows(encoded)
+    assert is_ledger_of_rows(copy, encoded, raw) and not is_ledger_of_rows(copy, encoded)
 
 
 def test_a_ledger_in_use_cannot_be_bound(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a", epsilon=9.0, n_nodes=2) as ledger:
-        ledger.charge(release())
+        ledger.record_event(release())
         with pytest.raises(LedgerMismatch, match="used before it was bound"):
-            ledger.identity.bind(DATA)
+            ledger.identity.bind_to_rows(DATA)
     with pytest.raises(LedgerError, match="closed"):
         ledger.total()
 
@@ -262,7 +262,7 @@ def test_a_busy_file_is_waited_for_then_refused(copy: Path) -> None:
     with DurableLedger.open(copy, timeout=0.05) as ledger:
         assert ledger.total() > 0  # reading does not wait
         with pytest.raises(LedgerError, match="in use by another process"):
-            ledger.identity.bind(DATA)
+            ledger.identity.bind_to_rows(DATA)
     db.close()
 
 
@@ -288,7 +288,7 @@ def test_commits_are_synchronous_and_the_file_is_private(tmp_path: Path) -> None
 def test_an_export_can_be_verified_by_anybody_and_tells_nothing(used: Path, tmp_path: Path) -> None:
     """The formula of docs/reference/ledger.md, with the standard library only."""
     with again(used) as ledger:
-        ledger.file.export(tmp_path / "export.jsonl")
+        ledger.file.export_records(tmp_path / "export.jsonl")
         shown, secret = json.dumps(ledger.show(), allow_nan=False), ledger.file.chain.secret
     text = (tmp_path / "export.jsonl").read_text()
     header, *records = (json.loads(line) for line in text.splitlines())

@@ -55,22 +55,22 @@ def test_bytes_are_stored_by_the_commit_of_the_message(path: Path) -> None:
     """Two commits a release where there were three: its row, then its bytes and the message."""
     with again(path) as ledger:
         run, journal = _run(ledger), Journal(ledger, "run")
-        assert run.once(EVENTS[0], lambda: b"first") == b"first"
+        assert run.charge_once(EVENTS[0], lambda: b"first") == b"first"
         assert _kinds(path) == ["charge"]
-        assert journal.send(0, b"message") is None
+        assert journal.store_message(0, b"message") is None
         assert _kinds(path) == ["charge", "store", "send"]
-        journal.receive(0, b"inbox")
-        assert journal.send(0, b"message") == b"inbox"
-        run.once(EVENTS[1], lambda: b"second")
+        journal.store_inbox(0, b"inbox")
+        assert journal.store_message(0, b"message") == b"inbox"
+        run.charge_once(EVENTS[1], lambda: b"second")
         # whoever asks finds it: any use of the file writes it first
         assert run.payload() == b"second"
         assert _kinds(path)[4:] == ["charge", "store"]
-        run.once(EVENTS[2], lambda: b"third")
+        run.charge_once(EVENTS[2], lambda: b"third")
     assert _kinds(path)[-1] == "store"  # closing is a use, too
     with again(path) as ledger:
         ledger.file.verify()
         run = _run(ledger)
-        assert [run.once(event, _never) for event in EVENTS] == [b"first", b"second", b"third"]
+        assert [run.charge_once(event, _never) for event in EVENTS] == [b"first", b"second", b"third"]
 
 
 def _in_a_child(job: Callable[[], None]) -> None:
@@ -90,7 +90,7 @@ def test_after_a_kill_a_release_has_its_bytes_or_nobody_has_seen_any(
     """Killed after the draw, within the commit behind either record, and behind the commit."""
 
     def job() -> None:
-        append = ChainFile.append
+        append = ChainFile.append_record
 
         def dying(
             file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None
@@ -99,12 +99,12 @@ def test_after_a_kill_a_release_has_its_bytes_or_nobody_has_seen_any(
             if record["kind"] == point:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        ChainFile.append = dying  # type: ignore[method-assign]
+        ChainFile.append_record = dying  # type: ignore[method-assign]
         ledger = again(path)
         run = _run(ledger)
-        run.once(EVENTS[0], lambda: b"first")
+        run.charge_once(EVENTS[0], lambda: b"first")
         if point != "drawn":
-            Journal(ledger, "run").send(0, b"message of first")
+            Journal(ledger, "run").store_message(0, b"message of first")
 
     _in_a_child(job)
     with again(path) as ledger:
@@ -117,7 +117,7 @@ def test_after_a_kill_a_release_has_its_bytes_or_nobody_has_seen_any(
             drawn.append(b"second")
             return b"second"
 
-        found, message = run.once(EVENTS[0], draw), journal.sent(0)
+        found, message = run.charge_once(EVENTS[0], draw), journal.sent(0)
         if point == "sent":
             assert (found, message, drawn) == (b"first", b"message of first", [])
         # the row is spent, no message of the first draw was written down, and so none was sent
@@ -130,10 +130,10 @@ def test_a_message_that_cannot_be_written_down_leaves_the_bytes_for_the_next_use
 ) -> None:
     with again(path) as ledger:
         run, journal = _run(ledger), Journal(ledger, "run")
-        journal.send(0, b"one")
-        run.once(EVENTS[0], lambda: b"first")
+        journal.store_message(0, b"one")
+        run.charge_once(EVENTS[0], lambda: b"first")
         with pytest.raises(LedgerMismatch, match="something else was sent"):
-            journal.send(0, b"another")
+            journal.store_message(0, b"another")
         assert _kinds(path) == ["send", "charge"]
         assert run.payload() == b"first"
         assert _kinds(path) == ["send", "charge", "store"]
@@ -142,11 +142,11 @@ def test_a_message_that_cannot_be_written_down_leaves_the_bytes_for_the_next_use
 def test_of_two_processes_in_one_run_the_later_one_sends_nothing(path: Path) -> None:
     with again(path) as slow, again(path) as quick:
         waiting, journal = _run(slow), Journal(slow, "run")
-        waiting.once(EVENTS[0], lambda: b"slow")
-        assert quick.resume("run", "plan").once(EVENTS[0], lambda: b"quick") == b"quick"
+        waiting.charge_once(EVENTS[0], lambda: b"slow")
+        assert quick.resume("run", "plan").charge_once(EVENTS[0], lambda: b"quick") == b"quick"
         with pytest.raises(LedgerMismatch, match="another process went on"):
-            journal.send(0, b"message of slow")
-        assert journal.sent(0) is None and slow.runs.records("run").payload(1) == b"quick"
+            journal.store_message(0, b"message of slow")
+        assert journal.sent(0) is None and slow.runs.records_of_run("run").payload(1) == b"quick"
         slow.file.verify()
 
 
@@ -154,7 +154,7 @@ def test_a_draw_that_fails_is_marked_at_once(path: Path) -> None:
     with again(path) as ledger:
         run = _run(ledger)
         with pytest.raises(ZeroDivisionError):
-            run.once(EVENTS[0], lambda: bytes(1 // 0))
+            run.charge_once(EVENTS[0], lambda: bytes(1 // 0))
         assert _kinds(path) == ["charge", "fail"]
     with again(path) as ledger, pytest.raises(LedgerError, match="failed in view"):
-        _run(ledger).once(EVENTS[0], _never)
+        _run(ledger).charge_once(EVENTS[0], _never)

@@ -26,11 +26,11 @@ def price(beta: float = 0.5) -> np.ndarray:
 def test_total_is_the_sum_and_the_network_is_the_worst_node() -> None:
     ledger = Ledger()
     for beta in (0.5, 0.25, 1.0):
-        ledger.charge(release(beta))
+        ledger.record_event(release(beta))
     expected = price(0.5) + price(0.25) + price(1.0)
     np.testing.assert_allclose(ledger.per_node(), expected, rtol=1e-14)
     assert ledger.total() == ledger.per_node()[0] > ledger.per_node()[1]
-    np.testing.assert_array_equal(PureAccountant().total(ledger.rows), ledger.per_node())
+    np.testing.assert_array_equal(PureAccountant().epsilon_of_events(ledger.rows), ledger.per_node())
 
 
 def test_events_survive_json_and_are_frozen() -> None:
@@ -47,7 +47,7 @@ def test_unknown_events_are_refused_by_name() -> None:
         needs = "nothing"
 
     with pytest.raises(UnknownEvent, match="Novel"):
-        PureAccountant().price(Novel(source="test"))
+        PureAccountant().price_of_event(Novel(source="test"))
     with pytest.raises(UnknownEvent, match="Unheard"):
         events.from_dict({"event": "Unheard", "source": "test"})
 
@@ -74,7 +74,7 @@ def test_an_event_of_another_module_takes_the_place_of_none_of_ours() -> None:
 
     ledger = Ledger()
     with pytest.raises(UnknownEvent, match="Unpriced"):
-        ledger.charge(Unpriced(source="test"))
+        ledger.record_event(Unpriced(source="test"))
     with pytest.raises(
         UnknownEvent, match="Unpriced"
     ):  # no ledger that holds one opens, whoever has defined it
@@ -84,8 +84,8 @@ def test_an_event_of_another_module_takes_the_place_of_none_of_ours() -> None:
 
 def test_restored_ledger_goes_on_with_the_same_total() -> None:
     one, two = Ledger(epsilon=9.0), Ledger(epsilon=9.0)
-    one.charge(release(0.3))
-    one.charge(release(0.2))
+    one.record_event(release(0.3))
+    one.record_event(release(0.2))
     two.restore(one.to_list())
     np.testing.assert_array_equal(one.per_node(), two.per_node())
 

@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.errors import BudgetExceeded
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.ledger.life import LifetimeShare, example, share_of_life
+from sottovoce.ledger.life import LifetimeShare, describe_example_run, share_of_lifetime_budget
 from sottovoce.privacy.events import Event
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
@@ -19,7 +19,7 @@ from sottovoce.runs.prepare import prepare
 
 def run_of(method: str, delta: float | None = 1e-5) -> tuple[Event, ...]:
     config = RunConfig(method=method, epsilon=1.0, delta=delta, rounds=8, seed=None)
-    return prepare(config, np.full((1, 1), 8000.0), 6).plan().rows
+    return prepare(config, np.full((1, 1), 8000.0), 6).plan_ledger().rows
 
 
 def book(path: Path, budget: float, delta: float | None) -> DurableLedger:
@@ -35,11 +35,11 @@ def test_what_is_said_is_what_a_ledger_takes(
     tmp_path: Path, method: str, delta: float | None, budget: float
 ) -> None:
     events = run_of(method, delta)
-    said = share_of_life(events, delta, budget)
+    said = share_of_lifetime_budget(events, delta, budget)
     assert said is not None and said["runs"] >= 1
     with book(tmp_path / "x.ledger", budget, delta) as ledger:
         for k in range(min(said["runs"], 12)):
-            takes = ledger.account.afford(events).item()
+            takes = ledger.account.epsilon_added_by_run(events).item()
             assert takes == pytest.approx(said["first" if k == 0 else "later"], rel=1e-9)
             ledger.reserve(f"run {k}", "plan", events)
         if said["runs"] <= 12:
@@ -61,27 +61,27 @@ def test_the_least_budget_is_used_up_and_no_smaller_one_does(
     tmp_path: Path, method: str, delta: float | None
 ) -> None:
     events = run_of(method, delta)
-    said = share_of_life(events, delta, None)
+    said = share_of_lifetime_budget(events, delta, None)
     assert said is not None and 0.99 <= said["least"] <= 1.2
     with book(tmp_path / "x.ledger", said["least"], delta) as ledger:
-        assert ledger.account.afford(events).item() == pytest.approx(said["least"], rel=1e-9)
+        assert ledger.account.epsilon_added_by_run(events).item() == pytest.approx(said["least"], rel=1e-9)
     with (
         book(tmp_path / "y.ledger", 0.999 * said["least"], delta) as ledger,
         pytest.raises(BudgetExceeded),
     ):
-        ledger.account.afford(events)
+        ledger.account.epsilon_added_by_run(events)
 
 
 def test_the_sentence_for_a_new_ledger() -> None:
-    said = str(example("rdp", 3.0, 1e-5))
+    said = str(describe_example_run("rdp", 3.0, 1e-5))
     assert (
         "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first, and 0.274 "
         "later" in said
     )
-    assert "room for 6 such runs" in said and "epsilon 0.25 takes" in str(example("rdp", 0.5, 1e-5))
-    assert example("pure", 3.0, 0.0) is example("rdp", np.inf, 1e-5) is None
+    assert "room for 6 such runs" in said and "epsilon 0.25 takes" in str(describe_example_run("rdp", 0.5, 1e-5))
+    assert describe_example_run("pure", 3.0, 0.0) is describe_example_run("rdp", np.inf, 1e-5) is None
 
 
 def test_a_run_without_a_price_has_no_share() -> None:
     config = RunConfig(method="dgd", rounds=3, seed=None, epsilon=np.inf)
-    assert share_of_life(prepare(config, np.full((3, 1), 80.0), 4).plan().rows, None, 3.0) is None
+    assert share_of_lifetime_budget(prepare(config, np.full((3, 1), 80.0), 4).plan_ledger().rows, None, 3.0) is None

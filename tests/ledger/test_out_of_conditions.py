@@ -17,7 +17,7 @@ from sottovoce.errors import BudgetExceeded, UnknownEvent
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.joint import Joint
 from sottovoce.ledger.memory import Ledger
-from sottovoce.privacy.accountants import for_life, make_accountant
+from sottovoce.privacy.accountants import lifetime_accountant, make_accountant
 from sottovoce.privacy.events import (
     CarriedGaussianMechanism,
     Event,
@@ -104,7 +104,7 @@ def shared(path: Path, asked: Sequence[Event]) -> list[float]:
     """A run's reservation, and what it has charged."""
     book, own = Ledger("rdp", 1e3, DELTA), Ledger("rdp", 1e3, DELTA)
     with Joint(own, book, asked) as joint:
-        charged_all = [joint.charge(event) for event in asked]
+        charged_all = [joint.record_event(event) for event in asked]
     assert len(charged_all) == len(book.rows) == len(own.rows)
     return [book.total(), own.total()]
 
@@ -119,16 +119,16 @@ def on_disk(path: Path, asked: Sequence[Event]) -> list[float]:
 
 def reserved(path: Path, asked: Sequence[Event]) -> list[float]:
     with DurableLedger.create(path / "b", epsilon=1e3, delta=DELTA, accountant="rdp") as book:
-        found = [float(book.account.afford(asked)[0])]
+        found = [float(book.account.epsilon_added_by_run(asked)[0])]
         run = book.reserve("run", "plan", asked)
-        found.append(float(book.account.committed()[0]))
+        found.append(float(book.account.committed_epsilon()[0]))
         for event in asked[:2]:
-            run.once(event, lambda: b"release")
-        found.append(float(book.account.committed()[0]))
+            run.charge_once(event, lambda: b"release")
+        found.append(float(book.account.committed_epsilon()[0]))
     with DurableLedger.open(path / "b") as again:
         run = again.resume("run", "plan")
         for event in asked:
-            run.once(event, lambda: b"release")
+            run.charge_once(event, lambda: b"release")
         return [*found, float(run.per_node()[0]), again.total()]
 
 
@@ -148,10 +148,10 @@ def test_what_is_out_of_conditions_costs_what_it_is_then(
     way: str, case: str, tmp_path: Path
 ) -> None:
     asked, costs = CASES[case]
-    accountant = for_life("rdp", np.array(1e3), DELTA)
-    spent = accountant.nothing()
+    accountant = lifetime_accountant("rdp", np.array(1e3), DELTA)
+    spent = accountant.zero_spending()
     for event in costs:
-        spent = accountant.add(spent, event)
+        spent = accountant.add_event(spent, event)
     for found in WAYS[way](tmp_path, asked):
         assert found == pytest.approx(float(np.max(accountant.epsilon(spent, DELTA))), rel=1e-12)
 
@@ -166,7 +166,7 @@ def test_the_last_round_alone_costs_what_it_reveals() -> None:
         for name in ("pld", "rdp", "zcdp", "best"):
             book = Ledger(make_accountant(name), math.inf, DELTA)
             assert charged(book, [carried(10)] * many) >= exact * (1 - 1e-9)
-            assert make_accountant(name).total([carried(10)] * many, DELTA)[0] >= exact * (1 - 1e-9)
+            assert make_accountant(name).epsilon_of_events([carried(10)] * many, DELTA)[0] >= exact * (1 - 1e-9)
 
 
 def test_a_budget_that_would_hold_the_false_price_refuses_the_true_one(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_budget_that_would_hold_the_false_price_refuses_the_true_one(tmp_path:
             lambda: charged(Ledger("zcdp", 6.0, DELTA), [RUN[9]] * 10),
             lambda: Joint(Ledger("zcdp", 1e3, DELTA), Ledger("zcdp", 6.0, DELTA), [RUN[9]] * 10),
             lambda: disk.reserve("run", "plan", [RUN[9]] * 10),
-            lambda: disk.account.afford([RUN[9]] * 10),
+            lambda: disk.account.epsilon_added_by_run([RUN[9]] * 10),
             lambda: charged(disk, [RUN[9]] * 10),
         ):
             with pytest.raises(BudgetExceeded):
@@ -191,7 +191,7 @@ def test_a_budget_that_would_hold_the_false_price_refuses_the_true_one(tmp_path:
 def test_rounds_of_no_run_have_no_price() -> None:
     for wrong in (replace(RUN[0], index=0), replace(RUN[0], index=11)):
         with pytest.raises(UnknownEvent, match="index: not of a round with a proof"):
-            Ledger("rdp", 9.0, DELTA).charge(wrong)
+            Ledger("rdp", 9.0, DELTA).record_event(wrong)
 
 
 def test_each_run_pays_for_its_own_rounds_however_runs_take_turns(tmp_path: Path) -> None:
@@ -207,21 +207,21 @@ def test_each_run_pays_for_its_own_rounds_however_runs_take_turns(tmp_path: Path
         kept = [
             disk.reserve(str(i), "plan", events) for i, events in enumerate((first, second, third))
         ]
-        assert disk.account.committed()[0] == pytest.approx(wanted, rel=1e-12)
+        assert disk.account.committed_epsilon()[0] == pytest.approx(wanted, rel=1e-12)
         turns = [1, 0, 2, 0, 2, 0, 1, 2, 0, *[2] * 7]
         steps = [iter(first), iter(second), iter(third)]
         for who in turns:
             event = next(steps[who])
-            runs[who].charge(event)
-            kept[who].charge(event)
+            runs[who].record_event(event)
+            kept[who].record_event(event)
         assert disk.total() == pytest.approx(wanted, rel=1e-12) == book.total()
 
 
 def test_rows_dealt_anew_have_no_rounds_before() -> None:
     """A row that was at one node in round 1 may be at another in round 2."""
     book = Ledger("rdp", 1e3, DELTA)
-    book.charge(RUN[0], deal=b"one")
-    book.charge(RUN[1], deal=b"other")
+    book.record_event(RUN[0], deal=b"one")
+    book.record_event(RUN[1], deal=b"other")
     assert book.total() == pytest.approx(
         charged(Ledger("rdp", 1e3, DELTA), [RUN[0], gaussian(2)]), rel=1e-12
     )
@@ -244,12 +244,12 @@ def test_a_sum_for_fewer_sites_a_person_is_priced_for_those_of_the_ledger(name: 
     found = {}
     for stated in (1, 2):
         book = Ledger(make_accountant(name), math.inf, DELTA, sites_per_row=2)
-        book.charge(summed(alpha, stated))
+        book.record_event(summed(alpha, stated))
         found[stated] = book.total(), book.account.against([0])
         with Joint(
             Ledger(make_accountant(name), math.inf, DELTA, 2), book, [summed(alpha, stated)]
         ) as joint:
-            joint.charge(summed(alpha, stated))
+            joint.record_event(summed(alpha, stated))
         found[stated] += (book.total(),)
     assert found[1] == found[2]
     both = gaussian_epsilon(DELTA, 2.0 * alpha)  # one sum, moved by two rows
@@ -263,7 +263,7 @@ def test_a_sum_for_more_sites_a_person_keeps_its_price(tmp_path: Path) -> None:
         tmp_path / "a", epsilon=9.0, delta=DELTA, accountant="zcdp", n_nodes=5
     ) as disk:
         for book in (small, disk):
-            book.charge(summed(0.1, 2))
+            book.record_event(summed(0.1, 2))
         assert disk.total() == pytest.approx(gaussian_total(0.1 * math.sqrt(2.0), disk), rel=1e-9)
     assert small.total() == pytest.approx(gaussian_total(0.1 * math.sqrt(2.0), small), rel=1e-9)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.network import dropout
 from sottovoce.network.graphs import make_graph
@@ -28,13 +28,13 @@ def test_a_simulation_that_loses_sites_is_the_run_of_separate_ones(
 ) -> None:
     since = {2: 3, 4: 5}
     lost = np.array([float(since.get(i, math.inf)) for i in range(5)])
-    monkeypatch.setattr(simulations, "drawn", lambda *_: lost)
+    monkeypatch.setattr(simulations, "draw_loss_rounds", lambda *_: lost)
     config = RunConfig(method, 2.0, 1e-5, 8, "complete", seed=3, rho=0.02)
     result = simulations.simulate(config, ROWS, dropout=0.1)
-    apart = run_sites(config, ROWS, lost=since)
+    apart = run_as_sites(config, ROWS, lost=since)
     algorithm = simulations.prepare(config, ROWS.n, ROWS.d).algorithm
     for i in (0, 1, 3):
-        model = algorithm.at(i).model(apart[i][0].state)
+        model = algorithm.method_of_node(i).model(apart[i][0].state)
         np.testing.assert_allclose(result.models[0, i], model, rtol=1e-6, atol=1e-8)
     assert result.rounds == 8 and result.extra["dropout"]["since"] == {"2": 3, "4": 5}
     np.testing.assert_allclose(result.consensus[0], result.models[0, [0, 1, 3]].mean(axis=0))
@@ -44,15 +44,15 @@ def test_a_simulation_that_loses_sites_is_the_run_of_separate_ones(
 
 def test_sums_lose_the_attempt_in_which_a_site_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = np.array([math.inf, math.inf, 3.0, math.inf, math.inf])
-    monkeypatch.setattr(simulations, "drawn", lambda *_: lost)
+    monkeypatch.setattr(simulations, "draw_loss_rounds", lambda *_: lost)
     config = RunConfig("sum_momentum", 2.0, 1e-5, 5, seed=3, rho=0.02)
     result = simulations.simulate(config, ROWS, dropout=0.1)
     stay = [0, 1, 3, 4]
     told = [(range(5), True), (range(5), True), (range(5), False), (stay, True), (stay, True)]
-    apart = run_sites(config, ROWS, attempts=told)
+    apart = run_as_sites(config, ROWS, attempts=told)
     algorithm = simulations.prepare(config, ROWS.n, ROWS.d).algorithm
     for i in stay:
-        model = algorithm.at(i).model(apart[i][0].state)
+        model = algorithm.method_of_node(i).model(apart[i][0].state)
         np.testing.assert_allclose(result.models[0, i], model, rtol=1e-6, atol=1e-8)
 
 
@@ -60,7 +60,7 @@ def test_a_run_ends_where_the_sites_that_are_left_are_too_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        simulations, "drawn", lambda *_: np.array([math.inf, math.inf, 3.0, 3.0, 4.0])
+        simulations, "draw_loss_rounds", lambda *_: np.array([math.inf, math.inf, 3.0, 3.0, 4.0])
     )
     config = RunConfig("prox_admm", 2.0, 1e-5, 8, "complete", seed=3, rho=0.02)
     result = simulations.simulate(config, ROWS, dropout=0.1)
@@ -85,7 +85,7 @@ def test_the_outlook_is_that_of_the_geometric_law() -> None:
     """Two sites end with the first loss: they come through T rounds with probability (1 - p)^(2
     T).
     """
-    found = dropout.outlook(
+    found = dropout.simulate_dropout(
         0.02, make_graph("complete", 2), 10, least=0, summed=False, induced=True, draws=4000
     )
     expected = 0.98**20

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import GraphError, InvalidInput
-from sottovoce.network.graphs import Graph, _components, make_graph, names
+from sottovoce.network.graphs import Graph, _component_labels, make_graph, names
 from sottovoce.network.net import DenseNet
 
 FIXED = ["ring", "path", "star", "complete", "grid"]
@@ -27,7 +27,7 @@ def test_every_kind_is_simple_connected_and_symmetric(spec: str) -> None:
     assert np.array_equal(A, A.T)
     assert not A.diagonal().any()
     assert set(np.unique(A)) == {0.0, 1.0}
-    assert np.array_equal(graph.sparse().toarray(), A)
+    assert np.array_equal(graph.sparse_adjacency().toarray(), A)
     assert graph.degree.shape == (12, 1)
     assert np.array_equal(graph.degree[:, 0], A.sum(axis=1))
     assert graph.edges == tuple(sorted(graph.edges))
@@ -39,7 +39,7 @@ def test_every_kind_is_simple_connected_and_symmetric(spec: str) -> None:
     # if bipartite.
     D = np.diagflat(graph.degree)
     assert np.sum(np.abs(np.linalg.eigvalsh(D - A)) < 1e-9) == 1
-    assert np.any(np.abs(np.linalg.eigvalsh(D + A)) < 1e-9) == graph.bipartite
+    assert np.any(np.abs(np.linalg.eigvalsh(D + A)) < 1e-9) == graph.is_bipartite
 
 
 @pytest.mark.parametrize("n", [3, 4, 7])
@@ -78,7 +78,7 @@ def test_components_are_those_of_networkx() -> None:
         ends = ends[ends[:, 0] != ends[:, 1]]
         graph = nx.empty_graph(n)
         graph.add_edges_from(ends.tolist())
-        label = _components(n, ends)
+        label = _component_labels(n, ends)
         parts = sorted(map(sorted, nx.connected_components(graph)))
         assert [np.flatnonzero(label == first).tolist() for first in np.unique(label)] == parts
         several += len(parts) > 1
@@ -112,8 +112,8 @@ def test_closed_forms() -> None:
         (4, 5),
     )
     assert make_graph("grid", 7).edges == make_graph("path", 7).edges
-    assert [make_graph(spec, 6).bipartite for spec in FIXED] == [True, True, True, False, True]
-    assert not make_graph("ring", 5).bipartite
+    assert [make_graph(spec, 6).is_bipartite for spec in FIXED] == [True, True, True, False, True]
+    assert not make_graph("ring", 5).is_bipartite
 
 
 @pytest.mark.parametrize("spec", FIXED)
@@ -123,7 +123,7 @@ def test_one_and_two_nodes(spec: str) -> None:
     assert one.degree.tolist() == [[0.0]]
     assert one.adjacency.tolist() == [[0.0]]
     assert one.neighbours(0) == ()
-    assert one.bipartite
+    assert one.is_bipartite
     assert make_graph(spec, 2).edges == ((0, 1),)
 
 

@@ -15,7 +15,7 @@ from scipy import integrate
 
 from sottovoce.privacy.accountants import PureAccountant
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.prepare import outline
+from sottovoce.runs.prepare import outline_run
 from sottovoce_papers import claims
 
 ROOT = Path(__file__).parents[2]
@@ -248,7 +248,7 @@ def test_the_listing_exceeds_its_claim_where_alpha_is_above_what_the_curvature_t
     hat = alpha - 2.0 * math.log1p(0.25 / K)
     if hat <= 0.0:
         hat, K = alpha / 2.0, 0.25 / math.expm1(alpha / 4.0)
-    cost = float(PureAccountant().total([claims._objective(hat, K, logistic=True)]).max())
+    cost = float(PureAccountant().epsilon_of_events([claims._objective(hat, K, logistic=True)]).max())
     assert cost / alpha == pytest.approx(share, abs=1e-3)
     if alpha > 4.0 * math.log1p(0.25 / K):
         assert cost >= 2.0 * hat > alpha
@@ -291,7 +291,7 @@ def test_the_methods_own_code_prices_as_the_table_does() -> None:
         "loss": "huber:0.5",
     }
     n = np.full((claims.SITES, 1), float(claims.N_ROWS))
-    dvp = outline(
+    dvp = outline_run(
         RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **knobs}),
         n,
         claims.FEATURES,
@@ -300,7 +300,7 @@ def test_the_methods_own_code_prices_as_the_table_does() -> None:
     assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * claim.proved)
     assert dvp["privacy"]["printed_claim"] == pytest.approx(claim.claimed * claims.ROUNDS)
     smooth = knobs | {"loss": "logistic"}
-    dvp = outline(
+    dvp = outline_run(
         RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **smooth}),
         n,
         claims.FEATURES,
@@ -311,7 +311,7 @@ def test_the_methods_own_code_prices_as_the_table_does() -> None:
     knobs |= {"rounds": 100, "rho": 0.22, "eta": 1.0, "C": 1750.0, "loss": "logistic"}
     for alpha, claimed, proved in ((1.0, 23.768, 21.875), (2.0, 45.643, 43.75)):
         claim = find("R-ADMM, MR-ADMM", f"alpha {alpha:g}")
-        recycled = outline(
+        recycled = outline_run(
             RunConfig.from_dict({"method": "r_admm", "noise": alpha, "epsilon": math.inf, **knobs}),
             n,
             claims.FEATURES,

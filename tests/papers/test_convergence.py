@@ -94,7 +94,7 @@ def test_search_on_odd_rings_against_scalars(n: int, M: float) -> None:
 def test_search_against_a_grid_of_constants(seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = make_graph("erdos-renyi:p=0.9", 5, seed)
-    assert not graph.bipartite
+    assert not graph.is_bipartite
     eta = np.cumsum(rng.uniform(0.5, 1.0, (2, 1)) * rng.uniform(0.8, 1.2, (2, 5)), axis=0)
     M = rng.uniform(1.0, 3.0, 5)
     gamma = sufficient_gamma(graph, eta, M)

@@ -95,7 +95,7 @@ def test_the_printed_method_costs_what_the_table_says() -> None:
                 "test_sensitivity": reading,
             }
         )
-        book = prepare(config, np.full((5, 1), 7000.0), 41).plan()
+        book = prepare(config, np.full((5, 1), 7000.0), 41).plan_ledger()
         row = rows_of(LISTED if reading == "listed" else DIVIDED)
         wanted = next(one for one in row if "total 1, tests" in one.paper)
         assert book.claimed() == pytest.approx(asked, rel=1e-6)
@@ -116,7 +116,7 @@ def test_a_heavier_loss_leaves_the_regulariser_alone_to_pay_for_the_determinant(
     budget = 0.8 * plausible.zcdp(total) / plausible.POSITIVES
     release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0, weight=1750.0)
     test = plausible.tests(total)[2]
-    found = float(BestAccountant().total(release.to_the_letter(test), DELTA)[0])
+    found = float(BestAccountant().epsilon_of_events(release.to_the_letter(test), DELTA)[0])
     assert found == pytest.approx(proved, rel=5e-4) and (found < plausible.claimed(total)) == holds
     config = RunConfig.from_dict(
         {
@@ -136,7 +136,7 @@ def test_a_heavier_loss_leaves_the_regulariser_alone_to_pay_for_the_determinant(
             "test_sensitivity": "divided",
         }
     )
-    book = prepare(config, np.full((5, 1), 7000.0), 41).plan()
+    book = prepare(config, np.full((5, 1), 7000.0), 41).plan_ledger()
     # a certificate counts beta twice, for rounding
     assert found * (1.0 - 1e-6) < book.total() < 1.005 * found
 
@@ -269,7 +269,7 @@ def test_no_neighbours_on_a_small_domain_need_more_than_the_minimiser_and_the_te
     """All of 120 ordered pairs in 12 public states, and the worst of them made worse; iterates
     far out included.
     """
-    bound = prices.renyi(event(STATES[0]), ORDERS)[0, 0]
+    bound = prices.renyi_divergences(event(STATES[0]), ORDERS)[0, 0]
     worst, where = np.zeros(len(ORDERS)), {}
     for one in STATES:
         known = {rows: one.law(rows) for rows in {rows for pair in neighbours() for rows in pair}}
@@ -280,7 +280,7 @@ def test_no_neighbours_on_a_small_domain_need_more_than_the_minimiser_and_the_te
                 where = {"state": one, "pair": pair}
             worst = np.maximum(worst, found)
     less = replace(STATES[0], sigma=1.5 * STATES[0].sigma)
-    assert np.all(worst > 0.5 * bound) and np.all(worst > prices.renyi(event(less), ORDERS)[0, 0])
+    assert np.all(worst > 0.5 * bound) and np.all(worst > prices.renyi_divergences(event(less), ORDERS)[0, 0])
 
     state, pair = where["state"], where["pair"]
 
@@ -314,7 +314,7 @@ def test_several_rounds_of_the_worst_neighbours_stay_below_the_accountants() -> 
         return float(np.sum(total * -np.expm1(np.minimum(epsilon - losses, 0.0)))) - delta
 
     attained = optimize.brentq(profile, 0.0, 60.0)
-    charged = float(BestAccountant().total([event(one)] * rounds, delta)[0])
+    charged = float(BestAccountant().epsilon_of_events([event(one)] * rounds, delta)[0])
     assert 0.75 * charged < attained <= charged
 
 
@@ -406,7 +406,7 @@ def test_a_clipped_quality_moves_what_is_seen_by_no_more_than_its_tests_and_rele
     release = GaussianObjectivePerturbation(
         "test", "replace-one", *each, 1.0, 1, np.zeros(1), np.zeros(1)
     )
-    charged = pure + float(BestAccountant().total([release], delta * math.exp(-pure / 2.0))[0])
+    charged = pure + float(BestAccountant().epsilon_of_events([release], delta * math.exp(-pure / 2.0))[0])
     closest = 0.0
     for one in states[::2]:
         step = one.grid()[1] - one.grid()[0]
@@ -463,7 +463,7 @@ def test_the_same_noise_proves_all_totals_where_iterates_are_bounded() -> None:
         release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0)
         test = plausible.tests(total)[2]
         found = [
-            float(BestAccountant().total(release.with_the_same_noise(test, reach), DELTA)[0])
+            float(BestAccountant().epsilon_of_events(release.with_the_same_noise(test, reach), DELTA)[0])
             for reach in (1.0, 1e3, 1e4)
         ]
         assert found[0] < 0.1 * plausible.claimed(total) and found[1] < plausible.claimed(total)
@@ -488,7 +488,7 @@ def test_the_first_proof_covers_a_solver_that_stops_at_beta_where_iterates_are_b
         apart = 2.0 * release.error * (1.0 + release.regulariser * plausible.FAR)
         test = plausible.tests(total)[2] * (1.0 + apart / whole)
         events = release.to_the_letter(test)
-        found = float(BestAccountant().total(events, DELTA)[0])
+        found = float(BestAccountant().epsilon_of_events(events, DELTA)[0])
         assert found < plausible.claimed(total)
         assert total != 1.0 or found == pytest.approx(0.972, abs=5e-4)
 

@@ -10,7 +10,7 @@ import pytest
 from problems import make_rows
 from scipy import optimize
 
-from sottovoce.algorithms.admm import augment
+from sottovoce.algorithms.admm import augmented_terms
 from sottovoce.data.rows import Rows
 from sottovoce.privacy.accountants import ZCDPAccountant
 from sottovoce.privacy.events import MinimiserGateRelease
@@ -33,9 +33,9 @@ def quality(X: Array, y: Array, w: Array, after: Array) -> float:
     """f_i(w) - f_i(after) with losses clipped, by the solver's code; no row changes the
     regulariser.
     """
-    rows = Rows.build([(X, y)])
+    rows = Rows.build_from_parts([(X, y)])
     solver = make_solver(rows, Facts(make_loss("logistic"), rows.n, rows.d, 1.0, 1e-3, 1))
-    return float((solver.objective(w[None], CLIP) - solver.objective(after[None], CLIP)).squeeze())
+    return float((solver.clipped_objective(w[None], CLIP) - solver.clipped_objective(after[None], CLIP)).squeeze())
 
 
 def test_one_row_moves_the_quality_by_two_clips_over_the_rows_and_no_more() -> None:
@@ -82,7 +82,7 @@ def test_the_divided_reading_has_less_noise_its_tests_cost_as_much_more_and_both
     events = {}
     for reading in ("listed", "divided"):
         ready = prepare(printed(test_sensitivity=reading), n, 6)
-        book = ready.plan()
+        book = ready.plan_ledger()
         events[reading] = book.rows[0]
         assert book.claimed() == pytest.approx(1.0, rel=1e-6)  # the paper's claim is the same
         assert 0.85 < book.total() < 1.0
@@ -121,7 +121,7 @@ def test_the_tests_budget_is_split_as_the_paper_says() -> None:
     """Section 5: epsilon_1 : epsilon_2 = 1 : (2 c)^(2/3), 1 : 9.65 for c = 15."""
     ready, f = prepare(printed(), np.array([[2000.0]] * 2), 6), np.zeros((2, 6))
     site: Any = SimpleNamespace(facts=ready.facts)
-    asked: Any = ready.algorithm.query(1, augment(0.5, np.ones((2, 1)), f, f, f), f, site)
+    asked: Any = ready.algorithm.query(1, augmented_terms(0.5, np.ones((2, 1)), f, f, f), f, site)
     ratio = asked.epsilon_queries / asked.epsilon_threshold
     np.testing.assert_allclose(ratio, 30.0 ** (2.0 / 3.0))
     assert round(float(np.ravel(ratio)[0]), 2) == 9.65
@@ -269,7 +269,7 @@ def test_lines_3_6_and_9_are_as_printed(method: str) -> None:
             **knobs,
         }
     )
-    event: Any = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan().rows[0]
+    event: Any = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan_ledger().rows[0]
     q = l2 / NODES + 2.0 * ETA * DEGREE
     line_6 = 2.0 * math.sqrt(2.0 * math.log(1.25 / DELTA)) / (ROWS * share * epsilon_1)
     np.testing.assert_allclose(event.sigma / ROWS, line_6, rtol=1e-6)
@@ -310,9 +310,9 @@ def test_zcdp_alone_proves_ten_times_the_claim_where_beta_is_small() -> None:
             "graph": "ring",
         }
     )
-    book = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan()
+    book = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan_ledger()
     assert book.total() == pytest.approx(0.703, rel=0.01)
-    assert float(np.max(ZCDPAccountant().total(list(book.rows), DELTA))) == pytest.approx(
+    assert float(np.max(ZCDPAccountant().epsilon_of_events(list(book.rows), DELTA))) == pytest.approx(
         10.4, abs=0.1
     )
 
@@ -510,7 +510,7 @@ def test_line_9_draws_its_threshold_c_times_as_wide_as_section_2_3() -> None:
     c, ratio = 15, 30.0 ** (2.0 / 3.0)
     ready, f = prepare(printed(), np.array([[2000.0]] * 2), 6), np.zeros((2, 6))
     site: Any = SimpleNamespace(facts=ready.facts)
-    asked: Any = ready.algorithm.query(1, augment(0.5, np.ones((2, 1)), f, f, f), f, site)
+    asked: Any = ready.algorithm.query(1, augmented_terms(0.5, np.ones((2, 1)), f, f, f), f, site)
     e1, e2 = (float(np.ravel(e)[0]) for e in (asked.epsilon_threshold, asked.epsilon_queries))
     event = asked.event(ready.facts)  # the least of two epsilons, 2 C_loss / |D_i| over each scale
     assert float(np.ravel(event.test_epsilon)[0]) == pytest.approx(

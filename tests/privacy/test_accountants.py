@@ -103,12 +103,12 @@ def test_gaussian_releases_are_priced_exactly(mu: float, count: int, relation: s
     events = [gauss(mu, relation)] * count
     exact = gaussian_epsilon(1e-5, mu * math.sqrt(count))
     # the grid's share of delta grows with e^epsilon
-    assert float(PLDAccountant().total(events, 1e-5)[0]) == pytest.approx(
+    assert float(PLDAccountant().epsilon_of_events(events, 1e-5)[0]) == pytest.approx(
         exact, rel=1e-6 if exact < 20 else 5e-3
     )
-    rdp = float(RDPAccountant().total(events, 1e-5)[0])
+    rdp = float(RDPAccountant().epsilon_of_events(events, 1e-5)[0])
     assert exact <= rdp <= 1.15 * exact + 0.01
-    assert float(ZCDPAccountant().total(events, 1e-5)[0]) == pytest.approx(rdp, rel=1e-12)
+    assert float(ZCDPAccountant().epsilon_of_events(events, 1e-5)[0]) == pytest.approx(rdp, rel=1e-12)
 
 
 def test_the_two_relations_differ_by_the_sensitivity_and_dp_accounting_agrees() -> None:
@@ -124,8 +124,8 @@ def test_the_two_relations_differ_by_the_sensitivity_and_dp_accounting_agrees() 
             sigma, sensitivity=sensitivity, value_discretization_interval=1e-4
         )
         expected = theirs.self_compose(count).get_epsilon_for_delta(delta)
-        assert float(PLDAccountant().total(events, delta)[0]) == pytest.approx(expected, rel=2e-3)
-        assert float(RDPAccountant().total(events, delta)[0]) >= expected * (1 - 2e-3)
+        assert float(PLDAccountant().epsilon_of_events(events, delta)[0]) == pytest.approx(expected, rel=2e-3)
+        assert float(RDPAccountant().epsilon_of_events(events, delta)[0]) >= expected * (1 - 2e-3)
 
 
 def test_laplace_noise_as_dp_accounting_prices_it() -> None:
@@ -134,7 +134,7 @@ def test_laplace_noise_as_dp_accounting_prices_it() -> None:
             scale, value_discretization_interval=1e-4
         ).self_compose(count)
         events = [LaplaceMechanism("test", "zero-out", vector(scale), vector(1.0))] * count
-        ours = float(PLDAccountant().total(events, delta)[0])
+        ours = float(PLDAccountant().epsilon_of_events(events, delta)[0])
         assert ours == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-3)
 
 
@@ -148,7 +148,7 @@ def test_unlike_releases_compose_as_in_dp_accounting() -> None:
     theirs = theirs.compose(
         oracle.from_laplace_mechanism(2.0, value_discretization_interval=1e-4).self_compose(5)
     )
-    assert float(PLDAccountant().total(events, 1e-5)[0]) == pytest.approx(
+    assert float(PLDAccountant().epsilon_of_events(events, 1e-5)[0]) == pytest.approx(
         theirs.get_epsilon_for_delta(1e-5), rel=1e-3
     )
 
@@ -159,7 +159,7 @@ def test_unlike_releases_compose_as_in_dp_accounting() -> None:
 @pytest.mark.parametrize("mu", [0.05, 1.0, 4.0])
 def test_a_grid_never_undercuts_a_gaussian(mu: float) -> None:
     for step in (0.3 * mu, 0.03 * mu):
-        grid = pld.gaussian(mu, step)
+        grid = pld.gaussian_loss(mu, step)
         assert grid.mass.sum() == pytest.approx(1.0, abs=1e-12)
         for epsilon in np.linspace(-2 * mu, 5 * mu, 30):
             exact = float(gaussian_delta(epsilon, mu))
@@ -169,7 +169,7 @@ def test_a_grid_never_undercuts_a_gaussian(mu: float) -> None:
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2, 0.3])
 def test_epsilon_inverts_delta_from_above(delta: float) -> None:
-    for grid in (pld.gaussian(1.3, 0.01), pld.pure(0.8, 0.01), pld.shifted_ball(7, 2.0, 0.01)):
+    for grid in (pld.gaussian_loss(1.3, 0.01), pld.randomised_response_loss(0.8, 0.01), pld.shifted_ball(7, 2.0, 0.01)):
         epsilon = grid.epsilon(delta)
         assert grid.delta(epsilon) <= delta * (1 + 1e-9)
         if epsilon > 0:
@@ -177,10 +177,10 @@ def test_epsilon_inverts_delta_from_above(delta: float) -> None:
 
 
 def test_randomised_response_is_its_own_worst_case() -> None:
-    grid = pld.pure(0.5, 0.25)
+    grid = pld.randomised_response_loss(0.5, 0.25)
     assert grid.delta(0.5) == 0.0
     assert grid.delta(0.0) == pytest.approx((math.exp(0.5) - 1) / (math.exp(0.5) + 1))
-    assert pld.compose([(grid, 4)]).epsilon(1e-12) == pytest.approx(2.0, rel=1e-6)
+    assert pld.compose_losses([(grid, 4)]).epsilon(1e-12) == pytest.approx(2.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("d", [1, 2, 105])
@@ -198,20 +198,20 @@ def test_a_grid_never_undercuts_spherical_noise(d: int) -> None:
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_best_is_the_least_of_what_is_proved(event: Event) -> None:
     best = BestAccountant()
-    spent = best.nothing()
+    spent = best.zero_spending()
     for _ in range(4):
-        spent = best.add(spent, event)
-    report = best.report(spent, 1e-5)
+        spent = best.add_event(spent, event)
+    report = best.epsilon_by_notion(spent, 1e-5)
     known = []
     for name, value in report.items():
         try:
-            alone = float(np.max(accountants.make_accountant(name).total([event] * 4, 1e-5)))
+            alone = float(np.max(accountants.make_accountant(name).epsilon_of_events([event] * 4, 1e-5)))
         except UnknownEvent:
             assert math.isinf(value)
             continue
         assert value == pytest.approx(alone)
         known.append(alone)
-    assert best.network(spent, 1e-5) == min(known) == float(best.epsilon(spent, 1e-5)[0])
+    assert best.network_epsilon(spent, 1e-5) == min(known) == float(best.epsilon(spent, 1e-5)[0])
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
@@ -220,9 +220,9 @@ def test_totals_grow_with_every_release_and_fall_with_delta(
     accountant: accountants.Accountant, event: Event
 ) -> None:
     try:
-        spent, totals = accountant.nothing(), [0.0]
+        spent, totals = accountant.zero_spending(), [0.0]
         for _ in range(5):
-            spent = accountant.add(spent, event)
+            spent = accountant.add_event(spent, event)
             totals.append(float(accountant.epsilon(spent, 1e-5)[0]))
     except UnknownEvent:
         assert accountant.name == "zcdp"
@@ -237,30 +237,30 @@ def test_totals_grow_with_every_release_and_fall_with_delta(
 def test_events_survive_the_way_to_disk(event: Event) -> None:
     again = from_dict(event.to_dict())
     assert again.to_dict() == event.to_dict()
-    assert float(BestAccountant().total([again], 1e-5)[0]) == float(
-        BestAccountant().total([event], 1e-5)[0]
+    assert float(BestAccountant().epsilon_of_events([again], 1e-5)[0]) == float(
+        BestAccountant().epsilon_of_events([event], 1e-5)[0]
     )
-    assert np.all(event.spread() >= 0)
+    assert np.all(event.noise_standard_deviation() >= 0)
 
 
 def test_no_noise_has_no_price_anywhere() -> None:
     for accountant in (PureAccountant(), *TIGHT):
-        assert np.all(np.isinf(accountant.total([Unprotected("test", vector(3.0, 4.0))], 1e-5)))
+        assert np.all(np.isinf(accountant.epsilon_of_events([Unprotected("test", vector(3.0, 4.0))], 1e-5)))
 
 
 def test_pure_refuses_gaussian_noise_by_name() -> None:
     with pytest.raises(UnknownEvent, match="GaussianMechanism"):
-        PureAccountant().price(gauss(0.1))
+        PureAccountant().price_of_event(gauss(0.1))
     with pytest.raises(UnknownEvent, match="SphericalObjectivePerturbation"):
-        PureAccountant().price(objective(sigma_release=0.1))
+        PureAccountant().price_of_event(objective(sigma_release=0.1))
 
 
 def test_zero_out_takes_the_worse_of_the_whole_directions() -> None:
     event = objective(0.05, 200.0, relation="zero-out")
     rdp, replaced = RDPAccountant(), objective(0.05, 200.0)
-    curves = rdp.add(rdp.nothing(), event)
+    curves = rdp.add_event(rdp.zero_spending(), event)
     assert curves.shape[0] == 2
-    assert np.all(curves.max(axis=0)[0] <= rdp.add(rdp.nothing(), replaced)[0, 0] * (1 + 1e-12))
+    assert np.all(curves.max(axis=0)[0] <= rdp.add_event(rdp.zero_spending(), replaced)[0, 0] * (1 + 1e-12))
 
 
 def test_spherical_releases_cost_what_a_gaussian_of_the_same_variance_does() -> None:
@@ -269,9 +269,9 @@ def test_spherical_releases_cost_what_a_gaussian_of_the_same_variance_does() -> 
     s, d = 0.1, 105
     # E v_j^2 = (d + 1) / beta^2
     twin = gaussian_epsilon(1e-5, s / math.sqrt(d + 1) * math.sqrt(30))
-    tight = float(PLDAccountant().total(events, 1e-5)[0])
+    tight = float(PLDAccountant().epsilon_of_events(events, 1e-5)[0])
     assert twin < tight < 1.05 * twin
-    assert float(PureAccountant().total(events)[0]) == pytest.approx(3.0)
+    assert float(PureAccountant().epsilon_of_events(events)[0]) == pytest.approx(3.0)
 
 
 # --- Gaussian objective perturbation, against an integrated hockey stick --------------------------
@@ -307,7 +307,7 @@ def test_gaussian_noise_in_an_objective_within_two_percent_of_the_integral(
     1.25e-6.
     """
     sigma = 2.0 * math.sqrt(releases) / integrated_mu(epsilon)
-    ours = float(BestAccountant().total([gop(sigma, 2e5)] * releases, 1e-5)[0])
+    ours = float(BestAccountant().epsilon_of_events([gop(sigma, 2e5)] * releases, 1e-5)[0])
     assert epsilon * (1 - 1e-6) <= ours <= 1.02 * epsilon
 
 
@@ -316,20 +316,20 @@ def test_gaussian_noise_in_an_objective_within_two_percent_of_the_integral(
 
 def test_a_ledger_holds_one_relation() -> None:
     ledger = Ledger(BestAccountant(), math.inf, 1e-5)
-    ledger.charge(gauss(0.1))
-    ledger.charge(Unprotected("test", vector(1.0)))
+    ledger.record_event(gauss(0.1))
+    ledger.record_event(Unprotected("test", vector(1.0)))
     with pytest.raises(InvalidInput, match="replace-one"):
-        ledger.charge(gauss(0.1, "zero-out"))
+        ledger.record_event(gauss(0.1, "zero-out"))
     assert len(ledger.rows) == 2
 
 
 def test_a_budget_of_best_is_the_least_accountants() -> None:
     """The Renyi sum passes the budget at the 29th release, the exact Gaussian sum only later."""
-    budget = float(RDPAccountant().total([gauss(0.05)] * 28, 1e-5)[0])
+    budget = float(RDPAccountant().epsilon_of_events([gauss(0.05)] * 28, 1e-5)[0])
     ledger = Ledger(BestAccountant(), budget, 1e-5)
     for _ in range(100):
         try:
-            ledger.charge(gauss(0.05))
+            ledger.record_event(gauss(0.05))
         except BudgetExceeded:
             break
     count = len(ledger.rows)
@@ -341,24 +341,24 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
     event = GaussianMechanism("test", "replace-one", vector(10.0, 20.0, 40.0), np.full(3, 2.0), 4)
     for accountant in (PLDAccountant(), RDPAccountant(), ZCDPAccountant(), BestAccountant()):
         ledger = Ledger(accountant, math.inf, 1e-5, sites_per_row=2)
-        ledger.charge(event)
+        ledger.record_event(event)
         merged = GaussianMechanism(
             "test", "replace-one", vector(2.0 / math.hypot(0.2, 0.1)), vector(2.0), 4
         )
-        assert ledger.total() == pytest.approx(float(accountant.total([merged], 1e-5)[0]), rel=1e-6)
+        assert ledger.total() == pytest.approx(float(accountant.epsilon_of_events([merged], 1e-5)[0]), rel=1e-6)
     pure = Ledger(sites_per_row=2)
-    pure.charge(LaplaceMechanism("test", "replace-one", vector(1.0, 2.0, 4.0), np.ones(3)))
+    pure.record_event(LaplaceMechanism("test", "replace-one", vector(1.0, 2.0, 4.0), np.ones(3)))
     assert pure.total() == 1.5
     assert pure.account.against([0]) == 0.75  # a person outside has rows at two sites, too
     assert pure.account.against([0, 1]) == 0.25 and pure.account.against([0, 1, 2]) == 0.0
     for accountant in (PLDAccountant(), RDPAccountant(), ZCDPAccountant(), BestAccountant()):
         ledger = Ledger(accountant, math.inf, 1e-5, sites_per_row=2)
-        ledger.charge(event)
+        ledger.record_event(event)
         merged = GaussianMechanism(
             "test", "replace-one", vector(2.0 / math.hypot(0.1, 0.05)), vector(2.0), 4
         )
         assert ledger.account.against([0]) == pytest.approx(
-            float(accountant.total([merged], 1e-5)[0]), rel=1e-6
+            float(accountant.epsilon_of_events([merged], 1e-5)[0]), rel=1e-6
         )
         assert ledger.account.against([0]) < ledger.total() == ledger.account.against([])
     with pytest.raises(InvalidInput, match=r"^coalition=3: sites are numbered 0 to 2"):
@@ -380,18 +380,18 @@ def test_names() -> None:
 @pytest.mark.parametrize("name", ["pld", "best"])
 def test_what_is_no_filter_cannot_serve_for_life(name: str) -> None:
     with pytest.raises(InvalidInput, match="chosen as one goes"):
-        accountants.for_life(name, vector(1.0), 1e-5)
+        accountants.lifetime_accountant(name, vector(1.0), 1e-5)
 
 
 def test_one_order_is_nearly_as_good_as_all_where_the_budget_is_spent() -> None:
     for epsilon in (0.3, 1.0, 5.0):
-        life = accountants.for_life("rdp", vector(epsilon), 1e-5)
+        life = accountants.lifetime_accountant("rdp", vector(epsilon), 1e-5)
         assert life.is_filter
         mu = 0.02
-        spent, free, count = life.nothing(), RDPAccountant(), 0
-        while float(np.max(life.epsilon(life.add(spent, gauss(mu)), 1e-5))) <= epsilon:
-            spent, count = life.add(spent, gauss(mu)), count + 1
-        assert float(free.total([gauss(mu)] * count, 1e-5)[0]) > 0.98 * epsilon
+        spent, free, count = life.zero_spending(), RDPAccountant(), 0
+        while float(np.max(life.epsilon(life.add_event(spent, gauss(mu)), 1e-5))) <= epsilon:
+            spent, count = life.add_event(spent, gauss(mu)), count + 1
+        assert float(free.epsilon_of_events([gauss(mu)] * count, 1e-5)[0]) > 0.98 * epsilon
 
 
 def test_composition_of_bills_needs_a_delta() -> None:
@@ -406,7 +406,7 @@ def test_tiny_shifts_are_not_rounded_down() -> None:
 
 
 @pytest.mark.parametrize(
-    "price", [prices.pure, partial(prices.renyi, orders=(2.0, 8.0))], ids=["pure", "rdp"]
+    "price", [prices.pure_epsilon, partial(prices.renyi_divergences, orders=(2.0, 8.0))], ids=["pure", "rdp"]
 )
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_an_objective_with_fields_of_unlike_sizes_has_no_price(

@@ -114,7 +114,7 @@ def test_one_spherical_release_has_a_closed_form() -> None:
     target, pure = np.array([0.1, 1.0, 2.0, 8.0]), accountants.make_accountant("pure")
 
     def price(rate: Array) -> Array:
-        return pure.total([ExactSphericalMechanism("test", "replace-one", rate, SENSITIVITY, 5)])
+        return pure.epsilon_of_events([ExactSphericalMechanism("test", "replace-one", rate, SENSITIVITY, 5)])
 
     found = calibrate(price, target, tolerance=tolerance_for(pure))
     assert tolerance_for(pure) == CLOSED_FORM_TOLERANCE
@@ -128,7 +128,7 @@ def test_several_gaussian_releases_have_a_closed_form(name: str) -> None:
 
     def price(scale: Array) -> Array:
         release = GaussianMechanism("test", "replace-one", 1.0 / scale, SENSITIVITY, 5)
-        return accountant.total([release] * 3, 1e-5)
+        return accountant.epsilon_of_events([release] * 3, 1e-5)
 
     found = calibrate(price, target, tolerance=tolerance_for(accountant))
     assert tolerance_for(accountant) == CONVOLUTION_TOLERANCE
@@ -146,7 +146,7 @@ def test_aggregators_and_the_thesis_use_it() -> None:
     facts, build = terms.facts(n, 4), aggregation._objective(np.zeros((1, 3, 4)), terms)
     rate = aggregation.rate_for(build, facts, terms)
     accountant = accountants.make_accountant(terms.accountant)
-    spent = accountant.total([build(rate, facts).event(facts)], 1e-5)
+    spent = accountant.epsilon_of_events([build(rate, facts).event(facts)], 1e-5)
     assert rate.shape == (3, 1) and rate[0, 0] == rate[2, 0] != rate[1, 0]
     assert np.all(spent <= 1.0) and np.all(spent >= 1.0 - CONVOLUTION_TOLERANCE)
 

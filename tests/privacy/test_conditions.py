@@ -13,7 +13,7 @@ import pytest
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.privacy import conditions, events
-from sottovoce.privacy.conditions import Conditions, all_priced
+from sottovoce.privacy.conditions import Conditions, pricing_events
 from sottovoce.privacy.events import (
     NEEDS,
     CarriedGaussianMechanism,
@@ -92,7 +92,7 @@ def read(index: int, K: float = 1e4) -> MinimiserGateRelease:
 
 def own(asked: list[Event]) -> list[bool]:
     """Which of these rounds price themselves."""
-    return [one is event for one, event in zip(all_priced(asked), asked, strict=True)]
+    return [one is event for one, event in zip(pricing_events(asked), asked, strict=True)]
 
 
 def test_every_class_says_what_it_needs_and_what_it_costs_without() -> None:
@@ -163,7 +163,7 @@ def test_terms_of_a_carried_round_are_equal_but_for_the_last_bits() -> None:
         True,
     ]
     # so that accountants refuse it
-    assert Conditions().priced(replace(carried(3), rounds=2)).needs == "rounds"
+    assert Conditions().pricing_event(replace(carried(3), rounds=2)).needs == "rounds"
 
 
 def test_rounds_of_a_gate_cost_alike() -> None:
@@ -214,20 +214,20 @@ def test_alternating_sequences_are_a_matter_of_numbers() -> None:
 
 def test_looking_up_a_price_takes_no_note_and_a_copy_stands_apart() -> None:
     one = Conditions()
-    one.add(carried(1))
-    assert one.priced(second := carried(2)) is one.priced(second) is second
+    one.charge_event(carried(1))
+    assert one.pricing_event(second := carried(2)) is one.pricing_event(second) is second
     twin = one.copy()
     assert (
-        twin.add(second) is second
-        and twin.priced(second) is not second
-        and one.priced(second) is second
+        twin.charge_event(second) is second
+        and twin.pricing_event(second) is not second
+        and one.pricing_event(second) is second
     )
 
 
 def test_thousands_of_rounds_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    real = conditions._follows
-    monkeypatch.setattr(conditions, "_follows", lambda *both: bool(calls.append(1)) or real(*both))
+    real = conditions._follows_round
+    monkeypatch.setattr(conditions, "_follows_round", lambda *both: bool(calls.append(1)) or real(*both))
     T = 3200
     for _ in range(2):
         assert all(own([carried(t, rounds=T) for t in range(1, T + 1)]))
@@ -240,11 +240,11 @@ def test_sums_are_priced_for_the_people_that_are_counted() -> None:
         return SummedGaussianMechanism("test", "replace-one", one, one, 4, 3, 3, 1, m, 40)
 
     for stated, counted in ((1, 1), (1, 2), (2, 1), (2, 3), (3, 3)):
-        priced = Conditions(counted).add(summed(stated))
+        priced = Conditions(counted).charge_event(summed(stated))
         assert isinstance(priced, SummedGaussianMechanism) and priced.sites_per_row == max(
             stated, counted
         )
-    assert Conditions(2).priced(wrong := summed(0)) is wrong  # of no number: refused by accountants
+    assert Conditions(2).pricing_event(wrong := summed(0)) is wrong  # of no number: refused by accountants
 
 
 @pytest.mark.parametrize("form", ["corrected", "printed"])
@@ -270,7 +270,7 @@ def test_all_runs_of_all_methods_meet_the_conditions(form: str) -> None:
                     **more,
                 }
             )
-            rows = prepare(config, np.full((5, 1), 8000.0), 36).plan().rows
+            rows = prepare(config, np.full((5, 1), 8000.0), 36).plan_ledger().rows
             assert all(own(list(rows)))
             checked += any(row.needs == "rounds" for row in rows)
     assert checked == {"corrected": 4, "printed": 1}[form]
@@ -296,6 +296,6 @@ def test_a_printed_gate_whose_penalty_changes_pays_for_a_release_in_every_round(
             "rho": 1.0,
         }
     )
-    rows = prepare(config, np.full((5, 1), 8000.0), 36).plan().rows
-    priced = [one for one in all_priced(rows) if isinstance(one, MinimiserGateRelease)]
-    assert [bool(np.all(one.shift() > 0)) for one in priced] == [True] * 6
+    rows = prepare(config, np.full((5, 1), 8000.0), 36).plan_ledger().rows
+    priced = [one for one in pricing_events(rows) if isinstance(one, MinimiserGateRelease)]
+    assert [bool(np.all(one.sensitivity_over_sigma() > 0)) for one in priced] == [True] * 6

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 from scipy.optimize import minimize
 
-from sottovoce.estimators.hazard_rows import Leaving, expand
+from sottovoce.estimators.hazard_rows import Leaving, expand_to_interval_rows
 
 
 def norms(A: np.ndarray) -> np.ndarray:
@@ -222,7 +222,7 @@ def test_a_persons_rows_of_survival_move_no_more_than_one_row(m: int, T: int) ->
     for last, event, seen in ends:
         for size in (1.0, 0.6):
             leaves = Leaving(np.array([last]), np.array([event]), np.array([seen]), np.array([0]))
-            a, y, weight = expand(np.array([[size]]), leaves, m, 1)
+            a, y, weight = expand_to_interval_rows(np.array([[size]]), leaves, m, 1)
             rows = (weight * y)[:, None] * a
             rows = rows.reshape(m + 1, -1)[:m]
             for tau in range(1, T + 1):

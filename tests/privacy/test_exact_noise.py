@@ -188,7 +188,7 @@ def _one_by_one(u: int, head: int) -> Generator[None, tuple[int, int], bool]:
     """An attempt as the proof has it, which asks for a pair of words when it needs one; no bits
     but these.
     """
-    cut = [int(c) >> (256 - 32) for c in exact._cuts(256)]
+    cut = [int(c) >> (256 - 32) for c in exact._bin_boundaries(256)]
     assert u not in cut
     k, x, coin, passed = sum(c < u for c in cut), head >> 10, head % 512, 0
     y = x
@@ -208,7 +208,7 @@ def test_vectors_decide_as_the_proof_does_one_by_one() -> None:
         drawn.append(stream(size))
         return drawn[-1]
 
-    found = exact._attempts(n, draw)
+    found = exact._accepted_attempts(n, draw)
     u, heads = (
         np.frombuffer(drawn[0], np.uint32).tolist(),
         np.frombuffer(drawn[1], np.uint64).tolist(),
@@ -229,7 +229,7 @@ def test_vectors_decide_as_the_proof_does_one_by_one() -> None:
                 del waiting[lane]
         rounds += 1
     assert rounds > 3
-    k = np.searchsorted(exact._guide(32)[1], np.array(u, dtype=np.uint32))
+    k = np.searchsorted(exact._first_bit_tables(32)[1], np.array(u, dtype=np.uint32))
     first = k.astype(object) * 2**54 + np.array([head >> 10 for head in heads], dtype=object)
     assert not found.deep
     assert found.first.tolist() == first[accepted].tolist()
@@ -242,7 +242,7 @@ def test_a_tie_of_the_first_bits_is_broken_by_more(kind: str) -> None:
     """One of 64 attempts meets a tie, in each of the three ways; it keeps its place, and the
     others are as before.
     """
-    cuts, stream = exact._guide(32)[1], _seeded(5)
+    cuts, stream = exact._first_bit_tables(32)[1], _seeded(5)
     k, lane, half = 20, 17, 1 << 63
     # in the middle of bin k
     u = np.full(64, (int(cuts[k - 1]) + int(cuts[k])) // 2, dtype=np.uint32)
@@ -257,7 +257,7 @@ def test_a_tie_of_the_first_bits_is_broken_by_more(kind: str) -> None:
         stream = _seeded(seed)
         parts = [u.tobytes(), heads.tobytes()]
         parts += [] if pair is None else [np.array([word], np.uint64).tobytes() for word in pair]
-        found = exact._attempts(64, lambda size, p=parts, s=stream: p.pop(0) if p else s(size))
+        found = exact._accepted_attempts(64, lambda size, p=parts, s=stream: p.pop(0) if p else s(size))
         assert set(found.deep) <= {lane}
         rest = [first for at, first in enumerate(found.first.tolist()) if at not in found.deep]
         assert rest == [k << 54 | half >> 10] * 63
@@ -273,12 +273,12 @@ def test_bins_far_out_have_their_acceptance_too(k: int, bits: int, parts: int, n
     is rejected.
     """
     stream = _seeded(bits)
-    middle = sum(exact._cuts(bits)[k - 1 : k + 1]) // 2
+    middle = sum(exact._bin_boundaries(bits)[k - 1 : k + 1]) // 2
     assert (2 * k // 512).bit_length() == parts
     accepted, expected, cut_off = 0, 0.0, 0.0
     for _ in range(n):
         u, head = exact._Real(stream, middle, bits), int.from_bytes(stream(8), "little")
-        number, x = exact._decided(u, head, [], stream), head / 2.0**64
+        number, x = exact._decide_attempt(u, head, [], stream), head / 2.0**64
         assert number is None or number[0] == k
         accepted += number is not None
         expected += math.exp(-x * (2 * k + x) / 512)
@@ -297,13 +297,13 @@ def test_undecided_bits_are_drawn_until_they_decide() -> None:
             exact._Real(lambda size, own=left: next(own)),
             exact._Real(lambda size, own=right: next(own)),
         )
-        assert x.below(y) == (one < two)
+        assert x.is_certainly_less(y) == (one < two)
         assert min(x.bits, y.bits) > 300
-    border = exact._cuts(512)[30]
+    border = exact._bin_boundaries(512)[30]
     for more, found in ((0, 30), (2**40, 31)):
         rest = ((border & (1 << 256) - 1) + more - 2**20).to_bytes(32, "little")
         parts = [(border >> 256 & (1 << 224) - 1).to_bytes(28, "little"), rest]
-        assert exact._bin(exact._Real(lambda size, p=parts: p.pop(0), border >> 480, 32)) == found
+        assert exact._bin_of_uniform(exact._Real(lambda size, p=parts: p.pop(0), border >> 480, 32)) == found
         assert not parts
 
 
@@ -316,20 +316,20 @@ def test_borders_are_whole_parts_of_the_probabilities(bits: int) -> None:
     with mpmath.workprec(bits + 400):
         masses = [mpmath.exp(-mpmath.mpf(k * k) / 512) for k in range(1200)]
         whole, part = mpmath.fsum(masses), mpmath.mpf(0)
-        cuts = exact._cuts(bits)
+        cuts = exact._bin_boundaries(bits)
         for cut, mass in zip(cuts, masses, strict=False):
             part += mass
             assert cut == int(mpmath.floor(part / whole * 2**bits))
     assert cuts[-1] == 2**bits - 1 > cuts[-2]
-    guide, first = exact._guide(32)
-    assert [int(cut) for cut in first[:100]] == list(exact._cuts(32))[:100]
+    guide, first = exact._first_bit_tables(32)
+    assert [int(cut) for cut in first[:100]] == list(exact._bin_boundaries(32))[:100]
     # a bin that 32 bits tell fits 7 bits
     assert np.searchsorted(first, 2**32 - 1) < 128 > guide.max()
 
 
 @pytest.mark.parametrize("bits", [3, 6, 12, 16])
 def test_the_guide_tells_the_bin_of_every_uniform_and_no_more(bits: int) -> None:
-    guide, cuts = exact._guide(bits)
+    guide, cuts = exact._first_bit_tables(bits)
     each = (1 << bits) // guide.size
     for at, told in enumerate(guide.tolist()):
         own = range(at * each, (at + 1) * each)
@@ -357,7 +357,7 @@ def test_products_are_exact_in_63_bits_and_doubt_covers_all_that_is_not_known() 
     for _ in range(200):
         m, w = int(rng.integers(2**60, 2**61)), int(rng.choice([0, 1, 12, 2**20 - 1]))
         m, t = (2**61 - 1 if rng.random() < 0.1 else m), int(rng.integers(1, 62))
-        cells, doubtful = exact._nearest(first, np.array([m]), np.array([w]), np.array([t]))
+        cells, doubtful = exact._nearest_and_doubtful(first, np.array([m]), np.array([w]), np.array([t]))
         for own, cell, doubt in zip(first.tolist(), cells.tolist(), doubtful.tolist(), strict=True):
             least, most = (
                 Fraction(own * m, 2 ** (61 + t)),
@@ -380,7 +380,7 @@ def test_factors_are_between_their_bounds(sigma: float) -> None:
         (Fraction(sigma), Fraction(sigma)),
         (Fraction(sigma), Fraction(sigma) * (1 + Fraction(1, 2**58))),
     ):
-        m, w, t = exact._scaled(low, high)
+        m, w, t = exact._scaled_factor_bounds(low, high)
         if w < 0:
             assert not 2.0**-4 < sigma < 2.0**56
             continue
@@ -414,7 +414,7 @@ def test_numbers_at_the_border_of_two_cells_go_where_their_further_bits_say(sigm
             def draw(size: int, parts=parts) -> bytes:
                 return parts.pop(0) if parts else bytes(size)
 
-            found = exact._rounded(normals, [lambda bits: (factor, factor)], draw)
+            found = exact._rounded_products(normals, [lambda bits: (factor, factor)], draw)
             assert int(found[0, 0]) == right
 
 
@@ -426,12 +426,12 @@ def test_the_answer_is_that_of_the_whole_digits() -> None:
         itertools.product((1.3 * 2.0**41, 2.0**-30, 0.7 * 2.0**63), (4, 54))
     ):
         draw = _seeded(seed)
-        normals = exact._normals(50, draw)
+        normals = exact._accepted_normals(50, draw)
         for at in range(0, 50, 10):
-            k, number = normals.number(at, draw)
-            number.more(x)
+            k, number = normals.exact_normal(at, draw)
+            number.refine_interval(x)
         whole = {at: (k << r.bits | r.digits, r.bits) for at, (k, r) in normals.deep.items()}
-        found = exact._rounded(normals, [lambda bits, s=s: (Fraction(s), Fraction(s))], draw)
+        found = exact._rounded_products(normals, [lambda bits, s=s: (Fraction(s), Fraction(s))], draw)
         assert found.dtype == (object if s > 2.0**57 else np.int64)
         for at, cell in enumerate(found[0].tolist()):
             digits, bits = whole.get(at, (int(normals.first[at]), 54))
@@ -473,7 +473,7 @@ def test_lengths_are_those_of_normal_vectors(
     """Chi-square against mpmath's masses; 2/3, 3/2 and a tenth off are rejected."""
     if few:
         _few_bits(monkeypatch)
-    found = [length(60) for length in exact._lengths(n, [Fraction(1)] * 6000, _seeded(n))]
+    found = [length(60) for length in exact._accepted_lengths(n, [Fraction(1)] * 6000, _seeded(n))]
     assert all(0 < high - low < Fraction(1, 2**40) for low, high in found)
     lengths, middle = np.array([float(low) for low, _ in found]), math.sqrt(n)
     edges = [0.0, *(middle + 0.1 * np.arange(-int(min(10 * middle, 25)) + 1, 30)), 1e9]
@@ -500,12 +500,12 @@ def test_every_proposal_of_few_bits_is_decided_only_if_all_its_numbers_are(
     with mpmath.workprec(200):
         for sign, k in itertools.product((1, -1), range(0, 90, coarse)):
             length = _length_of(n, k, 0, 0, sign)
-            e, *sizes = length._sizes()
+            e, *sizes = length._scaled_length_bounds()
             z = [sign * mpmath.mpf(k + more) / 16 for more in (0, 1)]
             mass = abs(mpmath.ncdf(z[1]) - mpmath.ncdf(z[0])) / 2**bits
             for u in range(1 << bits):
-                least = length._excess(e, sizes[0], u, bits)[0]
-                most = length._excess(e, sizes[1], u + 1, bits)[1]
+                least = length._acceptance_bounds(e, sizes[0], u, bits)[0]
+                most = length._acceptance_bounds(e, sizes[1], u + 1, bits)[1]
                 true = [_excess(n, z[end], mpmath.mpf(u + end) / 2**bits) for end in (0, 1)]
                 assert least <= 36 * true[0] * 2 ** (length._n.bit_length() + bits + 64)
                 assert most >= 36 * true[1] * 2 ** (length._n.bit_length() + bits + 64)
@@ -540,7 +540,7 @@ def test_a_proposal_at_the_border_goes_where_its_further_bits_say(n: int, sign: 
             return part.to_bytes(8, "little")
 
         assert border >> 63 == border + more >> 63
-        assert _length_of(n, k, digits, 54, sign).accepted(words) == (more < 0)
+        assert _length_of(n, k, digits, 54, sign).is_accepted(words) == (more < 0)
         assert asked == [8, 8]
 
 
@@ -552,7 +552,7 @@ def test_what_is_not_positive_is_never_accepted() -> None:
     for more, right in ((-(2**20), True), (2**20, False)):
         drawn = (border + more - (39 << 63)).to_bytes(8, "little")
         length = _length_of(2, 39, 0, 0, -1, lambda size, drawn=drawn: drawn)
-        assert length.accepted(bytes) == right
+        assert length.is_accepted(bytes) == right
         assert length._x.bits == 63
         assert (length(63)[1] > Fraction(1, 2**100)) == right
 
@@ -595,7 +595,7 @@ def test_logarithms_are_off_by_less_than_two(width: int) -> None:
                 *(rng.randrange(1, 3 << bits) for _ in range(20)),
             ):
                 true = mpmath.log(mpmath.mpf(number) / 2**bits) * 2**width
-                assert abs(exact._log(number, bits, width) - true) < 2
+                assert abs(exact._fixed_point_log(number, bits, width) - true) < 2
 
 
 # --- Range, and wrong inputs ----------------------------------------------------------------------
@@ -662,7 +662,7 @@ def test_grid_points_and_noise_are_added_exactly_and_rounded_once(wide: int) -> 
     )
     noise[:, :3], noise[0, 3] = 0, 2**wide
     steps = np.array([[2.0**-31], [2.0**-11]])
-    out = SystemNoise._on_grid(w, steps * 1.5, np.ones((2, 1)), lambda d, scale, step: noise)
+    out = SystemNoise._add_noise_on_grid(w, steps * 1.5, np.ones((2, 1)), lambda d, scale, step: noise)
     for row, step in enumerate(steps.ravel().tolist()):
         whole = [
             int(cell) + int(more)
@@ -676,4 +676,4 @@ def test_steps_beyond_the_ring_go_round_it(monkeypatch: pytest.MonkeyPatch) -> N
     """No share of a sum is cut off, and none is refused after its charge."""
     far = np.array([[2**63 + 5, -(2**64) - 7, 3]], dtype=object)
     monkeypatch.setattr(exact, "rounded_gaussian", lambda d, sigma, step: far)
-    assert SystemNoise().steps(3, np.array([2.0**60]), 1).tolist() == [5 - 2**63, -7, 3]
+    assert SystemNoise().draw_rounded_gaussian(3, np.array([2.0**60]), 1).tolist() == [5 - 2**63, -7, 3]

@@ -220,7 +220,7 @@ def test_above_threshold_holds_exactly_for_two_queries() -> None:
         worst = max(worst, float(np.max(np.abs(np.log(outputs(*one) / outputs(*two))))))
     assert 0.3 < worst <= 1.0
     event = events.SparseVector("test", "replace-one", np.array([e1]), np.array([e2]), 1)
-    assert prices.renyi(event, (1.5, 50.0)).ravel() == pytest.approx([0.75, 1.0])
+    assert prices.renyi_divergences(event, (1.5, 50.0)).ravel() == pytest.approx([0.75, 1.0])
 
 
 def test_agreement_with_dp_accounting() -> None:
@@ -231,7 +231,7 @@ def test_agreement_with_dp_accounting() -> None:
     theirs = oracle.from_laplace_mechanism(10.0, value_discretization_interval=1e-5).self_compose(
         30
     )
-    ours = pld.compose([(pld.shifted_ball(1, 0.1, 1e-4), 30)])
+    ours = pld.compose_losses([(pld.shifted_ball(1, 0.1, 1e-4), 30)])
     assert ours.epsilon(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-4)
 
 

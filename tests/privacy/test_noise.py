@@ -20,7 +20,7 @@ def test_norm_is_gamma_of_the_dimension_and_no_other_scale(source: Noise) -> Non
     """Kolmogorov-Smirnov at level 1e-6 per test; noise at 2/3 or 3/2 of its scale must be
     rejected at that level.
     """
-    norm = np.linalg.norm(source.spherical(D, 1)[:, 0], axis=1)
+    norm = np.linalg.norm(source.draw_spherical(D, 1)[:, 0], axis=1)
     assert stats.kstest(norm, stats.gamma(D).cdf).pvalue > 1e-6
     for wrong in (2 / 3, 3 / 2):
         assert stats.kstest(norm * wrong, stats.gamma(D).cdf).pvalue < 1e-6
@@ -28,7 +28,7 @@ def test_norm_is_gamma_of_the_dimension_and_no_other_scale(source: Noise) -> Non
 
 @pytest.mark.parametrize("source", SOURCES, ids=IDS)
 def test_direction_is_uniform(source: Noise) -> None:
-    v = source.spherical(D, 2)[:, 0]
+    v = source.draw_spherical(D, 2)[:, 0]
     unit = v / np.linalg.norm(v, axis=1, keepdims=True)
     # A coordinate of a uniform direction has (1 + u)/2 ~ Beta((d-1)/2, (d-1)/2).
     for j in range(D):
@@ -42,20 +42,20 @@ def test_direction_is_uniform(source: Noise) -> None:
 
 def test_keyed_streams_repeat_and_differ() -> None:
     one = KeyedNoise(5, range(3), range(2))
-    assert np.array_equal(one.spherical(D, 4), KeyedNoise(5, range(3), range(2)).spherical(D, 4))
+    assert np.array_equal(one.draw_spherical(D, 4), KeyedNoise(5, range(3), range(2)).draw_spherical(D, 4))
     draws = [
-        one.spherical(D, 1),
-        one.spherical(D, 2),
-        one.spherical(D, 1, use=1),
-        KeyedNoise(6, range(3), range(2)).spherical(D, 1),
+        one.draw_spherical(D, 1),
+        one.draw_spherical(D, 2),
+        one.draw_spherical(D, 1, use=1),
+        KeyedNoise(6, range(3), range(2)).draw_spherical(D, 1),
     ]
     flat = np.concatenate([x.reshape(-1, D) for x in draws])
     assert len(np.unique(flat[:, 0])) == len(flat)
 
 
 def test_one_site_sees_its_part_of_the_simulation() -> None:
-    everyone = KeyedNoise(5, range(3), range(4)).spherical(D, 9)
-    alone = KeyedNoise(5, [2], [1], lead=()).spherical(D, 9)
+    everyone = KeyedNoise(5, range(3), range(4)).draw_spherical(D, 9)
+    alone = KeyedNoise(5, [2], [1], lead=()).draw_spherical(D, 9)
     assert alone.shape == (D,)
     assert np.array_equal(alone, everyone[2, 1])
 
@@ -63,9 +63,9 @@ def test_one_site_sees_its_part_of_the_simulation() -> None:
 def test_system_noise_never_repeats() -> None:
     source = SystemNoise((50,))
     assert not source.simulated
-    both = np.concatenate([source.spherical(D, 1), source.spherical(D, 1)])
+    both = np.concatenate([source.draw_spherical(D, 1), source.draw_spherical(D, 1)])
     assert len(np.unique(both[:, 0])) == 100
-    assert SystemNoise().spherical(D, 1).shape == (D,)
+    assert SystemNoise().draw_spherical(D, 1).shape == (D,)
 
 
 # Gaussian noise, and noise on an answer
@@ -73,7 +73,7 @@ def test_system_noise_never_repeats() -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=IDS)
 def test_normals_are_normal_and_of_no_other_scale(source: Noise) -> None:
-    x = source.gaussian(D, 3).ravel()
+    x = source.draw_gaussian(D, 3).ravel()
     assert stats.kstest(x, "norm").pvalue > 1e-6
     for wrong in (2 / 3, 3 / 2):
         assert stats.kstest(x * wrong, "norm").pvalue < 1e-6
@@ -89,7 +89,7 @@ def test_noise_on_an_answer_has_its_scale_and_no_other(source: Noise) -> None:
     pure = (
         4.0
         * np.linalg.norm(
-            source.add_pure(w, np.full((SAMPLES, 1, 1), 4.0), fine, 5) - w, axis=-1
+            source.add_spherical(w, np.full((SAMPLES, 1, 1), 4.0), fine, 5) - w, axis=-1
         ).ravel()
     )
     assert stats.kstest(pure, stats.gamma(D).cdf).pvalue > 1e-6
@@ -115,7 +115,7 @@ def test_no_answer_is_too_far_out_for_its_grid() -> None:
     assert np.array_equal(out[1], w[1])
     assert np.all(np.abs(out[0]) < 1e-8)
     assert np.array_equal(
-        SystemNoise((2,)).add_pure(w, np.full((2, 1), 1e9), np.full((2, 1), 1e-12), 0)[1], w[1]
+        SystemNoise((2,)).add_spherical(w, np.full((2, 1), 1e9), np.full((2, 1), 1e-12), 0)[1], w[1]
     )
 
 
@@ -126,7 +126,7 @@ def test_uniforms_reach_far_below_two_to_the_minus_53() -> None:
         calls = 0
 
         @classmethod
-        def _words(cls, shape: tuple[int, ...]) -> np.ndarray:
+        def _random_words(cls, shape: tuple[int, ...]) -> np.ndarray:
             cls.calls += 1
             return (
                 np.zeros(shape, dtype=np.uint64)
@@ -134,8 +134,8 @@ def test_uniforms_reach_far_below_two_to_the_minus_53() -> None:
                 else np.full(shape, 2**63, dtype=np.uint64)
             )
 
-    assert 2.0**-193 <= Zeros._uniform((1,))[0] < 2.0**-192
-    u = SystemNoise._uniform((200000,))
+    assert 2.0**-193 <= Zeros._random_uniform((1,))[0] < 2.0**-192
+    u = SystemNoise._random_uniform((200000,))
     assert stats.kstest(u, "uniform").pvalue > 1e-6
     assert u.min() > 0.0 and u.max() < 1.0
 
@@ -167,5 +167,5 @@ def test_the_grids_step_is_the_largest_power_of_two_that_is_allowed(most: float)
         found.extend(step)
         return np.zeros((1, d), dtype=np.int64)
 
-    SystemNoise._on_grid(np.zeros((1, 2)), np.array([[most]]), np.ones((1, 1)), draw)
+    SystemNoise._add_noise_on_grid(np.zeros((1, 2)), np.array([[most]]), np.ones((1, 1)), draw)
     assert found[0] <= most < 2.0 * found[0] and np.frexp(found[0])[0] == 0.5

@@ -18,7 +18,7 @@ def test_normals_near_zero_do_not_lie_on_a_lattice() -> None:
     """Images of uniforms near 1 would: the probability below them would be a whole number of
     2^-53.
     """
-    x = np.abs(SystemNoise((200_000,)).gaussian(1, 0))
+    x = np.abs(SystemNoise((200_000,)).draw_gaussian(1, 0))
     near = x[x < 1e-3]
     assert len(near) > 80
     cells = erf(near / np.sqrt(2.0)) * 2.0**53
@@ -35,10 +35,10 @@ def test_every_normal_is_right_to_2_to_the_minus_49_of_itself(
         [np.geomspace(1e-250, 1.0, 300), rng.uniform(size=300), 1.0 - np.geomspace(1e-15, 0.5, 100)]
     )
     monkeypatch.setattr(
-        SystemNoise, "_words", staticmethod(lambda shape: np.full(shape, bits, dtype=np.uint64))
+        SystemNoise, "_random_words", staticmethod(lambda shape: np.full(shape, bits, dtype=np.uint64))
     )
-    monkeypatch.setattr(SystemNoise, "_uniform", classmethod(lambda cls, shape: u.reshape(shape)))
-    drawn = SystemNoise().gaussian(len(u), 0)
+    monkeypatch.setattr(SystemNoise, "_random_uniform", classmethod(lambda cls, shape: u.reshape(shape)))
+    drawn = SystemNoise().draw_gaussian(len(u), 0)
     assert np.all(np.sign(drawn) == (-1.0 if bits & 1 else 1.0))
     for share, found in zip(
         u, np.abs(drawn), strict=True

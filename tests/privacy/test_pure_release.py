@@ -54,11 +54,11 @@ def test_what_0_1_printed_for_a_release_was_ten_times_too_small_in_delta() -> No
     epsilon 1.
     """
     shifts = np.full(D, 1.0 / D)  # a shift of Euclidean norm 1/beta, the same in every coordinate
-    printed = epsilon_from_rdp(ORDERS, spherical.rdp(ORDERS, D, 1.0), DELTA)
+    printed = epsilon_from_rdp(ORDERS, spherical.spherical_rdp(ORDERS, D, 1.0), DELTA)
     assert laplace_delta(printed, shifts) > 5 * DELTA
     for name in ("zcdp", "rdp", "pld", "best"):
         now = float(
-            accountants.make_accountant(name).total([_one(SphericalMechanism, 1.0)], DELTA)[0]
+            accountants.make_accountant(name).epsilon_of_events([_one(SphericalMechanism, 1.0)], DELTA)[0]
         )
         assert now >= printed * (1 - 1e-9)
         for some in (1, 2, 5, 10):
@@ -73,7 +73,7 @@ def test_old_rows_cost_at_least_what_either_law_costs(name: str, relation: str, 
     """Upward only: never below the price of the spherical law, and pure prices as they were."""
     delta = 0.0 if name == "pure" else DELTA
     price = {
-        kind: accountants.make_accountant(name).total([_one(kind, s, relation)] * 3, delta)
+        kind: accountants.make_accountant(name).epsilon_of_events([_one(kind, s, relation)] * 3, delta)
         for kind in (SphericalMechanism, ExactSphericalMechanism)
     }
     assert np.all(price[SphericalMechanism] >= price[ExactSphericalMechanism] * (1 - 1e-9))
@@ -99,7 +99,7 @@ def test_a_release_and_a_simulation_write_the_same_row_and_draw_the_same_law() -
         norms = (
             rate
             * np.linalg.norm(
-                noise.add_pure(w, np.full((samples, 1, 1), rate), fine, 1), axis=-1
+                noise.add_spherical(w, np.full((samples, 1, 1), rate), fine, 1), axis=-1
             ).ravel()
         )
         assert stats.kstest(norms, stats.gamma(D).cdf).pvalue > 1e-6
@@ -122,7 +122,7 @@ def test_a_ledger_on_disk_says_what_its_old_rows_cost(tmp_path) -> None:
     for kind, said in ((SphericalMechanism, 1), (ExactSphericalMechanism, 0)):
         path = tmp_path / kind.__name__
         with DurableLedger.create(path, epsilon=3.0, delta=DELTA, accountant="rdp") as ledger:
-            ledger.charge(_one(kind, 0.5))
+            ledger.record_event(_one(kind, 0.5))
             assert len(ledger.show()["cautions"]) == said
         shown = CliRunner().invoke(cli, ["ledger", "show", str(path)])
         assert ("worse of the two laws" in " ".join(shown.output.split())) == bool(said)

@@ -54,12 +54,12 @@ def test_rdp_is_the_moment_of_the_loss(d: int, s: float) -> None:
     loss = additive_loss(norm, cosine, s, 1.0)
     for order in (1.5, 2.0, 8.0, 40.0):
         moment = np.sum(weight * np.exp((order - 1) * loss))
-        price = float(spherical.rdp(order, d, s))
+        price = float(spherical.spherical_rdp(order, d, s))
         # the loss has a cusp at the shift itself, which counts in low dimension
         tight = 1e-3 if d <= 2 else 1e-6
         assert np.log(moment) / (order - 1) == pytest.approx(price, rel=tight, abs=1e-12)
         # two thirds of the sensitivity would not do
-        assert price > float(spherical.rdp(order, d, 2 * s / 3)) * 1.05
+        assert price > float(spherical.spherical_rdp(order, d, 2 * s / 3)) * 1.05
 
 
 def test_rdp_is_the_laplace_formula_in_one_dimension() -> None:
@@ -68,7 +68,7 @@ def test_rdp_is_the_laplace_formula_in_one_dimension() -> None:
         laplace = np.logaddexp(
             np.log(a / (2 * a - 1)) + (a - 1) * s, np.log((a - 1) / (2 * a - 1)) - a * s
         ) / (a - 1)
-        np.testing.assert_allclose(spherical.rdp(a, 1, s), laplace, rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(spherical.spherical_rdp(a, 1, s), laplace, rtol=1e-9, atol=1e-15)
 
 
 def test_rdp_is_the_closed_form_in_bessel_functions() -> None:
@@ -80,7 +80,7 @@ def test_rdp_is_the_closed_form_in_bessel_functions() -> None:
                 nu, z
             ) * special.ive(nu + 1, y)
             moment = np.log(z) + nu * np.log(z / y) + np.log(bracket) + y - z
-            np.testing.assert_allclose(spherical.rdp(a, d, s), moment / (a - 1), rtol=1e-9)
+            np.testing.assert_allclose(spherical.spherical_rdp(a, d, s), moment / (a - 1), rtol=1e-9)
 
 
 @pytest.mark.parametrize("d", [1, 2, 17, 105, 1000, 100_000])
@@ -88,11 +88,11 @@ def test_rdp_is_robust_over_the_whole_range(d: int) -> None:
     orders = np.array([1.0001, 1.1, 2.0, 10.0, 1e2, 1e3, 1e4])
     before = np.zeros_like(orders)
     for s in (1e-4, 1e-2, 0.1, 1.0, 10.0, 50.0):
-        price = spherical.rdp(orders, d, s)
+        price = spherical.spherical_rdp(orders, d, s)
         assert np.all(np.isfinite(price)) and np.all(price > before) and np.all(np.diff(price) > 0)
-        assert np.all(price <= np.minimum(s, spherical.zcdp(d, s) * orders))
+        assert np.all(price <= np.minimum(s, spherical.spherical_rho(d, s) * orders))
         if s * 1e4 / d < 0.1:  # there the Gaussian law is exact to (y / d)^2
-            np.testing.assert_allclose(price, spherical.zcdp(d, s) * orders, rtol=0.01)
+            np.testing.assert_allclose(price, spherical.spherical_rho(d, s) * orders, rtol=0.01)
         if s * 1e4 > 1e3 * d:
             assert price[-1] > 0.99 * s
         before = price
@@ -100,8 +100,8 @@ def test_rdp_is_robust_over_the_whole_range(d: int) -> None:
 
 def test_orders_below_one_are_refused_and_no_shift_is_free() -> None:
     with pytest.raises(ValueError, match="orders"):
-        spherical.rdp([0.5, 2.0], 3, 1.0)
-    assert np.array_equal(spherical.rdp(ORDERS, 3, 0.0), np.zeros(6))
+        spherical.spherical_rdp([0.5, 2.0], 3, 1.0)
+    assert np.array_equal(spherical.spherical_rdp(ORDERS, 3, 0.0), np.zeros(6))
 
 
 def exact_cdf(loss: np.ndarray, d: int, s: float) -> np.ndarray:
@@ -153,7 +153,7 @@ def test_thirty_releases_match_an_independent_convolution(d: int) -> None:
     times directly.
     """
     s, count, delta = 0.4, 30, 1e-5
-    ours = pld.compose([(pld.shifted_ball(d, s, s / 4000), count)]).epsilon(delta)
+    ours = pld.compose_losses([(pld.shifted_ball(d, s, s / 4000), count)]).epsilon(delta)
     step = s / 300
     grid = np.linspace(-s, s, 601)
     mass = np.diff(exact_cdf(grid, d, s), prepend=0.0)
@@ -172,7 +172,7 @@ def test_thirty_releases_match_an_independent_convolution(d: int) -> None:
 
     assert epsilon(-count * step) < ours < epsilon(0.0) + 1e-6
     assert ours < epsilon(0.0) < 1.01 * ours + count * step
-    less = pld.compose([(pld.shifted_ball(d, 2 * s / 3, s / 4000), count)]).epsilon(delta)
+    less = pld.compose_losses([(pld.shifted_ball(d, 2 * s / 3, s / 4000), count)]).epsilon(delta)
     assert less < epsilon(-count * step)
 
 
@@ -181,26 +181,26 @@ def test_tight_totals_of_thirty_releases() -> None:
     place of s^2/(2d).
     """
     rdp = spherical.epsilon_from_rdp(
-        spherical.ORDERS, 30 * spherical.rdp(spherical.ORDERS, 105, 0.5), 1e-5
+        spherical.ORDERS, 30 * spherical.spherical_rdp(spherical.ORDERS, 105, 0.5), 1e-5
     )
     zcdp = spherical.epsilon_from_rdp(
-        spherical.ORDERS, 30 * spherical.zcdp(105, 0.5) * spherical.ORDERS, 1e-5
+        spherical.ORDERS, 30 * spherical.spherical_rho(105, 0.5) * spherical.ORDERS, 1e-5
     )
-    exact = pld.compose([(pld.shifted_ball(105, 0.5, 2.5e-4), 30)]).epsilon(1e-5)
+    exact = pld.compose_losses([(pld.shifted_ball(105, 0.5, 2.5e-4), 30)]).epsilon(1e-5)
     assert 0.98 < exact < 1.01 < 1.07 < rdp < zcdp < 1.12
 
 
 def test_composition_of_unlike_releases() -> None:
     one, two = pld.shifted_ball(5, 0.3, 1e-3), pld.shifted_ball(5, 0.5, 1e-3)
-    both = pld.compose([(one, 2), (two, 1)])
+    both = pld.compose_losses([(one, 2), (two, 1)])
     direct = np.convolve(np.convolve(one.mass, one.mass), two.mass)
     np.testing.assert_allclose(both.mass, direct, atol=1e-14)
     assert both.first == 2 * one.first + two.first
     assert both.infinite < 1e-9
-    assert pld.compose([]).epsilon(1e-9) == 0.0
+    assert pld.compose_losses([]).epsilon(1e-9) == 0.0
     assert both.epsilon(0.0) == np.inf  # rounding is never certified away
     with pytest.raises(ValueError, match="step"):
-        pld.compose([(one, 1), (pld.shifted_ball(5, 0.3, 2e-3), 1)])
+        pld.compose_losses([(one, 1), (pld.shifted_ball(5, 0.3, 2e-3), 1)])
 
 
 # --- inside an objective --------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_no_admissible_slope_beats_the_renyi_bound(d: int, kappa: float, order: 
                 value = np.maximum(flat, steep)
             best += weight * float(value.max())
         truth, free = (np.log(total / mass) / (order - 1) for total in (best, additive))
-        assert free == pytest.approx(float(spherical.rdp(order, d, beta)), rel=0.01)
+        assert free == pytest.approx(float(spherical.spherical_rdp(order, d, beta)), rel=0.01)
         assert (
             truth
             <= float(spherical.objective_rdp(order, beta, kappa, d, relation=relation)) * 1.002
@@ -370,7 +370,7 @@ def test_no_admissible_slope_beats_the_renyi_bound(d: int, kappa: float, order: 
 def test_objective_prices_tend_to_the_additive_ones(d: int) -> None:
     beta = 0.1
     for relation, s in (("add", 0.1), ("remove", 0.1), ("replace-one", 0.2)):
-        limit = spherical.rdp(ORDERS, d, s)
+        limit = spherical.spherical_rdp(ORDERS, d, s)
         previous = np.full(6, np.inf)
         for kappa in (1e-2, 1e-4, 1e-6, 1e-9):
             price = spherical.objective_rdp(ORDERS, beta, kappa, d, relation=relation)
@@ -383,7 +383,7 @@ def test_objective_prices_tend_to_the_additive_ones(d: int) -> None:
         assert within.s == pytest.approx(s) and within.fixed < 2e-9 and within.slack <= 2e-9
     assert np.array_equal(
         spherical.objective_rdp(ORDERS, beta, 0.0, d, relation="add"),
-        spherical.rdp(ORDERS, d, beta),
+        spherical.spherical_rdp(ORDERS, d, beta),
     )
 
 
@@ -429,7 +429,7 @@ def test_inexact_answers_cost_what_the_ratio_of_densities_says() -> None:
     form.
     """
     error, beta, order = 0.02, 3.0, 4.0
-    truth = float(spherical.rdp(order, 1, 2 * error * beta))
+    truth = float(spherical.spherical_rdp(order, 1, 2 * error * beta))
     assert truth <= float(spherical.inexact_rdp(order, beta, error))
     assert float(spherical.inexact_rdp(1e9, beta, error)) == pytest.approx(2 * error * beta)
 
@@ -445,7 +445,7 @@ def test_conversion_from_renyi_is_never_below_the_exact_profile() -> None:
     for s in (0.2, 1.0):
         for delta in (1e-2, 1e-5):
             epsilon = spherical.epsilon_from_rdp(
-                spherical.ORDERS, spherical.rdp(spherical.ORDERS, 20, s), delta
+                spherical.ORDERS, spherical.spherical_rdp(spherical.ORDERS, 20, s), delta
             )
             assert spherical_delta(epsilon, 20, s) <= delta
     assert spherical.epsilon_from_rdp([2.0, 3.0], [np.nan, np.inf], 1e-5) == np.inf
@@ -470,7 +470,7 @@ def test_the_tail_survives_many_dimensions(
 ) -> None:
     bound = float(spherical.objective_rdp(np.array([order]), beta, kappa, d, relation="add")[0])
     assert attained <= bound < np.inf
-    assert bound > float(spherical.rdp(order, d, beta))
+    assert bound > float(spherical.spherical_rdp(order, d, beta))
 
 
 @pytest.mark.parametrize(
@@ -512,8 +512,8 @@ def test_profiles_of_loud_noise_lose_no_mass(d: int, s: float) -> None:
 def test_a_part_that_is_lost_altogether_loses_the_product_in_silence() -> None:
     lost = pld.LossDistribution(1.0, 0, np.zeros(1), 1.0)
     half = pld.LossDistribution(1.0, 0, np.array([0.5]), 0.5)
-    assert pld.compose([(lost, 2), (half, 1)]).infinite >= 1.0
-    np.testing.assert_allclose(pld.compose([(half, 2)]).infinite, 0.75, rtol=1e-9)
+    assert pld.compose_losses([(lost, 2), (half, 1)]).infinite >= 1.0
+    np.testing.assert_allclose(pld.compose_losses([(half, 2)]).infinite, 0.75, rtol=1e-9)
 
 
 @pytest.mark.parametrize("tilted", [True, False])
@@ -526,7 +526,7 @@ def test_the_tail_is_that_of_sums_in_logarithms(d: int, kappa: float, tilted: bo
     """
     orders, beta = np.array([1.5, 2.0, 30.0, 4000.0]), 0.7
     omega, tilt = np.full(4, 0.5 * kappa), orders * beta * tilted
-    found = spherical._tail(omega, np.zeros(4), tilt, beta, d)
+    found = spherical._log_tail_bound(omega, np.zeros(4), tilt, beta, d)
     reach = np.sqrt(np.arange(0.0, 40.5, 0.25) * 2.0)
     scaled = np.unique(
         np.maximum(np.concatenate([d - reach * np.sqrt(d), d + reach * np.sqrt(d) + reach**2]), 0.0)
@@ -554,7 +554,7 @@ def test_growth_is_that_of_bessel_functions_from_both_sides() -> None:
     """Eight nodes a piece and groups of arguments, against 40 digits."""
     for m in (-0.5, 0.0, 3.5, 49.5, 4000.0):
         start, ends = 0.3, np.geomspace(0.31, 3000.0, 40)
-        found = spherical._log_growth(m, start, ends)
+        found = spherical._bessel_log_growth(m, start, ends)
         with mpmath.workdps(40):
 
             def log_g(order: float, y: float) -> mpmath.mpf:
@@ -576,7 +576,7 @@ def test_bessel_ratios_are_bracketed_from_the_sides_that_are_said(
     monkeypatch.setattr(spherical, "_STEPS", 0.0)
     x = np.geomspace(100.0, 1e5, 20)
     for m in (-0.5, 0.0, 3.5, 49.5):
-        found = spherical._ratios(m, x)
+        found = spherical._bessel_ratio_bounds(m, x)
         with mpmath.workdps(40):
             own, following = (
                 [float(mpmath.besseli(k + 1, y) / mpmath.besseli(k, y)) for y in x]

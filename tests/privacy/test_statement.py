@@ -16,7 +16,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import GaussianMechanism, Unprotected
-from sottovoce.privacy.statement import DEMONSTRATION, Statement, build_statement, restate
+from sottovoce.privacy.statement import DEMONSTRATION, Statement, build_statement, with_further_facts
 from sottovoce.privacy.statement_facts import (
     EXACT,
     PUBLIC,
@@ -40,9 +40,9 @@ from sottovoce.privacy.statement_facts import (
 )
 from sottovoce.problem.trust import CURATOR, NOBODY, Trust
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.prepare import outline
+from sottovoce.runs.prepare import outline_run
 from sottovoce.runs.simulate import Result, simulate
-from sottovoce.util.plain import jsonable
+from sottovoce.util.plain import infinities_to_text
 
 MINIMAL = {
     "epsilon",
@@ -162,7 +162,7 @@ def book() -> Ledger:
     """Two releases of three nodes."""
     ledger = Ledger("rdp", math.inf, 1e-5)
     for _ in range(2):
-        ledger.charge(
+        ledger.record_event(
             GaussianMechanism("a test", "replace-one", np.full(3, 5.0), np.full(3, 1.0), 2)
         )
     return ledger
@@ -170,7 +170,7 @@ def book() -> Ledger:
 
 def one(*more: Fact, nodes: int = 3) -> Statement:
     """The statement of :func:`book`, with further facts."""
-    return build_statement([*usual(Proved.by(book(), nodes)), *more])
+    return build_statement([*usual(Proved.proved_by_ledger(book(), nodes)), *more])
 
 
 def usual(proved: Proved) -> list[Fact]:
@@ -216,18 +216,18 @@ def test_the_ledger_is_what_it_says() -> None:
 
 def test_nothing_is_proved_of_a_release_without_noise() -> None:
     ledger = Ledger("rdp", math.inf, 1e-5)
-    ledger.charge(Unprotected("a test", np.full(2, 10.0)))
-    said = build_statement([*usual(Proved.by(ledger, 2)), Unproved("no noise")])
+    ledger.record_event(Unprotected("a test", np.full(2, 10.0)))
+    said = build_statement([*usual(Proved.proved_by_ledger(ledger, 2)), Unproved("no noise")])
     assert math.isinf(said.epsilon) and said.delta == 0.0 and said.per_node == (math.inf, math.inf)
     assert said.words == [("No privacy guarantee", ": no noise (epsilon = inf).")]
     assert (said.protects, said.not_protected) == ("nothing", "NO protection: no noise")
-    assert "the span" in restate(said, Unproved("the span")).text
+    assert "the span" in with_further_facts(said, Unproved("the span")).text
 
 
 def test_reasons_and_assumptions_need_something_to_speak_of() -> None:
     assert (
         one(Unproved("no noise")).unprotected is None
-        and restate(one(), Unproved("no noise")) == one()
+        and with_further_facts(one(), Unproved("no noise")) == one()
     )
     assert one(Claim(None, EXACT)).assumes is None
     assert one(Claim(0.5, EXACT)).assumes == EXACT
@@ -251,7 +251,7 @@ def test_every_fact_is_of_a_field_and_a_statement_of_all_facts() -> None:
     """Facts by themselves settle what they name, later ones win, and none that is needed may be
     missing.
     """
-    known = usual(Proved.by(book(), 3))
+    known = usual(Proved.proved_by_ledger(book(), 3))
     for fact in known:
         with pytest.raises((TypeError, KeyError)):
             build_statement([other for other in known if other is not fact])
@@ -259,17 +259,17 @@ def test_every_fact_is_of_a_field_and_a_statement_of_all_facts() -> None:
         [*known, RestsOn(("this",)), UnderOtherRelation(0.25), RestsOn(("that",))]
     )
     assert (found.rests, found.other_epsilon) == (("that",), 0.25)
-    assert restate(build_statement(known), RestsOn(("that",)), UnderOtherRelation(0.25)) == found
+    assert with_further_facts(build_statement(known), RestsOn(("that",)), UnderOtherRelation(0.25)) == found
 
 
 def test_derived_statements_leave_the_first_as_it_is() -> None:
     said = one()
     before, plain = dataclasses.asdict(said), said.to_dict()
-    site = restate(said, AtSite("north", 2))
+    site = with_further_facts(said, AtSite("north", 2))
     assert site.per_node == (said.epsilon,) and site.early is None and site.demonstration
     assert list(site.to_dict())[-3:] == ["site", "made", "demonstration"]
     assert site.to_dict()["demonstration"] == DEMONSTRATION
-    early = restate(said, AtSite("north", 1))
+    early = with_further_facts(said, AtSite("north", 1))
     assert early.epsilon == said.epsilon and "after 1 of 2 releases" in str(early.early)
     assert f"Ended early: {early.early}." in early.text and early.to_dict()["early"] == early.early
     real = one(Simulated(False), AtSite("north", 2))
@@ -278,7 +278,7 @@ def test_derived_statements_leave_the_first_as_it_is() -> None:
         and "demonstration" not in real.to_dict()
         and "Simulation" not in real.text
     )
-    shared = restate(said, InLedger(Shared("trial", 1.5, (2.0, 3.0), 1e-5)))
+    shared = with_further_facts(said, InLedger(Shared("trial", 1.5, (2.0, 3.0), 1e-5)))
     assert shared.ledger == Shared("trial", 1.5, (2.0, 3.0), 1e-5)
     assert shared.to_dict()["ledger"] == {
         "run": "trial",
@@ -286,10 +286,10 @@ def test_derived_statements_leave_the_first_as_it_is() -> None:
         "budget": [2.0, 3.0],
         "delta": 1e-5,
     }
-    both = restate(said, Caveats("first"), Caveats(("second", None, "first")))
+    both = with_further_facts(said, Caveats("first"), Caveats(("second", None, "first")))
     assert both.caveat == "first; second" and "Not covered: first; second." in both.text
-    assert restate(said, Caveats(None)) == said == restate(said)
-    claimed = restate(said, Claim(0.001))
+    assert with_further_facts(said, Caveats(None)) == said == with_further_facts(said)
+    claimed = with_further_facts(said, Claim(0.001))
     assert (
         "As printed: the paper claims 0.001, which is not proved." in claimed.text
         and "Assumes" not in claimed.text
@@ -302,7 +302,7 @@ def test_derived_statements_leave_the_first_as_it_is() -> None:
 
 def test_a_curators_statement_does_not_speak_of_every_message() -> None:
     """The sites' messages to a curator are their rows: whoever sees those sees everything."""
-    words = outline(RunConfig(method="central", delta=1e-5), np.full((3, 1), 500.0), 4)["privacy"]
+    words = outline_run(RunConfig(method="central", delta=1e-5), np.full((3, 1), 500.0), 4)["privacy"]
     assert words["adversary"] == CURATOR.adversary and "every message" not in words["says"]
     assert (
         "against whoever sees all that the curator releases and all of this configuration, but "
@@ -376,7 +376,7 @@ def test_a_round_trip_keeps_all_of_it(said: Statement) -> None:
     for read in (
         plain,
         json.loads(json.dumps(plain)),
-        json.loads(json.dumps(jsonable(plain), allow_nan=False)),
+        json.loads(json.dumps(infinities_to_text(plain), allow_nan=False)),
     ):
         assert Statement.from_dict(read) == said and Statement.from_dict(read).to_dict() == plain
 
@@ -441,7 +441,7 @@ def test_a_missing_key_is_refused(key: str, tmp_path: Path) -> None:
 
 def test_a_saved_run_with_a_broken_statement_is_refused(tmp_path: Path) -> None:
     X, y = np.eye(4)[np.arange(60) % 4] * 0.9, np.where(np.arange(60) % 3, 1.0, -1.0)
-    simulate(RunConfig(rounds=2), Rows.build([(X, y)] * 3)).save(tmp_path / "run.npz")
+    simulate(RunConfig(rounds=2), Rows.build_from_parts([(X, y)] * 3)).save(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz") as file:
         meta, models = json.loads(str(file["meta"])), file["models"]
     for change in (

@@ -22,10 +22,10 @@ from sottovoce.privacy.accountants import (
     RDPAccountant,
     ZCDPAccountant,
     at_one_order,
-    for_life,
+    lifetime_accountant,
 )
 from sottovoce.privacy.events import Event, GaussianMechanism
-from sottovoce.util.plain import jsonable, keyed_hash
+from sottovoce.util.plain import infinities_to_text, personalised_hash
 
 DELTA = 1e-5
 
@@ -59,9 +59,9 @@ def realised(mu: float, quoted: np.ndarray) -> float:
 
 
 def quoted(accountant: Accountant, event: Event, releases: int) -> np.ndarray:
-    spent, shown = accountant.nothing(), [0.0]
+    spent, shown = accountant.zero_spending(), [0.0]
     for _ in range(releases):
-        spent = accountant.add(spent, event)
+        spent = accountant.add_event(spent, event)
         shown.append(float(np.max(accountant.epsilon(spent, DELTA))))
     return np.array(shown)
 
@@ -80,7 +80,7 @@ def test_an_analyst_who_chooses_when_to_stop_gets_no_more_than_delta(
             if quoted(free, gauss(mu * np.sqrt(releases)), 1)[-1] <= epsilon
             else (low, mu)
         )
-    shown = quoted(for_life(name, np.array(epsilon), DELTA), gauss(low), releases)
+    shown = quoted(lifetime_accountant(name, np.array(epsilon), DELTA), gauss(low), releases)
     # the budget holds as much as with a free order
     assert shown[-1] == pytest.approx(epsilon, rel=1e-9)
     assert realised(low, np.full(releases + 1, epsilon)) < realised(low, shown) < 0.7 * DELTA
@@ -101,13 +101,13 @@ def test_what_is_shown_on_the_way_is_never_less_than_with_a_free_order() -> None
 def test_a_ledger_that_is_shared_reads_one_order_from_then_on() -> None:
     for make in (ZCDPAccountant, RDPAccountant):
         shared = Ledger(make(), 2.0, DELTA)
-        shared.charge(gauss(0.05))
+        shared.record_event(gauss(0.05))
         before = shared.total()
         shared.settle()
-        assert shared.accountant.label == for_life(make.name, np.array(2.0), DELTA).label
+        assert shared.accountant.label == lifetime_accountant(make.name, np.array(2.0), DELTA).label
         assert (
             shared.total()
-            == Ledger(make.name, 2.0, DELTA).accountant.total(shared.rows, DELTA)[0]
+            == Ledger(make.name, 2.0, DELTA).accountant.epsilon_of_events(shared.rows, DELTA)[0]
             > before
             > 0
         )
@@ -126,9 +126,9 @@ def test_an_old_ledger_without_an_order_takes_that_of_its_budget(
         return {
             "kind": "create",
             "accountant": "zcdp",
-            "epsilon": [jsonable(epsilon)],
+            "epsilon": [infinities_to_text(epsilon)],
             "delta": DELTA,
-            "key": keyed_hash(secret).hex(),
+            "key": personalised_hash(secret).hex(),
             "at": "2025-01-01T00:00:00+00:00",
         }
 
@@ -137,15 +137,15 @@ def test_an_old_ledger_without_an_order_takes_that_of_its_budget(
     with DurableLedger.open(path) as ledger:
         while count < 40:
             try:
-                ledger.charge(event)
+                ledger.record_event(event)
             except BudgetExceeded:
                 break
             count += 1
-            assert ledger.total() >= free.total([event] * count, DELTA)[0] * (1 - 1e-12)
-        assert (count == 40) == np.isinf(epsilon) or free.total([event] * (count + 1), DELTA)[
+            assert ledger.total() >= free.epsilon_of_events([event] * count, DELTA)[0] * (1 - 1e-12)
+        assert (count == 40) == np.isinf(epsilon) or free.epsilon_of_events([event] * (count + 1), DELTA)[
             0
         ] > epsilon
-        assert ledger.total() > free.total([event], DELTA)[0] and ledger.show()[
+        assert ledger.total() > free.epsilon_of_events([event], DELTA)[0] and ledger.show()[
             "accountant"
         ].startswith("zcdp:")
     with DurableLedger.open(path) as ledger:
@@ -156,13 +156,13 @@ def test_a_ledger_on_disk_keeps_its_order(tmp_path: Path) -> None:
     for epsilon in (1.0, np.inf):
         path = tmp_path / f"{epsilon}.ledger"
         with DurableLedger.create(path, epsilon=epsilon, delta=DELTA, accountant="zcdp") as ledger:
-            ledger.charge(gauss(0.05))
+            ledger.record_event(gauss(0.05))
             shown = ledger.total()
             assert (
-                shown == for_life("zcdp", np.array(epsilon), DELTA).total([gauss(0.05)], DELTA)[0]
+                shown == lifetime_accountant("zcdp", np.array(epsilon), DELTA).epsilon_of_events([gauss(0.05)], DELTA)[0]
             )
         with DurableLedger.open(path) as ledger:
-            assert ledger.total() == shown > ZCDPAccountant().total([gauss(0.05)], DELTA)[0]
+            assert ledger.total() == shown > ZCDPAccountant().epsilon_of_events([gauss(0.05)], DELTA)[0]
             assert ledger.show()["accountant"].startswith("zcdp:")
 
 
@@ -173,7 +173,7 @@ def test_an_interrupt_while_the_order_is_chosen_forgets_nothing(
     """Control-C in the midst once left a ledger with the rows, and with nothing spent."""
     shared = Ledger(kind(), epsilon=5.0, delta=DELTA)
     for mu in (0.5, 0.4, 0.3):  # equal ones would be added at once
-        shared.charge(gauss(mu))
+        shared.record_event(gauss(mu))
     before, add, calls = shared.total(), kind.add, []
 
     def interrupted(self: Any, spent: Any, event: Event, count: int) -> Any:

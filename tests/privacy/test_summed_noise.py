@@ -22,7 +22,7 @@ from sottovoce.privacy.events import SummedGaussianMechanism, from_dict
 from sottovoce.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.prepare import outline, quorum
+from sottovoce.runs.prepare import outline_run, quorum_of_sums
 from sottovoce.util.typing import Array
 
 FACTORS = (1.0, 2 / 3, 3 / 2)
@@ -117,8 +117,8 @@ def test_renyi_and_zcdp_prices_hold_for_the_exact_law_of_the_sum(
     tau: float, h: int, v: int, kind: str
 ) -> None:
     mu = shift_over_sigma(tau, h, v)
-    rho = float(prices.zcdp(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1))[0])
-    curve = prices.renyi(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1), ORDERS)[
+    rho = float(prices.zcdp_rho(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1))[0])
+    curve = prices.renyi_divergences(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1), ORDERS)[
         0, 0
     ]
     for one, two in (pair(tau, h, v, kind), pair(tau, h, v, kind)[::-1]):
@@ -198,7 +198,7 @@ def test_a_discrete_gaussian_is_as_near_to_a_rounded_one_as_the_grid_s_term_says
 @pytest.mark.parametrize("bits", [20, 33, 40])
 def test_the_grid_s_term_counts_every_honest_coordinate_at_its_step(bits: int) -> None:
     """``d h / (4 tau^2)`` with ``tau >= 2^bits``, at every number of sites: h is at most N - t."""
-    bill = prices.dominating(event(bits=bits))[0][0]
+    bill = prices.dominating_pairs(event(bits=bits))[0][0]
     assert bill.lattice * _LATTICE == pytest.approx(10 * 4 / 4 * 4.0**-bits)
 
 
@@ -206,13 +206,13 @@ def test_a_fine_grid_costs_nothing_and_a_coarse_one_is_not_priced() -> None:
     pld, delta = make_accountant("pld"), 1e-5
 
     def price(bits: int) -> float:
-        return float(pld.total([event(bits=bits)], delta)[0])
+        return float(pld.epsilon_of_events([event(bits=bits)], delta)[0])
 
     assert price(40) == pytest.approx(gaussian_epsilon(delta, 0.3), rel=1e-9)
     assert price(40) <= price(28) < price(24) < price(20) == pytest.approx(price(24), rel=1e-3)
     for name in ("zcdp", "rdp", "pld", "best"):
-        assert math.isinf(make_accountant(name).total([event(bits=19)], delta)[0])
-        assert math.isfinite(make_accountant(name).total([event(bits=20)], delta)[0])
+        assert math.isinf(make_accountant(name).epsilon_of_events([event(bits=19)], delta)[0])
+        assert math.isfinite(make_accountant(name).epsilon_of_events([event(bits=20)], delta)[0])
 
 
 # --- Who is charged what --------------------------------------------------------------------------
@@ -224,15 +224,15 @@ def test_a_person_at_m_sites_moves_one_sum_m_times(name: str, m: int) -> None:
     """The network's total is that of a shift ``m alpha``, not of m releases, whose total would
     be ``sqrt(m) alpha``.
     """
-    accountant, spent = make_accountant(name), make_accountant(name).nothing()
-    whole = accountant.nothing()
+    accountant, spent = make_accountant(name), make_accountant(name).zero_spending()
+    whole = accountant.zero_spending()
     for _ in range(20):
-        spent = accountant.add(spent, event(0.1, sites_per_row=m))
-        whole = accountant.add(whole, event(0.1 * m))
-    assert accountant.network(spent, 1e-5, m) == pytest.approx(
+        spent = accountant.add_event(spent, event(0.1, sites_per_row=m))
+        whole = accountant.add_event(whole, event(0.1 * m))
+    assert accountant.network_epsilon(spent, 1e-5, m) == pytest.approx(
         float(accountant.epsilon(whole, 1e-5)[0]), rel=1e-9
     )
-    assert accountant.network(spent, 1e-5, m) >= gaussian_epsilon(1e-5, m * 0.1 * math.sqrt(20)) * (
+    assert accountant.network_epsilon(spent, 1e-5, m) >= gaussian_epsilon(1e-5, m * 0.1 * math.sqrt(20)) * (
         1 - 1e-12
     )
 
@@ -245,7 +245,7 @@ def test_composing_two_sites_as_two_releases_would_print_half_the_truth() -> Non
 
 def test_other_notions_refuse_sums_and_events_without_a_proof() -> None:
     with pytest.raises(UnknownEvent):
-        make_accountant("pure").total([event()])
+        make_accountant("pure").epsilon_of_events([event()])
     for wrong in (
         {"participants": 6},
         {"participants": 1},
@@ -254,7 +254,7 @@ def test_other_notions_refuse_sums_and_events_without_a_proof() -> None:
         {"dimension": 0},
     ):
         with pytest.raises(UnknownEvent):
-            make_accountant("zcdp").total([event(**wrong)], 1e-5)
+            make_accountant("zcdp").epsilon_of_events([event(**wrong)], 1e-5)
     again = from_dict(event().to_dict())
     assert again.to_dict() == event().to_dict() and isinstance(again, SummedGaussianMechanism)
 
@@ -264,13 +264,13 @@ def test_more_colluders_cost_what_the_worst_attempt_loses_in_noise(
     sites: int, least: int, t: int
 ) -> None:
     planned = event(sites=sites, participants=least, colluders=t)
-    assert planned.against(t) is planned and planned.against(0) is planned
+    assert planned.event_against_colluders(t) is planned and planned.event_against_colluders(0) is planned
     for more in range(t + 1, sites):
         worst = max((u - t) / (u - more) for u in range(max(least, more + 1), sites + 1))
-        found = planned.against(more)
+        found = planned.event_against_colluders(more)
         np.testing.assert_allclose(found.alpha, planned.alpha * math.sqrt(worst))
-        assert np.all(np.isfinite(prices.zcdp(found)))
-    assert math.isinf(make_accountant("best").total([planned.against(sites)], 1e-5)[0])
+        assert np.all(np.isfinite(prices.zcdp_rho(found)))
+    assert math.isinf(make_accountant("best").epsilon_of_events([planned.event_against_colluders(sites)], 1e-5)[0])
 
 
 def test_a_ledger_prices_sums_against_the_coalition_that_it_is_asked_about() -> None:
@@ -279,7 +279,7 @@ def test_a_ledger_prices_sums_against_the_coalition_that_it_is_asked_about() -> 
     """
     ledger = Ledger("zcdp", 100.0, 1e-5)
     for _ in range(10):
-        ledger.charge(event())
+        ledger.record_event(event())
     costs = [ledger.account.against(range(k)) for k in range(5)]
     assert costs[0] == costs[1] == ledger.total()
     assert costs[1] < costs[2] < costs[3] < costs[4]
@@ -292,7 +292,7 @@ def test_a_ledger_prices_sums_against_the_coalition_that_it_is_asked_about() -> 
 def test_a_plan_says_what_is_left_if_all_others_collude() -> None:
     n = np.full((5, 1), 8000.0)
     config = RunConfig(method="sum_momentum", epsilon=1.0, delta=1e-5, rounds=50, seed=0)
-    privacy = outline(config, n, 10)["privacy"]
+    privacy = outline_run(config, n, 10)["privacy"]
     assert privacy["epsilon"] <= 1.0 and privacy["alone"] == pytest.approx(2.16, abs=0.01)
     assert "If all other sites collude: epsilon = 2.1" in privacy["says"]
 
@@ -301,7 +301,7 @@ def test_a_plan_says_what_is_left_if_all_others_collude() -> None:
 
 
 def test_the_operating_system_s_steps_are_rounded_normals_of_their_scale_and_no_other() -> None:
-    drawn = SystemNoise().steps(30_000, np.array([3.0]), 1)
+    drawn = SystemNoise().draw_rounded_gaussian(30_000, np.array([3.0]), 1)
     assert drawn.shape == (30_000,) and drawn.dtype == np.int64
     edges = np.arange(-9, 10)
     inside = np.clip(drawn, -9, 9)
@@ -321,9 +321,9 @@ def test_the_operating_system_s_steps_are_rounded_normals_of_their_scale_and_no_
 @pytest.mark.parametrize("system", [False, True])
 def test_steps_of_every_size_have_their_standard_deviation(tau: float, system: bool) -> None:
     if system:
-        drawn = SystemNoise().steps(4000, np.array([tau]), 1)
+        drawn = SystemNoise().draw_rounded_gaussian(4000, np.array([tau]), 1)
     else:
-        drawn = KeyedNoise(3, [0], [0], lead=()).steps(4000, np.array([tau]), 1)
+        drawn = KeyedNoise(3, [0], [0], lead=()).draw_rounded_gaussian(4000, np.array([tau]), 1)
     total, exact = float(np.sum((drawn / tau) ** 2)), stats.chi2(4000)
 
     def accepts(factor: float) -> bool:
@@ -334,9 +334,9 @@ def test_steps_of_every_size_have_their_standard_deviation(tau: float, system: b
 
 def test_simulated_steps_are_a_site_s_own_whoever_else_is_drawn() -> None:
     tau = np.full((3, 1), 2.0**30)
-    together = KeyedNoise(5, [0, 1], range(3)).steps(4, tau, 2)
+    together = KeyedNoise(5, [0, 1], range(3)).draw_rounded_gaussian(4, tau, 2)
     for replicate, node in itertools.product(range(2), range(3)):
-        alone = KeyedNoise(5, [replicate], [node], lead=()).steps(4, tau[0], 2)
+        alone = KeyedNoise(5, [replicate], [node], lead=()).draw_rounded_gaussian(4, tau[0], 2)
         assert np.array_equal(alone, together[replicate, node])
 
 
@@ -350,7 +350,7 @@ def test_any_two_rosters_have_an_honest_site_in_common_and_no_smaller_quorum_wou
     for t in range(1, sites - 1):
         config = RunConfig(method="sum_momentum", delta=1e-5, colluders=t)
         try:
-            least, colluding = quorum(config, sites)
+            least, colluding = quorum_of_sums(config, sites)
         except InvalidInput:
             assert max(t + 2, (sites + t) // 2 + 1) > sites
             continue
@@ -366,7 +366,7 @@ def test_any_two_rosters_have_an_honest_site_in_common_and_no_smaller_quorum_wou
         assert shared(least - 1) <= t or least == t + 2
         for wrong in (least - 1, sites + 1):
             with pytest.raises(InvalidInput, match=r"^participants="):
-                quorum(replace(config, participants=wrong), sites)
+                quorum_of_sums(replace(config, participants=wrong), sites)
 
 
 @pytest.mark.parametrize(("sites", "rank"), [(5, 5), (8, 6), (3, 3), (4, 2)])

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.prepare import outline
+from sottovoce.runs.prepare import outline_run
 
 N = np.full((5, 1), 8000.0)
 SENTENCE = re.compile(
@@ -25,7 +25,7 @@ SENTENCE = re.compile(
 
 def said(**knobs: Any) -> tuple[float, float, str]:
     """The factor and the addend of a run's sentence, and all of its words."""
-    words = outline(RunConfig.from_dict(knobs), N, 36)["privacy"]["says"]
+    words = outline_run(RunConfig.from_dict(knobs), N, 36)["privacy"]["says"]
     found = SENTENCE.search(words)
     assert found is not None, words
     return float(found[2].replace("10^", "1e")), float(found[5] or 0.0), words

@@ -24,7 +24,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.problem.clipped import LEAST, Capped, cap, read_loss
+from sottovoce.problem.clipped import LEAST, Capped, clip_gradients, read_loss
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import REGISTRY as LOSSES
 from sottovoce.problem.losses import Loss, Softmax, make_loss
@@ -73,8 +73,8 @@ def test_the_examples_cover_every_registered_loss() -> None:
 @pytest.mark.parametrize("spec", UNCAPPED)
 def test_losses_without_a_capped_form_refuse_a_cap(spec: str) -> None:
     with pytest.raises(InvalidInput, match="has no capped form"):
-        cap(make_loss(spec), 0.5)
-    assert cap(make_loss(spec), math.inf) == make_loss(spec)
+        clip_gradients(make_loss(spec), 0.5)
+    assert clip_gradients(make_loss(spec), math.inf) == make_loss(spec)
 
 
 def margins(base: Loss, seed: int = 0) -> Array:
@@ -108,10 +108,10 @@ def table(
 
 def build(base: Loss, parts: list[tuple[Any, Array]]) -> Rows:
     if base.outputs > 1:
-        return Rows.of_classes(parts, base.outputs)
+        return Rows.build_with_classes(parts, base.outputs)
     if base.offset_bound:
-        return Rows.build([(X, np.ones(X.shape[0])) for X, _ in parts], [y for _, y in parts])
-    return Rows.build(parts)
+        return Rows.build_from_parts([(X, np.ones(X.shape[0])) for X, _ in parts], [y for _, y in parts])
+    return Rows.build_from_parts(parts)
 
 
 def by_definition(base: Loss, c: float, X: Array, y: Array, w: Array) -> Array:
@@ -142,7 +142,7 @@ def by_definition(base: Loss, c: float, X: Array, y: Array, w: Array) -> Array:
 @pytest.mark.parametrize("spec", ONE)
 def test_a_margin_loss_is_convex_and_consistent(spec: str, c: float) -> None:
     base = make_loss(spec)
-    own, z, wide = cap(base, c).at(lambda: NORMS), margins(base), 1.0 / base.curvature_bound
+    own, z, wide = clip_gradients(base, c).for_row_norms(lambda: NORMS), margins(base), 1.0 / base.curvature_bound
     slope, bend, h = own.derivative(z), own.curvature(z), 1e-5 * wide
     k = np.minimum(c / np.maximum(NORMS, c / 2.0), 2.0)
     np.testing.assert_array_equal(slope, np.clip(base.derivative(z), -k, k))
@@ -152,11 +152,11 @@ def test_a_margin_loss_is_convex_and_consistent(spec: str, c: float) -> None:
     assert np.all((bend >= 0.0) & (bend <= base.curvature_bound))
     # not at the edge, nor where the base itself jumps
     away = np.abs(np.abs(base.derivative(z)) - k) > 1e-4
-    for jump in base.jumps:
+    for jump in base.curvature_jumps:
         away &= np.abs(z - jump) > 2.0 * h
     told = (own.derivative(z + h) - own.derivative(z - h)) / (2.0 * h)
     np.testing.assert_allclose(told[away], bend[away], atol=1e-4 * base.curvature_bound)
-    np.testing.assert_array_equal(own.turn(z, 0.5 * z), bend * 0.5 * z)
+    np.testing.assert_array_equal(own.gradient_derivative(z, 0.5 * z), bend * 0.5 * z)
     typical = own.typical_curvature(z)
     assert np.all((typical >= 0.0) & (typical <= base.curvature_bound * (1.0 + 1e-12)))
     assert np.all(own.value(z) <= base.value(z) * (1.0 + 1e-9) + 1e-9) and np.all(
@@ -175,7 +175,7 @@ def test_a_softened_margin_loss_is_near_its_own_convex_and_consistent(
 ) -> None:
     base = make_loss(spec)
     wide = 1.0 / base.curvature_bound
-    own, z = cap(base, c).at(lambda: NORMS), margins(base)
+    own, z = clip_gradients(base, c).for_row_norms(lambda: NORMS), margins(base)
     soft = own.softened(width * wide)
     # the width times the bend's bound
     assert np.all(np.abs(soft.derivative(z) - own.derivative(z)) <= width * (1.0 + 1e-9))
@@ -201,10 +201,10 @@ def test_other_array_libraries_get_the_same(spec: str, library: str) -> None:
     )
     for norms in (np.array([0.0, 1e-3, 0.4, 1.0]), None):
         for soft in (False, True):
-            here = there = cap(base, 0.2)
+            here = there = clip_gradients(base, 0.2)
             if norms is not None:
-                here = here.at(lambda norms=norms: norms)
-                there = there.at(lambda norms=norms: home.asarray(norms))
+                here = here.for_row_norms(lambda norms=norms: norms)
+                there = there.for_row_norms(lambda norms=norms: home.asarray(norms))
             pair = [one.softened(0.1) if soft else one for one in (here, there)]
             for name in (
                 "derivative",
@@ -214,16 +214,16 @@ def test_other_array_libraries_get_the_same(spec: str, library: str) -> None:
             ):
                 told = np.asarray(getattr(pair[1], name)(home.asarray(z)))
                 np.testing.assert_allclose(told, getattr(pair[0], name)(z), rtol=1e-11, atol=1e-13)
-            told = np.asarray(pair[1].turn(home.asarray(z), home.asarray(z)))
-            np.testing.assert_allclose(told, pair[0].turn(z, z), rtol=1e-10, atol=1e-12)
+            told = np.asarray(pair[1].gradient_derivative(home.asarray(z), home.asarray(z)))
+            np.testing.assert_allclose(told, pair[0].gradient_derivative(z, z), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("spec", ["logistic", "huber-residual:0.25", f"softmax:{K}"])
 def test_without_norms_every_row_counts_as_one_of_norm_one(spec: str) -> None:
-    loss = cap(make_loss(spec), 0.3)
+    loss = clip_gradients(make_loss(spec), 0.3)
     for lead in ((), (2,), (2, 3)):
         z = np.random.default_rng(1).normal(size=(*lead, 5 * loss.outputs))
-        normed = loss.at(lambda lead=lead: np.ones((*lead[:1], 5)))
+        normed = loss.for_row_norms(lambda lead=lead: np.ones((*lead[:1], 5)))
         for name in ("value", "derivative", "curvature"):
             plain, same = getattr(loss, name)(z), getattr(normed, name)(z)
             assert plain.shape == same.shape == ((*lead, 5) if name == "value" else z.shape)
@@ -240,7 +240,7 @@ def test_no_rows_gradient_is_longer_than_the_cap(spec: str, c: float) -> None:
     base = make_loss(spec)
     (X, y), rng = table(base, 40)[0], np.random.default_rng(2)
     rows = build(base, [(X[i : i + 1], y[i : i + 1]) for i in range(len(X))])
-    solver, most, longest = Solver(rows, cap(base, c), 1.0), min(c, base.derivative_bound), 0.0
+    solver, most, longest = Solver(rows, clip_gradients(base, c), 1.0), min(c, base.derivative_bound), 0.0
     for size in (0.0, 0.1, 1.0, 30.0, 1e3, 1e6):
         g = np.linalg.norm(solver.gradient(size * rng.normal(size=(8, len(X), rows.d))), axis=-1)
         # of this norm; of 1 - p
@@ -255,11 +255,11 @@ def test_norms_are_upper_bounds_and_close() -> None:
     X = rng.normal(size=(200, 30)) * 10.0 ** rng.uniform(-6.0, 0.0, size=(200, 30))
     X /= 1.001 * np.linalg.norm(X, axis=1, keepdims=True)
     X[0] = 0.0
-    kinds = [Rows.build([(X, np.ones(200))]), Rows.build([(csr_array(X), np.ones(200))])]
-    kinds += [kinds[0].on("array_api_strict")] if find_spec("array_api_strict") else []
+    kinds = [Rows.build_from_parts([(X, np.ones(200))]), Rows.build_from_parts([(csr_array(X), np.ones(200))])]
+    kinds += [kinds[0].with_backend("array_api_strict")] if find_spec("array_api_strict") else []
     for rows in kinds:
-        design = rows.sweep().batches[0].design
-        found = design.host(design.norms())[0]
+        design = rows.sweep_over_rows().batches[0].design
+        found = design.to_numpy_array(design.row_norm_bounds())[0]
         assert found[0] == 0.0
         for x, norm in zip(X[1:], found[1:], strict=True):
             exact = sum(Fraction(float(v)) ** 2 for v in x)
@@ -280,7 +280,7 @@ def test_capped_softmax_has_a_symmetric_hessian_between_zero_and_a_half(c: float
     for _ in range(40):
         x = rng.normal(size=(1, D))
         x /= np.linalg.norm(x) * (1.0 + 1e-12) * rng.choice([1.0, 3.0])
-        solver = Solver(Rows.of_classes([(x, rng.integers(K, size=1))], K), cap(Softmax(K), c), 1.0)
+        solver = Solver(Rows.build_with_classes([(x, rng.integers(K, size=1))], K), clip_gradients(Softmax(K), c), 1.0)
         w = 2.0 * rng.normal(size=K * D)
         H = hessian(solver.gradient, w)
         clipped += bool(np.linalg.norm(solver.gradient(w)) > 0.9 * c)
@@ -308,18 +308,18 @@ def test_softmax_clipped_by_the_norm_of_its_gradient_would_be_no_gradient() -> N
 @pytest.mark.parametrize("c", [1e-3, 0.3])
 def test_softmax_turns_by_its_hessian_and_softened_ones_too(c: float) -> None:
     rows = build(Softmax(K), table(Softmax(K)))
-    sweep, rng = rows.sweep().normed(), np.random.default_rng(5)
+    sweep, rng = rows.sweep_over_rows().with_known_norms(), np.random.default_rng(5)
     w, along, h = rng.normal(size=(1, 1, K * D)), rng.normal(size=(1, 1, K * D)), 1e-6
     for loss in (
-        cap(Softmax(K), c),
-        cap(Softmax(K), c).softened(0.1),
-        cap(Softmax(K), c).softened(1e-3),
+        clip_gradients(Softmax(K), c),
+        clip_gradients(Softmax(K), c).softened(0.1),
+        clip_gradients(Softmax(K), c).softened(1e-3),
     ):
-        told = (sweep.gradient(loss, w + h * along) - sweep.gradient(loss, w - h * along)) / (
+        told = (sweep.sum_gradients(loss, w + h * along) - sweep.sum_gradients(loss, w - h * along)) / (
             2.0 * h
         )
-        np.testing.assert_allclose(sweep.turn(loss, w, along), told, atol=1e-6)
-        near = sweep.gradient(loss, w) - sweep.gradient(cap(Softmax(K), c), w)
+        np.testing.assert_allclose(sweep.hessian_vector_product(loss, w, along), told, atol=1e-6)
+        near = sweep.sum_gradients(loss, w) - sweep.sum_gradients(clip_gradients(Softmax(K), c), w)
         assert np.linalg.norm(near) <= 60 * 2**0.5 * loss.width * (1.0 + 1e-9)  # type: ignore[attr-defined]
 
 
@@ -330,13 +330,13 @@ def every_kind(base: Loss, parts: list[tuple[Array, Array]], folder: Path) -> di
     X, y = parts[0]
     found = {"dense": build(base, parts), "sparse": build(base, [(csr_array(X), y)])}
     found |= {
-        name: found["dense"].on(name) for name in ("array_api_strict", "torch") if find_spec(name)
+        name: found["dense"].with_backend(name) for name in ("array_api_strict", "torch") if find_spec(name)
     }
     if base.outputs == 1 and not base.offset_bound:
         found["mapped"] = write_rows(folder / "rows", [(0, X[:25], y[:25]), (0, X[25:], y[25:])])
         if find_spec("dask"):
             array = pytest.importorskip("dask.array")
-            found["cluster"] = ClusterRows.of(
+            found["cluster"] = ClusterRows.rows_from_dask(
                 array.from_array(X, chunks=(25, D)), array.from_array(y, chunks=25)
             )
     return found
@@ -352,7 +352,7 @@ def test_rows_of_every_kind_have_the_gradients_of_the_definition(spec: str, tmp_
     width = D * base.outputs
     points = [rng.normal(size=width) * size for size in (0.1, 3.0, 50.0)]
     for name, rows in every_kind(base, parts, tmp_path).items():
-        solver = Solver(rows, cap(base, c), 1.0)
+        solver = Solver(rows, clip_gradients(base, c), 1.0)
         for w in points:
             exact = by_definition(base, c, X, y, w)
             np.testing.assert_allclose(
@@ -362,7 +362,7 @@ def test_rows_of_every_kind_have_the_gradients_of_the_definition(spec: str, tmp_
                 solver.gradient(w, 1, 2), exact[1::2].mean(axis=0), rtol=1e-11, atol=1e-14
             )
             p, h = rng.normal(size=width), 1e-6
-            rise = (solver.objective(w + h * p, np.inf) - solver.objective(w - h * p, np.inf)) / (
+            rise = (solver.clipped_objective(w + h * p, np.inf) - solver.clipped_objective(w - h * p, np.inf)) / (
                 2.0 * h
             )
             np.testing.assert_allclose(rise[0], exact.mean(axis=0) @ p, atol=1e-6)
@@ -377,20 +377,20 @@ def test_sweeps_in_single_precision_are_those_in_double_but_for_rounding(
     base, c = make_loss(spec), 0.15
     w = np.random.default_rng(7).normal(size=(1, 2, D * base.outputs))
     for name, rows in every_kind(base, table(base), tmp_path).items():
-        sweep = rows.sweep().normed()
-        short = sweep.single()
+        sweep = rows.sweep_over_rows().with_known_norms()
+        short = sweep.in_single_precision()
         if name in ("sparse", "cluster"):
             assert short is None or name == "cluster"
             continue
         assert short is not None
-        double, single = (one.gradient(cap(base, c), w) for one in (sweep, short))
+        double, single = (one.sum_gradients(clip_gradients(base, c), w) for one in (sweep, short))
         np.testing.assert_allclose(single, double, atol=60 * 32 * 2.0**-24)
         assert (
             np.abs(single - double).max() > 0.0
-            and np.linalg.norm(double - sweep.gradient(base, w)) > 0.1
+            and np.linalg.norm(double - sweep.sum_gradients(base, w)) > 0.1
         )
         for typical in (True, False):
-            pair = [one.hessian(cap(base, c), w, False, typical) for one in (sweep, short)]
+            pair = [one.sum_curvatures(clip_gradients(base, c), w, False, typical) for one in (sweep, short)]
             np.testing.assert_allclose(
                 pair[1], pair[0], atol=60 * 64 * 2.0**-24 * base.curvature_bound
             )
@@ -401,7 +401,7 @@ def test_sites_of_different_sizes_are_capped_row_by_row() -> None:
     base, c = make_loss("logistic"), 0.1
     parts = [table(base, n, seed=n)[0] for n in (7, 60, 61, 5000)]
     w = np.random.default_rng(8).normal(size=(4, D))
-    got = Solver(Rows.build(parts), cap(base, c), 1.0).gradient(w)
+    got = Solver(Rows.build_from_parts(parts), clip_gradients(base, c), 1.0).gradient(w)
     for g, (X, y), x in zip(got, parts, w, strict=True):
         np.testing.assert_allclose(
             g, by_definition(base, c, X, y, x).mean(axis=0), rtol=1e-11, atol=1e-14
@@ -423,13 +423,13 @@ def test_the_solver_finds_the_minimiser_of_the_capped_objective(
     X, y = table(base, seed=9)[0]
     for c in (0.03, 0.3):
         rows = build(base, [(X, y)])
-        solver, width = Solver(rows, cap(base, c), 1.0), D * base.outputs
+        solver, width = Solver(rows, clip_gradients(base, c), 1.0), D * base.outputs
         linear = 0.01 * np.random.default_rng(9).normal(size=width)
 
         def objective(
             w: Array, solver: Solver = solver, linear: Array = linear
         ) -> tuple[float, Array]:
-            value = float(solver.objective(w, np.inf)[0]) + linear @ w + 0.5 * q * w @ w
+            value = float(solver.clipped_objective(w, np.inf)[0]) + linear @ w + 0.5 * q * w @ w
             return value, solver.gradient(w) + linear + q * w
 
         found = solver.minimise(linear, np.array([q]), np.zeros(width), 1e-10)
@@ -461,7 +461,7 @@ def test_a_row_moves_gradients_and_minimisers_by_what_is_stated_and_hardly_less(
     base, n, c = make_loss(spec), 5, 0.2
     rng, width, zero = np.random.default_rng(10), D * base.outputs, relation == "zero-out"
     facts = Facts(
-        cap(base, c), np.array([float(n)]), width, 1.0, 1e-4, 1, relation=relation, pure=False
+        clip_gradients(base, c), np.array([float(n)]), width, 1.0, 1e-4, 1, relation=relation, pure=False
     )
     query = NoisyMinimiser(np.zeros(width), np.array([1.0]), "test", curvature=np.array([40.0]))
     q = np.array([40.0 + facts.mu])
@@ -496,7 +496,7 @@ def test_the_sensitivity_is_the_cap_or_the_bound_of_the_loss() -> None:
     for spec in [*ONE, f"softmax:{K}"]:
         base = make_loss(spec)
         for c in CAPS:
-            loss = cap(base, c)
+            loss = clip_gradients(base, c)
             assert (
                 loss.derivative_bound == min(c, base.derivative_bound)
                 and loss.curvature_bound == base.curvature_bound
@@ -519,7 +519,7 @@ def test_the_noise_of_a_run_shrinks_with_the_cap(method: str) -> None:
             }
         )
         ready = prepare(config, n, 4)
-        spreads.append(float(np.max(ready.plan().rows[0].spread())))
+        spreads.append(float(np.max(ready.plan_ledger().rows[0].noise_standard_deviation())))
         assert ready.facts.loss.derivative_bound == min(c, 1.0)
     assert spreads[1] / spreads[0] == pytest.approx(0.25, rel=1e-3)
 
@@ -553,13 +553,13 @@ def test_methods_take_a_cap_or_refuse_it_in_one_line_before_anything_is_spent() 
 def test_noise_inside_an_objective_refuses_a_capped_loss_before_the_charge(spec: str) -> None:
     base = make_loss(spec)
     rows = build(base, table(base))
-    facts = Facts(cap(base, 0.2), rows.n[0], D, 1.0, 0.1, 1, pure=False)
+    facts = Facts(clip_gradients(base, 0.2), rows.n[0], D, 1.0, 0.1, 1, pure=False)
     query = PerturbedObjective(
         np.zeros(D), np.array([0.1]), np.zeros(D), GaussianLaw(np.array([9.0])), "test"
     )
     book = Ledger("zcdp", delta=1e-5)
     with pytest.raises(InvalidInput, match="proved for gradients without a cap"):
-        RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
+        RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).charge_and_answer(query)
     assert not book.rows
 
 
@@ -569,36 +569,36 @@ def test_caps_out_of_range_are_refused(wrong: object) -> None:
         RunConfig.from_dict({"method": "dgd", "max_grad_norm": wrong})
     if not isinstance(wrong, str | bool):
         with pytest.raises(InvalidInput, match=r"^max_grad_norm"):
-            cap(make_loss("logistic"), float(wrong))  # type: ignore[arg-type]
+            clip_gradients(make_loss("logistic"), float(wrong))  # type: ignore[arg-type]
 
 
 def test_a_loss_without_a_capped_form_is_refused() -> None:
     class Bare(type(make_loss("logistic"))):  # type: ignore[misc]
-        def steep(self, s: Any) -> None:
+        def margin_of_derivative(self, s: Any) -> None:
             return None
 
     with pytest.raises(InvalidInput, match="has no capped form"):
-        cap(Bare(), 0.2)
+        clip_gradients(Bare(), 0.2)
 
 
 @pytest.mark.parametrize("spec", [*ONE, f"softmax:{K}"])
 def test_a_capped_loss_is_written_and_read_with_every_digit(spec: str) -> None:
     base = make_loss(spec)
     for c in (0.1 + 0.2, 1e-6, np.float64(2.5)):
-        loss = cap(base, c)
+        loss = clip_gradients(base, c)
         assert (
             isinstance(loss, Capped)
             and read_loss(loss.spec) == loss
-            and loss != cap(base, 0.9)
+            and loss != clip_gradients(base, 0.9)
             and loss != base
         )
         facts = Facts(loss, np.full((2, 1), 5.0), 3 * base.outputs, 1.0, 0.1, 2)
         again = Facts.from_dict(facts.to_dict())
         assert again.loss == loss and again.gradients_changed == facts.gradients_changed
         assert (
-            hash(loss) == hash(again.loss) and replace(facts, loss=again.loss).node(0).loss == loss
+            hash(loss) == hash(again.loss) and replace(facts, loss=again.loss).facts_of_node(0).loss == loss
         )
-    assert read_loss(base.spec) == base and cap(base, math.inf) is base
+    assert read_loss(base.spec) == base and clip_gradients(base, math.inf) is base
 
 
 def test_configurations_keep_the_cap_and_say_nothing_where_there_is_none() -> None:

@@ -41,7 +41,7 @@ EVERY = [
 LOSSES = [loss for loss in EVERY if loss.outputs == 1]
 RESIDUAL = [loss for loss in LOSSES if loss.offset_bound]
 EVEN = [loss for loss in RESIDUAL if not isinstance(loss, Quantile)]
-JUMPING = [loss for loss in LOSSES if loss.jumps]
+JUMPING = [loss for loss in LOSSES if loss.curvature_jumps]
 
 
 def test_every_loss_is_registered_once_and_has_examples() -> None:
@@ -101,7 +101,7 @@ class TestLoss:
 
     def near(self, loss: Loss) -> Array:
         """The grid, and both sides of every jump."""
-        jumps = np.array(loss.jumps)
+        jumps = np.array(loss.curvature_jumps)
         return np.sort(np.concatenate([self.grid, jumps - 1e-9, jumps + 1e-9]))
 
     def test_slope_is_the_derivative_of_the_value(self, loss: Loss) -> None:
@@ -113,12 +113,12 @@ class TestLoss:
         h = 1e-6
         numeric = (loss.derivative(self.grid + h) - loss.derivative(self.grid - h)) / (2 * h)
         smooth = np.all(
-            [np.abs(self.grid - jump) > 1e-5 for jump in loss.jumps] or [self.grid == self.grid],
+            [np.abs(self.grid - jump) > 1e-5 for jump in loss.curvature_jumps] or [self.grid == self.grid],
             axis=0,
         )
         np.testing.assert_allclose(numeric[smooth], loss.curvature(self.grid)[smooth], atol=1e-4)
         np.testing.assert_array_equal(
-            loss.turn(self.grid, 0.5 * self.grid), loss.curvature(self.grid) * 0.5 * self.grid
+            loss.gradient_derivative(self.grid, 0.5 * self.grid), loss.curvature(self.grid) * 0.5 * self.grid
         )
 
     def test_the_bend_jumps_where_it_says_and_nowhere_else(self, loss: Loss) -> None:
@@ -132,7 +132,7 @@ class TestLoss:
             > 0.01 * loss.curvature_bound
         )
         within = np.zeros(len(left), dtype=bool)
-        for jump in loss.jumps:
+        for jump in loss.curvature_jumps:
             within |= (left <= jump) & (jump <= right)
             sides = loss.curvature(np.array([jump - 1e-9, jump + 1e-9]))
             assert np.abs(sides[1] - sides[0]) > 1e-3 * loss.curvature_bound
@@ -187,15 +187,15 @@ class TestLoss:
             )
 
     def test_a_loss_without_jumps_is_its_own_softened_one(self, loss: Loss) -> None:
-        assert (loss.softened(1.0) is loss) == (not loss.jumps)
+        assert (loss.softened(1.0) is loss) == (not loss.curvature_jumps)
 
 
 @pytest.mark.parametrize("loss", JUMPING, ids=lambda loss: loss.spec)
 @pytest.mark.parametrize("width", [1.0, 0.1, 1e-3])
 def test_a_softened_loss_is_near_its_own_and_consistent(loss: Loss, width: float) -> None:
     soft, h = loss.softened(width), 1e-3 * width
-    assert not soft.jumps
-    for centre in loss.jumps:
+    assert not soft.curvature_jumps
+    for centre in loss.curvature_jumps:
         z = centre + np.linspace(-6.0, 6.0, 241) * width
         slope, bend = soft.derivative(z), soft.curvature(z)
         assert np.all(

@@ -29,23 +29,23 @@ def test_a_node_sees_its_own_column(schedule: Schedule) -> None:
     for k in (1, 2, 5):
         everyone = np.broadcast_to(schedule(k), (3, 1))
         for i in range(3):
-            assert schedule.node(i)(k) == everyone[i, 0]
+            assert schedule.schedule_of_node(i)(k) == everyone[i, 0]
 
 
 def test_values() -> None:
     assert Schedule(2.0, 1.5)(3) == 2.0 * 1.5**2
     assert Schedule(table=(1.0, 2.0))(7) == 2.0
     assert Schedule((1.0, 2.0)).scaled(3.0)(1).shape == (2, 1)
-    assert Schedule.of([1.0, 2.0])(1)[1, 0] == 2.0
+    assert Schedule.from_value([1.0, 2.0])(1)[1, 0] == 2.0
 
 
 def test_properties() -> None:
     assert (
-        Schedule(2.0).constant
-        and not Schedule(2.0, 1.1).constant
-        and not Schedule((1.0, 2.0)).constant
+        Schedule(2.0).is_constant
+        and not Schedule(2.0, 1.1).is_constant
+        and not Schedule((1.0, 2.0)).is_constant
     )
-    assert Schedule(table=(1.0, 1.0)).constant
+    assert Schedule(table=(1.0, 1.0)).is_constant
     assert Schedule(1.0, 1.01).non_decreasing and not Schedule(1.0, (1.0, 0.9)).non_decreasing
     assert not Schedule(table=((1.0, 2.0), (2.0, 1.9))).non_decreasing
 

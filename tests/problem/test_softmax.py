@@ -9,12 +9,12 @@ from sklearn.linear_model import LogisticRegression
 
 from sottovoce import ConsensusClassifier
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_sites
+from sottovoce.deploy.local import run_as_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
 from sottovoce.problem.losses import Softmax, make_loss
-from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.pricing import RunSetting, plan_ledger
 from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.solvers.local import Solver
 
@@ -46,7 +46,7 @@ def value(rows: Rows, w: np.ndarray) -> np.ndarray:
 
 
 def test_gradient_is_the_derivative_of_the_definition():
-    rows = Rows.of_classes(sites(), K)
+    rows = Rows.build_with_classes(sites(), K)
     solver = Solver(rows, Softmax(K), 1.0)
     rng = np.random.default_rng(1)
     w, p = rng.normal(size=(2, 3, K * D))
@@ -55,17 +55,17 @@ def test_gradient_is_the_derivative_of_the_definition():
     np.testing.assert_allclose(
         slope, (value(rows, w + h * p) - value(rows, w - h * p)) / (2 * h), rtol=1e-7
     )
-    np.testing.assert_allclose(solver.objective(w, np.inf)[:, 0], value(rows, w), rtol=1e-12)
+    np.testing.assert_allclose(solver.clipped_objective(w, np.inf)[:, 0], value(rows, w), rtol=1e-12)
 
 
 def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
-    rows = Rows.of_classes(sites(), K)
+    rows = Rows.build_with_classes(sites(), K)
     solver, loss, w = (
         Solver(rows, Softmax(K), 1.0),
         Softmax(K),
         np.random.default_rng(2).normal(size=(3, K * D)),
     )
-    gram = rows.sweep().hessian(loss, w[:, None], diagonal=False) / rows.n[:, :, None]
+    gram = rows.sweep_over_rows().sum_curvatures(loss, w[:, None], diagonal=False) / rows.n[:, :, None]
     h = 1e-5
     for j in range(K * D):
         step = np.zeros(K * D)
@@ -74,7 +74,7 @@ def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
         own = slice(j // D * D, (j // D + 1) * D)
         np.testing.assert_allclose(gram[:, own, j], column[:, own], atol=1e-9)
         assert not gram[:, np.r_[0 : own.start, own.stop : K * D], j].any()
-    diagonal = rows.sweep().hessian(loss, w[:, None], diagonal=True) / rows.n
+    diagonal = rows.sweep_over_rows().sum_curvatures(loss, w[:, None], diagonal=True) / rows.n
     np.testing.assert_allclose(diagonal, np.einsum("mjj->mj", gram))
 
 
@@ -86,7 +86,7 @@ def test_gradients_of_two_rows_differ_by_at_most_two_slope_bounds_and_come_near(
         X = rng.normal(size=(2, D)) if trial else near
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9) * (1 + 1e-9)
         y = rng.integers(K, size=2) if trial else np.zeros(2, dtype=int)
-        rows = [Rows.of_classes([(X[k : k + 1], y[k : k + 1])], K) for k in range(2)]
+        rows = [Rows.build_with_classes([(X[k : k + 1], y[k : k + 1])], K) for k in range(2)]
         w = 10.0 ** rng.uniform(-1, 3) * rng.normal(size=(1, K * D))
         if not trial:
             w = np.zeros((1, K * D))
@@ -108,7 +108,7 @@ def test_sparse_rows_repeat_dense_rows():
     dense, sparse = sites(), [(csr_array(X), y) for X, y in sites()]
     w = np.random.default_rng(4).normal(size=(3, K * D))
     got = [
-        Solver(Rows.of_classes(parts, K), Softmax(K), 1.0).gradient(w) for parts in (dense, sparse)
+        Solver(Rows.build_with_classes(parts, K), Softmax(K), 1.0).gradient(w) for parts in (dense, sparse)
     ]
     np.testing.assert_allclose(got[0], got[1], rtol=1e-12)
 
@@ -126,7 +126,7 @@ def test_without_noise_every_site_agrees_with_scikit_learn():
             rho=rho,
             eta=0.02,
         ),
-        Rows.of_classes(parts, K),
+        Rows.build_with_classes(parts, K),
     )
     X, y = (np.concatenate([part[j] for part in parts]) for j in range(2))
     parent = LogisticRegression(
@@ -139,7 +139,7 @@ def test_without_noise_every_site_agrees_with_scikit_learn():
     "method", ["prox_admm", "prox_average", "pvp", "output", "ipp_admm", "dgd"]
 )
 def test_ledger_equals_plan_and_batched_equals_message_passing(method):
-    rows = Rows.of_classes(sites(), K)
+    rows = Rows.build_with_classes(sites(), K)
     config = RunConfig(
         method=method,
         loss=f"softmax:{K}",
@@ -153,15 +153,15 @@ def test_ledger_equals_plan_and_batched_equals_message_passing(method):
     ready = prepare(config, rows.n, rows.d)
     assert (
         result.ledger
-        == plan(
+        == plan_ledger(
             ready.algorithm,
             RunSetting(ready.facts, ready.graph, 3, make_accountant(config.notion), 1e-5),
         ).to_list()
     )
     assert 0.999 * 2.0 <= result.privacy["epsilon"] <= 2.0
-    for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate=1)):
+    for i, (outcome, ledger) in enumerate(run_as_sites(config, rows, replicate=1)):
         np.testing.assert_allclose(
-            ready.algorithm.at(i).model(outcome.state), result.models[1, i], rtol=1e-6, atol=1e-9
+            ready.algorithm.method_of_node(i).model(outcome.state), result.models[1, i], rtol=1e-6, atol=1e-9
         )
         assert len(ledger.rows) == len(result.ledger)
 
@@ -173,7 +173,7 @@ def test_sensitivity_counts_the_longer_gradient():
         ready = prepare(
             RunConfig(method="prox_admm", loss=loss, delta=1e-5, rounds=1, eta=0.1), n, 9
         )
-        events[loss] = plan(
+        events[loss] = plan_ledger(
             ready.algorithm, RunSetting(ready.facts, ready.graph, 1, make_accountant("best"), 1e-5)
         ).rows[0]
     assert events["softmax:3"].sensitivity / events["logistic"].sensitivity == pytest.approx(
@@ -183,7 +183,7 @@ def test_sensitivity_counts_the_longer_gradient():
 
 @pytest.mark.parametrize("method", ["dvp", "mr_admm", "objective", "central", "pp_admm"])
 def test_noise_inside_the_objective_is_refused(method):
-    rows = Rows.of_classes(sites(), K)
+    rows = Rows.build_with_classes(sites(), K)
     with pytest.raises(InvalidInput, match="rank one"):
         simulate(
             RunConfig(method=method, loss=f"softmax:{K}", epsilon=1.0, delta=1e-5, eta=0.1), rows
@@ -196,17 +196,17 @@ def test_printed_primal_perturbation_is_refused_for_its_last_step():
             RunConfig(
                 method="pvp", form="printed", loss=f"softmax:{K}", epsilon=1.0, rounds=1, eta=0.1
             ),
-            Rows.of_classes(sites(), K),
+            Rows.build_with_classes(sites(), K),
         )
 
 
 def test_losses_and_rows_must_fit():
     with pytest.raises(InvalidInput, match="margins a row"):
-        simulate(RunConfig(loss="logistic"), Rows.of_classes(sites(), K))
+        simulate(RunConfig(loss="logistic"), Rows.build_with_classes(sites(), K))
     with pytest.raises(InvalidInput, match="at least 2 classes"):
         make_loss("softmax:1")
     with pytest.raises(InvalidInput, match="whole numbers from 0 to 1"):
-        Rows.of_classes(sites(), 2)
+        Rows.build_with_classes(sites(), 2)
 
 
 def test_the_estimator_learns_four_classes_in_one_run():

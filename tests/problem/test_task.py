@@ -24,8 +24,8 @@ from sottovoce.problem.task import (
     ManyClasses,
     Task,
     TwoClasses,
-    of_classes,
-    of_margins,
+    task_of_classes,
+    task_of_margins,
 )
 
 TWO, MANY, DAYS = (
@@ -71,7 +71,7 @@ def test_errors_of_two_classes_are_exact_and_a_margin_of_zero_is_wrong() -> None
 def test_a_margin_of_zero_is_wrong_whichever_class_is_right() -> None:
     z = np.zeros(2)
     assert TWO.error(z, np.array([-1.0, 1.0])) == 1.0
-    assert TWO.answers(z) == ["lived", "lived"]  # an answer has to be given all the same
+    assert TWO.shown_answers(z) == ["lived", "lived"]  # an answer has to be given all the same
 
 
 def test_the_first_of_several_largest_margins_is_the_answer() -> None:
@@ -134,12 +134,12 @@ def test_no_error_is_larger_than_the_worst_and_that_one_can_be_reached() -> None
         "number": (-7 * np.ones(4), np.ones(4)),
     }
     for name, (z, y) in wrong.items():
-        assert WAYS[name].error(z, y) == WAYS[name].worst
+        assert WAYS[name].error(z, y) == WAYS[name].worst_error
         assert np.all(
             WAYS[name].error(margins(WAYS[name], 50, (20,)), labels(WAYS[name], 50))
-            < WAYS[name].worst
+            < WAYS[name].worst_error
         )
-    assert (TWO.worst, MANY.worst, DAYS.worst) == (1.0, 1.0, 60.0)
+    assert (TWO.worst_error, MANY.worst_error, DAYS.worst_error) == (1.0, 1.0, 60.0)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -197,16 +197,16 @@ def test_answers_are_labels_again(task: Task) -> None:
     assert answers.shape == (100,)
     assert np.allclose(task.encode(answers), y, rtol=0, atol=1e-15)
     assert task.error(perfect, y) == pytest.approx(0.0, abs=1e-12)
-    assert np.all(task.known(y))
+    assert np.all(task.has_known_label(y))
 
 
 def test_labels_that_are_none_of_the_declared() -> None:
     assert TWO.encode([1, 0, -1]).tolist() == [1.0, -1.0, 0.0]
-    assert TWO.known(np.array([1.0, -1.0, 0.0])).tolist() == [True, True, False]
+    assert TWO.has_known_label(np.array([1.0, -1.0, 0.0])).tolist() == [True, True, False]
     assert MANY.encode([2, 0, -1, -7]).tolist() == [2, 0, -1, -1]
-    assert MANY.known(np.array([2, 0, -1])).tolist() == [True, True, False]
+    assert MANY.has_known_label(np.array([2, 0, -1])).tolist() == [True, True, False]
     y = DAYS.encode([2.0, 62.0, np.nan])
-    assert y[:2].tolist() == [-1.0, 1.0] and DAYS.known(y).tolist() == [True, True, False]
+    assert y[:2].tolist() == [-1.0, 1.0] and DAYS.has_known_label(y).tolist() == [True, True, False]
     # Whoever scores leaves such rows out; of classes they would count as wrong, and of a number all
     # would be unknown.
     assert TWO.error(np.array([1.0, 1.0]), np.array([1.0, 0.0])) == 0.5
@@ -247,13 +247,13 @@ def test_bounds_far_apart_or_close_together_make_no_warning(low: Any, high: Any)
     assert type(task.low) is float and task == BoundedNumber(float(low), float(high))
     y = task.encode([low, high, 1e308, -1e308, 0.0])
     assert y[:2].tolist() == [-1.0, 1.0] and np.all(np.isfinite(y))
-    assert 0 < task.error(np.zeros(5), y) <= task.worst < np.inf
+    assert 0 < task.error(np.zeros(5), y) <= task.worst_error < np.inf
 
 
 def test_answers_are_fit_for_a_terminal_and_for_json() -> None:
-    assert TwoClasses(("no\x1b[2J", "yes")).answers(np.array([-1.0, 1.0])) == ["no\\x1b[2J", "yes"]
-    assert MANY.answers(np.eye(3)) == ["low", "middle", "high"]
-    answers = DAYS.answers(np.array([0.0, 1.0]))
+    assert TwoClasses(("no\x1b[2J", "yes")).shown_answers(np.array([-1.0, 1.0])) == ["no\\x1b[2J", "yes"]
+    assert MANY.shown_answers(np.eye(3)) == ["low", "middle", "high"]
+    answers = DAYS.shown_answers(np.array([0.0, 1.0]))
     assert answers == [32.0, 62.0] and all(type(a) is float for a in answers)
 
 
@@ -261,18 +261,18 @@ def test_two_margins_and_their_difference_answer_alike() -> None:
     W = np.random.default_rng(6).normal(size=(4, 2, 5))
     W[0, 1] = W[0, 0]  # a tie: the first class
     X = np.random.default_rng(7).normal(size=(30, 5))
-    both, one = of_margins(2), TWO.from_softmax(W)
+    both, one = task_of_margins(2), TWO.from_softmax(W)
     assert one.shape == (4, 1, 5) and isinstance(both, ManyClasses)
     assert np.array_equal(both.decode(W @ X.T), TWO.decode(one[:, 0] @ X.T))
     assert MANY.from_softmax(W) is W
 
 
 def test_which_classes_a_number_of_margins_tells_apart() -> None:
-    assert of_classes(2) == of_margins(1) == TwoClasses(("0", "1"))
-    assert of_classes(4) == of_margins(4) == ManyClasses(("0", "1", "2", "3"))
-    assert [task.outputs for task in (*TASKS, of_margins(2))] == [1, 3, 1, 2]
+    assert task_of_classes(2) == task_of_margins(1) == TwoClasses(("0", "1"))
+    assert task_of_classes(4) == task_of_margins(4) == ManyClasses(("0", "1", "2", "3"))
+    assert [task.outputs for task in (*TASKS, task_of_margins(2))] == [1, 3, 1, 2]
     W = np.arange(12.0)
-    assert TWO.vectors(W) is W and MANY.vectors(W).tolist() == [
+    assert TWO.vectors_by_margin(W) is W and MANY.vectors_by_margin(W).tolist() == [
         [0, 1, 2, 3],
         [4, 5, 6, 7],
         [8, 9, 10, 11],
@@ -286,7 +286,7 @@ def test_which_classes_a_number_of_margins_tells_apart() -> None:
 @pytest.mark.parametrize("task", [TWO, MANY])
 def test_the_majority_is_scikit_learns_dummy(task: Classification, seed: int) -> None:
     y, other = labels(task, 31, seed), labels(task, 40, seed + 50)
-    (name, z), *none = task.baselines(y).items()
+    (name, z), *none = task.baseline_margins(y).items()
     assert name == "majority" and not none
     dummy = DummyClassifier(strategy="most_frequent").fit(np.zeros((31, 1)), y)
     assert task.error(z, other) == pytest.approx(
@@ -300,15 +300,15 @@ def test_the_majority_is_scikit_learns_dummy(task: Classification, seed: int) ->
 
 
 def test_ties_of_the_majority_and_labels_that_are_not_known() -> None:
-    assert TWO.baselines(np.array([1.0, -1.0]))["majority"].tolist() == [1.0]
-    assert TWO.baselines(np.array([-1.0, 0.0, 0.0]))["majority"].tolist() == [-1.0]
-    assert MANY.baselines(np.array([2, 1, 1, 2, 0]))["majority"].tolist() == [[0.0], [1.0], [0.0]]
-    assert MANY.baselines(np.array([2, -1, -1]))["majority"].tolist() == [[0.0], [0.0], [1.0]]
+    assert TWO.baseline_margins(np.array([1.0, -1.0]))["majority"].tolist() == [1.0]
+    assert TWO.baseline_margins(np.array([-1.0, 0.0, 0.0]))["majority"].tolist() == [-1.0]
+    assert MANY.baseline_margins(np.array([2, 1, 1, 2, 0]))["majority"].tolist() == [[0.0], [1.0], [0.0]]
+    assert MANY.baseline_margins(np.array([2, -1, -1]))["majority"].tolist() == [[0.0], [0.0], [1.0]]
 
 
 def test_the_mean_is_scikit_learns_dummy_and_the_middle_needs_no_label() -> None:
     y, other = labels(DAYS, 31), labels(DAYS, 40, 9)
-    found = DAYS.baselines(y)
+    found = DAYS.baseline_margins(y)
     assert list(found) == ["mean", "middle"]
     dummy = DummyRegressor().fit(np.zeros((31, 1)), 32 + 30 * y)
     t = 32 + 30 * other
@@ -319,13 +319,13 @@ def test_the_mean_is_scikit_learns_dummy_and_the_middle_needs_no_label() -> None
     assert float(DAYS.error(found["middle"], other)) == pytest.approx(
         root_mean_squared_error(t, by_middle), rel=1e-12
     )
-    assert DAYS.answers(found["middle"]) == [32.0]
+    assert DAYS.shown_answers(found["middle"]) == [32.0]
     assert DAYS.error(found["mean"], y) <= min(
         float(DAYS.error(np.array([m]), y)) for m in np.linspace(-1, 1, 41)
     )
     nobody = np.full(3, np.nan)
-    assert [z.tolist() for z in DAYS.baselines(nobody).values()] == [[0.0], [0.0]]
-    assert DAYS.baselines(np.array([0.5, np.nan]))["mean"].tolist() == [0.5]
+    assert [z.tolist() for z in DAYS.baseline_margins(nobody).values()] == [[0.0], [0.0]]
+    assert DAYS.baseline_margins(np.array([0.5, np.nan]))["mean"].tolist() == [0.5]
 
 
 # Words and sites
@@ -359,10 +359,10 @@ def test_words_for_reports() -> None:
 
 
 def test_one_number_about_the_labels_of_a_site() -> None:
-    assert TWO.summary(np.array([1.0, -1.0, -1.0, 0.0])) == 0.25
-    assert MANY.summary(np.array([0, 2, 2, -1])) == 0.5
-    assert DAYS.summary(DAYS.encode([12, 22, np.nan])) == pytest.approx(17.0)
-    assert np.isnan(DAYS.summary(np.array([np.nan])))
+    assert TWO.label_summary(np.array([1.0, -1.0, -1.0, 0.0])) == 0.25
+    assert MANY.label_summary(np.array([0, 2, 2, -1])) == 0.5
+    assert DAYS.label_summary(DAYS.encode([12, 22, np.nan])) == pytest.approx(17.0)
+    assert np.isnan(DAYS.label_summary(np.array([np.nan])))
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_one_number_about_the_labels_of_a_site() -> None:
     ],
 )
 def test_every_row_is_of_one_kind(task: Task, y: list[float], strata: list[list[int]]) -> None:
-    assert [rows.tolist() for rows in task.strata(np.array(y))] == strata
+    assert [rows.tolist() for rows in task.rows_by_label(np.array(y))] == strata
 
 
 # Refusals
@@ -426,4 +426,4 @@ def test_two_classes_are_two() -> None:
     assert ManyClasses(("a", "b")).outputs == 2
     for classes in (0, 1):
         with pytest.raises(InvalidInput, match="names"):
-            of_classes(classes) if classes == 0 else ManyClasses(("a",))
+            task_of_classes(classes) if classes == 0 else ManyClasses(("a",))

@@ -14,18 +14,18 @@ from click.testing import CliRunner
 from problems import make_rows
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor
-from sottovoce.algorithms import METHODS, NAMES, REGISTRY, trusts_of, under
+from sottovoce.algorithms import METHODS, NAMES, REGISTRY, trusts_of, name_under_trust
 from sottovoce.cli import cli
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.proposal import Proposal, make_plan
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.network.net import DenseNet
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.trust import CURATOR, NOBODY, Trust
-from sottovoce.runs.auto_search import choose
+from sottovoce.runs.auto_search import choose_method
 from sottovoce.runs.config import TRUSTED, RunConfig
-from sottovoce.runs.engine import Place, run
+from sottovoce.runs.engine import Place, run_rounds
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
@@ -163,7 +163,7 @@ def test_a_method_and_a_trust_are_the_run_that_their_name_says(
     """The same models, ledger and statement, whichever way it is asked for; and the adversary of
     that trust.
     """
-    assert under(method, trust) == under(name, trust) == name and trusts_of(name)[trust] == name
+    assert name_under_trust(method, trust) == name_under_trust(name, trust) == name and trusts_of(name)[trust] == name
     if not REGISTRY[name].private:
         return
     pair, named = (simulate(one, ROWS) for one in (config_of(method, trust), config_of(name)))
@@ -187,7 +187,7 @@ def test_a_run_has_the_trust_that_was_asked_for_or_is_refused(name: str, trust: 
     has not.
     """
     if REGISTRY[name].trust.kind == trust or (name in NAMES and trust in trusts_of(name)):
-        assert config_of(name, trust).trusts == REGISTRY[under(name, trust)].trust.kind == trust
+        assert config_of(name, trust).trusts == REGISTRY[name_under_trust(name, trust)].trust.kind == trust
         return
     with pytest.raises(InvalidInput) as refused:
         config_of(name, trust)
@@ -209,7 +209,7 @@ def test_a_trust_is_never_changed_on_the_quiet() -> None:
         with pytest.raises(InvalidInput, match=r"^trust="):
             config.but(**change)
     assert config_of("momentum", "sum").but(method="prox_average").method == "sum_prox"
-    assert choose(config_of("sum_momentum"), (300,) * 5, 6, free=()).config.trusts == "sum"
+    assert choose_method(config_of("sum_momentum"), (300,) * 5, 6, free=()).config.trusts == "sum"
 
 
 @pytest.mark.parametrize("given", [("train",), ("demo",)])
@@ -291,7 +291,7 @@ def test_a_method_of_sums_does_not_run_where_nothing_is_sealed() -> None:
         guard = RowGuard(ROWS, foreign.facts, KeyedNoise(0, [0], range(5)), book)
         place = Place(foreign.facts, DenseNet(foreign.graph), guard, (1, 5), ROWS.d)
         with pytest.raises(InvalidInput, match=r"^participants="):
-            run(mine.algorithm, place, 4)
+            run_rounds(mine.algorithm, place, 4)
         assert book.rows == ()
 
 
@@ -301,8 +301,8 @@ def test_plans_of_sites_carry_the_trust_in_their_digest() -> None:
         Member(name, 60, key) for name, key in zip(("north", "east", "south"), keys, strict=True)
     ]
     made = {
-        trust: make_plan(Proposal("run", config_of("momentum", trust), sites, 4))
+        trust: make_calibrated_plan(Proposal("run", config_of("momentum", trust), sites, 4))
         for trust in ("nobody", "sum")
     }
     assert made["nobody"].digest != made["sum"].digest
-    assert [made[trust].privacy.statement.trust.kind for trust in made] == list(made)
+    assert [made[trust].planned_privacy.statement.trust.kind for trust in made] == list(made)

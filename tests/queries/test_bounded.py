@@ -47,7 +47,7 @@ from sottovoce.queries import (
     Sum,
 )
 from sottovoce.queries.corrections import STATISTICS, Curves
-from sottovoce.queries.moments import square
+from sottovoce.queries.moments import unflatten_symmetric
 from sottovoce.runs.row_guard import RowGuard
 
 D = 4
@@ -78,7 +78,7 @@ def guard(rows: Rows, of: Facts, noise: Any = None) -> RowGuard:
 
 
 def exact(what: Bounded, rows: Rows, of: Facts) -> np.ndarray:
-    return guard(rows, of).ask(NoisyBounded.of(what, None, "test"))
+    return guard(rows, of).charge_and_answer(NoisyBounded.of_statistic(what, None, "test"))
 
 
 def at(point: Any, nodes: int) -> np.ndarray:
@@ -100,7 +100,7 @@ class TestValues:
         (X0, y0), (X1, y1) = table(30), table(23, 1)
         y0[3] = 0.0
         X0[3] = 0.0
-        rows, of = Rows.build([(X0, y0), (X1, y1)]), facts([30, 23])
+        rows, of = Rows.build_from_parts([(X0, y0), (X1, y1)]), facts([30, 23])
         w = at(W, 2)
         for i, (X, y) in enumerate(((X0, y0), (X1, y1))):
             n, z = len(y), y * (X @ W)
@@ -115,7 +115,7 @@ class TestValues:
             ]
             for what, value in want:
                 found = exact(what, rows, of)[0, i]
-                found = square(found, D) if value.ndim == 2 else found
+                found = unflatten_symmetric(found, D) if value.ndim == 2 else found
                 np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-14)
 
     def test_scores_are_counted_by_group_label_and_cell(self) -> None:
@@ -124,7 +124,7 @@ class TestValues:
         y[5] = 0.0
         groups = np.eye(D)[:1]
         what = Scores(at(W, 1), LAST, EDGES, groups)
-        found = exact(what, Rows.build([(X, y)]), facts([200]))[0, 0].reshape(what.shape) * 200
+        found = exact(what, Rows.build_from_parts([(X, y)]), facts([200]))[0, 0].reshape(what.shape) * 200
         for g in (0, 1):
             for k, label in enumerate((-1.0, 1.0)):
                 mine = (y == label) & ((X[:, 0] != 0) == bool(g))
@@ -143,7 +143,7 @@ class TestValues:
             what, units=np.full((1, 3, STATISTICS), 20.0), values=0.1 + np.zeros_like(what.values)
         )
         found = (
-            exact(what, Rows.build([(X, y)]), facts([300]))[0, 0].reshape(3, STATISTICS)
+            exact(what, Rows.build_from_parts([(X, y)]), facts([300]))[0, 0].reshape(3, STATISTICS)
             * 300
             * 20
             * np.sqrt(2.0)
@@ -178,7 +178,7 @@ class TestValues:
             np.testing.assert_allclose(found[block], want, rtol=1e-9, atol=1e-9)
 
     def test_padding_rows_are_in_no_cell(self) -> None:
-        rows, of = Rows.build([table(30), table(28, 1)]), facts([30, 28])
+        rows, of = Rows.build_from_parts([table(30), table(28, 1)]), facts([30, 28])
         found = exact(Scores(at(W, 2), LAST, EDGES), rows, of)[0]
         np.testing.assert_allclose(found.sum(axis=-1), 1.0)
 
@@ -186,7 +186,7 @@ class TestValues:
         X, y = table(40)
         X[:9] *= 2.0
         loss = Weighted(Logistic())
-        rows, of, w = Rows.of_any_norm([(X, y)]), facts([40], loss), at(W, 1)
+        rows, of, w = Rows.build_with_any_norm([(X, y)]), facts([40], loss), at(W, 1)
         weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
         frame, edges = 0.3 * FRAME, 0.3 * LONGER
         U = X @ frame[0].T
@@ -198,7 +198,7 @@ class TestValues:
             (FramedSlopes(w, frame=frame), (weight * p) ** 2),
             (FramedCurvature(w, 0.2, frame=frame), weight * np.minimum(p * (1 - p) / 0.2, 1.0)),
         ):
-            found = square(exact(what, rows, of)[0, 0], D)
+            found = unflatten_symmetric(exact(what, rows, of)[0, 0], D)
             np.testing.assert_allclose(found, (U.T * (factors * short)) @ U / 40, rtol=1e-9)
         cells = np.searchsorted(edges, np.sqrt(size), side="right")
         found = exact(Lengths(w, frame=frame, edges=edges), rows, of)[0, 0]
@@ -207,7 +207,7 @@ class TestValues:
     def test_products_and_residuals_of_numbers(self) -> None:
         X, _ = table(40)
         t = np.random.default_rng(3).uniform(-1, 1, 40)
-        rows, of = Rows.build([(X, np.ones(40))], [t]), facts([40], HuberResidual(0.5))
+        rows, of = Rows.build_from_parts([(X, np.ones(40))], [t]), facts([40], HuberResidual(0.5))
         np.testing.assert_allclose(
             exact(Products(at(W, 1)), rows, of)[0, 0], t @ X / 40, rtol=1e-12
         )
@@ -215,7 +215,7 @@ class TestValues:
         found = exact(Residuals(at(W, 1), LAST, edges), rows, of)[0, 0]
         want = np.bincount(np.searchsorted(edges, abs(X @ W - t), side="right"), minlength=3) / 40
         np.testing.assert_allclose(found, want)
-        J = square(exact(ResidualMoments(at(W, 1), 0.3), rows, of)[0, 0], D)
+        J = unflatten_symmetric(exact(ResidualMoments(at(W, 1), 0.3), rows, of)[0, 0], D)
         np.testing.assert_allclose(
             J, (X.T * np.clip((X @ W - t) / 0.3, -1, 1) ** 2) @ X / 40, rtol=1e-12
         )
@@ -225,7 +225,7 @@ class TestValues:
         X[:9] *= 2.0
         t = np.random.default_rng(3).uniform(-1, 1, 40)
         loss = Weighted(HuberResidual(0.5))
-        rows = Rows.of_any_norm([(X, np.ones(40))]).with_offset([t])
+        rows = Rows.build_with_any_norm([(X, np.ones(40))]).with_offset([t])
         of, w, frame = facts([40], loss), at(W, 1), 0.3 * FRAME
         U, own = X @ frame[0].T, np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
         weight = own / np.maximum(1.0, own * np.sum(U**2, axis=1))
@@ -234,9 +234,9 @@ class TestValues:
         assert np.any(abs(r) == 1.0)
         found = exact(FramedSteps(w, 0.7, frame=frame), rows, of)[0, 0]
         np.testing.assert_allclose(found, U.T @ (weight * r) / 40, rtol=1e-9)
-        J = square(exact(FramedResiduals(w, 0.7, frame=frame), rows, of)[0, 0], D)
+        J = unflatten_symmetric(exact(FramedResiduals(w, 0.7, frame=frame), rows, of)[0, 0], D)
         np.testing.assert_allclose(J, (U.T * (weight * r) ** 2) @ U / 40, rtol=1e-9)
-        M = square(exact(FramedMoments(w, frame=frame), rows, of)[0, 0], D)
+        M = unflatten_symmetric(exact(FramedMoments(w, frame=frame), rows, of)[0, 0], D)
         np.testing.assert_allclose(M, (U.T * weight) @ U / 40, rtol=1e-9)
 
     def test_numbers_at_their_bounds_are_counted(self) -> None:
@@ -245,7 +245,7 @@ class TestValues:
         t[:3], t[30:35] = -1.0, 1.0
         known = np.ones(40)
         known[2], X[2] = 0.0, 0.0
-        rows, of = Rows.build([(X, known)], [t]), facts([40], HuberResidual(0.5))
+        rows, of = Rows.build_from_parts([(X, known)], [t]), facts([40], HuberResidual(0.5))
         found = exact(AtBounds(at(W, 1), LAST), rows, of)[0, 0]
         np.testing.assert_allclose(found, np.array([2.0, 5.0]) / 40)
 
@@ -256,10 +256,10 @@ class TestValues:
         labels = np.where(y == 0.0, -1, np.arange(40) % 3)
         weights = [np.linspace(0.0, 1.0, 40)]
         for rows, loss in (
-            (Rows.build([(X, y)]), Logistic()),
-            (Rows.build([(X, y)]).with_weight(weights), Logistic()),
-            (Rows.build([(X, np.abs(y))], [y * 0.3]), HuberResidual(0.5)),
-            (Rows.of_classes([(X, labels)], 3), Softmax(3)),
+            (Rows.build_from_parts([(X, y)]), Logistic()),
+            (Rows.build_from_parts([(X, y)]).with_weight(weights), Logistic()),
+            (Rows.build_from_parts([(X, np.abs(y))], [y * 0.3]), HuberResidual(0.5)),
+            (Rows.build_with_classes([(X, labels)], 3), Softmax(3)),
         ):
             of = replace(facts([40], loss), d=rows.d)
             found = exact(RowMean(np.zeros((1, 1, rows.d)), (D - 1,)), rows, of)[0, 0]
@@ -267,7 +267,7 @@ class TestValues:
         long = X * np.linspace(0.5, 3.0, 40)[:, None]
         loss = Weighted(Logistic())
         found = exact(
-            RowMean(at(W, 1), (D - 1,)), Rows.of_any_norm([(long, y)]), facts([40], loss)
+            RowMean(at(W, 1), (D - 1,)), Rows.build_with_any_norm([(long, y)]), facts([40], loss)
         )[0, 0]
         short = long / np.maximum(1.0, np.linalg.norm(long, axis=1, keepdims=True))
         np.testing.assert_allclose(found, np.append(short[:, :-1].mean(axis=0), 0.0), atol=1e-8)
@@ -276,30 +276,30 @@ class TestValues:
         X, y = table(50)
         X[:10] *= 3.0
         loss = Weighted(Logistic())
-        rows, of = Rows.of_any_norm([(X, y)]), facts([50], loss)
+        rows, of = Rows.build_with_any_norm([(X, y)]), facts([50], loss)
         weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
         p = 1.0 / (1.0 + np.exp(y * (X @ W)))
         w = at(W, 1)
         np.testing.assert_allclose(
             exact(Gradient(w), rows, of)[0, 0], -(weight * p * y) @ X / 50, rtol=1e-12
         )
-        H = square(exact(Curvature(w, 0.2), rows, of)[0, 0], D)
+        H = unflatten_symmetric(exact(Curvature(w, 0.2), rows, of)[0, 0], D)
         np.testing.assert_allclose(
             H, (X.T * (weight * np.minimum(p * (1 - p), 0.2))) @ X / 10, rtol=1e-12
         )
-        J = square(exact(SlopeMoments(w), rows, of)[0, 0], D)
+        J = unflatten_symmetric(exact(SlopeMoments(w), rows, of)[0, 0], D)
         np.testing.assert_allclose(J, (X.T * (weight * p) ** 2) @ X / 50, rtol=1e-12)
         weights, numbers = [np.ones(50)], [np.zeros(50)]
         for long, plain in (
             (rows, Logistic()),
-            (rows.node(0), Logistic()),
-            (rows.pooled(), Logistic()),
+            (rows.rows_of_node(0), Logistic()),
+            (rows.pool_at_one_node(), Logistic()),
             (rows.with_weight(weights), Logistic()),
             (rows.with_offset(numbers), HuberResidual(0.5)),
         ):
             with pytest.raises(InvalidInput, match="these rows may be longer"):
-                long.check(plain)
-            long.check(Weighted(plain))
+                long.check_loss_fits(plain)
+            long.check_loss_fits(Weighted(plain))
 
 
 def corrections(w: np.ndarray, groups: np.ndarray | None = None) -> Corrections:
@@ -384,8 +384,8 @@ def test_statistics_of_rows_on_a_cluster_are_those_in_memory() -> None:
         signs = np.ones(30) if loss.offset_bound else y
         found = []
         for rows in (
-            Rows.build([(X, signs)]),
-            ClusterRows.of(array.from_array(X, chunks=(9, D)), array.from_array(signs, chunks=9)),
+            Rows.build_from_parts([(X, signs)]),
+            ClusterRows.rows_from_dask(array.from_array(X, chunks=(9, D)), array.from_array(signs, chunks=9)),
         ):
             rows = rows.with_offset([t]) if loss.offset_bound else rows
             found.append(exact(what, rows.with_weight([(1.0 + t) / 2.0]), facts([30], loss)))
@@ -414,7 +414,7 @@ def pair(
         elif loss.offset_bound:
             t = np.array([0.0 if number is None else number[k], 0.3])
             empty = np.array([float(np.any(row != 0)), 1.0])
-            means.append(exact(what, Rows.build([(X, empty)], [t]), of))
+            means.append(exact(what, Rows.build_from_parts([(X, empty)], [t]), of))
         else:
             means.append(exact(what, Rows(X[None], np.array([[2.0]])), of))
     return float(np.linalg.norm(means[0] - means[1]))
@@ -452,7 +452,7 @@ def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(
         ends = rng.choice([-1.0, 1.0], size=2)
         number = (float(ends[0]), float(ends[1])) if loss.offset_bound else None
         far = pair(what, loss, rows[0], rows[1], relation, number)
-        most = float(what.moved(facts([2], loss, relation), np.array([2.0]))[0])
+        most = float(what.mean_sensitivity(facts([2], loss, relation), np.array([2.0]))[0])
         assert far <= most
         best = max(best, far / most)
     assert best > 0.9
@@ -465,7 +465,7 @@ def test_a_histogram_has_the_sensitivity_of_two_cells() -> None:
     what = Scores(at(W, 1), LAST, EDGES)
     first, other = 0.9 * W / np.linalg.norm(W), -0.9 * W / np.linalg.norm(W)
     far = pair(what, Logistic(), first, other, "replace-one", None) * 2
-    assert far == pytest.approx(np.sqrt(2.0)) and what.changed(facts([2])) == pytest.approx(
+    assert far == pytest.approx(np.sqrt(2.0)) and what.exact_sum_sensitivity(facts([2])) == pytest.approx(
         np.sqrt(2.0)
     )
 
@@ -476,14 +476,14 @@ def test_rounding_is_covered_where_every_row_rounds() -> None:
 
     X, y = table(3000)
     what, of = SecondMoments(at(W, 1)), facts([3000])
-    found = exact(what, Rows.build([(X, y)]), of)[0, 0]
+    found = exact(what, Rows.build_from_parts([(X, y)]), of)[0, 0]
     i, j = np.triu_indices(D)
     sums = [
         sum((Fraction(a[p]) * Fraction(a[q]) for a in X), Fraction(0))
         for p, q in zip(i, j, strict=True)
     ]
     want = np.array([float(s / 3000) for s in sums]) * np.where(i == j, 1.0, np.sqrt(2.0))
-    assert np.linalg.norm(found - want) <= float(what.rounding(of, np.array([3000.0]))[0])
+    assert np.linalg.norm(found - want) <= float(what.rounding_error_bound(of, np.array([3000.0]))[0])
 
 
 @pytest.mark.parametrize("k", range(len(statistics(np.zeros((1, 1, D))))))
@@ -492,10 +492,10 @@ def test_a_plan_prices_at_points_of_one_entry(k: int) -> None:
     what, loss = statistics(at(W, 2))[k]
     of, alpha = facts([30, 40], loss), np.full((2, 1), 0.5)
     short = replace(what, at=np.zeros((2, 1)))
-    full, plan = NoisyBounded.of(what, alpha, "test"), NoisyBounded.of(short, alpha, "test")
-    assert plan.entries(of) == full.entries(of) == plan.blank(of).shape[-1]
+    full, plan = NoisyBounded.of_statistic(what, alpha, "test"), NoisyBounded.of_statistic(short, alpha, "test")
+    assert plan.number_of_entries(of) == full.number_of_entries(of) == plan.placeholder_answer(of).shape[-1]
     assert plan.event(of).to_dict() == full.event(of).to_dict()
-    assert Sum.of(plan).event(of).to_dict() == Sum.of(full).event(of).to_dict()
+    assert Sum.sum_of_query(plan).event(of).to_dict() == Sum.sum_of_query(full).event(of).to_dict()
 
 
 RUNS = 400
@@ -508,26 +508,26 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     of it fail.
     """
     sizes = [30, 40, 50]
-    rows, of = Rows.build([table(n, n) for n in sizes]), facts(sizes)
+    rows, of = Rows.build_from_parts([table(n, n) for n in sizes]), facts(sizes)
     what, _ = statistics(np.broadcast_to(at(W, 3), (RUNS, 3, D)))[k]
     alpha = np.full((3, 1), 0.5)
     asked = guard(rows, of, KeyedNoise(1, range(RUNS), range(3)))
     clean = exact(replace(what, at=at(W, 3)), rows, of)
     if way == "nobody":
-        query = NoisyBounded.of(what, alpha, "test")
-        noise, event = asked.ask(query) - clean, query.event(of)
-        assert isinstance(event, GaussianMechanism) and event.dimension == what.width(of)
+        query = NoisyBounded.of_statistic(what, alpha, "test")
+        noise, event = asked.charge_and_answer(query) - clean, query.event(of)
+        assert isinstance(event, GaussianMechanism) and event.dimension == what.number_of_entries(of)
         sigma = event.sigma[:, None]
     else:
-        summed = Sum.of(NoisyBounded.of(what, alpha, "test"))
+        summed = Sum.sum_of_query(NoisyBounded.of_statistic(what, alpha, "test"))
         mean = np.sum(clean * of.n / of.rows, axis=1, keepdims=True)
         noise, shown = (
-            (asked.ask_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1],
+            (asked.charge_and_open_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1],
             summed.event(of),
         )
-        assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width(of)
-        assert shown.spread()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
-        sigma = shown.spread()[:1, None]
+        assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.number_of_entries(of)
+        assert shown.noise_standard_deviation()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
+        sigma = shown.noise_standard_deviation()[:1, None]
     squares, free = float(np.sum((noise / sigma) ** 2)), noise.size
     accept = [float(stats.chi2.sf(squares * s**2, free)) for s in (1.0, 1.5, 2 / 3)]
     assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
@@ -535,6 +535,6 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
 
 def test_a_pure_price_is_refused() -> None:
     of = replace(facts([30]), pure=True)
-    query = NoisyBounded.of(Gradient(at(W, 1)), np.ones((1, 1)), "test")
+    query = NoisyBounded.of_statistic(Gradient(at(W, 1)), np.ones((1, 1)), "test")
     with pytest.raises(InvalidInput, match="has no pure price"):
-        guard(Rows.build([table(30)]), of).ask(query)
+        guard(Rows.build_from_parts([table(30)]), of).charge_and_answer(query)

@@ -14,9 +14,9 @@ import pytest
 from planting import planted
 
 from sottovoce.audit import densities
-from sottovoce.audit.one_run import play_once
+from sottovoce.audit.one_run import audit_one_run
 from sottovoce.audit.worst_cases import make_case
-from sottovoce.data.move import Move, stretch_of
+from sottovoce.data.move import Move, stretch_bound
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, LedgerError, LedgerMismatch, UnknownEvent
 from sottovoce.ledger.durable import DurableLedger
@@ -25,11 +25,11 @@ from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.events import CarriedGaussianMechanism, GaussianMechanism, from_dict
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.privacy.noise import KeyedNoise, SystemNoise
-from sottovoce.problem.clipped import cap
+from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
-from sottovoce.queries import CarriedGradient, NoisyGradient, carries, correlated, within_reach
+from sottovoce.queries import CarriedGradient, NoisyGradient, can_correlate_noise, correlated, within_reach
 from sottovoce.queries.correlated import Pulls, computed_twice
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
@@ -62,27 +62,27 @@ def event(index: int = 1, rounds: int = T, **changes: Any) -> CarriedGaussianMec
 def test_a_whole_run_costs_what_as_many_rounds_of_independent_noise_cost(notion: str) -> None:
     accountant = make_accountant(notion)
     alone = GaussianMechanism("test", "replace-one", np.full(2, 8.0), np.ones(2), 3)
-    whole = accountant.total([event(t) for t in range(1, T + 1)], 1e-5)
-    np.testing.assert_allclose(whole, accountant.total([alone] * T, 1e-5), rtol=1e-6)
+    whole = accountant.epsilon_of_events([event(t) for t in range(1, T + 1)], 1e-5)
+    np.testing.assert_allclose(whole, accountant.epsilon_of_events([alone] * T, 1e-5), rtol=1e-6)
     some = [
-        np.max(accountant.total([event(t) for t in range(1, t + 1)], 1e-5)) for t in range(1, T + 1)
+        np.max(accountant.epsilon_of_events([event(t) for t in range(1, t + 1)], 1e-5)) for t in range(1, T + 1)
     ]
     assert np.all(np.diff(some) > 0)
     for t, price in enumerate(some, 1):  # a run that stops is charged 2 T t / (T + t) shifts
         mu = math.sqrt(2.0 * T * t / (T + t)) / 8.0
         assert price >= gaussian_epsilon(mu, 1e-5) * (1 - 1e-9)
-    assert np.all(np.isfinite(prices.renyi(event(), (2.0, 8.0))))
+    assert np.all(np.isfinite(prices.renyi_divergences(event(), (2.0, 8.0))))
 
 
 def test_an_event_is_read_back_and_one_without_a_proof_is_refused() -> None:
     again = from_dict(event(3).to_dict())
     assert again.to_dict() == event(3).to_dict() and isinstance(again, CarriedGaussianMechanism)
-    np.testing.assert_allclose(event(3).shift() / (1.0 / event(3).sigma), T / (T + 2.0))
+    np.testing.assert_allclose(event(3).sensitivity_over_sigma() / (1.0 / event(3).sigma), T / (T + 2.0))
     for wrong in (event(0, T), event(T + 1, T), event(sigma=np.zeros(2))):
         with pytest.raises(UnknownEvent):
-            prices.zcdp(wrong)
+            prices.zcdp_rho(wrong)
     with pytest.raises(UnknownEvent):
-        prices.pure(event())
+        prices.pure_epsilon(event())
 
 
 def test_a_release_by_itself_costs_more_than_its_part_of_a_run() -> None:
@@ -92,7 +92,7 @@ def test_a_release_by_itself_costs_more_than_its_part_of_a_run() -> None:
     alone = event(T).alone()
     assert isinstance(alone, GaussianMechanism)
     assert np.all(
-        prices.zcdp(alone) == pytest.approx(prices.zcdp(event(T)) * ((2 * T - 1) / T) ** 2)
+        prices.zcdp_rho(alone) == pytest.approx(prices.zcdp_rho(event(T)) * ((2 * T - 1) / T) ** 2)
     )
 
 
@@ -102,14 +102,14 @@ def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: R
 
     even = Schedule(0.1)
     for loss in ("logistic", "huber:0.5"):
-        assert carries(of(loss), even, T) and carries(of(loss), Schedule((0.1, 0.2)), T)
-        assert not carries(of(loss), Schedule(0.1, 1.01), T) and not carries(of(loss), None, T)
-        assert not carries(of(loss), Schedule(table=(0.1, 0.2)), T) and not carries(
+        assert can_correlate_noise(of(loss), even, T) and can_correlate_noise(of(loss), Schedule((0.1, 0.2)), T)
+        assert not can_correlate_noise(of(loss), Schedule(0.1, 1.01), T) and not can_correlate_noise(of(loss), None, T)
+        assert not can_correlate_noise(of(loss), Schedule(table=(0.1, 0.2)), T) and not can_correlate_noise(
             of(loss), even, 1
         )
-        assert not carries(replace(of(loss), pure=True), even, T)
+        assert not can_correlate_noise(replace(of(loss), pure=True), even, T)
     two_sided = of("log-cosh")
-    assert not carries(two_sided, even, T) and not carries(of("softmax:2"), even, T)
+    assert not can_correlate_noise(two_sided, even, T) and not can_correlate_noise(of("softmax:2"), even, T)
     with pytest.raises(InvalidInput, match="of one sign"):
         CarriedGradient(np.zeros(rows.d), np.array([0.1]), "test", index=1, rounds=T).event(
             two_sided
@@ -119,7 +119,7 @@ def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: R
 def test_knobs_and_losses_decide_which_gradients_a_run_releases(rows: Rows) -> None:
     def kinds(**changes: Any) -> set[str]:
         prepared = prepare(RunConfig.from_dict(RUN | changes), rows.n, rows.d)
-        return {type(row).__name__ for row in prepared.plan().rows}
+        return {type(row).__name__ for row in prepared.plan_ledger().rows}
 
     carried, independent = {"CarriedGaussianMechanism"}, {"GaussianMechanism"}
     assert kinds() == kinds(max_grad_norm=0.1) == kinds(method="central_momentum") == carried
@@ -149,9 +149,9 @@ def test_a_release_is_a_gradient_less_a_share_of_those_before(rows: Rows) -> Non
         stated = query.event(facts)
         assert isinstance(stated, CarriedGaussianMechanism)
         exact = guard._vault.solver.gradient(w)
-        noise = KeyedNoise(5, [0], range(len(rows.n))).gaussian(rows.d, t, 1)
+        noise = KeyedNoise(5, [0], range(len(rows.n))).draw_gaussian(rows.d, t, 1)
         np.testing.assert_allclose(
-            guard.ask(query),
+            guard.charge_and_answer(query),
             exact - sums / (T + t - 1) + stated.sigma[:, None] * noise,
             rtol=0,
             atol=1e-12,
@@ -165,12 +165,12 @@ def test_a_gradient_that_was_not_computed_again_is_missed_and_not_made_up(rows: 
         CarriedGradient(points(rows)[k], alpha, "test", index=k + 1, rounds=T) for k in (0, 1)
     )
     with pytest.raises(LedgerError, match="start the run from round 1"):
-        guard.ask(second)
+        guard.charge_and_answer(second)
     assert not guard.ledger.rows
-    guard.ask(first)
-    guard.ask(second)
+    guard.charge_and_answer(first)
+    guard.charge_and_answer(second)
     with pytest.raises(LedgerError, match="start the run from round 1"):  # a round is answered once
-        guard.ask(second)
+        guard.charge_and_answer(second)
     assert len(guard.ledger.rows) == 2
 
 
@@ -181,7 +181,7 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     found out.
     """
     many = int(rows.n[0, 0])
-    mine = Rows.build([(rows.signed[0][:many], np.ones(many))])
+    mine = Rows.build_from_parts([(rows.signed[0][:many], np.ones(many))])
     prepared = prepare(RunConfig.from_dict(RUN | {"seed": None}), mine.n, mine.d)
     assert prepared.algorithm.noise is not None
     alpha, at = prepared.algorithm.noise(1), np.random.default_rng(8).normal(size=(T, 1, 1, mine.d))
@@ -190,12 +190,12 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
         run = (
             book.resume("a", "plan")
             if "a" in book.runs
-            else book.reserve("a", "plan", prepared.plan().rows)
+            else book.reserve("a", "plan", prepared.plan_ledger().rows)
         )
         return RowGuard(mine, prepared.facts, SystemNoise((1, 1)), run)
 
     def asked(guard: RowGuard, k: int, w: Array) -> Array:
-        return guard.ask(
+        return guard.charge_and_answer(
             CarriedGradient(w, alpha, "noisy gradient, carried", index=k + 1, rounds=T)
         )
 
@@ -205,7 +205,7 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     again = site()
     for k in range(3):
         np.testing.assert_array_equal(asked(again, k, at[k]), said[k])
-    kept, once = again._vault.recall(Pulls), first._vault.recall(Pulls)
+    kept, once = again._vault.recall_secret(Pulls), first._vault.recall_secret(Pulls)
     assert kept is not None and once is not None
     np.testing.assert_array_equal(kept.before + kept.last, once.before + once.last)
     asked(again, 3, at[3])
@@ -225,7 +225,7 @@ def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before
         (CarriedGradient(points(rows)[0] + 1e12, alpha, "test", index=1, rounds=T), "too long"),
     ):
         with pytest.raises(InvalidInput, match=said):
-            guard.ask(query)
+            guard.charge_and_answer(query)
     assert not guard.ledger.rows
 
 
@@ -240,13 +240,13 @@ def test_a_point_that_is_too_long_is_shortened_to_one_that_is_answered(
     for size in (1.0, 1e9):
         far = np.full(d, size / math.sqrt(d))
         near = within_reach(facts, far)
-        replace(query, start=near).check(facts)
+        replace(query, start=near).check_before_charge(facts)
         if size == 1.0:
             assert near.tobytes() == far.tobytes()
         else:  # in the same direction, and hardly more than is needed
             np.testing.assert_allclose(near / np.linalg.norm(near), far / size, rtol=1e-12)
             with pytest.raises(InvalidInput, match="eta"):
-                replace(query, start=1.01 * near).check(facts)
+                replace(query, start=1.01 * near).check_before_charge(facts)
 
 
 def test_a_run_whose_model_is_all_noise_ends(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,13 +256,13 @@ def test_a_run_whose_model_is_all_noise_ends(rows: Rows, monkeypatch: pytest.Mon
     run = RunConfig.from_dict({**(RUN | {"epsilon": 0.05}), "seed": 0})
     free = np.max(np.linalg.norm(simulate(run, rows).models, axis=-1))
     asked: list[float] = []
-    check = CarriedGradient.check
+    check = CarriedGradient.check_before_charge
 
     def noted(self: CarriedGradient, facts: Facts) -> None:
         asked.append(float(np.max(np.linalg.norm(self.start, axis=-1))))
         check(self, facts)
 
-    monkeypatch.setattr(CarriedGradient, "check", noted)
+    monkeypatch.setattr(CarriedGradient, "check_before_charge", noted)
     facts = prepare(run, rows.n, rows.d).facts
     monkeypatch.setattr(correlated, "_AGAIN", computed_twice(facts, free / 8.0))
     simulate(run, rows)
@@ -282,7 +282,7 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
         [mean[:-1] + rng.normal(size=(300, d - 1)) / gain / math.sqrt(d), np.full(300, 0.4)]
     )
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12))
-    loss = make_loss("logistic") if spec == "logistic" else cap(make_loss("logistic"), 0.3)
+    loss = make_loss("logistic") if spec == "logistic" else clip_gradients(make_loss("logistic"), 0.3)
     w = far * rng.normal(size=d)
 
     def each(order: Array) -> Array:
@@ -292,14 +292,14 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
             Move(mean[order], (int(np.argmax(order == d - 1)),), 0.4, gain),
         )
         place[order] = np.arange(d)
-        rows = replace(Rows.build([(x[None, order], np.ones(1)) for x in X]), move=known)
+        rows = replace(Rows.build_from_parts([(x[None, order], np.ones(1)) for x in X]), move=known)
         return np.asarray(Solver(rows, loss, 1.0).gradient(np.tile(w[order], (300, 1))))[:, place]
 
     first, most = each(np.arange(d)), 0.0
     for _ in range(8):
         most = max(most, float(np.linalg.norm(each(rng.permutation(d)) - first, axis=1).max()))
     facts = Facts(
-        loss, np.array([[300.0]]), d, 1.0, 0.01, 1, stretch=stretch_of(gain, 0.4), pure=False
+        loss, np.array([[300.0]]), d, 1.0, 0.01, 1, stretch=stretch_bound(gain, 0.4), pure=False
     )
     allowed, margins = (
         computed_twice(facts, float(np.linalg.norm(w))),
@@ -310,7 +310,7 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
         assert most > margins * float(np.linalg.norm(w)) * loss.hessian_bound
         asked = CarriedGradient(w[None], np.array([[0.1]]), "test", index=1, rounds=T)
         with pytest.raises(InvalidInput, match="too long"):
-            asked.check(facts)
+            asked.check_before_charge(facts)
 
 
 def test_sensitivity_is_a_gradients_and_a_little_more(rows: Rows) -> None:
@@ -337,7 +337,7 @@ def test_the_noise_of_what_rounds_say_together_is_as_stated(rows: Rows) -> None:
     w, heard, gradients = np.zeros((R, len(rows.n), rows.d)), np.zeros((R, len(rows.n), rows.d)), []
     for t in range(1, T + 1):
         query = CarriedGradient(w, alpha, "test", index=t, rounds=T)
-        gradients.append(guard.ask(query) + query.share * heard)
+        gradients.append(guard.charge_and_answer(query) + query.share * heard)
         heard = heard + gradients[-1]
     noise = np.array(gradients) - guard._vault.solver.gradient(w)
     noise /= (query.sensitivity(facts) / alpha)[None, None]
@@ -367,7 +367,7 @@ def test_a_resumed_simulation_repeats_every_bit(rows: Rows, tmp_path: Path) -> N
 
 
 def test_the_exact_epsilon_of_the_worst_tables_is_the_claim() -> None:
-    found = densities(make_case("momentum", delta=1e-5, rounds=1)).epsilon_at(1e-5)
+    found = densities(make_case("momentum", delta=1e-5, rounds=1)).epsilon_at_delta(1e-5)
     assert 0.999 < found <= 1.0
 
 
@@ -422,5 +422,5 @@ def test_canaries_are_read_round_by_round() -> None:
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * 1.01
         parts.append((X, np.where(X[:, 0] > 0, 1.0, -1.0)))
     config = RunConfig(method="momentum", epsilon=6.0, delta=1e-5, rounds=8, loss="huber:0.5")
-    verdict = play_once(config, parts, canaries=60)
+    verdict = audit_one_run(config, parts, canaries=60)
     assert not verdict.refuted and verdict.right > 0.7 * verdict.guesses > 0

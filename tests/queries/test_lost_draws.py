@@ -31,8 +31,8 @@ class Beaten(Ledger):
 
     lost = 0
 
-    def once(self, event: Any, draw: Any) -> bytes:
-        drawn = super().once(event, draw)
+    def charge_once(self, event: Any, draw: Any) -> bytes:
+        drawn = super().charge_once(event, draw)
         if len(self.rows) > 1:
             return drawn
         self.lost += 1
@@ -63,12 +63,12 @@ def gate(rows: Rows, form: str, ledger: Ledger, rounds: int) -> np.ndarray:
     class Watch:
         facts = ready.facts
 
-        def ask(self, query: Any) -> np.ndarray:
-            answer = guard.ask(query)
+        def charge_and_answer(self, query: Any) -> np.ndarray:
+            answer = guard.charge_and_answer(query)
             flags.append(answer[..., -1])
             return answer
 
-        def ask_sum(self, query: Any, net: Any) -> np.ndarray:
+        def charge_and_open_sum(self, query: Any, net: Any) -> np.ndarray:
             raise AssertionError("a gate opens no sums")
 
     place = Place(ready.facts, DenseNet(ready.graph), Watch(), (len(nodes),), rows.d)
@@ -123,7 +123,7 @@ def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(
         simulate(config, rows, ledger=ledger, run_name="a")
         sent = np.zeros(n)
         for release in range(1, 9):
-            stored = ledger.runs.records("a").payload(release)
+            stored = ledger.runs.records_of_run("a").payload(release)
             assert stored is not None
             sent += np.frombuffer(stored, dtype="<f8").reshape(n, rows.d + 1)[:, -1]
     assert np.all(sent <= 2)

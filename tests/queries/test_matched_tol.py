@@ -34,7 +34,7 @@ def test_the_sensitivity_of_a_minimiser_grows_by_at_most_a_thousandth(n: float, 
     start = np.zeros((2, D))
     query = NoisyMinimiser(start, np.ones((2, 1)), "", linear=start, curvature=q)
     public = facts(n, pure=True)
-    exact = public.gradients_changed / public.K(q)
+    exact = public.gradients_changed / public.strong_convexity_of(q)
     grown, before = (
         query.exact_sensitivity(one) / exact for one in (public, facts(n, pure=True, tol=EXACT))
     )
@@ -83,7 +83,7 @@ def test_noise_on_the_answer_enlarges_a_release_by_at_most_a_thousandth(
         assert np.all(
             (np.hypot(moved, polish) <= moved * (1.0 + 1.01 * INFLATION)) | (polish == before)
         )
-    assert np.all(query.noise_at(public).tol >= EXACT)
+    assert np.all(query.noise_at(public).solver_tolerance >= EXACT)
 
 
 def test_what_is_exact_stays_at_the_certificate_of_exact_answers() -> None:
@@ -91,13 +91,13 @@ def test_what_is_exact_stays_at_the_certificate_of_exact_answers() -> None:
     assert NoisyMinimiser(start, None, "", curvature=1.0)._tol(public) == EXACT
     for law in (None, SphericalLaw(np.ones((2, 1)), polish=False)):
         assert (
-            PerturbedObjective(start, np.ones((2, 1)), start, law, "").noise_at(public).tol == EXACT
+            PerturbedObjective(start, np.ones((2, 1)), start, law, "").noise_at(public).solver_tolerance == EXACT
         )
     released = GaussianLaw(np.ones((2, 1)), release=np.ones((2, 1)))
     query = PerturbedObjective(start, np.ones((2, 1)), start, released, "")
-    assert np.all(query.noise_at(facts(300.0, pure=False)).tol == EXACT)
+    assert np.all(query.noise_at(facts(300.0, pure=False)).solver_tolerance == EXACT)
     assert (
-        PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3).noise_at(public).tol
+        PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3).noise_at(public).solver_tolerance
         == 1e-3
     )
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.answers.evaluation import Held
-from sottovoce.answers.judging import Scored, judge_of
+from sottovoce.answers.judging import Scored, judge_for_task
 from sottovoce.answers.numeric_metrics import LOSS, ErrorMoments, exact, rows_of
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
@@ -33,7 +33,7 @@ CONSTANT = np.array([0.0, 1.0])
 def judged(
     scores: np.ndarray, y: np.ndarray, held: Held, run: RunConfig, sites: int = 1, **more: Any
 ) -> Any:
-    return judge_of(TASK, held, None).ask(Scored(scores, b"model", y), run, sites, **more)
+    return judge_for_task(TASK, held, None).run_evaluation(Scored(scores, b"model", y), run, sites, **more)
 
 
 def facts(n: int, relation: str = "replace-one") -> Facts:
@@ -43,7 +43,7 @@ def facts(n: int, relation: str = "replace-one") -> Facts:
 def asked(rows: Rows, relation: str = "replace-one") -> np.ndarray:
     of = facts(int(rows.n[0, 0]), relation)
     guard = RowGuard(rows, of, KeyedNoise(0, range(1), range(1)), Ledger("zcdp", delta=1e-5))
-    return guard.ask(NoisyBounded.of(Misses(MODEL, CONSTANT), None, "test"))[0, 0]
+    return guard.charge_and_answer(NoisyBounded.of_statistic(Misses(MODEL, CONSTANT), None, "test"))[0, 0]
 
 
 def made_up(n: int, seed: int, centre: float = -0.4) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +69,7 @@ def test_no_row_moves_them_further_than_stated_and_some_row_nearly_so_far(relati
     ends = [(p, t) for p in np.linspace(-1.5, 1.5, 13) for t in np.linspace(-1, 1, 17)] + [
         (0.3, np.nan)
     ]
-    most, best = float(Misses(MODEL, CONSTANT).changed(facts(1, relation))), 0.0
+    most, best = float(Misses(MODEL, CONSTANT).exact_sum_sensitivity(facts(1, relation))), 0.0
     each = np.array([asked(rows_of([(np.array([p]), np.array([t]))])) for p, t in ends])
     others = each if relation == "replace-one" else np.zeros((1, len(SCALES)))
     far = np.linalg.norm(each[:, None] - others[None], axis=2)

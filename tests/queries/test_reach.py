@@ -27,8 +27,8 @@ from sottovoce.queries import (
     PerturbedObjective,
     SphericalLaw,
 )
-from sottovoce.queries.objective_noise import law_of
-from sottovoce.queries.reach import check_solve, inside, radius
+from sottovoce.queries.objective_noise import noise_of_law
+from sottovoce.queries.reach import check_solve, project_to_ball, minimiser_norm_bound
 from sottovoce.queries.statistic import gradient_sensitivity
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers import descent
@@ -49,7 +49,7 @@ def neighbours() -> tuple[Rows, Rows]:
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     other = X.copy()
     other[0] = [-0.99, 0.0, 0.0]
-    return Rows.build([(X, y)]), Rows.build([(other, y)])
+    return Rows.build_from_parts([(X, y)]), Rows.build_from_parts([(other, y)])
 
 
 def queries(linear: np.ndarray, start: np.ndarray, pure: bool) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(
                 )
                 guard = RowGuard(rows, facts(pure=pure), SystemNoise(), ledger)
                 try:
-                    answer = guard.ask(queries(linear, start, pure)[kind])
+                    answer = guard.charge_and_answer(queries(linear, start, pure)[kind])
                     assert np.all(np.isfinite(answer))
                     outcomes.append("answered")
                 except InvalidInput as error:
@@ -144,10 +144,10 @@ def test_every_solve_that_is_not_refused_reaches_its_certificate(
             check_solve(f, tol, linear, start, curvature)
         except InvalidInput:
             continue
-        near = inside(start, f, tol, pull, curvature)
-        solution = Solver(Rows.build([(X, y)]), loss, C).minimise(linear, curvature, near, tol)
+        near = project_to_ball(start, f, tol, pull, curvature)
+        solution = Solver(Rows.build_from_parts([(X, y)]), loss, C).minimise(linear, curvature, near, tol)
         assert np.all(solution.gradient_norm <= tol * C)
-        assert np.linalg.norm(solution.w) <= radius(f, pull, curvature) + certified_error(
+        assert np.linalg.norm(solution.w) <= minimiser_norm_bound(f, pull, curvature) + certified_error(
             C, tol, curvature
         )
         solved, newton = solved + 1, newton + (solution.iterations > limit)
@@ -156,14 +156,14 @@ def test_every_solve_that_is_not_refused_reaches_its_certificate(
 
 def test_the_projection_moves_no_two_answers_apart_and_no_certified_one_at_all() -> None:
     f, rng, q, pull = facts(), np.random.default_rng(0), np.array([Q]), np.array([0.3])
-    most = (radius(f, pull, q) + certified_error(f.C, f.tol, q)).item()
+    most = (minimiser_norm_bound(f, pull, q) + certified_error(f.C, f.tol, q)).item()
     x, y = rng.normal(size=(2, 500, D)) * 10.0 ** rng.uniform(-2, 4, size=(2, 500, 1))
-    px, py = (inside(w, f, f.tol, pull, q) for w in (x, y))
+    px, py = (project_to_ball(w, f, f.tol, pull, q) for w in (x, y))
     assert np.all(np.linalg.norm(px - py, axis=1) <= np.linalg.norm(x - y, axis=1) * (1 + 1e-12))
     assert np.all(np.linalg.norm(px, axis=1) <= most * (1 + 1e-12))
     short = x[np.linalg.norm(x, axis=1) <= most]
     assert len(short) > 20
-    assert np.array_equal(inside(short, f, f.tol, pull, q), short)
+    assert np.array_equal(project_to_ball(short, f, f.tol, pull, q), short)
 
 
 def test_far_answers_are_as_noisy_as_near_ones() -> None:
@@ -177,7 +177,7 @@ def test_far_answers_are_as_noisy_as_near_ones() -> None:
     exact = Solver(rows, f.loss, f.C).minimise(linear, np.array([f.mu + Q]), np.zeros(D), f.tol).w
     for noise in (SystemNoise(), KeyedNoise(1, [0], [0], lead=())):
         ledger = Ledger(BestAccountant(), math.inf, 1e-5)
-        errors = [(RowGuard(rows, f, noise, ledger).ask(query) - exact) / sigma for _ in range(3)]
+        errors = [(RowGuard(rows, f, noise, ledger).charge_and_answer(query) - exact) / sigma for _ in range(3)]
         assert np.all(np.abs(errors) < 8.0)
         assert np.all(np.abs(errors) > 1e-6)
 
@@ -240,11 +240,11 @@ def test_noise_inside_an_objective_is_scaled_for_the_slope_that_its_event_is_pri
         np.zeros(D),
     )
     query = PerturbedObjective(
-        zero, curvature, zero, law_of("spherical", np.array([0.5]), curvature, f), "test"
+        zero, curvature, zero, noise_of_law("spherical", np.array([0.5]), curvature, f), "test"
     )
-    assert PureAccountant().total([query.event(f)])[0] == pytest.approx(0.5, rel=1e-9)
+    assert PureAccountant().epsilon_of_events([query.event(f)])[0] == pytest.approx(0.5, rel=1e-9)
     f = replace(f, pure=False)
-    whole = law_of("gaussian", np.array([0.5]), curvature, f)
+    whole = noise_of_law("gaussian", np.array([0.5]), curvature, f)
     assert isinstance(whole, GaussianLaw)
     np.testing.assert_allclose(whole.sigma, RELATIONS[relation] / 0.5)
 
@@ -263,7 +263,7 @@ def test_a_gradient_as_computed_moves_no_further_than_its_sensitivity() -> None:
     """
     rng = np.random.default_rng(0)
     X = rng.uniform(0.3, 0.99, size=(200_000, 1))
-    solver = Solver(Rows.build([(X, np.ones(len(X)))]), Logistic(), 1.0)
+    solver = Solver(Rows.build_from_parts([(X, np.ones(len(X)))]), Logistic(), 1.0)
     exact = math.fsum(-0.5 * X[:, 0]) / len(X)
     some = replace(facts(), n=np.array([float(len(X))]), d=1)
     whole = gradient_sensitivity(some, some.n)
@@ -284,10 +284,10 @@ def test_floating_point_traps_do_not_tell_neighbours_apart() -> None:
     for X in (flat, steep):
         some, book = facts(), Ledger("zcdp", delta=1e-5)
         guard = RowGuard(
-            Rows.build([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book
+            Rows.build_from_parts([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book
         )
         with np.errstate(all="raise"):
-            assert np.all(np.isfinite(guard.ask(NoisyGradient(start, np.array([0.5]), "test"))))
+            assert np.all(np.isfinite(guard.charge_and_answer(NoisyGradient(start, np.array([0.5]), "test"))))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(
     with pytest.raises(
         InvalidInput, match=r"^(sigma|beta)=.*of a size from 1e-150 to 1e\+150; change the noise"
     ):
-        guard.ask(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
+        guard.charge_and_answer(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
     assert not book.rows
     for least in (1e100, 1e-100):
-        assert np.all(np.isfinite(guard.ask(NoisyGradient(np.zeros(D), np.array([least]), "test"))))
+        assert np.all(np.isfinite(guard.charge_and_answer(NoisyGradient(np.zeros(D), np.array([least]), "test"))))

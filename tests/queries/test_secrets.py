@@ -95,24 +95,24 @@ def test_a_class_of_another_module_takes_the_place_of_no_secret_of_ours(rows: Ro
     ):
         type("Gate", (Secret,), {"__annotations__": {"bar": Array, "left": Array}})
     held = vault(rows)
-    held.restore({"Gate.bar": np.zeros(1), "Gate.left": np.ones(1)})
-    kept = held.recall(Gate)
+    held.restore_state({"Gate.bar": np.zeros(1), "Gate.left": np.ones(1)})
+    kept = held.recall_secret(Gate)
     assert kept is not None and kept.left == 1.0
 
 
 def test_a_vault_has_one_secret_of_a_kind_and_gives_it_to_who_names_the_kind(rows: Rows) -> None:
     held = vault(rows)
-    assert held.recall(Gate) is None
+    assert held.recall_secret(Gate) is None
     gate = Gate(np.zeros(1), np.ones(1))
-    held.keep(gate)
-    held.keep(Allowance(np.full(1, 3.0)))
-    assert held.recall(Gate) is gate and held.recall(LastMinimiser) is None
-    held.keep(Gate(np.zeros(1), np.zeros(1)))
-    later = held.recall(Gate)
+    held.keep_secret(gate)
+    held.keep_secret(Allowance(np.full(1, 3.0)))
+    assert held.recall_secret(Gate) is gate and held.recall_secret(LastMinimiser) is None
+    held.keep_secret(Gate(np.zeros(1), np.zeros(1)))
+    later = held.recall_secret(Gate)
     assert later is not None and later.left == 0.0 and gate.left == 1.0
-    held.forget(Gate)
-    held.forget(Gate)
-    assert held.recall(Gate) is None and held.recall(Allowance) is not None
+    held.forget_secret(Gate)
+    held.forget_secret(Gate)
+    assert held.recall_secret(Gate) is None and held.recall_secret(Allowance) is not None
     with pytest.raises(dataclasses.FrozenInstanceError):
         gate.bar = np.ones(1)  # type: ignore[misc]
 
@@ -134,11 +134,11 @@ def test_a_vault_has_one_secret_of_a_kind_and_gives_it_to_who_names_the_kind(row
 def test_secrets_come_back_from_plain_arrays(secrets: list[Secret], rows: Rows) -> None:
     held, again = vault(rows), vault(rows)
     for one in secrets:
-        held.keep(one)
-    state = held.state()
-    again.restore(state)
-    assert again.secrets.keys() == held.secrets.keys() and again.state().keys() == state.keys()
-    assert all(np.array_equal(again.state()[name], value) for name, value in state.items())
+        held.keep_secret(one)
+    state = held.state_arrays()
+    again.restore_state(state)
+    assert again.secrets.keys() == held.secrets.keys() and again.state_arrays().keys() == state.keys()
+    assert all(np.array_equal(again.state_arrays()[name], value) for name, value in state.items())
 
 
 def test_kinds_with_fields_of_one_name_do_not_clash() -> None:
@@ -147,7 +147,7 @@ def test_kinds_with_fields_of_one_name_do_not_clash() -> None:
 
 def test_arrays_of_no_kind_are_refused(rows: Rows) -> None:
     with pytest.raises(ValueError, match="not a secret"):
-        vault(rows).restore({"bar": np.zeros(1)})
+        vault(rows).restore_state({"bar": np.zeros(1)})
 
 
 @pytest.mark.parametrize("name", list(RUNS))
@@ -156,7 +156,7 @@ def test_a_checkpoint_names_secrets_by_their_kind_and_goes_on_bit_by_bit(
 ) -> None:
     path, whole = tmp_path / "a.npz", simulate(config(name), rows)
     half(name, rows, path)
-    found = files.read_arrays(path)
+    found = files.read_packed_arrays(path)
     assert {key for key in found if key.startswith("curator.memory.")} == STORED[name]
     resumed = simulate(config(name), rows, checkpoint=path)
     assert np.array_equal(resumed.models, whole.models) and resumed.ledger == whole.ledger
@@ -169,10 +169,10 @@ def test_the_secret_matters_to_what_follows(name: str, rows: Rows, tmp_path: Pat
     half(name, rows, path)
     kept = {
         key: value
-        for key, value in files.read_arrays(path).items()
+        for key, value in files.read_packed_arrays(path).items()
         if not key.startswith("curator.memory.")
     }
-    files.write("checkpoint", path, files.pack(**kept), mode=0o600)
+    files.write_atomically("checkpoint", path, files.pack_arrays(**kept), mode=0o600)
     resumed = simulate(config(name), rows, checkpoint=path)
     assert resumed.rounds == whole.rounds and not np.array_equal(resumed.models, whole.models)
 
@@ -180,8 +180,8 @@ def test_the_secret_matters_to_what_follows(name: str, rows: Rows, tmp_path: Pat
 def test_a_checkpoint_with_a_secret_of_no_query_is_refused(rows: Rows, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     half("last", rows, path)
-    changed = files.read_arrays(path) | {"curator.memory.other": np.zeros(2)}
-    files.write("checkpoint", path, files.pack(**changed), mode=0o600)
+    changed = files.read_packed_arrays(path) | {"curator.memory.other": np.zeros(2)}
+    files.write_atomically("checkpoint", path, files.pack_arrays(**changed), mode=0o600)
     with pytest.raises(CheckpointError, match="not a readable checkpoint"):
         simulate(config("last"), rows, checkpoint=path)
 
@@ -191,9 +191,9 @@ def test_only_a_simulation_writes_secrets_down(rows: Rows) -> None:
     for noise, written in ((KeyedNoise(0, [0], range(5)), True), (SystemNoise((5,)), False)):
         guard = RowGuard(rows, facts, noise, Ledger())
         solved = {"answer": np.ones((5, 1, 4)), "gradient": np.ones((5, 1, 4))}
-        guard.restore(guard.state() | {"memory.LastMinimiser.f": np.ones((5, 4))} | solved)
+        guard.restore(guard.checkpoint_state() | {"memory.LastMinimiser.f": np.ones((5, 4))} | solved)
         assert all(
-            (name in guard.state()) == written for name in ("memory.LastMinimiser.f", *solved)
+            (name in guard.checkpoint_state()) == written for name in ("memory.LastMinimiser.f", *solved)
         )
 
 
@@ -218,4 +218,4 @@ def test_a_row_guard_answers_with_the_solver_that_it_is_given(rows: Rows) -> Non
     given = RowGuard(rows, facts, KeyedNoise(0, [0], range(5)), Ledger(), nought)
     usual = RowGuard(rows, facts, KeyedNoise(0, [0], range(5)), Ledger())
     assert len(asked) == 1 and asked[0][0] is rows and asked[0][1] is facts
-    assert not given.ask(query).any() and usual.ask(query).any()
+    assert not given.charge_and_answer(query).any() and usual.charge_and_answer(query).any()

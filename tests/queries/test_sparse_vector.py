@@ -172,12 +172,12 @@ def test_every_accountant_charges_the_gates_coin(relation: str) -> None:
     coin = np.array([min(e, 0.5 * a * e * e) for a in orders])
     assert all(curve >= renyi(*response(e), a) for a, curve in zip(orders, coin, strict=True))
     gaussian = 0.5 / 20.0**2
-    np.testing.assert_allclose(PureAccountant().total([tests]), e)
-    np.testing.assert_allclose(prices.zcdp(gated), 0.5 * e * e + gaussian)
+    np.testing.assert_allclose(PureAccountant().epsilon_of_events([tests]), e)
+    np.testing.assert_allclose(prices.zcdp_rho(gated), 0.5 * e * e + gaussian)
     np.testing.assert_allclose(
-        prices.renyi(gated, orders)[0, 0], coin + gaussian * np.array(orders)
+        prices.renyi_divergences(gated, orders)[0, 0], coin + gaussian * np.array(orders)
     )
-    (bill,) = prices.dominating(gated)[0]
+    (bill,) = prices.dominating_pairs(gated)[0]
     assert (bill.mu, bill.epsilon) == (pytest.approx(1 / 20.0), pytest.approx(e))
     for delta in (1e-5, 0.01):
         assert (

@@ -18,7 +18,7 @@ from scipy import stats
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_sites
+from sottovoce.deploy.local import run_as_sites
 from sottovoce.errors import AttemptLost, BudgetExceeded, InvalidInput, NetClosed, Refused
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
@@ -26,14 +26,14 @@ from sottovoce.network.graphs import make_graph
 from sottovoce.network.net import Adder, DenseNet, QueueNet
 from sottovoce.privacy.events import SummedGaussianMechanism, Unprotected
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.problem.clipped import cap
+from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Among, Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, NoisyMinimiser, Sum, Vault
 from sottovoce.queries.sum_attempt import SharedNoise
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.engine import Place, run
+from sottovoce.runs.engine import Place, run_rounds
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.row_guard import RowGuard, make_solver
 from sottovoce.runs.simulate import simulate
@@ -45,12 +45,12 @@ ALPHA = np.array(0.2)
 
 
 def gradient(start: Array, alpha: Array | None) -> Sum:
-    return Sum.of(NoisyGradient(start, alpha, "test"))
+    return Sum.sum_of_query(NoisyGradient(start, alpha, "test"))
 
 
 def proximal(start: Array, alpha: Array | None, curvature: float = 0.05, pull: float = 0.0) -> Sum:
     """A proximal step from `start`, with a linear term of its own besides."""
-    return Sum.of(NoisyMinimiser(start, alpha, "test", None, -curvature * start - pull, curvature))
+    return Sum.sum_of_query(NoisyMinimiser(start, alpha, "test", None, -curvature * start - pull, curvature))
 
 
 def facts(
@@ -82,14 +82,14 @@ def test_every_site_alone_computes_the_grid_of_all(changes: dict[str, Any], capp
     nor hide.
     """
     whole = facts(**changes)
-    whole = replace(whole, loss=cap(whole.loss, capped))
+    whole = replace(whole, loss=clip_gradients(whole.loss, capped))
     for query, members in itertools.product(queries(whole.d), ([0, 1, 2, 3, 4], [0, 2, 3, 4])):
         those, together = among(whole, members), query.event(whole)
         assert isinstance(together, SummedGaussianMechanism)
         step, tau = query.attempt(whole, those).grid
         assert np.all(step == step[0]) and np.all(tau == tau[0])
         for i in members:
-            own = whole.node(i)
+            own = whole.facts_of_node(i)
             assert query.attempt(own, those).grid == (step[0], tau[0])
             alone = query.event(own).to_dict()
             assert alone["alpha"] == [ALPHA] and alone["sensitivity"] == [together.sensitivity[i]]
@@ -112,13 +112,13 @@ def test_the_grid_is_a_power_of_two_below_the_stated_part_of_a_share_for_all_ros
                 those = among(whole, members)
                 grid, honest = query.attempt(whole, those).grid, len(members) - 1
                 mantissa, _ = np.frexp(grid.step)
-                assert np.all(mantissa == 0.5) and np.all(grid.tau >= 2.0**noise.bits)
-                moved = noise.moved(those.rows) / grid.step + 2.0  # the root of four features
+                assert np.all(mantissa == 0.5) and np.all(grid.tau >= 2.0**noise.grid_bits)
+                moved = noise.mean_sensitivity(those.rows) / grid.step + 2.0  # the root of four features
                 np.testing.assert_allclose(
                     np.sqrt(moved**2 / honest + honest) / grid.tau, alpha, rtol=1e-11
                 )
                 assert np.all(np.sqrt(moved**2 / honest + honest) / grid.tau <= alpha)
-                assert np.all(query.what.reach(whole) / grid.step <= 2.0**61)
+                assert np.all(query.what.addend_norm_bound(whole) / grid.step <= 2.0**61)
 
 
 def test_more_colluders_than_planned_see_no_more_than_the_event_says_at_any_roster() -> None:
@@ -136,9 +136,9 @@ def test_more_colluders_than_planned_see_no_more_than_the_event_says_at_any_rost
                 for members in itertools.combinations(range(7), u):
                     those = among(whole, list(members))
                     grid = query.attempt(whole, those).grid
-                    steps, left = float((noise.moved(those.rows) / grid.step)[0, 0]) + 2.0, u - more
+                    steps, left = float((noise.mean_sensitivity(those.rows) / grid.step)[0, 0]) + 2.0, u - more
                     seen.append(math.sqrt(steps**2 / left + left) / float(grid.tau[0, 0]))
-            stated = float(event.against(more).alpha[0])
+            stated = float(event.event_against_colluders(more).alpha[0])
             assert stated * (1 - 1e-9) < max(seen) <= stated
 
 
@@ -155,7 +155,7 @@ def pair(sizes: list[int], victim: int, row: Array, other: Array, fill: Array) -
             if i == victim:
                 X[-1] = last
             parts.append((X, np.ones(n)))
-        return Rows.build(parts)
+        return Rows.build_from_parts(parts)
 
     return made(row), made(other)
 
@@ -163,7 +163,7 @@ def pair(sizes: list[int], victim: int, row: Array, other: Array, fill: Array) -
 def moved(query: Sum, whole: Facts, those: Among, tables: tuple[Rows, Rows], victim: int) -> float:
     """How far the victim's addend moves, over the sensitivity in steps that is priced."""
     silent = [Vault(make_solver(rows, whole), KeyedNoise(0, [0], [0])) for rows in tables]
-    first, second = (query.attempt(whole, those).addend(vault)[victim] for vault in silent)
+    first, second = (query.attempt(whole, those).share_without_noise(vault)[victim] for vault in silent)
     honest = those.sites - whole.colluders
     grid = query.attempt(whole, those).grid
     steps = math.sqrt(honest * (float(query.alpha * grid.tau[0, 0]) ** 2 - whole.d * honest / 4))  # type: ignore[operator]
@@ -181,7 +181,7 @@ def test_sensitivity_is_attained_at_every_site_and_never_passed(
     """
     sizes = [3, 40, 400, 57]
     whole = facts(sizes, 2, "huber:0.5", relation=relation, tol=1e-12)
-    whole = replace(whole, loss=cap(whole.loss, capped))
+    whole = replace(whole, loss=clip_gradients(whole.loss, capped))
     more = {"curvature": 1e4} if kind is proximal else {}
     query: Sum = kind(np.zeros((4, 2)), ALPHA, **more)
     row, fill = np.array([1.0, 0.0]), np.array([0.0, 0.5])
@@ -205,7 +205,7 @@ def test_no_pair_of_random_rows_moves_a_sum_more_than_priced(loss: str) -> None:
         start = np.tile(4 * rng.standard_normal(3), (4, 1))
         for query in queries(3, start=start):
             tables = pair(sizes, victim, rows[0], rows[1], rows[2])
-            assert moved(query, whole, Among.all(whole), tables, victim) <= 1.0
+            assert moved(query, whole, Among.all_sites(whole), tables, victim) <= 1.0
 
 
 def test_a_person_at_two_sites_moves_one_sum_twice() -> None:
@@ -214,18 +214,18 @@ def test_a_person_at_two_sites_moves_one_sum_twice() -> None:
     """
     sizes, row, fill = [5, 9, 7, 8], np.array([1.0, 0.0]), np.array([0.0, 0.5])
     whole = facts(sizes, 2, "huber:0.5", sites_per_row=2)
-    query, those = gradient(np.zeros((4, 2)), ALPHA), Among.all(whole)
+    query, those = gradient(np.zeros((4, 2)), ALPHA), Among.all_sites(whole)
     event = query.event(whole)
     assert isinstance(event, SummedGaussianMechanism)
-    np.testing.assert_allclose(event.shift() ** 2 * 2, (2 * ALPHA) ** 2)
+    np.testing.assert_allclose(event.sensitivity_over_sigma() ** 2 * 2, (2 * ALPHA) ** 2)
     totals = []
     for last in (row, -row):
         parts = [
             (np.vstack([np.tile(fill, (n - 1, 1)), last if i < 2 else fill]), np.ones(n))
             for i, n in enumerate(sizes)
         ]
-        vault = Vault(make_solver(Rows.build(parts), whole), KeyedNoise(0, [0], [0]))
-        totals.append(query.attempt(whole, those).addend(vault).sum(axis=0).astype(float))
+        vault = Vault(make_solver(Rows.build_from_parts(parts), whole), KeyedNoise(0, [0], [0]))
+        totals.append(query.attempt(whole, those).share_without_noise(vault).sum(axis=0).astype(float))
     tau = float(query.attempt(whole, those).grid.tau[0, 0])
     shift = np.linalg.norm(totals[0] - totals[1]) / (tau * math.sqrt(3))
     assert 0.999 * 2 * ALPHA < shift <= 2 * ALPHA
@@ -245,9 +245,9 @@ class Part(DenseNet):
     def among(self, facts: Facts) -> Among:
         return among(self._whole, self.members)
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         self.shares.append(share[..., self.members, :])
-        return super().seal(
+        return super().mask_share(
             np.where(np.isin(np.arange(share.shape[-2]), self.members)[:, None], share, 0)
         )
 
@@ -260,8 +260,8 @@ class Scaled(KeyedNoise):
         self._factors = np.ones((5, 1))
         self._factors[nodes] = factor
 
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        return np.rint(super().steps(d, tau, release, use) * self._factors).astype(np.int64)
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+        return np.rint(super().draw_rounded_gaussian(d, tau, release, use) * self._factors).astype(np.int64)
 
 
 def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
@@ -272,11 +272,11 @@ def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
     query = replace(query, what=replace(query.what, start=np.zeros((2000, 5, 4))))
     net, book = Part(whole, members), Ledger("zcdp", math.inf, 1e-5)
     guard = RowGuard(rows, whole, noise, book)
-    guard.ask_sum(query, net)
+    guard.charge_and_open_sum(query, net)
     vault = Vault(make_solver(rows, whole), noise)
     attempt = query.attempt(whole, among(whole, members))
-    honest = net.shares[0][:, :-1] - attempt.addend(vault)[:, members[:-1]]
-    sigma = float(SharedNoise(query.what, whole).moved(attempt.among.rows)[0, 0]) / float(ALPHA)
+    honest = net.shares[0][:, :-1] - attempt.share_without_noise(vault)[:, members[:-1]]
+    sigma = float(SharedNoise(query.what, whole).mean_sensitivity(attempt.among.rows)[0, 0]) / float(ALPHA)
     step = float(attempt.grid.step[0, 0])
     total = float(np.sum((honest.sum(axis=1) * step / sigma) ** 2))
     law = stats.chi2(2000 * 4)
@@ -321,11 +321,11 @@ def test_noise_follows_the_attempt_and_not_the_sums_that_were_opened() -> None:
         method="sum_momentum", delta=1e-5, rounds=6, epsilon=3.0, noise_growth=1.5, seed=0
     )
     ready = prepare(config, rows.n, rows.d)
-    planned = ready.plan().rows
+    planned = ready.plan_ledger().rows
     guard = RowGuard(rows, ready.facts, KeyedNoise(0, [0], range(5), lead=(5,)), ready.ledger)
     seen: list[Any] = []
     place = Place(ready.facts, Losing(ready.graph), guard, (5,), rows.d)
-    outcome = run(ready.algorithm, place, 6, observers=[lambda _, state: seen.append(state)])
+    outcome = run_rounds(ready.algorithm, place, 6, observers=[lambda _, state: seen.append(state)])
     assert outcome.rounds == 6 and float(outcome.state.opened[0, 0]) == 4
     assert [row.to_dict() for row in ready.ledger.rows] == [row.to_dict() for row in planned]
     assert len({float(row.alpha[0]) for row in planned}) == 6  # type: ignore[attr-defined]
@@ -357,12 +357,12 @@ def test_numbers_that_do_not_fit_the_ring_are_refused_before_the_charge(
     query = queries(4, np.array(alpha), np.zeros((5, 4)))[which]
     book = Ledger("zcdp", math.inf, 1e-5)
     with pytest.raises(InvalidInput, match=says):
-        RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book).ask_sum(
+        RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book).charge_and_open_sum(
             query, DenseNet(make_graph("complete", 5))
         )
     assert book.rows == ()
     if alpha > 1:  # a plan calls it infinite, so that a search for noise can go on
-        book.charge(query.event(whole))
+        book.record_event(query.event(whole))
         assert math.isinf(book.total())
 
 
@@ -371,7 +371,7 @@ def test_a_calibration_finds_noise_for_more_rows_than_words_have_room_for_at_its
 ):
     config = RunConfig(method="sum_momentum", delta=1e-5, rounds=4, epsilon=0.1, seed=0)
     ready = prepare(config, np.full((5, 1), 1e12), 10)
-    assert 0.0999 < ready.plan().total() <= 0.1
+    assert 0.0999 < ready.plan_ledger().total() <= 0.1
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -400,10 +400,10 @@ def test_sites_that_the_run_does_not_allow_are_refused_before_the_charge(which: 
     ):
         net.those = Among(rows_of_them, sites)
         with pytest.raises(Refused, match="nothing was charged"):
-            guard.ask_sum(query, net)
+            guard.charge_and_open_sum(query, net)
     assert book.rows == ()
     net.those = Among(236.0, 4)
-    guard.ask_sum(query, net)
+    guard.charge_and_open_sum(query, net)
     assert len(book.rows) == 1
 
 
@@ -421,9 +421,9 @@ def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_table
 
     whole = facts()
     query = queries(start=np.zeros((5, 4)))[which]
-    grid = query.attempt(whole, Among.all(whole)).grid
+    grid = query.attempt(whole, Among.all_sites(whole)).grid
     most = float(
-        query.what.reach(whole)[0, 0] / grid.step[0, 0] + 5 + 40 * math.sqrt(5) * grid.tau[0, 0]
+        query.what.addend_norm_bound(whole)[0, 0] / grid.step[0, 0] + 5 + 40 * math.sqrt(5) * grid.tau[0, 0]
     )
     for seed in (0, 1):
         rows, told = make_rows(SIZES, 4, seed), []
@@ -432,7 +432,7 @@ def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_table
             net.more = more
             guard = RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
             try:
-                guard.ask_sum(query, net)
+                guard.charge_and_open_sum(query, net)
                 told.append("")
             except Refused as error:
                 told.append(str(error))
@@ -453,7 +453,7 @@ def test_vectors_too_long_are_refused_by_public_numbers_that_all_sites_share() -
         with pytest.raises(InvalidInput, match=r"^tol="):
             replace(
                 far, what=replace(far.what, start=far.what.start[0], linear=far.what.linear[0])
-            ).check(whole.node(i))
+            ).check(whole.facts_of_node(i))
     for query in queries(start=np.full((5, 4), np.nan)):
         with pytest.raises(InvalidInput, match="finite"):
             query.check(whole)
@@ -475,11 +475,11 @@ def test_without_noise_a_sum_is_its_mean_and_no_epsilon_is_printed() -> None:
     for query in queries(alpha=None, start=start):
         book = Ledger("zcdp", math.inf, 1e-5)
         guard = RowGuard(rows, whole, KeyedNoise(1, [0], range(5), lead=(5,)), book)
-        answer = guard.ask_sum(query, DenseNet(make_graph("complete", 5)))
+        answer = guard.charge_and_open_sum(query, DenseNet(make_graph("complete", 5)))
         assert isinstance(book.rows[0], Unprotected) and math.isinf(book.total())
         vault = Vault(make_solver(rows, whole), KeyedNoise(0, [0], [0]))
         mean = np.sum(
-            whole.n / whole.rows * query.what.centred(query.what.addend(vault, whole), whole),
+            whole.n / whole.rows * query.what.answer_from_mean(query.what.addend_of_site(vault, whole), whole),
             axis=0,
         )
         np.testing.assert_allclose(answer, np.broadcast_to(mean, (5, 4)), atol=1e-12)
@@ -511,19 +511,19 @@ def test_sites_in_threads_are_the_simulation(method: str, more: dict[str, Any]) 
         }
     )
     together, planned = simulate(config, rows), prepare(config, rows.n, rows.d)
-    for i, (outcome, ledger) in enumerate(run_sites(config, rows)):
+    for i, (outcome, ledger) in enumerate(run_as_sites(config, rows)):
         model = planned.algorithm.model(outcome.state)
         if method == "sum_momentum":
             assert np.array_equal(model, together.models[0, i])
         np.testing.assert_allclose(model, together.models[0, i], atol=1e-11)
-        own = planned.plan(node=i).rows
+        own = planned.plan_ledger(node=i).rows
         assert [row.to_dict() for row in ledger.rows] == [row.to_dict() for row in own]
     assert np.all(together.models[0] == together.models[0, 0])  # all sites hold one model
 
 
 def test_noise_of_the_operating_system_makes_the_same_models_at_all_sites() -> None:
     config = RunConfig(method="sum_momentum", epsilon=3.0, delta=1e-5, rounds=3)
-    models = [outcome.state.mean for outcome, _ in run_sites(config, make_rows(SIZES, 4))]
+    models = [outcome.state.mean for outcome, _ in run_as_sites(config, make_rows(SIZES, 4))]
     assert all(np.array_equal(models[0], one) for one in models) and np.any(models[0] != 0)
 
 
@@ -546,10 +546,10 @@ def test_a_start_is_a_shift_of_variables(method: str) -> None:
             4,
             start,
         )
-        outcome = run(ready.algorithm, place, 3)
+        outcome = run_rounds(ready.algorithm, place, 3)
         noisy.append(
             (
-                place.classifier(ready.algorithm.model(outcome.state)),
+                place.fold_to_original_rows(ready.algorithm.model(outcome.state)),
                 [row.to_dict() for row in book.rows],
             )
         )
@@ -559,7 +559,7 @@ def test_a_start_is_a_shift_of_variables(method: str) -> None:
     guard = RowGuard(rows, ready.facts, noise, Ledger("zcdp", math.inf, 1e-5))
     place = Place(ready.facts, DenseNet(ready.graph), guard, (5,), 4, s)
     plain = ready.algorithm.with_noise(None)
-    found = place.classifier(plain.model(run(plain, place, 3).state))[0]
+    found = place.fold_to_original_rows(plain.model(run_rounds(plain, place, 3).state))[0]
     vault, eta, mu = Vault(make_solver(rows, ready.facts), noise), plain.penalty(1), ready.facts.mu
     weight = rows.n / rows.n.sum()
     for _ in range(3):
@@ -585,7 +585,7 @@ def test_a_start_is_a_shift_of_variables(method: str) -> None:
 class Silenced(KeyedNoise):
     """Noise that must not be drawn."""
 
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
         raise AssertionError("a second draw")
 
 
@@ -599,12 +599,12 @@ def test_a_run_repeats_from_the_ledger_without_a_second_draw(method: str, tmp_pa
         tmp_path / "a", epsilon=2.0, delta=1e-5, accountant="zcdp", n_nodes=5
     ) as ledger:
         for kind in (KeyedNoise, Silenced):
-            book = ledger.reserve("one", "plan", ready.plan().rows)
+            book = ledger.reserve("one", "plan", ready.plan_ledger().rows)
             guard = RowGuard(rows, ready.facts, kind(0, [0], range(5), lead=(5,)), book)
             place = Place(ready.facts, DenseNet(ready.graph), guard, (5,), 4)
-            found.append(run(ready.algorithm, place, 4).state)
+            found.append(run_rounds(ready.algorithm, place, 4).state)
         assert (
-            ledger.total() == pytest.approx(ready.plan().total(), abs=0.5) and ledger.total() <= 2.0
+            ledger.total() == pytest.approx(ready.plan_ledger().total(), abs=0.5) and ledger.total() <= 2.0
         )
         assert "sums over sites are priced against" in ledger.show()["cautions"][0]
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
@@ -644,12 +644,12 @@ def test_a_ledger_that_counts_people_otherwise_than_a_sum_is_refused(counted: in
 
 
 def test_a_site_that_leaves_ends_the_attempts_of_the_others() -> None:
-    nets = QueueNet.connect(make_graph("complete", 3))
+    nets = QueueNet.connect_all_nodes(make_graph("complete", 3))
     told: list[str] = []
 
     def wait(net: QueueNet) -> None:
         try:
-            net.total(net.seal(np.ones(2, dtype=np.int64)))
+            net.total(net.mask_share(np.ones(2, dtype=np.int64)))
         except NetClosed as error:
             told.append(str(error))
 
@@ -663,7 +663,7 @@ def test_a_site_that_leaves_ends_the_attempts_of_the_others() -> None:
     adder = Adder(1)
     adder.close()
     # an attempt that is complete is opened
-    assert np.array_equal(adder.add(1, np.ones(2, dtype=np.int64)), [1, 1])
+    assert np.array_equal(adder.add_share_and_wait(1, np.ones(2, dtype=np.int64)), [1, 1])
 
 
 @pytest.mark.parametrize("kind", [REGISTRY["sum_momentum"], REGISTRY["sum_prox"]])
@@ -678,18 +678,18 @@ def test_a_site_hands_its_share_to_the_net_and_to_nobody_else(kind: Any) -> None
         def __init__(self, guard: RowGuard) -> None:
             self._guard = guard
 
-        def ask(self, query: Any) -> Array:
+        def charge_and_answer(self, query: Any) -> Array:
             raise AssertionError("a site's own answer would not be sealed")
 
-        def ask_sum(self, query: Sum, net: Any) -> Array:
-            seen.append(self._guard.ask_sum(query, net))
+        def charge_and_open_sum(self, query: Sum, net: Any) -> Array:
+            seen.append(self._guard.charge_and_open_sum(query, net))
             return seen[-1]
 
     guard = RowGuard(
         rows, whole, KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5)
     )
     algorithm = kind(penalty=Schedule(1.0), noise=Schedule(0.2))
-    run(algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(guard), (5,), 4), 3)
+    run_rounds(algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(guard), (5,), 4), 3)
     assert len(seen) == 3 and all(np.all(one == one[0]) for one in seen)
 
 

@@ -23,17 +23,17 @@ from sottovoce.cli import cli
 from sottovoce.data import builtin_schema
 from sottovoce.data.expected import expected_rows
 from sottovoce.data.rows import Rows
-from sottovoce.data.synthetic_tables import Sketches, dense
+from sottovoce.data.synthetic_tables import Sketches, dense_sketch
 from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.runs import auto_candidates, auto_search, auto_trials
-from sottovoce.runs.auto_candidates import KNOBS, Candidates, Plans, has_cap, open_value
-from sottovoce.runs.auto_search import Choice, choose, declared, open_knobs
+from sottovoce.runs.auto_candidates import KNOBS, Candidates, Plans, allows_gradient_cap, value_of_knob
+from sottovoce.runs.auto_search import Choice, choose_method, heterogeneity_of_partition, knobs_at_defaults
 from sottovoce.runs.auto_trials import Ground, Outcome, Rehearsal
 from sottovoce.runs.centre import Centring
 from sottovoce.runs.prepare import prepare
-from sottovoce.runs.pricing import Prepared, RunSetting, plan
+from sottovoce.runs.pricing import Prepared, RunSetting, plan_ledger
 from sottovoce.runs.simulate import RunConfig, simulate
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce.util.typing import Any, Array
@@ -48,8 +48,8 @@ WORLDS, ROWS = auto_trials.WORLDS, auto_trials.ROWS
 
 def fresh(config: RunConfig = AUTO, n: Any = SMALL, d: int = 4, **more: Any) -> Choice:
     """A choice that no earlier one has left behind."""
-    auto_search._choose.cache_clear()
-    return choose(config, n, d, **more)
+    auto_search._search_or_first_guess.cache_clear()
+    return choose_method(config, n, d, **more)
 
 
 def timeless(choice: Choice) -> Any:
@@ -69,7 +69,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_trials, "CHECKS", 2)
     monkeypatch.setattr(auto_trials, "ROWS", 60)
     monkeypatch.setattr(auto_candidates, "MANY_ROWS", 1)  # these tables are small
-    auto_search._choose.cache_clear()
+    auto_search._search_or_first_guess.cache_clear()
 
 
 def rehearse(monkeypatch: pytest.MonkeyPatch, error: Any, loss: Any = None) -> None:
@@ -89,14 +89,14 @@ def rehearse(monkeypatch: pytest.MonkeyPatch, error: Any, loss: Any = None) -> N
             for one in candidates
         ]
 
-    monkeypatch.setattr(Rehearsal, "outcomes", outcomes)
+    monkeypatch.setattr(Rehearsal, "rehearse_candidates", outcomes)
 
 
 # What a choice sees
 
 
 def test_no_argument_can_carry_rows() -> None:
-    given = list(inspect.signature(choose).parameters)
+    given = list(inspect.signature(choose_method).parameters)
     assert given == ["config", "n", "d", "heterogeneity", "free", "expected", "centre"]
     # decided before any row is read
     public = [
@@ -143,7 +143,7 @@ auto_trials.WORLDS = auto_trials.CHECKS = 1
 auto_trials.ROWS = 60
 schema = builtin_schema("adult")
 config = auto_search.RunConfig("auto", 1.0, 1e-5, accountant="zcdp")
-found = auto_search.choose(config, (300, 200), schema.n_features, expected=expected_rows(schema))
+found = auto_search.choose_method(config, (300, 200), schema.n_features, expected=expected_rows(schema))
 print(json.dumps([{k: v for k, v in row.items() if k != "seconds"} for row in found.table]), found.says)
 """
     env = os.environ | {"PYTHONHASHSEED": "1"}
@@ -179,13 +179,13 @@ def test_public_facts_do_matter() -> None:
 
 def test_what_is_known_of_rows_matters_and_is_told_apart() -> None:
     long, short = (
-        Sketches(f"dense {norm}", f"rows of norm {norm}", (dense(4, norm),)) for norm in (1.0, 0.1)
+        Sketches(f"dense {norm}", f"rows of norm {norm}", (dense_sketch(4, norm),)) for norm in (1.0, 0.1)
     )
-    first = choose(AUTO, SMALL, 4, free=(), expected=long)
+    first = choose_method(AUTO, SMALL, 4, free=(), expected=long)
     # the first is remembered, and is another
-    second = choose(AUTO, SMALL, 4, free=(), expected=short)
+    second = choose_method(AUTO, SMALL, 4, free=(), expected=short)
     assert "rows of norm 0.1" in second.says and timeless(first) != timeless(second)
-    assert choose(AUTO, SMALL, 4, free=(), expected=replace(long)).says == first.says
+    assert choose_method(AUTO, SMALL, 4, free=(), expected=replace(long)).says == first.says
 
 
 # What it leaves alone
@@ -193,9 +193,9 @@ def test_what_is_known_of_rows_matters_and_is_told_apart() -> None:
 
 def test_given_knobs_stay_as_given() -> None:
     config = AUTO.but(rounds=7, rho=0.02, eta=0.05, max_grad_norm=0.4, noise_growth=1.1)
-    assert open_knobs(config) == () and open_knobs(AUTO) == KNOBS
+    assert knobs_at_defaults(config) == () and knobs_at_defaults(AUTO) == KNOBS
     found = fresh(config)
-    assert [open_value(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
+    assert [value_of_knob(found.config, knob) for knob in KNOBS] == [7, 0.05, 0.02, 0.4]
     assert found.config.noise_growth == 1.1
     assert {tuple(row[knob] for knob in KNOBS) for row in found.table} == {(7, 0.05, 0.02, 0.4)}
 
@@ -336,7 +336,7 @@ def test_ranks_are_those_of_errors_where_no_probability_is_stated() -> None:
         )
         for k, (e, loss) in enumerate([(0.200, 0.9), (0.203, 0.5), (0.2051, 0.1), (0.2049, 0.6)])
     ]
-    by_loss, by_error = (auto_search.ranked(trials, by_log_loss=which) for which in (True, False))
+    by_loss, by_error = (auto_search.sort_trials(trials, by_log_loss=which) for which in (True, False))
     # the third is beyond a tie with the first
     assert [trials.index(one) for one in by_loss] == [
         1,
@@ -345,7 +345,7 @@ def test_ranks_are_those_of_errors_where_no_probability_is_stated() -> None:
         2,
     ]
     assert [trials.index(one) for one in by_error] == [0, 1, 3, 2]
-    assert auto_search.ranked([], by_log_loss=True) == []
+    assert auto_search.sort_trials([], by_log_loss=True) == []
 
 
 def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set() -> None:
@@ -359,16 +359,16 @@ def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set
             usual = search.candidates.plans.usual_penalty(config.but(max_grad_norm=cap * 2.0))
             one = config.but(eta=at * usual * 2.0**doublings, max_grad_norm=cap * 2.0)
             wanted = share * doublings**2 * ("eta" in free) + other * ("max_grad_norm" in free)
-            assert search._pull(one) == pytest.approx(wanted)
-            pulled = auto_search._Trial(one, errors, errors, search._pull(one))
-            assert pulled.score == pytest.approx(0.2 * (1.0 + wanted))
+            assert search._pull_to_usual_knobs(one) == pytest.approx(wanted)
+            pulled = auto_search._Trial(one, errors, errors, search._pull_to_usual_knobs(one))
+            assert pulled.handicapped_error == pytest.approx(0.2 * (1.0 + wanted))
             stating = auto_search._Search(
                 Candidates(replace(config, loss="logistic"), Plans(ground), free)
             )
-            assert stating._pull(replace(one, loss="logistic")) == 0.0  # there the log loss decides
+            assert stating._pull_to_usual_knobs(replace(one, loss="logistic")) == 0.0  # there the log loss decides
     solve = config.but(method="prox_average")
-    assert search._pull(solve) == 0.0
-    assert auto_search._Trial(solve, errors, errors).score == pytest.approx(0.2 * auto_search.AHEAD)
+    assert search._pull_to_usual_knobs(solve) == 0.0
+    assert auto_search._Trial(solve, errors, errors).handicapped_error == pytest.approx(0.2 * auto_search.AHEAD)
 
 
 def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,12 +380,12 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             return (
                 0.1
                 + 0.1 * (config.method != "prox_average")
-                + 0.05 * (open_value(config, knob) != wanted)
+                + 0.05 * (value_of_knob(config, knob) != wanted)
             )
 
         rehearse(monkeypatch, error)
         found = fresh()
-        assert (found.config.method, open_value(found.config, knob)) == ("prox_average", wanted)
+        assert (found.config.method, value_of_knob(found.config, knob)) == ("prox_average", wanted)
 
 
 def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
@@ -451,11 +451,11 @@ def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | N
         {"noise_growth": 1.2},
         {"eta": 0.02},
     ]
-    changes += [{"max_grad_norm": 0.2}] if has_cap(method) else []
+    changes += [{"max_grad_norm": 0.2}] if allows_gradient_cap(method) else []
     plans = Plans(Ground(SMALL, 4, 1, 0.0))
     for change in changes:
         one = config.but(**change)
-        found, true = plans.prepared(one), prepare(one, plans.ground.sizes, 4)
+        found, true = plans.prepare_candidate(one), prepare(one, plans.ground.site_sizes, 4)
         assert found.facts == replace(true.facts, n=found.facts.n) and np.array_equal(
             found.facts.n, true.facts.n
         )
@@ -560,13 +560,13 @@ def test_methods_that_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_declared_heterogeneity() -> None:
-    assert [declared(how) for how in ("iid", "label", "dirichlet:0.5", "site:branch")] == [
+    assert [heterogeneity_of_partition(how) for how in ("iid", "label", "dirichlet:0.5", "site:branch")] == [
         "iid",
         "label",
         "label",
         "label",
     ]
-    assert declared("label", 0.0) == "iid"
+    assert heterogeneity_of_partition("label", 0.0) == "iid"
 
 
 # What it gains
@@ -595,7 +595,7 @@ def test_a_choice_beats_the_first_guess_on_short_rows(monkeypatch: pytest.Monkey
         )
 
     parts, (X, y) = [table(1500) for _ in range(3)], table(4000)
-    rows, guess = Rows.build(parts), replace(AUTO, epsilon=0.3, replicates=20)
+    rows, guess = Rows.build_from_parts(parts), replace(AUTO, epsilon=0.3, replicates=20)
     found = fresh(guess, n=(1500,) * 3, d=8)
     errors = [
         (np.sign(simulate(config, rows).consensus @ X.T) != y).mean(axis=1)
@@ -623,7 +623,7 @@ def test_a_checkpoint_goes_on_with_the_same_choice(tmp_path: Any) -> None:
         replace(AUTO, rounds=6, rho=0.01, noise_growth=1.1), data="synthetic:n=900,d=4", nodes=3
     )
     first = train(config, checkpoint=tmp_path / "run.ckpt")
-    auto_search._choose.cache_clear()
+    auto_search._search_or_first_guess.cache_clear()
     rounds: list[int] = []
     second = train(
         config, checkpoint=tmp_path / "run.ckpt", observers=[lambda k, state: rounds.append(k)]
@@ -633,7 +633,7 @@ def test_a_checkpoint_goes_on_with_the_same_choice(tmp_path: Any) -> None:
 
 def test_simulate_alone_takes_the_first_guess() -> None:
     rng = np.random.default_rng(0)
-    rows = Rows.build(
+    rows = Rows.build_from_parts(
         [(rng.normal(size=(50, 3)) / 10, np.where(rng.normal(size=50) > 0, 1.0, -1.0))] * 3
     )
     assert AUTO.auto and AUTO.method == "prox_admm"
@@ -745,7 +745,7 @@ def test_what_a_method_says_of_its_releases_holds(name: str) -> None:
         ready = prepare(config, np.full((3, 1), 400.0), 4)
         book = ready.ledger
         released = len(
-            plan(
+            plan_ledger(
                 ready.algorithm,
                 RunSetting(ready.facts, ready.graph, rounds, book.accountant, book.delta),
             ).rows

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data.rows import Rows
-from sottovoce.data.synthetic_tables import LABELS, World, dense, make_world, one_hot, unknown
+from sottovoce.data.synthetic_tables import LABELS, World, dense_sketch, draw_world, one_hot_sketch, unknown
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.clipped import Capped
 from sottovoce.problem.losses import make_loss
@@ -39,7 +39,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """No method's sites are taken as one."""
-    monkeypatch.setattr(auto_trials, "_as_one", lambda candidate, alike: candidate)
+    monkeypatch.setattr(auto_trials, "_merge_alike_sites", lambda candidate, alike: candidate)
 
 
 def models(
@@ -49,15 +49,15 @@ def models(
     heard: list[Array] = []
     with monkeypatch.context() as patch:
         patch.setattr(World, "error", lambda self, W: heard.append(W.copy()) or W[..., 0])
-        rehearsed.outcomes(candidates)
+        rehearsed.rehearse_candidates(candidates)
     return np.stack(heard)
 
 
 def worlds(outputs: int = 1, *, hard: bool = True, start: bool = False) -> tuple[World, ...]:
     """Of sites that differ; each row counts for one class only if `hard`."""
     rng, found = np.random.default_rng(0), []
-    for k, sketch in enumerate((one_hot(D), dense(D, 0.5))):
-        world = make_world(
+    for k, sketch in enumerate((one_hot_sketch(D), dense_sketch(D, 0.5))):
+        world = draw_world(
             sketch, 70, SIZES, k, classes=max(2, outputs), tilt=1.0, labels=LABELS[k]
         )
         if hard:
@@ -114,7 +114,7 @@ def test_a_rehearsal_computes_what_the_engine_computes(
         lead = (2, len(batch), R, len(SIZES), D * outputs)
         return np.broadcast_to(noise[release + 15 * use], lead).reshape(-1, *lead[3:])
 
-    for law in ("spherical", "gaussian"):
+    for law in ("draw_spherical", "draw_gaussian"):
         monkeypatch.setattr(KeyedNoise, law, same)
         monkeypatch.setattr(auto_trials._Stream, law, mine)
     made = worlds(outputs, start=start)
@@ -124,9 +124,9 @@ def test_a_rehearsal_computes_what_the_engine_computes(
         world[0] = k
         labels = table.shares.argmax(axis=2)
         rows = (
-            Rows.build([(table.X, 2.0 * y - 1.0) for y in labels])
+            Rows.build_from_parts([(table.X, 2.0 * y - 1.0) for y in labels])
             if outputs == 1
-            else Rows.of_classes([(table.X, y) for y in labels], outputs)
+            else Rows.build_with_classes([(table.X, y) for y in labels], outputs)
         )
         begin = None if table.start is None else Start(table.start, "public")
         for i, one in enumerate(prepared):
@@ -146,15 +146,15 @@ def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyP
     assert np.allclose(together, np.concatenate(alone, axis=1), atol=2e-5)
     if method == "momentum":
         with pytest.raises(ValueError, match="all grow or none"):
-            tried.outcomes([prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))])
-    found = tried.outcomes(prepared)
+            tried.rehearse_candidates([prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))])
+    found = tried.rehearse_candidates(prepared)
     assert (
         [one.errors.shape for one in found] == [one.losses.shape for one in found] == [(2, R)] * 3
     )
-    (by_itself,) = tried.outcomes(prepared[1:2])
+    (by_itself,) = tried.rehearse_candidates(prepared[1:2])
     assert np.allclose(found[1].errors, by_itself.errors, atol=1e-5)
     assert np.allclose(found[1].losses, by_itself.losses, atol=1e-4)
-    for first, again in zip(found, tried.outcomes(prepared), strict=True):
+    for first, again in zip(found, tried.rehearse_candidates(prepared), strict=True):
         assert np.array_equal(first.errors, again.errors) and np.array_equal(
             first.losses, again.losses
         )
@@ -175,11 +175,11 @@ def test_alike_sites_whose_noise_is_listed_for_each_rehearse_as_one(sizes: tuple
             "accountant": "zcdp",
         }
     )
-    one = prepare(config, ground.sizes, D)
+    one = prepare(config, ground.site_sizes, D)
     assert one.algorithm.noise is not None
     listed = one.algorithm.noise.scaled(np.ones(len(sizes)))
-    (plain,) = ground.first.outcomes([one])
-    (each,) = ground.first.outcomes([replace(one, algorithm=one.algorithm.with_noise(listed))])
+    (plain,) = ground.search_worlds.rehearse_candidates([one])
+    (each,) = ground.search_worlds.rehearse_candidates([replace(one, algorithm=one.algorithm.with_noise(listed))])
     assert np.allclose(plain.errors, each.errors) and np.allclose(plain.losses, each.losses)
 
 
@@ -228,7 +228,7 @@ def test_slopes_are_those_of_a_capped_loss(outputs: int, cap: float) -> None:
     ).gradient(w[None])[0]
     for site, y in enumerate(labels):
         norms = np.linalg.norm(world.X, axis=1)
-        loss = base if cap == np.inf else Capped(base, cap).at(lambda norms=norms: norms)
+        loss = base if cap == np.inf else Capped(base, cap).for_row_norms(lambda norms=norms: norms)
         if outputs == 1:
             signed = world.X * (2.0 * y - 1.0)[:, None]
             each = loss.derivative(signed @ w[site])[:, None] * signed
@@ -262,7 +262,7 @@ def test_fewer_made_up_rows_leave_the_noise_as_it_is(monkeypatch: pytest.MonkeyP
     assert np.std(found[0][1]) > 5.0 * np.std(found[0][0])
 
 
-@pytest.mark.parametrize("law", ["gaussian", "spherical"])
+@pytest.mark.parametrize("law", ["draw_gaussian", "draw_spherical"])
 def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
     """Of 40 true entries 6 are drawn.  With 20,000 vectors means err by less than 1%; 4% are
     beyond 1e-6.
@@ -287,13 +287,13 @@ def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
 
 
 def test_spherical_noise_of_all_entries_has_the_gamma_norm() -> None:
-    x = auto_trials._Stream(3, (1, 1, 500, 20), (500, 20), 6, 6).spherical(6, 1)
+    x = auto_trials._Stream(3, (1, 1, 500, 20), (500, 20), 6, 6).draw_spherical(6, 1)
     norms = np.linalg.norm(x, axis=-1)  # Gamma(6, 1): the mean of 10,000 errs by 0.025
     assert abs(norms.mean() - 6.0) < 0.15 and abs(norms.var() - 6.0) < 0.6
 
 
 def test_an_odd_number_of_replicates_has_one_without_a_pair() -> None:
-    x = auto_trials._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4).gaussian(4, 1).reshape(2, 3, 2, 4)
+    x = auto_trials._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4).draw_gaussian(4, 1).reshape(2, 3, 2, 4)
     assert np.array_equal(x[:, 1], -x[:, 0]) and not np.array_equal(
         np.abs(x[:, 2]), np.abs(x[:, 0])
     )
@@ -308,7 +308,7 @@ def test_gradient_steps_of_sites_that_differ_are_those_of_their_mean(
     config = BASE.but(method="momentum", rounds=60, epsilon=1e4, eta=2.0)
     tried, prepared = Rehearsal(worlds(hard=False), 1, 0), [ready(config)]
     as_one = models(tried, prepared, monkeypatch)
-    monkeypatch.setattr(auto_trials, "_as_one", lambda candidate, alike: candidate)
+    monkeypatch.setattr(auto_trials, "_merge_alike_sites", lambda candidate, alike: candidate)
     as_three = models(tried, prepared, monkeypatch)
     assert np.abs(as_one - as_three).max() < 0.02 * np.abs(as_three).max()
     first = replace(
@@ -327,11 +327,11 @@ def test_a_ground_is_public_and_the_same_each_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(auto_trials, "WORLDS", 2)
     monkeypatch.setattr(auto_trials, "CHECKS", 3)
     one, two = (Ground((300, 200), 5, 1, 1.0) for _ in range(2))
-    assert [len(x.worlds) for x in (one.first, one.final)] == [2, 3]
-    every = [*one.first.worlds, *one.final.worlds]
-    for mine, its in zip(every, [*two.first.worlds, *two.final.worlds], strict=True):
+    assert [len(x.worlds) for x in (one.search_worlds, one.comparison_worlds)] == [2, 3]
+    every = [*one.search_worlds.worlds, *one.comparison_worlds.worlds]
+    for mine, its in zip(every, [*two.search_worlds.worlds, *two.comparison_worlds.worlds], strict=True):
         assert np.array_equal(mine.X, its.X) and np.array_equal(mine.shares, its.shares)
-    assert len({world.X.tobytes() for world in every}) == 5 and one.first.seed != one.final.seed
+    assert len({world.X.tobytes() for world in every}) == 5 and one.search_worlds.seed != one.comparison_worlds.seed
     assert "2 sites of 200 to 300 rows, 5 features, sites with unlike labels" in one.says
     assert "sites alike" in Ground((300, 200), 5, 1, 0.0, unknown(5)).says
 
@@ -340,11 +340,11 @@ def test_a_large_ground_has_fewer_rows_and_columns(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(auto_trials, "WORLDS", 1)
     monkeypatch.setattr(auto_trials, "_CELLS", 3000)
     small, large = (
-        Ground((300,), 4, 1, 0.0).first.worlds[0],
-        Ground((300,) * 9, 80, 1, 0.0).first.worlds[0],
+        Ground((300,), 4, 1, 0.0).search_worlds.worlds[0],
+        Ground((300,) * 9, 80, 1, 0.0).search_worlds.worlds[0],
     )
     assert small.X.shape[1] == 4 and large.X.shape[1] == auto_trials.WIDEST < 80
     assert len(large.X) == auto_trials._FEWEST < len(small.X) and large.shares.shape[0] == 9
-    many = Ground((300,), 80, 40, 0.0).first.worlds[0]  # forty classes
+    many = Ground((300,), 80, 40, 0.0).search_worlds.worlds[0]  # forty classes
     assert many.shares.shape[2] == 40 and 2 <= many.X.shape[1] < auto_trials.WIDEST
-    assert not Ground.too_large(5, 100_000, 1) and Ground.too_large(5000, 100, 3)
+    assert not Ground.is_too_large(5, 100_000, 1) and Ground.is_too_large(5000, 100, 3)

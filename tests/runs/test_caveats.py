@@ -16,7 +16,7 @@ from problems import make_rows
 from sottovoce import data
 from sottovoce.cli import main
 from sottovoce.data.schema import Schema
-from sottovoce.runs.prepare import outline
+from sottovoce.runs.prepare import outline_run
 from sottovoce.runs.simulate import Result, RunConfig, simulate, simulate_many
 from sottovoce.runs.training import TrainConfig, train
 from sottovoce_papers.aggregation import CompareConfig, compare
@@ -78,8 +78,8 @@ def test_plans_say_it(
     clinic: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     n = np.full((3, 1), 100.0)
-    assert outline(RunConfig(), n, 4, caveat=SAID)["privacy"]["caveat"] == SAID
-    assert "caveat" not in outline(RunConfig(), n, 4)["privacy"]
+    assert outline_run(RunConfig(), n, 4, caveat=SAID)["privacy"]["caveat"] == SAID
+    assert "caveat" not in outline_run(RunConfig(), n, 4)["privacy"]
     main(["plan", "--features", "2", "--schema", clinic["schema"], "--json"])
     assert json.loads(capsys.readouterr().out)["privacy"]["caveat"] == SAID
     monkeypatch.setenv("COLUMNS", "200")

@@ -30,7 +30,7 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.problem.facts import Among
 from sottovoce.runs import engine
-from sottovoce.runs.centre import LEAST, MOST, Centring, Decision, Frame, decide, frame_of
+from sottovoce.runs.centre import LEAST, MOST, Centring, Decision, Frame, decide_centring, frame_of_schema
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Prepared
@@ -55,7 +55,7 @@ def tables(seed: int = 0, sizes: tuple[int, ...] = SIZES) -> list[tuple[np.ndarr
     return parts
 
 
-ROWS = Rows.build(tables())
+ROWS = Rows.build_from_parts(tables())
 N = ROWS.n
 
 
@@ -66,7 +66,7 @@ def config_of(method: str = "momentum", trust: str = "nobody", **changes: Any) -
 
 
 def centring(config: RunConfig, n: Any = N) -> Centring:
-    found = decide(config, n, P, FRAME).centring
+    found = decide_centring(config, n, P, FRAME).centring
     assert found is not None
     return found
 
@@ -98,19 +98,19 @@ class TestPrices:
         config = config_of(method, trust)
         made, result = centring(config), run(config)
         prepared = prepare(config, N, P, centre=made)
-        assert result.ledger == prepared.plan().to_list()
+        assert result.ledger == prepared.plan_ledger().to_list()
         assert [row["source"] for row in result.ledger].index("mean of rows") == 0
         assert sum(row["source"] == "mean of rows" for row in result.ledger) == 1
         plain = prepare(config, N, P)
-        assert len(result.ledger) == len(plain.plan().rows) + 1
-        spent, before = result.statement.epsilon, plain.plan().total()
+        assert len(result.ledger) == len(plain.plan_ledger().rows) + 1
+        spent, before = result.statement.epsilon, plain.plan_ledger().total()
         assert 0.98 < spent <= 1.0 and abs(spent - before) < 0.01
         assert result.statement.releases == len(result.ledger)
         assert (
             "means of all columns" in result.statement.text and result.config.centre == made.digest
         )
         for node in range(1 if trust == "curator" else 3):
-            assert prepared.plan(node=node).to_list()[0]["source"] == "mean of rows"
+            assert prepared.plan_ledger(node=node).to_list()[0]["source"] == "mean of rows"
 
     @pytest.mark.parametrize("accountant", ["zcdp", "rdp", "pld", "best"])
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
@@ -118,7 +118,7 @@ class TestPrices:
         config = config_of(accountant=accountant, relation=relation, copies=2)
         result = run(config)
         assert 0.97 < result.statement.epsilon <= 1.0
-        alone = prepare(config, N, P, centre=centring(config)).plan(rounds=0)
+        alone = prepare(config, N, P, centre=centring(config)).plan_ledger(rounds=0)
         assert len(alone.rows) == 1 and 0.0 < alone.total() < 0.5
 
     def test_a_person_at_two_sites_and_one_budget_a_site(self) -> None:
@@ -151,11 +151,11 @@ class TestPrices:
         """
         config = config_of(accountant="rdp")
         if fault == "not planned":
-            monkeypatch.setattr(Prepared, "first", None)
+            monkeypatch.setattr(Prepared, "recipe_before_method", None)
             with pytest.raises(LedgerMismatch, match="not the next one planned"):
                 run(config, ledger=Ledger("rdp", 3.0, 1e-5))
         else:
-            charged = RowGuard._charged
+            charged = RowGuard._charge_and_draw
 
             def free(self: RowGuard, *release: Any) -> bytes:
                 book = self.ledger
@@ -166,12 +166,12 @@ class TestPrices:
                 finally:
                     self.ledger = book
 
-            monkeypatch.setattr(RowGuard, "_charged", free)
+            monkeypatch.setattr(RowGuard, "_charge_and_draw", free)
             with pytest.raises(LedgerMismatch, match="not the next one planned"):
                 run(config, ledger=Ledger("rdp", 3.0, 1e-5))
             assert (
                 run(config).ledger
-                != prepare(config, N, P, centre=centring(config)).plan().to_list()
+                != prepare(config, N, P, centre=centring(config)).plan_ledger().to_list()
             )
 
     def test_what_cannot_be_centred_is_refused_before_anything_is_spent(self) -> None:
@@ -192,8 +192,8 @@ class TestPrices:
 class Shifted(KeyedNoise):
     """The noise of a run whose releases are numbered one higher."""
 
-    def _starts(self, release: int, use: int) -> Iterator[np.random.Generator]:
-        return super()._starts(release + 1, use)
+    def _generators_by_stream(self, release: int, use: int) -> Iterator[np.random.Generator]:
+        return super()._generators_by_stream(release + 1, use)
 
 
 @pytest.mark.parametrize(("method", "trust"), CASES)
@@ -207,7 +207,7 @@ def test_it_is_the_method_on_rows_that_are_written_down(
     found = run(config)
     assert found.move is not None and found.centring is not None
     noise = prepare(config, N, P, centre=found.centring).algorithm.noise
-    move, parts = found.move.at(0), []
+    move, parts = found.move.for_replicate(0), []
     for X, y in tables():
         moved = 2.0 * (X - move.mean * (X[:, -1:] / move.k))
         moved[:, -1] = X[:, -1]
@@ -216,8 +216,8 @@ def test_it_is_the_method_on_rows_that_are_written_down(
     plain = prepare(config, N, P)
     eta = plain.algorithm.penalty
     monkeypatch.setattr("sottovoce.runs.simulate.KeyedNoise", Shifted)
-    written = simulate(replace(config, noise=noise, epsilon=5.0, eta=eta), Rows.build(parts))
-    again = found.move.unfold(found.models)
+    written = simulate(replace(config, noise=noise, epsilon=5.0, eta=eta), Rows.build_from_parts(parts))
+    again = found.move.unfold_from_models(found.models)
     np.testing.assert_allclose(
         again, written.models, atol=2e-4 * max(1.0, np.abs(written.models).max())
     )
@@ -229,8 +229,8 @@ def test_noise_of_replicates_is_their_own_and_more_of_them_change_no_bit() -> No
     config = config_of("prox_admm")
     few, many = run(config), run(replace(config, replicates=3))
     assert many.move is not None and few.move is not None and many.move.mean.shape == (3, P)
-    assert np.array_equal(many.models[0], few.models[0]) and many.move.at(0) == few.move.at(0)
-    assert len({one.digest for one in many.move.apart()}) == 3
+    assert np.array_equal(many.models[0], few.models[0]) and many.move.for_replicate(0) == few.move.for_replicate(0)
+    assert len({one.digest for one in many.move.split_by_replicate()}) == 3
 
 
 @pytest.mark.parametrize("trust", ["nobody", "sum"])
@@ -246,16 +246,16 @@ def test_sites_of_their_own_reach_the_same_mean_and_models(trust: str) -> None:
 
     def site(i: int, net: QueueNet) -> None:
         book = Ledger(prepared.ledger.accountant, math.inf, 1e-5)
-        own = prepared.facts.node(i)
-        guard = RowGuard(ROWS.node(i), own, KeyedNoise(4, [0], [i], ()), book, centring=made)
-        place, stopped = engine.centred(Place(own, net, guard, (), P), guard, prepared.facts)
+        own = prepared.facts.facts_of_node(i)
+        guard = RowGuard(ROWS.rows_of_node(i), own, KeyedNoise(4, [0], [i], ()), book, centring=made)
+        place, stopped = engine.release_mean(Place(own, net, guard, (), P), guard, prepared.facts)
         assert stopped == engine.FINISHED and place.move is not None
-        algorithm = prepared.algorithm.at(i)
-        state = engine.run(algorithm, place, config.rounds).state
-        found[i] = place.classifier(algorithm.model(state)), place.move.digest
-        assert [row.to_dict() for row in prepared.plan(node=i).rows] == book.to_list()
+        algorithm = prepared.algorithm.method_of_node(i)
+        state = engine.run_rounds(algorithm, place, config.rounds).state
+        found[i] = place.fold_to_original_rows(algorithm.model(state)), place.move.digest
+        assert [row.to_dict() for row in prepared.plan_ledger(node=i).rows] == book.to_list()
 
-    nets = QueueNet.connect(make_graph("complete", 3))
+    nets = QueueNet.connect_all_nodes(make_graph("complete", 3))
     threads = [threading.Thread(target=site, args=(i, net)) for i, net in enumerate(nets)]
     for thread in threads:
         thread.start()
@@ -263,7 +263,7 @@ def test_sites_of_their_own_reach_the_same_mean_and_models(trust: str) -> None:
         thread.join(120)
     assert whole.move is not None and sorted(found) == [0, 1, 2]
     for i, (model, digest) in found.items():
-        assert digest == whole.move.at(0).digest
+        assert digest == whole.move.for_replicate(0).digest
         np.testing.assert_allclose(model, whole.models[0, i], atol=1e-9)
 
 
@@ -303,7 +303,7 @@ class TestResuming:
         config = config_of("prox_admm", seed=seed, accountant="rdp")
         path, whole = tmp_path / "half.npz", None
         options = {
-            "fingerprint": rows_digest(*ROWS.arrays()),
+            "fingerprint": rows_digest(*ROWS.fingerprint_arrays()),
             "n_nodes": 3,
             "epsilon": 20.0,
             "delta": 1e-5,
@@ -312,15 +312,15 @@ class TestResuming:
             more: dict[str, Any] = {"checkpoint": path} | ({"ledger": book} if seed is None else {})
             with pytest.raises(KeyboardInterrupt):
                 run(config, observers=[self.stopping(4)], **more)
-            arrays = files.read_arrays(path)
+            arrays = files.read_packed_arrays(path)
             right = arrays["curator.mean"]
             for wrong in (right * 0.9, np.zeros_like(right), -right):
-                path.write_bytes(files.pack(**(arrays | {"curator.mean": wrong})))
+                path.write_bytes(files.pack_arrays(**(arrays | {"curator.mean": wrong})))
                 with pytest.raises(
                     CheckpointError, match="a mean that differs from the released mean"
                 ):
                     run(config, **more)
-            path.write_bytes(files.pack(**arrays))
+            path.write_bytes(files.pack_arrays(**arrays))
             whole = run(config, **more)
             assert whole.move is not None and np.array_equal(whole.move.mean, right)
             assert (
@@ -354,9 +354,9 @@ class TestResuming:
         system, and never again.
         """
         config = config_of("momentum", trust, seed=seed, accountant="rdp", rounds=3)
-        fingerprint = rows_digest(*ROWS.arrays())
+        fingerprint = rows_digest(*ROWS.fingerprint_arrays())
         means: list[np.ndarray] = []
-        centre = RowGuard.centre
+        centre = RowGuard.move_rows_by_mean
 
         def dies(self: RowGuard, mean: np.ndarray) -> Any:
             means.append(mean)
@@ -375,7 +375,7 @@ class TestResuming:
             pytest.MonkeyPatch.context() as patch,
             DurableLedger.create(tmp_path / "a.ledger", **options) as book,
         ):
-            patch.setattr(RowGuard, "centre", dies)
+            patch.setattr(RowGuard, "move_rows_by_mean", dies)
             with pytest.raises(KeyboardInterrupt):
                 run(config, ledger=book)
             first = run(config, ledger=book)
@@ -441,20 +441,20 @@ class TestSaving:
         raw["y"] = np.where(raw["x0"] > 0.08, "1", "0")
         encoded = schema.encode(raw)
         assert encoded.y is not None
-        rows = Rows.build([(encoded.X, encoded.y)])
+        rows = Rows.build_from_parts([(encoded.X, encoded.y)])
         config = RunConfig("momentum", epsilon=1.0, delta=1e-5, rounds=5, seed=1)
-        found = decide(config, rows.n, 5, frame_of(schema))
+        found = decide_centring(config, rows.n, 5, frame_of_schema(schema))
         assert found.centring is not None and found.centring.groups == ((0, 1, 2, 3),)
         result = simulate(config, rows, centre=found.centring)
         result = replace(result, extra={"data": "t", "schema": schema.to_dict()})
-        saved = SavedModel.of_result(result)
-        assert result.move is not None and saved.move == result.move.at(0)
-        move, w = result.move.at(0), result.consensus[0]
+        saved = SavedModel.from_result(result)
+        assert result.move is not None and saved.move == result.move.for_replicate(0)
+        move, w = result.move.for_replicate(0), result.consensus[0]
         moved = 2.0 * (encoded.X - move.mean * (encoded.X[:, -1:] / move.k))
         moved[:, -1] = encoded.X[:, -1]
         short = moved / np.maximum(1.0, np.linalg.norm(moved, axis=1, keepdims=True))
         assert np.linalg.norm(moved, axis=1).max() > 1.3
-        wanted = short @ move.unfold(w)
+        wanted = short @ move.unfold_from_models(w)
         np.testing.assert_allclose(saved.margins(raw), wanted, atol=1e-12)
         linear = encoded.X @ w
         assert (
@@ -475,13 +475,13 @@ class TestDeciding:
             (2_000, 5, "curator", 1.0),
         ):
             config = config_of("momentum", trust)
-            found = decide(config, np.full(sites, rows / sites), P, FRAME).centring
+            found = decide_centring(config, np.full(sites, rows / sites), P, FRAME).centring
             assert found is not None
             share = (math.sqrt(P - 1) * 2 * more / (0.25 * rows * mu)) ** 2
             assert found.share == pytest.approx(np.clip(share, LEAST, MOST), rel=1e-4)
             assert found.alpha == pytest.approx(mu * math.sqrt(found.share), rel=1e-9)
-        halved = decide(config_of(relation="zero-out"), np.full(5, 200), P, FRAME).centring
-        whole = decide(config_of(), np.full(5, 400), P, FRAME).centring
+        halved = decide_centring(config_of(relation="zero-out"), np.full(5, 200), P, FRAME).centring
+        whole = decide_centring(config_of(), np.full(5, 400), P, FRAME).centring
         assert (
             halved is not None
             and whole is not None
@@ -489,9 +489,9 @@ class TestDeciding:
         )
 
     def test_it_is_skipped_where_noise_would_drown_it_and_where_it_has_no_price(self) -> None:
-        few = decide(config_of(epsilon=0.1), np.full(5, 20), P, FRAME)
+        few = decide_centring(config_of(epsilon=0.1), np.full(5, 20), P, FRAME)
         assert few.centring is None and "too few" in few.says
-        many = decide(config_of("momentum", "sum"), np.full(5, 4e6), P, FRAME)
+        many = decide_centring(config_of("momentum", "sum"), np.full(5, 4e6), P, FRAME)
         assert many.centring is None and "rounding" in many.says
         for config, frame, why in (
             (RunConfig("mr_admm", epsilon=1.0), FRAME, "no price in pure epsilon"),
@@ -502,18 +502,18 @@ class TestDeciding:
             (config_of(), None, "no constant"),
             (config_of(loss="huber-residual:0.25"), FRAME, "numbers, for which it loses more"),
         ):
-            found = decide(config, N, P, frame)
+            found = decide_centring(config, N, P, frame)
             assert found.centring is None and why in found.says
             assert found.to_dict() == {"centred": False, "says": found.says}
 
     def test_people_at_several_sites_and_copies_have_one_budget(self) -> None:
-        one = decide(config_of(), np.full(5, 1e5), P, FRAME).centring
+        one = decide_centring(config_of(), np.full(5, 1e5), P, FRAME).centring
         assert one is not None
         for change, factor in (({"copies": 4}, 2.0), ({"sites_per_row": 4}, 2.0)):
-            found = decide(config_of(**change), np.full(5, 1e5), P, FRAME).centring
+            found = decide_centring(config_of(**change), np.full(5, 1e5), P, FRAME).centring
             assert found is not None and found.alpha == pytest.approx(one.alpha / factor, rel=1e-5)
         sums = [
-            decide(config_of(trust="sum", sites_per_row=m), np.full(5, 1e5), P, FRAME).centring
+            decide_centring(config_of(trust="sum", sites_per_row=m), np.full(5, 1e5), P, FRAME).centring
             for m in (1, 4)
         ]
         assert sums[0] is not None and sums[1] is not None
@@ -532,7 +532,7 @@ class TestDeciding:
         }
         plain = {"columns": columns, "intercept": 0.5}
         schema = Schema.from_dict(plain)
-        found = frame_of(schema)
+        found = frame_of_schema(schema)
         assert (
             found is not None and found.gain == 2.0 and found.constants == (schema.n_features - 1,)
         )
@@ -543,19 +543,19 @@ class TestDeciding:
             labels=False,
         ).X
         assert X[0, -1] == pytest.approx(found.k, rel=1e-15)
-        scaled = frame_of(Schema.from_dict(plain | {"scale": 1.5}))
-        typical = frame_of(
+        scaled = frame_of_schema(Schema.from_dict(plain | {"scale": 1.5}))
+        typical = frame_of_schema(
             Schema.from_dict(
                 plain | {"columns": columns | {"a": columns["a"] | {"typical": [0, 0.5]}}}
             )
         )
         assert scaled is not None and typical is not None and scaled.gain == typical.gain == 1.0
-        assert frame_of(Schema.from_dict(plain | {"intercept": 0.0})) is None
-        assert frame_of(Schema.from_dict(plain | {"unit": True})) is None
+        assert frame_of_schema(Schema.from_dict(plain | {"intercept": 0.0})) is None
+        assert frame_of_schema(Schema.from_dict(plain | {"unit": True})) is None
 
     def test_records_come_back_and_what_is_none_is_refused(self) -> None:
         made = centring(config_of())
-        again = Centring.of(json.loads(json.dumps(made.to_dict())))
+        again = Centring.from_record(json.loads(json.dumps(made.to_dict())))
         assert again == made and again.digest == made.digest
         assert {
             replace(made, gain=1.0).digest,
@@ -570,7 +570,7 @@ class TestDeciding:
             made.to_dict() | {"constants": [8.0]},
         ):
             with pytest.raises(InvalidInput, match="record of a centring"):
-                Centring.of(record)
+                Centring.from_record(record)
         for change in (
             {"k": 0.0},
             {"gain": 0.5},
@@ -588,13 +588,13 @@ class TestDeciding:
     def test_the_rest_of_the_budget_is_that_of_the_method(self) -> None:
         config = config_of()
         made = centring(config)
-        rest = made.rest(config)
+        rest = made.config_for_method(config)
         ours, theirs = (
             prepare(c, N, P, centre=m).algorithm.noise for c, m in ((config, made), (rest, None))
         )
         assert ours is not None and theirs is not None
         np.testing.assert_allclose(ours(1), theirs(1), rtol=1e-3)
-        assert made.rest(config_of(epsilon=(1.0, 2.0, 1.0))).epsilon[0] == pytest.approx(
+        assert made.config_for_method(config_of(epsilon=(1.0, 2.0, 1.0))).epsilon[0] == pytest.approx(
             rest.epsilon
         )  # type: ignore[index]
 
@@ -603,7 +603,7 @@ class TestShrinking:
     MADE = Centring((6,), 0.4, 2.0, 0.1, 0.05, ((0, 1, 2),))
 
     def shrunk(self, mean: Any, spread: float) -> np.ndarray:
-        return self.MADE.shrunk(Answer(np.asarray(mean, dtype=float), Among(100.0, 1), spread))[0]
+        return self.MADE.shrink_mean(Answer(np.asarray(mean, dtype=float), Among(100.0, 1), spread))[0]
 
     def test_it_is_the_formula(self) -> None:
         mean = np.array([0.3, 0.4, 0.2, -0.1, 0.2, 0.3, 7.0])
@@ -615,7 +615,7 @@ class TestShrinking:
         wanted += rest * (1 - (7 - 1 - 1 - 2) * s2 / (rest @ rest))
         np.testing.assert_allclose(self.shrunk([mean], 0.05)[:6], wanted, rtol=1e-12)
         assert np.all(self.shrunk([mean], 5.0) == 0.0)
-        two = Centring((2,), 0.4, 1.0, 0.1, 0.05).shrunk(
+        two = Centring((2,), 0.4, 1.0, 0.1, 0.05).shrink_mean(
             Answer(np.array([[0.3, 0.4, 1.0]]), Among(9.0, 1), 0.25)
         )
         np.testing.assert_allclose(two[0], [0.3 * 0.75, 0.4 * 0.75, 0.0])
@@ -629,7 +629,7 @@ class TestShrinking:
             0.2 * rng.normal(size=(4000, 7)),
         )
         seen = truth + noise
-        found = self.MADE.shrunk(Answer(seen, Among(100.0, 1), 0.2))
+        found = self.MADE.shrink_mean(Answer(seen, Among(100.0, 1), 0.2))
         plain = np.sum((seen - truth)[:, :6] ** 2, axis=1).mean()
         assert np.sum((found - truth) ** 2, axis=1).mean() < 0.7 * plain
 
@@ -642,11 +642,11 @@ def test_the_means_noise_has_the_stated_scale(trust: str) -> None:
     config = config_of("momentum", trust, replicates=400)
     made = centring(config)
     prepared = prepare(config, N, P, centre=made)
-    held, nodes = ROWS.pooled() if trust == "curator" else ROWS, prepared.facts.n_nodes
+    held, nodes = ROWS.pool_at_one_node() if trust == "curator" else ROWS, prepared.facts.n_nodes
     noise: Noise = KeyedNoise(9, range(400), range(nodes))
     guard = RowGuard(held, prepared.facts, noise, prepared.ledger, centring=made)
     place = Place(prepared.facts, DenseNet(prepared.graph), guard, (400, nodes), P)
-    state = engine.run(made.recipe, place, 1).state
+    state = engine.run_rounds(made.recipe, place, 1).state
     answer = made.recipe.outcome(state, prepared.facts)
     exact = np.mean(np.concatenate([X for X, _ in tables()])[:, :-1], axis=0)
     sites = 3.0 / 2.0 if trust == "sum" else float(nodes)
@@ -665,20 +665,20 @@ def test_rows_that_are_not_shortened_again_are_found(monkeypatch: pytest.MonkeyP
     made = centring(config)
     # all on the other side
     X = np.append(np.full(P - 1, -math.sqrt((1 - K**2) / (P - 1))), K)[None] * (1 - 1e-12)
-    rows = replace(Rows.build([(X, np.ones(1))]), move=made.map(np.append(MEAN, 0.0)))
-    far = np.linalg.norm(rows.design(np.array([0])).combine(np.ones((1, 1, 1))))
+    rows = replace(Rows.build_from_parts([(X, np.ones(1))]), move=made.map_for_mean(np.append(MEAN, 0.0)))
+    far = np.linalg.norm(rows.design_of_nodes(np.array([0])).weighted_row_sum(np.ones((1, 1, 1))))
     assert 1.0 - 1e-9 < far <= 1.0
-    whole = move_module._factors
+    whole = move_module._factors_and_lengths
     monkeypatch.setattr(
-        move_module, "_factors", lambda storage, move, short: whole(storage, move, short=False)
+        move_module, "_factors_and_lengths", lambda storage, move, short: whole(storage, move, short=False)
     )
-    assert np.linalg.norm(rows.design(np.array([0])).combine(np.ones((1, 1, 1)))) > 1.5
+    assert np.linalg.norm(rows.design_of_nodes(np.array([0])).weighted_row_sum(np.ones((1, 1, 1)))) > 1.5
 
 
 def test_centred_rows_are_learnt_from_with_less_noise() -> None:
     """Far fewer errors on rows that are mostly offset, with the same budget."""
     parts = tables(3, (2000, 2000, 2000))
-    rows, X = Rows.build(parts), np.concatenate([X for X, _ in parts])
+    rows, X = Rows.build_from_parts(parts), np.concatenate([X for X, _ in parts])
     y = np.concatenate([y for _, y in parts])
     for trust in ("nobody", "sum"):
         config = config_of("momentum", trust, epsilon=0.5, rounds=40, replicates=4)

@@ -37,7 +37,7 @@ def problem(name: str) -> Problem:
     X = pooled(dataset.X_train) if name.endswith("-pooled") else dataset.X_train
     # sizes differ by a row on MNIST: weights matter
     parts = data.partition("iid", dataset.y_train, 5, 0)
-    rows = Rows.build([(X[p], dataset.y_train[p]) for p in parts])
+    rows = Rows.build_from_parts([(X[p], dataset.y_train[p]) for p in parts])
     facts = Facts(make_loss("logistic"), rows.n, rows.d, 1.0, RHO, 5)
     weights = np.concatenate(
         [np.full(len(p), s) for p, s in zip(parts, facts.sklearn_weights()[:, 0], strict=True)]

@@ -99,12 +99,12 @@ def test_the_row_is_written_before_noise_is_drawn(rows: Rows) -> None:
     order: list[str] = []
 
     class Watched(Ledger):
-        def charge(self, event: Any) -> None:
+        def record_event(self, event: Any) -> None:
             order.append("charge")
-            super().charge(event)
+            super().record_event(event)
 
     class Failing(KeyedNoise):
-        def spherical(self, d: int, release: int, use: int = 0) -> Array:
+        def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
             order.append("draw")
             raise Interrupted
 
@@ -112,7 +112,7 @@ def test_the_row_is_written_before_noise_is_drawn(rows: Rows) -> None:
     guard = RowGuard(rows, facts, Failing(0, [0], range(5)), ledger)
     zero = np.zeros((1, 5, rows.d))
     with pytest.raises(Interrupted):
-        guard.ask(
+        guard.charge_and_answer(
             PerturbedObjective(
                 zero, np.full((5, 1), 0.1), zero, SphericalLaw(np.full((5, 1), 0.2)), "test"
             )
@@ -126,7 +126,7 @@ def test_a_query_without_an_event_cannot_exist() -> None:
         def answer(self, vault: Any, facts: Facts, release: int) -> Array:
             return np.zeros(1)
 
-        def blank(self, facts: Facts) -> Array:
+        def placeholder_answer(self, facts: Facts) -> Array:
             return np.zeros(1)
 
     with pytest.raises(TypeError, match="event"):

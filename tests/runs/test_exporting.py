@@ -12,14 +12,14 @@ from click.testing import CliRunner
 from scipy.special import expit, softmax
 
 from sottovoce.answers.saved import SavedModel
-from sottovoce.answers.terms import of_schema
+from sottovoce.answers.terms import naming_from_schema
 from sottovoce.cli import cli, main
 from sottovoce.data import Schema
-from sottovoce.data.labels import rows_of
+from sottovoce.data.labels import build_rows_for_task
 from sottovoce.errors import InvalidInput
-from sottovoce.estimators.exporting import Linear, to_onnx
-from sottovoce.runs.centre import Centring, frame_of
-from sottovoce.runs.defaults import for_task
+from sottovoce.estimators.exporting import Linear, build_onnx_model
+from sottovoce.runs.centre import Centring, frame_of_schema
+from sottovoce.runs.defaults import with_loss_of_task
 from sottovoce.runs.simulate import Result, RunConfig, simulate
 
 COLUMNS: dict[str, Any] = {
@@ -100,13 +100,13 @@ def trained(kind: str, centre: bool = False, **more: Any) -> tuple[Schema, Resul
     y = rng.uniform(0, 60, 300) if kind == "number" else rng.choice(NAMES[kind], 300)
     rows = schema.encode(raw | {"y": y})
     config = RunConfig(method="prox_admm", epsilon=20.0, delta=1e-5, rounds=2, rho=0.05)
-    frame = frame_of(schema)
+    frame = frame_of_schema(schema)
     assert frame is not None or not centre
     made = None
     if centre and frame is not None:
         made = Centring(frame.constants, frame.k, 2.0, 2.0, 0.05, frame.groups)
     result = simulate(
-        for_task(config, schema.task), rows_of(schema.task, [(rows.X, rows.y)]), centre=made
+        with_loss_of_task(config, schema.task), build_rows_for_task(schema.task, [(rows.X, rows.y)]), centre=made
     )
     result.extra["schema"] = schema.to_dict()
     return schema, result
@@ -122,11 +122,11 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
     pytest.importorskip("onnx")
     schema, result = trained(kind, **more)
     raw = table()
-    found = ran(to_onnx(Linear.of(SavedModel.of_result(result))), raw)
+    found = ran(build_onnx_model(Linear.from_saved_model(SavedModel.from_result(result))), raw)
     X = schema.encode(raw, labels=False).X
-    margins = schema.task.vectors(result.consensus[0]) @ X.T
+    margins = schema.task.vectors_by_margin(result.consensus[0]) @ X.T
     if result.move is not None:
-        short = result.move.lengths(X)[0]
+        short = result.move.shortening_factors(X)[0]
         assert short.min() < 0.95  # some rows were shortened once they were moved
         margins = margins * short
     if kind == "number":
@@ -134,7 +134,7 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
             found["prediction"][:, 0], schema.task.decode(margins), rtol=1e-9
         )
         return
-    assert found["label"][:, 0].tolist() == schema.task.answers(margins)
+    assert found["label"][:, 0].tolist() == schema.task.shown_answers(margins)
     chances = (
         softmax(margins, axis=0).T
         if kind == "many"
@@ -150,11 +150,11 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
 def test_a_graph_bends_as_the_run_does(more: dict[str, Any]) -> None:
     pytest.importorskip("onnx")
     schema, result = trained("two", columns=COLUMNS | CURVED, **more)
-    raw, whole = table(), to_onnx(Linear.of(SavedModel.of_result(result)))
+    raw, whole = table(), build_onnx_model(Linear.from_saved_model(SavedModel.from_result(result)))
     margins = result.consensus[0] @ schema.encode(raw, labels=False).X.T
     found = ran(whole, raw)
     np.testing.assert_allclose(found["probabilities"][:, 1], expit(margins), rtol=1e-9)
-    assert found["label"][:, 0].tolist() == schema.task.answers(margins)
+    assert found["label"][:, 0].tolist() == schema.task.shown_answers(margins)
     # the number and the curve read one input
     assert [one.name for one in whole.graph.input].count("dose") == 1
 
@@ -167,7 +167,7 @@ def test_a_column_that_is_both_text_and_number_is_refused() -> None:
     }
     schema = Schema.from_dict({"label": LABELS["two"], "columns": columns})
     with pytest.raises(InvalidInput, match="x: is declared as a category and as a number"):
-        to_onnx(Linear(schema, False, np.ones((1, 3)), 0.0, schema.task, False))
+        build_onnx_model(Linear(schema, False, np.ones((1, 3)), 0.0, schema.task, False))
 
 
 @pytest.mark.parametrize("sites", [(), ("a", "b")])
@@ -179,13 +179,13 @@ def test_a_graph_of_an_answered_run_keeps_rows_long_and_averages_sites(
     schema = Schema.from_dict(
         {"label": LABELS["two"], "columns": columns, "scale": 1.0, "ignore": ["*"]}
     )
-    naming = of_schema(schema, sites)
+    naming = naming_from_schema(schema, sites)
     model = np.random.default_rng(0).normal(size=naming.d) * 3
     answered = SavedModel(naming, model, np.array([0.3, 0.7]) if sites else np.ones(1), {}, schema)
     raw = table()
-    found, margins = ran(to_onnx(Linear.of(answered)), raw), answered.margins(raw)
+    found, margins = ran(build_onnx_model(Linear.from_saved_model(answered)), raw), answered.margins(raw)
     np.testing.assert_allclose(found["probabilities"][:, 1], expit(margins), rtol=1e-9)
-    assert found["label"][:, 0].tolist() == schema.task.answers(margins)
+    assert found["label"][:, 0].tolist() == schema.task.shown_answers(margins)
 
 
 def test_the_command_writes_a_graph_that_names_its_classes(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sottovoce.privacy.events import GaussianMechanism
 from sottovoce.runs import calibration
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
-from sottovoce.runs.pricing import Prepared, RunSetting, plan
+from sottovoce.runs.pricing import Prepared, RunSetting, plan_ledger
 
 N = np.array([[700.0], [800.0], [900.0]])
 
@@ -71,12 +71,12 @@ def test_scales_are_those_of_a_plan_at_every_trial(
 
     def counted(*args: Any, **options: Any) -> Any:
         plans.append(1)
-        return plan(*args, **options)
+        return plan_ledger(*args, **options)
 
     for seed in range(4):
         config, d = drawn(seed, accountant, relation, copies)
         with monkeypatch.context() as patch:
-            patch.setattr(calibration, "plan", counted)
+            patch.setattr(calibration, "plan_ledger", counted)
             plans.clear()
             quick = calibrated(config, d)
             assert len(plans) == 1  # what is spent is a ledger's total
@@ -84,7 +84,7 @@ def test_scales_are_those_of_a_plan_at_every_trial(
             patch.setattr(calibration, "price_of_gaussian_run", lambda *_: None)
             slow = calibrated(config, d)
         assert quick.algorithm == slow.algorithm
-        whole = plan(
+        whole = plan_ledger(
             quick.algorithm,
             RunSetting(
                 quick.facts,
@@ -127,18 +127,18 @@ def test_spending_of_shifts_is_that_of_their_events(accountant: str) -> None:
     ]
     counts = [1, 3, 1, 2, 1]
     releases = [
-        (prices.dominating(event)[0], count) for event, count in zip(events, counts, strict=True)
+        (prices.dominating_pairs(event)[0], count) for event, count in zip(events, counts, strict=True)
     ]
     each = [event for event, count in zip(events, counts, strict=True) for _ in range(count)] * 2
-    spent, added = book.gaussian(releases, 2), book.spent(each)
+    spent, added = book.spend_gaussian_releases(releases, 2), book.spending_of_events(each)
     assert np.array_equal(book.epsilon(spent, 1e-6), book.epsilon(added, 1e-6))
-    assert book.network(spent, 1e-6, 2) == book.network(added, 1e-6, 2)
+    assert book.network_epsilon(spent, 1e-6, 2) == book.network_epsilon(added, 1e-6, 2)
 
 
 def test_one_calibration_serves_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     config = RunConfig(method="momentum", epsilon=1.0, delta=1e-5, rounds=8, copies=10)
     first = calibrated(config, 5).algorithm
-    monkeypatch.setattr(calibration, "plan", None)  # nothing is priced again
+    monkeypatch.setattr(calibration, "plan_ledger", None)  # nothing is priced again
     assert prepare(replace(config, seed=7), N, 5).algorithm == first
     with pytest.raises(TypeError):
         prepare(replace(config, epsilon=1.1), N, 5)

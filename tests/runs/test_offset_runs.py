@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_sites
+from sottovoce.deploy.local import run_as_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
@@ -36,7 +36,7 @@ from sottovoce.queries import (
     Vault,
 )
 from sottovoce.queries.statistic import NoisyValue
-from sottovoce.runs.auto_search import choose
+from sottovoce.runs.auto_search import choose_method
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.runs.training import TrainConfig, train
@@ -49,7 +49,7 @@ Parts = list[tuple[Array, Array]]
 
 
 def build(parts: Parts) -> Rows:
-    return Rows.build([(X, np.ones(len(X))) for X, _ in parts], [t for _, t in parts])
+    return Rows.build_from_parts([(X, np.ones(len(X))) for X, _ in parts], [t for _, t in parts])
 
 
 def minimiser(parts: Parts, loss: Loss, weights: list[float]) -> Array:
@@ -180,7 +180,7 @@ def test_real_sites_run_what_the_simulation_runs() -> None:
         method="prox_admm", epsilon=1.0, delta=1e-5, rounds=3, loss=SPECS[1], replicates=2
     )
     result = simulate(run, rows)
-    for i, (outcome, _) in enumerate(run_sites(run, rows, replicate=1)):
+    for i, (outcome, _) in enumerate(run_as_sites(run, rows, replicate=1)):
         np.testing.assert_allclose(outcome.state.mean, result.models[1, i], atol=1e-12)
 
 
@@ -240,7 +240,7 @@ def neighbours(rng: np.random.Generator, relation: str) -> tuple[Rows, Rows]:
         other[0], s[0] = rng.uniform(-0.7, 0.7, size=2), rng.uniform(-1, 1)
     if relation == "zero-out":
         y[0] = 0.0
-    return Rows.build([(X, np.ones(N))], [t]), Rows.build([(other, y)], [s])
+    return Rows.build_from_parts([(X, np.ones(N))], [t]), Rows.build_from_parts([(other, y)], [s])
 
 
 @pytest.mark.parametrize("name", ["minimiser", "gradient", "secret"])
@@ -258,7 +258,7 @@ def test_no_pair_of_tables_passes_the_sensitivity_and_some_attain_it(
         answers = []
         for rows in neighbours(rng, relation):
             vault = Vault(Solver(rows, facts.loss, facts.C), KeyedNoise(0, [0], [0], lead=()))
-            answers.append(query.value(vault, facts))
+            answers.append(query.exact_statistic(vault, facts))
         worst = max(worst, float(np.linalg.norm(answers[0] - answers[1])))
     most = float(query.exact_sensitivity(facts)[0])
     assert 0.99 * most < worst <= most
@@ -272,7 +272,7 @@ def test_one_pass_moves_one_gradient_only() -> None:
     s[4] = -1.0
     moved = []
     for part in range(3):
-        pair = [Solver(Rows.build([(X, np.ones(N))], [one]), facts.loss, 1.0) for one in (t, s)]
+        pair = [Solver(Rows.build_from_parts([(X, np.ones(N))], [one]), facts.loss, 1.0) for one in (t, s)]
         moved.append(
             float(
                 np.linalg.norm(np.subtract(*(each.gradient(np.zeros(2), part, 3) for each in pair)))
@@ -312,7 +312,7 @@ def test_the_gates_question_moves_no_more_than_a_gradient() -> None:
         2,
     )
     book = Ledger("zcdp", delta=1e-5)
-    RowGuard(pair[0], facts, KeyedNoise(0, [0], [0], lead=()), book).ask(gate)
+    RowGuard(pair[0], facts, KeyedNoise(0, [0], [0], lead=()), book).charge_and_answer(gate)
     assert len(book.rows) == 1
 
 
@@ -346,7 +346,7 @@ def test_noise_inside_an_objective_is_refused_before_anything_is_charged(
     book = Ledger("rdp", delta=1e-5)
     guard = RowGuard(rows, facts_of(spec), KeyedNoise(0, [0], [0], lead=()), book)
     with pytest.raises(InvalidInput, match="proved for derivatives between -1 and 0"):
-        guard.ask(inside()[name])
+        guard.charge_and_answer(inside()[name])
     assert not book.rows
 
 
@@ -387,6 +387,6 @@ def test_auto_takes_momentum_where_it_has_a_delta_and_says_why_it_tries_nothing(
 ) -> None:
     run = RunConfig(method="auto", epsilon=1.0, delta=delta, loss=SPECS[1])
     assert run.method == "prox_admm"
-    chosen = choose(run, [200, 100], D)
+    chosen = choose_method(run, [200, 100], D)
     assert chosen.config.method == ("prox_admm" if delta is None else "momentum")
     assert "this loss is for numbers" in chosen.says

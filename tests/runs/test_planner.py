@@ -14,8 +14,8 @@ from sottovoce.algorithms import REGISTRY
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.schedules import Schedule
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.prepare import outline, prepare
-from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.prepare import outline_run, prepare
+from sottovoce.runs.pricing import RunSetting, plan_ledger
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]
 N = np.full((5, 1), 8000.0)
@@ -24,7 +24,7 @@ N = np.full((5, 1), 8000.0)
 def total(config: RunConfig, n: np.ndarray = N, d: int = 36) -> tuple[float, np.ndarray]:
     prepared = prepare(config, n, d)
     book = prepared.ledger
-    ledger = plan(
+    ledger = plan_ledger(
         prepared.algorithm,
         RunSetting(
             prepared.facts,
@@ -89,13 +89,13 @@ def test_rows_at_several_sites_are_planned_for() -> None:
     spent, per_node = total(several)
     assert 0.999 <= spent <= 1.0
     assert np.all(per_node < 0.7) and np.all(total(one)[1] > 0.999)
-    assert "3 sites" in outline(several, N, 36)["privacy"]["unit"]
+    assert "3 sites" in outline_run(several, N, 36)["privacy"]["unit"]
 
 
 def test_a_plan_in_both_directions_agrees() -> None:
-    forward = outline(RunConfig(method="dvp", epsilon=1.0, delta=1e-5, eta=0.01), N, 36)
+    forward = outline_run(RunConfig(method="dvp", epsilon=1.0, delta=1e-5, eta=0.01), N, 36)
     noise = Schedule.from_dict(forward["algorithm"]["noise"])
-    back = outline(
+    back = outline_run(
         RunConfig(method="dvp", epsilon=math.inf, delta=1e-5, eta=0.01, noise=noise), N, 36
     )
     assert back["privacy"]["epsilon"] == pytest.approx(forward["privacy"]["epsilon"], rel=1e-9)
@@ -138,12 +138,12 @@ def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
             ready.algorithm,
             RunSetting(ready.facts, ready.graph, 4, ready.ledger.accountant, 1e-5),
         )
-        whole = plan(*known)
+        whole = plan_ledger(*known)
         for i in (0, 2):
-            alone = plan(*known, node=i)
+            alone = plan_ledger(*known, node=i)
             assert len(alone.rows) == len(whole.rows)
             assert alone.per_node() == pytest.approx(whole.per_node()[i], rel=1e-12)
-            few = plan(*known, node=i, budget=0.6 * alone.total())
+            few = plan_ledger(*known, node=i, budget=0.6 * alone.total())
             assert few.total() <= 0.6 * alone.total() and len(few.rows) <= len(alone.rows)
             assert [row.to_dict() for row in few.rows] == [
                 row.to_dict() for row in alone.rows[: len(few.rows)]
@@ -153,14 +153,14 @@ def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
 def test_a_plan_can_be_watched_round_by_round() -> None:
     ready = prepare(RunConfig(method="prox_admm", epsilon=2.0, rounds=5), N, 6)
     totals: dict[int, float] = {}
-    book = plan(
+    book = plan_ledger(
         ready.algorithm,
         RunSetting(ready.facts, ready.graph, 5, ready.ledger.accountant),
         after=lambda k, ledger: totals.update({k: ledger.total()}),
     )
     assert list(totals) == [1, 2, 3, 4, 5] and totals[5] == book.total()
     for k in (1, 3):
-        part = plan(
+        part = plan_ledger(
             ready.algorithm, RunSetting(ready.facts, ready.graph, k, ready.ledger.accountant)
         )
         assert part.total() == totals[k]

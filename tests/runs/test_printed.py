@@ -19,9 +19,9 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.engine import Place, run
-from sottovoce.runs.prepare import outline, prepare
-from sottovoce.runs.pricing import RunSetting, plan
+from sottovoce.runs.engine import Place, run_rounds
+from sottovoce.runs.prepare import outline_run, prepare
+from sottovoce.runs.pricing import RunSetting, plan_ledger
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
@@ -47,7 +47,7 @@ def printed(method: str, epsilon: float = 3.0, **knobs: object) -> RunConfig:
 @pytest.mark.parametrize("method", PRINTED)
 def test_the_claim_is_met_and_the_price_stands_beside_it(method: str) -> None:
     bare = {"eta": 1e-9, "rho": 1e-6, "loss": "huber:0.5"} if method == "generalised" else {}
-    privacy = outline(printed(method, **bare), N, 36)["privacy"]
+    privacy = outline_run(printed(method, **bare), N, 36)["privacy"]
     assert privacy["printed_claim"] == pytest.approx(3.0, rel=1e-6)
     assert math.isfinite(privacy["epsilon"]) and "exact minimisation" in privacy["assumes"]
     assert "As printed" in privacy["says"]
@@ -74,7 +74,7 @@ def test_pvp_keeps_its_exact_minimiser_to_itself() -> None:
     theirs = prepare(printed("pvp"), N, 36)
     ours = prepare(RunConfig(method="pvp", epsilon=3.0), N, 36)
     spread = {
-        name: outline(config, N, 36)["releases"][0]["spread"][0]
+        name: outline_run(config, N, 36)["releases"][0]["spread"][0]
         for name, config in {"printed": theirs.config, "corrected": ours.config}.items()
     }
     ratio = 1 + 2 * 0.001 * 2 * 5 / 0.001  # 1 + 2 eta V N / rho, if both had the same penalty
@@ -87,17 +87,17 @@ def test_pvp_starts_its_last_step_from_a_secret() -> None:
     """
     config = printed("pvp", rounds=6, eta=0.001)
     ready = prepare(config, N, 36)
-    *loop, last = plan(
+    *loop, last = plan_ledger(
         ready.algorithm, RunSetting(ready.facts, ready.graph, 6, PureAccountant())
     ).rows
     q, pull = 0.001 / 5 + 2 * 0.001 * 2, 0.001 * 2
     moved = 2 / 8000 / q * sum((2 * pull / q) ** t for t in range(5))
     np.testing.assert_allclose(last.shift, 8000 * pull * moved, rtol=1e-3)  # type: ignore[attr-defined]
-    assert all(np.all(PureAccountant().total([row]) <= 0.5) for row in loop)
-    assert np.all(PureAccountant().total([last]) > 0.5 * 2)
+    assert all(np.all(PureAccountant().epsilon_of_events([row]) <= 0.5) for row in loop)
+    assert np.all(PureAccountant().epsilon_of_events([last]) > 0.5 * 2)
     first = prepare(printed("pvp", rounds=1), N, 36)  # nothing is kept yet
     assert np.all(
-        plan(first.algorithm, RunSetting(first.facts, first.graph, 1, PureAccountant()))
+        plan_ledger(first.algorithm, RunSetting(first.facts, first.graph, 1, PureAccountant()))
         .rows[0]
         .shift
         == 0
@@ -108,7 +108,7 @@ def test_pvp_counts_every_rounds_own_penalty() -> None:
     """The recursion of docs/privacy/verdicts.md, by hand, for penalties that triple."""
     config = printed("pvp", rounds=4, eta=0.001, eta_growth=3.0, epsilon=30.0)
     ready = prepare(config, N, 36)
-    *loop, last = plan(
+    *loop, last = plan_ledger(
         ready.algorithm, RunSetting(ready.facts, ready.graph, 4, PureAccountant())
     ).rows
     moved = 0.0
@@ -120,12 +120,12 @@ def test_pvp_counts_every_rounds_own_penalty() -> None:
 
 
 def test_pvp_as_listed_has_no_price() -> None:
-    privacy = outline(replace(printed("pvp"), form="listed"), N, 36)["privacy"]
+    privacy = outline_run(replace(printed("pvp"), form="listed"), N, 36)["privacy"]
     assert privacy["epsilon"] == math.inf and privacy["printed_claim"] == pytest.approx(3.0)
 
 
 def test_generalised_perturbation_breaks_its_claim_by_the_curvature() -> None:
-    privacy = outline(
+    privacy = outline_run(
         printed("generalised", epsilon=1.0, loss="huber:0.5", eta=1e-9, rho=1e-6), N, 36
     )["privacy"]
     assert privacy["epsilon"] == pytest.approx(1.0 + math.log1p(0.5), rel=1e-3)
@@ -136,17 +136,17 @@ def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answ
 ):
     config = printed("ipp_admm", epsilon=1.0, eta=0.5, rounds=12, positives=4)
     prepared = prepare(config, N, 36)
-    rows = plan(
+    rows = plan_ledger(
         prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5)
     ).rows
     assert all(isinstance(row, MinimiserGateRelease) for row in rows)
     assert [bool(np.all(row.shift() > 0)) for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
     first, last = rows[0], rows[-1]
     assert isinstance(first, MinimiserGateRelease) and np.all(first.test_epsilon > 0)
-    minimiser, test = (prices.renyi(one, (2.0,))[0, :, 0] for one in (first.minimiser(), first))
-    answer = 0.5 * 2.0 * first.shift() ** 2
+    minimiser, test = (prices.renyi_divergences(one, (2.0,))[0, :, 0] for one in (first.charged_minimiser(), first))
+    answer = 0.5 * 2.0 * first.sensitivity_over_sigma() ** 2
     np.testing.assert_allclose(test, minimiser + answer + first.test_epsilon**2, rtol=1e-12)
-    np.testing.assert_allclose(prices.renyi(last, (2.0,))[0, :, 0], test - answer, rtol=1e-12)
+    np.testing.assert_allclose(prices.renyi_divergences(last, (2.0,))[0, :, 0], test - answer, rtol=1e-12)
 
 
 def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
@@ -161,14 +161,14 @@ def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
     class Spy:
         facts = prepared.facts
 
-        def ask(self, query: Query) -> np.ndarray:
-            sent.append(guard.ask(query))
+        def charge_and_answer(self, query: Query) -> np.ndarray:
+            sent.append(guard.charge_and_answer(query))
             return sent[-1]
 
-        def ask_sum(self, query: Sum, net: object) -> np.ndarray:
+        def charge_and_open_sum(self, query: Sum, net: object) -> np.ndarray:
             raise AssertionError("printed forms open no sums")
 
-    run(
+    run_rounds(
         prepared.algorithm,
         Place(prepared.facts, DenseNet(prepared.graph), Spy(), (3, 5), rows.d),
         9,
@@ -178,7 +178,7 @@ def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
 
 
 def test_plausible_admm_is_priced_below_its_claim_in_its_own_settings() -> None:
-    privacy = outline(printed("pp_admm", epsilon=1.0, eta=0.5, rounds=30), N, 100)["privacy"]
+    privacy = outline_run(printed("pp_admm", epsilon=1.0, eta=0.5, rounds=30), N, 100)["privacy"]
     assert privacy["epsilon"] < 0.2 < privacy["printed_claim"]
 
 

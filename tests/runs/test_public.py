@@ -15,7 +15,7 @@ from sottovoce import data
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import make_loss
-from sottovoce.runs.public import RIDGES, Public, set_aside, start_of
+from sottovoce.runs.public import RIDGES, Public, set_aside_public_rows, start_from_result
 from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate
 from sottovoce.runs.training import TrainConfig, train
 
@@ -70,12 +70,12 @@ SIZES = {"sites": (40, 90), "classes": 3, "tilt": 0.0, "widest": 64}
 @pytest.mark.parametrize("loss", ["logistic", "softmax:3"])
 def test_worlds_keep_their_parts_apart(loss: str) -> None:
     public = some(150, loss=loss)
-    known, made = public.expected(), []
+    known, made = public.expected_worlds(), []
     assert known is not None
     whole = {row.tobytes(): k for row, k in zip(public.X, public.labels, strict=True)}
     sizes = SIZES | {"classes": max(2, public.loss.outputs)}
     for number in range(2):
-        world, again = (known.world(number, 60, **sizes) for _ in range(2))
+        world, again = (known.draw_expected_world(number, 60, **sizes) for _ in range(2))
         made.append(world)
         assert all(
             np.array_equal(getattr(world, f.name), getattr(again, f.name)) for f in fields(world)
@@ -104,14 +104,14 @@ def test_worlds_keep_their_parts_apart(loss: str) -> None:
 
 
 def test_worlds_of_public_rows_may_have_unlike_sites_or_few_rows() -> None:
-    known = some(600).expected()
+    known = some(600).expected_worlds()
     assert known is not None
-    unlike = known.world(0, 200, **(SIZES | {"sites": (200, 200), "classes": 2, "tilt": 1.0}))
+    unlike = known.draw_expected_world(0, 200, **(SIZES | {"sites": (200, 200), "classes": 2, "tilt": 1.0}))
     share = unlike.shares.sum(axis=1)[:, 1] / 200
     assert share[1] - share[0] > 0.2
-    few = some(30).expected()
-    assert few is not None and some(29).expected() is None
-    world = few.world(0, 200, **(SIZES | {"classes": 2}))
+    few = some(30).expected_worlds()
+    assert few is not None and some(29).expected_worlds() is None
+    world = few.draw_expected_world(0, 200, **(SIZES | {"classes": 2}))
     # a third of them, again and again
     assert len(np.unique(world.X, axis=0)) <= 10 and len(world.X) == 200
 
@@ -127,10 +127,10 @@ def test_wide_public_rows_are_narrowed_with_their_start(n: int, loss: str) -> No
     X = narrow.X @ directions.T
     wide = replace(narrow, X=X)
     sizes = SIZES | {"classes": max(2, wide.loss.outputs), "widest": 20}
-    known, plain = wide.expected(), narrow.expected()
+    known, plain = wide.expected_worlds(), narrow.expected_worlds()
     assert known is not None and plain is not None
     for number in range(2):
-        world, same = known.world(number, 50, **sizes), plain.world(number, 50, **sizes)
+        world, same = known.draw_expected_world(number, 50, **sizes), plain.draw_expected_world(number, 50, **sizes)
         assert world.X.shape == (50, 20) and world.start is not None and same.start is not None
         assert world.start.shape == (20 * wide.loss.outputs,)
         assert np.allclose(np.linalg.norm(world.X, axis=1), np.linalg.norm(same.X, axis=1))
@@ -141,7 +141,7 @@ def test_wide_public_rows_are_narrowed_with_their_start(n: int, loss: str) -> No
 def test_what_worlds_depend_on_is_their_key() -> None:
     public = some(90)
     keys = [
-        one.expected()
+        one.expected_worlds()
         for one in (
             public,
             replace(public, X=-public.X),
@@ -149,18 +149,18 @@ def test_what_worlds_depend_on_is_their_key() -> None:
             replace(public, nodes=7, config=replace(public.config, rho=0.5)),
         )
     ]
-    assert len(set(keys)) == 4 and keys[0] == some(90).expected() != object()
+    assert len(set(keys)) == 4 and keys[0] == some(90).expected_worlds() != object()
 
 
 def test_rows_set_aside_are_in_no_site() -> None:
     dataset = data.load(SYNTHETIC)
-    public, private = set_aside(dataset, 0.1, 0)
+    public, private = set_aside_public_rows(dataset, 0.1, 0)
     assert (len(public.y_train), len(private.y_train)) == (150, 1350)
     rows = [{row.tobytes() for row in part.X_train} for part in (public, private, dataset)]
     assert not rows[0] & rows[1] and rows[0] | rows[1] == rows[2]
     for share in (0.0, 1.0, 1e-9, -1.0, math.nan):
         with pytest.raises(InvalidInput, match="public_share"):
-            set_aside(dataset, share, 0)
+            set_aside_public_rows(dataset, share, 0)
     with pytest.raises(InvalidInput, match="no row with one of the declared labels"):
         Public(np.zeros((0, 3)), np.zeros(0, dtype=int), RUN)
     with pytest.raises(InvalidInput, match="numbers to predict"):
@@ -208,7 +208,7 @@ def test_training_from_an_earlier_run(tmp_path: Path) -> None:
     assert any("paid separately" in note for note in second.notes)
     assert any("never release this one" in note for note in second.notes)
     second.result.save(tmp_path / "second.npz")
-    third = start_of(Result.load(tmp_path / "second.npz"), RUN, 5, None)
+    third = start_from_result(Result.load(tmp_path / "second.npz"), RUN, 5, None)
     both = sum(run.result.privacy["epsilon"] for run in (first, second))
     assert third.epsilon == pytest.approx(both) and third.delta == 2e-5 and third.simulated
     for other, rule in (
@@ -223,18 +223,18 @@ def test_training_from_an_earlier_run(tmp_path: Path) -> None:
 def test_what_an_earlier_run_cost() -> None:
     rows = make_rows([60, 60], 3)
     exact = simulate(RunConfig("admm", math.inf, rounds=2), rows)
-    assert start_of(exact, RUN, 3, None).epsilon is None
+    assert start_from_result(exact, RUN, 3, None).epsilon is None
     real = simulate(replace(RUN, seed=None, rounds=1), rows)
-    start = start_of(real, RUN, 3, None)
-    assert start.protects and start.epsilon == real.statement.epsilon and start.delta == 1e-5
-    onward = start_of(replace(real, start=Start(np.zeros(3), "run")), RUN, 3, None)
-    assert onward.epsilon is None and not onward.protects
+    start = start_from_result(real, RUN, 3, None)
+    assert start.may_start_release and start.epsilon == real.statement.epsilon and start.delta == 1e-5
+    onward = start_from_result(replace(real, start=Start(np.zeros(3), "run")), RUN, 3, None)
+    assert onward.epsilon is None and not onward.may_start_release
     assert (
-        start_of(replace(real, start=Start(np.zeros(3), "public")), RUN, 3, None).epsilon
+        start_from_result(replace(real, start=Start(np.zeros(3), "public")), RUN, 3, None).epsilon
         == start.epsilon
     )
     with pytest.raises(InvalidInput, match="whose margins are not those"):
-        start_of(real, replace(RUN, loss="softmax:3"), 3, None)
+        start_from_result(real, replace(RUN, loss="softmax:3"), 3, None)
 
 
 def test_one_starting_point_and_no_public_share_of_a_release() -> None:
@@ -251,11 +251,11 @@ def test_public_rows_lower_the_error_at_a_small_budget() -> None:
     standard errors of its own (an error rate below 1e-2 even if replicates were only roughly
     normal)."""
     dataset = data.load("synthetic:n=10000,d=10,seed=1")
-    known, private = set_aside(dataset, 0.02, 0)
+    known, private = set_aside_public_rows(dataset, 0.02, 0)
     parts = data.partition("iid", private.y_train, 5, 0)
-    rows = Rows.build([(private.X_train[part], private.y_train[part]) for part in parts])
+    rows = Rows.build_from_parts([(private.X_train[part], private.y_train[part]) for part in parts])
     config = RunConfig("prox_admm", 0.1, 1e-5, rounds=10, replicates=40)
-    public = Public.of(known, config, 5)
+    public = Public.from_dataset(known, config, 5)
     errors = [
         dataset.task.model_errors(
             dataset.X_test, dataset.y_test, simulate(config, rows, start=start).consensus

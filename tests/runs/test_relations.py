@@ -21,11 +21,11 @@ from sottovoce.problem.facts import Among
 from sottovoce.problem.trust import RELATIONS
 from sottovoce.queries import Sum
 from sottovoce.queries.sum_attempt import SharedNoise
-from sottovoce.runs.centre import Centring, Frame, decide
+from sottovoce.runs.centre import Centring, Frame, decide_centring
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Pricer
-from sottovoce.runs.relations import other_of, under, with_other_relation
+from sottovoce.runs.relations import other_relation, event_under_other, with_other_relation
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.typing import Array
 
@@ -102,17 +102,17 @@ def test_what_prices_a_release_there() -> None:
     ]
     for own in kinds:
         planned = replace(own, relation="zero-out", sensitivity=0.5 * n)
-        found = under(own, planned)
+        found = event_under_other(own, planned)
         assert found is not None and np.array_equal(found.sensitivity, 0.5 * n)  # type: ignore[attr-defined]
-        wide = under(own, replace(planned, sensitivity=3.0 * n))
+        wide = event_under_other(own, replace(planned, sensitivity=3.0 * n))
         assert wide is not None and np.array_equal(wide.sensitivity, n)  # type: ignore[attr-defined]  # never more
     tests = events.SparseVector("s", "replace-one", n, n, 1)
-    kept = under(tests, replace(tests, relation="zero-out"))
+    kept = event_under_other(tests, replace(tests, relation="zero-out"))
     assert kept is not None and kept.to_dict() == replace(tests, relation="zero-out").to_dict()
     back = replace(tests, relation="zero-out")
-    assert under(back, tests) is None  # nothing is proved of thresholds whose rows move twice
+    assert event_under_other(back, tests) is None  # nothing is proved of thresholds whose rows move twice
     bare = events.Unprotected("s", n)
-    assert under(bare, bare) is bare
+    assert event_under_other(bare, bare) is bare
 
 
 def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
@@ -134,11 +134,11 @@ def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
 def test_a_mean_that_was_asked_first_is_priced_there_too() -> None:
     rng = np.random.default_rng(0)
     X = np.hstack([0.05 * rng.normal(size=(4000, 3)) + 0.3, np.full((4000, 1), 0.5)])
-    many = Rows.build(
+    many = Rows.build_from_parts(
         [(part, np.where(rng.random(len(part)) < 0.5, 1.0, -1.0)) for part in np.array_split(X, 5)]
     )
     config = RunConfig("momentum", epsilon=1.0, delta=DELTA, rounds=3, seed=0)
-    made = decide(config, many.n, many.d, Frame((3,), 0.5))
+    made = decide_centring(config, many.n, many.d, Frame((3,), 0.5))
     assert made.centring is not None
     said = with_other_relation(simulate(config, many, centre=made.centring)).statement
     assert said.other_epsilon == pytest.approx(
@@ -151,7 +151,7 @@ def test_nothing_is_said_where_nothing_is_proved(rows: Rows) -> None:
     assert with_other_relation(free) is free
     printed = simulate(RunConfig("dvp", epsilon=1.0, rounds=2, seed=0, form="printed"), rows)
     assert with_other_relation(printed).statement.other_epsilon is None
-    assert [other_of(relation) for relation in RELATIONS] == ["zero-out", "replace-one"]
+    assert [other_relation(relation) for relation in RELATIONS] == ["zero-out", "replace-one"]
 
 
 @pytest.mark.parametrize("relation", list(RELATIONS))
@@ -182,25 +182,25 @@ def test_the_other_price_of_a_sum_holds_for_any_sites_that_take_part(
     Claim 3).
     """
     asked: list[Sum] = []
-    priced = Pricer.ask_sum
+    priced = Pricer.charge_and_open_sum
 
     def ask_sum(self: Pricer, query: Sum, net: Net) -> Array:
         asked.append(query)
         return priced(self, query, net)
 
-    monkeypatch.setattr(Pricer, "ask_sum", ask_sum)
+    monkeypatch.setattr(Pricer, "charge_and_open_sum", ask_sum)
     config = RunConfig(method, epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation)
     prepared = prepare(config, np.full((5, 1), float(n)), 9)
-    there = replace(prepared.facts, relation=other_of(relation), solved_for=relation)
+    there = replace(prepared.facts, relation=other_relation(relation), solved_for=relation)
     asked.clear()
-    for own, query in zip(prepared.plan().rows, asked, strict=True):
+    for own, query in zip(prepared.plan_ledger().rows, asked, strict=True):
         assert isinstance(own, events.SummedGaussianMechanism)
-        known = under(own, query.event(there))
+        known = event_under_other(own, query.event(there))
         assert isinstance(known, events.SummedGaussianMechanism) and own.participants < own.sites
         for sites in range(own.participants, own.sites + 1):
             among, honest = Among(float(n * sites), sites), sites - own.colluders
             grid = query.attempt(prepared.facts, among).grid
-            moved = SharedNoise(query.what, there).moved(among.rows)
+            moved = SharedNoise(query.what, there).mean_sensitivity(among.rows)
             steps = moved / grid.step + math.sqrt(own.dimension)
             shift = np.sqrt(steps**2 / honest + own.dimension * honest / 4.0) / grid.tau
             assert np.all(shift <= np.min(known.alpha) * (1.0 + 1e-12))

@@ -24,25 +24,25 @@ def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
         1.0 + off * np.arange(1, 4) if np.ndim(noise.factor) else 1.0 + off
     )
     exact = replace(noise, factor=tuple(factor.tolist()) if factor.ndim else factor.item())
-    reserved = replace(mine, algorithm=mine.algorithm.with_noise(exact)).plan().rows
+    reserved = replace(mine, algorithm=mine.algorithm.with_noise(exact)).plan_ledger().rows
     plain = [event.to_dict() for event in reserved]
-    assert plain != [event.to_dict() for event in mine.plan().rows]
-    assert [event.to_dict() for event in with_reserved_noise(mine, reserved).plan().rows] == plain
-    assert with_reserved_noise(mine, mine.plan().rows) is mine
+    assert plain != [event.to_dict() for event in mine.plan_ledger().rows]
+    assert [event.to_dict() for event in with_reserved_noise(mine, reserved).plan_ledger().rows] == plain
+    assert with_reserved_noise(mine, mine.plan_ledger().rows) is mine
 
 
 def test_another_run_stays_as_it_is() -> None:
     mine = prepare(RunConfig(method="prox_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
     less = (
         prepare(RunConfig(method="prox_admm", epsilon=2.1, delta=1e-5, rounds=3), SIZES, 4)
-        .plan()
+        .plan_ledger()
         .rows
     )
     other = (
         prepare(RunConfig(method="mr_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
-        .plan()
+        .plan_ledger()
         .rows
     )
-    mixed = (*mine.plan().rows[:1], *less[1:])  # no scale has both
+    mixed = (*mine.plan_ledger().rows[:1], *less[1:])  # no scale has both
     for reserved in (less, other, mixed):
         assert with_reserved_noise(mine, reserved) is mine

@@ -20,8 +20,8 @@ from sottovoce.ledger.durable import DurableLedger
 from sottovoce.network.net import DenseNet, Net
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query, Sum
-from sottovoce.runs.engine import Place, run
-from sottovoce.runs.prepare import held, prepare
+from sottovoce.runs.engine import Place, run_rounds
+from sottovoce.runs.prepare import rows_on_backend, prepare
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import (
     Result,
@@ -94,7 +94,7 @@ def test_it_converges_to_the_minimiser_around_the_start(method: str, rounds: int
     model = simulate(config, ROWS, start=Start(POINT)).consensus[0]
     slope = np.zeros(4)
     for i in range(1 if method == "central_gd" else 3):
-        rows = ROWS.pooled() if method == "central_gd" else ROWS.node(i)
+        rows = ROWS.pool_at_one_node() if method == "central_gd" else ROWS.rows_of_node(i)
         a = rows.signed[0]
         slope += (-a / (1 + np.exp(a @ model))[:, None]).mean(axis=0) + 0.1 * (model - POINT)
     # dgd with a constant step ends nearby
@@ -112,12 +112,12 @@ def test_a_query_around_the_start_is_one_of_the_same_class_with_other_public_vec
     seen: list[tuple[Query | Sum, Array]] = []
 
     class Spy(RowGuard):
-        def ask(self, query: Query) -> Array:
-            seen.append((query, super().ask(query)))
+        def charge_and_answer(self, query: Query) -> Array:
+            seen.append((query, super().charge_and_answer(query)))
             return seen[-1][1]
 
-        def ask_sum(self, query: Sum, net: Net) -> Array:
-            seen.append((query, super().ask_sum(query, net)))
+        def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
+            seen.append((query, super().charge_and_open_sum(query, net)))
             return seen[-1][1]
 
     monkeypatch.setattr("sottovoce.runs.simulate.RowGuard", Spy)
@@ -126,7 +126,7 @@ def test_a_query_around_the_start_is_one_of_the_same_class_with_other_public_vec
     ((query, answer),) = seen
     simulate(config, ROWS)
     (_, (plain, _)) = seen
-    assert type(query) is type(plain) and answer.shape == query.blank(result.facts).shape
+    assert type(query) is type(plain) and answer.shape == query.placeholder_answer(result.facts).shape
     assert query.event(result.facts).to_dict() == plain.event(result.facts).to_dict()
     if isinstance(query, Sum) and isinstance(plain, Sum):
         query, plain = query.what, plain.what
@@ -215,7 +215,7 @@ def test_what_is_refused() -> None:
         {"epsilon": "1"},
     ):
         with pytest.raises(InvalidInput, match="record of a starting point"):
-            Start.of(POINT, Start(POINT).record | record)
+            Start.from_record(POINT, Start(POINT).record | record)
     with pytest.raises(InvalidInput, match="digest of a starting point"):
         RunConfig(start="here")
 
@@ -254,13 +254,13 @@ def test_replicates_may_start_at_different_points(method: str) -> None:
     """As a rehearsal needs it, where every world has a start of its own."""
     config, points = config_of(method), np.stack([POINT, -POINT])
     apart = [simulate(config, ROWS, start=Start(point)).models[r] for r, point in enumerate(points)]
-    ready, rows = prepare(config, ROWS.n, 4), held(config, ROWS)
+    ready, rows = prepare(config, ROWS.n, 4), rows_on_backend(config, ROWS)
     nodes = len(rows.n)
     guard = RowGuard(rows, ready.facts, KeyedNoise(0, range(2), range(nodes)), ready.ledger)
     place = Place(ready.facts, DenseNet(ready.graph), guard, (2, nodes), 4, points[:, None, :])
-    outcome = run(ready.algorithm, place, config.rounds)
+    outcome = run_rounds(ready.algorithm, place, config.rounds)
     together = np.broadcast_to(
-        place.classifier(ready.algorithm.model(outcome.state)), (2, nodes, 4)
+        place.fold_to_original_rows(ready.algorithm.model(outcome.state)), (2, nodes, 4)
     )
     np.testing.assert_allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)
 

@@ -18,10 +18,10 @@ from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.privacy.statement import Statement
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries import NoisyGradient, Sum, Vault
-from sottovoce.runs.auto_search import choose
+from sottovoce.runs.auto_search import choose_method
 from sottovoce.runs.config import RunConfig
-from sottovoce.runs.prepare import prepare, quorum
-from sottovoce.runs.pricing import trust_of
+from sottovoce.runs.prepare import prepare, quorum_of_sums
+from sottovoce.runs.pricing import trust_with_numbers
 from sottovoce.runs.row_guard import RowGuard, make_solver
 from sottovoce.runs.simulate import Result, simulate
 
@@ -43,13 +43,13 @@ def test_the_least_number_of_sites_of_a_sum(nodes: int, t: int, least: int) -> N
     t``.
     """
     assert least == min(K for K in range(1, nodes + 1) if K - t >= 2 and nodes + t < 2 * K)
-    assert quorum(config(colluders=t), nodes) == (least, t)
+    assert quorum_of_sums(config(colluders=t), nodes) == (least, t)
     for wrong in (least - 1, nodes + 1):
         with pytest.raises(InvalidInput, match="participants"):
-            quorum(config(colluders=t, participants=wrong), nodes)
-    assert quorum(config(colluders=t, participants=nodes), nodes) == (nodes, t)
+            quorum_of_sums(config(colluders=t, participants=wrong), nodes)
+    assert quorum_of_sums(config(colluders=t, participants=nodes), nodes) == (nodes, t)
     prepared = prepare(config(colluders=t), np.full((nodes, 1), 50.0), 4)
-    trust = trust_of(prepared.config, prepared.facts)
+    trust = trust_with_numbers(prepared.config, prepared.facts)
     assert (trust.kind, trust.honest, trust.colluding) == ("sum", least - t, t)
 
 
@@ -134,7 +134,7 @@ def test_auto_picks_a_method_of_sums() -> None:
     asked = RunConfig(method="auto", trust="sum", epsilon=0.5, delta=1e-5)
     sizes, tried = (300,) * 8, {}
     for heterogeneity in ("iid", "label"):
-        choice = choose(asked, sizes, 6, heterogeneity=heterogeneity)
+        choice = choose_method(asked, sizes, 6, heterogeneity=heterogeneity)
         assert choice.config.method in ("sum_momentum", "sum_prox")
         assert (choice.config.trust, choice.config.graph, choice.config.auto) == (
             "sum",
@@ -143,7 +143,7 @@ def test_auto_picks_a_method_of_sums() -> None:
         )
         tried[heterogeneity] = {row["method"] for row in choice.table}
     assert tried == {"iid": {"sum_momentum", "sum_prox"}, "label": {"sum_momentum"}}
-    local = choose(asked.but(trust="nobody", method="auto"), sizes, 6)
+    local = choose_method(asked.but(trust="nobody", method="auto"), sizes, 6)
     least = min(row["error"] for row in choice.table if row["stage"] == "check")
     assert least < min(row["error"] for row in local.table if row["stage"] == "check")
 
@@ -154,23 +154,23 @@ def test_many_sites_are_tried_out_as_one() -> None:
     """
     sizes = (60,) * 500
     for trust in ("nobody", "sum", "curator"):
-        choice = choose(RunConfig(method="auto", trust=trust, epsilon=0.5, delta=1e-5), sizes, 6)
+        choice = choose_method(RunConfig(method="auto", trust=trust, epsilon=0.5, delta=1e-5), sizes, 6)
         assert (len(choice.table) == 0) == (trust == "nobody")
 
 
 def test_a_rehearsal_has_the_noise_of_the_run() -> None:
-    """`Sum.at_once`, of which rehearsals are made, against shares that are drawn, rounded, added
+    """`Sum.answer_of_pooled_rows`, of which rehearsals are made, against shares that are drawn, rounded, added
     and opened.
     """
 
     ready = prepare(config(rounds=4, epsilon=5.0), ROWS.n, ROWS.d)
     point, alpha = np.zeros((400, 5, ROWS.d)), np.array([[0.3]])
     guard = RowGuard(ROWS, ready.facts, KeyedNoise(1, range(400), range(5)), ready.ledger)
-    opened = guard.ask_sum(Sum.of(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph))[:, 0]
-    pooled: Rows = ROWS.pooled()
+    opened = guard.charge_and_open_sum(Sum.sum_of_query(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph))[:, 0]
+    pooled: Rows = ROWS.pool_at_one_node()
     one = replace(ready.facts, n=pooled.n)
     vault = Vault(make_solver(pooled, one), KeyedNoise(2, range(400), range(1)))
-    at_once = Sum.of(NoisyGradient(point[:, :1], alpha, "test")).at_once(vault, one, 1)[:, 0]
+    at_once = Sum.sum_of_query(NoisyGradient(point[:, :1], alpha, "test")).answer_of_pooled_rows(vault, one, 1)[:, 0]
     band = 6 * math.sqrt(2 / opened.size) * math.sqrt(2)
     assert abs(np.log(opened.std() / at_once.std()) * 2) < band
     np.testing.assert_allclose(

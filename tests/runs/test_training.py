@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
-from sottovoce.data.sweep import cores
-from sottovoce.deploy import run_sites
+from sottovoce.data.sweep import number_of_cores
+from sottovoce.deploy import run_as_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import events
 from sottovoce.privacy.accountants import PureAccountant
@@ -25,7 +25,7 @@ from sottovoce.privacy.events import SphericalObjectivePerturbation
 from sottovoce.problem.schedules import Schedule
 from sottovoce.queries.objective_noise import POLISH
 from sottovoce.runs.simulate import Result, RunConfig, prepare, simulate
-from sottovoce.runs.training import TrainConfig, deal, train
+from sottovoce.runs.training import TrainConfig, deal_rows_to_nodes, train
 
 METHODS = list(REGISTRY)
 PRIVATE = ["dvp", "r_admm", "mr_admm"]  # whose price has the curvature in it
@@ -73,7 +73,7 @@ def test_report_scores_the_average_and_every_site() -> None:
     classes, counts = np.unique(report.dataset.y_train, return_counts=True)
     assert plain["majority_test_error"] == np.mean(y != classes[counts.argmax()])
     assert report.baseline_test_errors == {"majority": plain["majority_test_error"]}
-    parts = deal(config, report.dataset)
+    parts = deal_rows_to_nodes(config, report.dataset)
     assert np.array_equal(
         report.site_labels, [np.mean(report.dataset.y_train[part] > 0) for part in parts]
     )
@@ -186,7 +186,7 @@ def test_run_config_survives_json(config: RunConfig) -> None:
 
 def prices(result: Result) -> np.ndarray[Any, Any]:
     """Price of every release, shape (releases, N)."""
-    return np.array([PureAccountant().price(events.from_dict(row)) for row in result.ledger])
+    return np.array([PureAccountant().price_of_event(events.from_dict(row)) for row in result.ledger])
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5, 0.97])
@@ -288,7 +288,7 @@ def test_a_calibrated_run_spends_its_epsilon_and_no_more(method: str, epsilon: f
     assert result.privacy["epsilon"] == pytest.approx(prices(result).sum(axis=0).max(), rel=1e-12)
     for row in map(events.from_dict, result.ledger):
         assert isinstance(row, SphericalObjectivePerturbation)
-        price = PureAccountant().price(row)
+        price = PureAccountant().price_of_event(row)
         # Two lower bounds of U1: the log-determinant at a = 1/2, and Delta beta at a = 1.
         assert np.all(price >= np.log1p(0.25 / row.K) + 1.5 * row.beta)
         assert np.all(price >= 2.0 * row.beta)
@@ -312,7 +312,7 @@ def test_sites_and_simulation_agree(method: str, graph: str, rows: Rows) -> None
     assert np.max(np.abs(batched.models[0] - batched.models[1])) > 1e-3 or method == "admm"
     algorithm = prepare(config, rows.n, rows.d).algorithm
     for replicate in range(2):
-        for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate)):
+        for i, (outcome, ledger) in enumerate(run_as_sites(config, rows, replicate)):
             assert (outcome.rounds, outcome.stopped) == (6, "finished")
             assert outcome.state.f.shape == (rows.d,)
             model = algorithm.model(outcome.state)
@@ -325,7 +325,7 @@ def test_sites_compute_the_same_bits_on_any_number_of_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if cores() == 1:
+    if number_of_cores() == 1:
         pytest.skip("one core")
     # large enough for the linear algebra library to use threads
     rows = make_rows([3000, 2500, 4000], 90)
@@ -333,7 +333,7 @@ def test_sites_compute_the_same_bits_on_any_number_of_cores(
     states = []
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
-            states.append([outcome.state.f for outcome, _ in run_sites(config, rows)])
+            states.append([outcome.state.f for outcome, _ in run_as_sites(config, rows)])
     np.testing.assert_array_equal(states[0], states[1])
 
 

@@ -14,7 +14,7 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
-from sottovoce.problem.clipped import cap
+from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import (
     REGISTRY,
@@ -37,13 +37,13 @@ def table(rng: np.random.Generator, loss: Loss) -> tuple[Rows, int]:
     X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-4.0, 0.0, size=d)
     X /= 1.000001 * np.linalg.norm(X, axis=1, keepdims=True)
     if loss.outputs > 1:
-        return Rows.of_classes(
+        return Rows.build_with_classes(
             [(X, rng.integers(-1, loss.outputs, size=n))], loss.outputs
         ), d * loss.outputs
     if loss.offset_bound:
         targets = rng.uniform(-1.0, 1.0, size=n) * 10.0 ** -rng.integers(6)
-        return Rows.build([(X, np.ones(n))], [targets]), d
-    return Rows.build([(X, rng.choice([-1.0, 1.0], size=n))]), d
+        return Rows.build_from_parts([(X, np.ones(n))], [targets]), d
+    return Rows.build_from_parts([(X, rng.choice([-1.0, 1.0], size=n))]), d
 
 
 STEEP = ["huber:0.0001", "huber:0.00001", "huber-residual:1e-5", "log-cosh:1e-5"]
@@ -65,7 +65,7 @@ def test_ill_conditioned_problems_that_are_charged_are_answered(
         linear = -q * rng.normal(size=d) * 10.0 ** rng.uniform(-2.0, 2.0)
         query = NoisyMinimiser(rng.normal(size=d), np.array([1.0]), "test", linear=linear)
         book = Ledger("zcdp", delta=1e-5)
-        answer = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
+        answer = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).charge_and_answer(query)
         assert len(book.rows) == 1 and np.all(np.isfinite(answer))
 
 
@@ -78,7 +78,7 @@ def test_capped_problems_that_are_charged_are_answered(
 ) -> None:
     """Small caps allow small curvatures: the answers lie nearer, and rounding hides less."""
     monkeypatch.setattr(preconditioner, "WIDEST", widest)
-    loss, answered = cap(make_loss(spec), c), 0
+    loss, answered = clip_gradients(make_loss(spec), c), 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
         rows, d = table(rng, loss)
@@ -89,10 +89,10 @@ def test_capped_problems_that_are_charged_are_answered(
         book = Ledger("zcdp", delta=1e-5)
         guard = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book)
         try:
-            query.check(facts)
+            query.check_before_charge(facts)
         except InvalidInput:
             continue
-        assert np.all(np.isfinite(guard.ask(query))) and len(book.rows) == 1
+        assert np.all(np.isfinite(guard.charge_and_answer(query))) and len(book.rows) == 1
         answered += 1
     assert answered >= 2
 
@@ -109,9 +109,9 @@ def test_neither_of_two_neighbours_aborts_after_the_charge(seed: int) -> None:
     linear = -q * rng.normal(size=3 * d) * 10.0 ** rng.uniform(-2.0, 2.0)
     query = NoisyMinimiser(rng.normal(size=3 * d), np.array([1.0]), "test", linear=linear)
     facts = Facts(loss, np.array([float(n)]), 3 * d, 1.0, q, 1, pure=False)
-    for rows in (Rows.of_classes([(X, y)], 3), Rows.of_classes([(other, y)], 3)):
+    for rows in (Rows.build_with_classes([(X, y)], 3), Rows.build_with_classes([(other, y)], 3)):
         guard = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), Ledger("zcdp", delta=1e-5))
-        assert np.all(np.isfinite(guard.ask(query)))
+        assert np.all(np.isfinite(guard.charge_and_answer(query)))
 
 
 @pytest.mark.parametrize("h", [2.0, 0.5, 1e-3, 1e-6])
@@ -175,7 +175,7 @@ def test_turns_are_the_slopes_derivatives(loss: Loss, library: str) -> None:
     z, along, t = rng.normal(size=(2, 3, 12)), rng.normal(size=(2, 3, 12)), 1e-6
     told = (loss.derivative(z + t * along) - loss.derivative(z - t * along)) / (2.0 * t)
     xp = pytest.importorskip(library)
-    turned = loss.turn(xp.asarray(z), xp.asarray(along))
+    turned = loss.gradient_derivative(xp.asarray(z), xp.asarray(along))
     assert array_namespace(turned) is array_namespace(xp.asarray(z))
     np.testing.assert_allclose(np.asarray(turned), told, atol=1e-8)
 
@@ -187,14 +187,14 @@ def test_every_kind_of_rows_turns_alike(kind: str) -> None:
     y = rng.choice([-1.0, 1.0], size=40)
     if kind == "cluster":
         array = pytest.importorskip("dask.array")
-        rows: Rows = ClusterRows.of(
+        rows: Rows = ClusterRows.rows_from_dask(
             array.from_array(X, chunks=(16, 3)), array.from_array(y, chunks=16)
         )
     else:
-        rows = Rows.build([(csr_array(X) if kind == "sparse" else X, y)])
+        rows = Rows.build_from_parts([(csr_array(X) if kind == "sparse" else X, y)])
         if kind == "array_api_strict":
             pytest.importorskip(kind)
-            rows = rows.on(kind)
-    turned = rows.sweep().turn(Logistic(), w[None, None], along[None, None])
+            rows = rows.with_backend(kind)
+    turned = rows.sweep_over_rows().hessian_vector_product(Logistic(), w[None, None], along[None, None])
     bends = Logistic().curvature(y * (X @ w))
     np.testing.assert_allclose(turned[0, 0], X.T @ (bends * (X @ along)), rtol=1e-12)

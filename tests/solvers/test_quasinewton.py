@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sottovoce.solvers.quasinewton import MEMORY, Memory, Problem, gathered
+from sottovoce.solvers.quasinewton import MEMORY, Memory, Problem, gather_memories
 
 M, R, D = 2, 3, 6
 
@@ -43,7 +43,7 @@ def two_loops(
         )
         p = p - alpha * y
         alphas.append(alpha)
-    p = one.eased(p)
+    p = one.precondition_gradient(p)
     for (s, y), alpha in zip(steps, reversed(alphas), strict=True):
         sy = np.sum(s * y, axis=-1, keepdims=True)
         beta = np.divide(
@@ -56,7 +56,7 @@ def two_loops(
 def remember(memory: Memory, steps: list[tuple[np.ndarray, np.ndarray]], one: Problem) -> None:
     for s, y in steps:
         sy = np.sum(s * y, axis=-1)
-        memory.add(s, y, one.eased(y), sy)
+        memory.add_pair(s, y, one.precondition_gradient(y), sy)
 
 
 @pytest.mark.parametrize("how", ["inverse", "spectrum", "diagonal"])
@@ -69,7 +69,7 @@ def test_directions_are_those_of_the_two_loops(how: str, many: int) -> None:
     memory = Memory((M, R, D))
     remember(memory, steps, one)
     expected = two_loops(g, steps[-MEMORY:], one)
-    found = memory.direction(g, one.eased(g))
+    found = memory.direction(g, one.precondition_gradient(g))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max())
 
 
@@ -78,9 +78,9 @@ def test_a_cut_memory_is_that_of_the_problems_kept() -> None:
     one, steps, g = problem(rng, "spectrum"), pairs(rng, 5), rng.standard_normal((M, R, D))
     memory, cut = Memory((M, R, D)), np.ix_([1], [0, 2])
     remember(memory, steps, one)
-    whole = memory.direction(g, one.eased(g))
-    kept, part = memory.keep(cut), one.keep(np.array([1]), np.array([0, 2]))
-    np.testing.assert_allclose(kept.direction(g[cut], part.eased(g[cut])), whole[cut], rtol=1e-10)
+    whole = memory.direction(g, one.precondition_gradient(g))
+    kept, part = memory.keep(cut), one.subset_of_solves(np.array([1]), np.array([0, 2]))
+    np.testing.assert_allclose(kept.direction(g[cut], part.precondition_gradient(g[cut])), whole[cut], rtol=1e-10)
 
 
 def test_memories_of_parts_are_gathered_and_lost_pairs_dropped() -> None:
@@ -97,9 +97,9 @@ def test_memories_of_parts_are_gathered_and_lost_pairs_dropped() -> None:
     remember(early, steps[:4], one)
     cut = np.ix_([0, 1], [1])
     late = early.keep(cut)
-    remember(late, [(s[cut], y[cut]) for s, y in steps[4:]], one.keep(np.arange(2), np.array([1])))
-    whole = gathered(one, [(np.ix_([0, 1], [0, 1, 2]), early), (cut, late)], (M, R, D), told)
-    found = whole.direction(g, one.eased(g))
+    remember(late, [(s[cut], y[cut]) for s, y in steps[4:]], one.subset_of_solves(np.arange(2), np.array([1])))
+    whole = gather_memories(one, [(np.ix_([0, 1], [0, 1, 2]), early), (cut, late)], (M, R, D), told)
+    found = whole.direction(g, one.precondition_gradient(g))
 
     def known(last: int) -> list[tuple[np.ndarray, np.ndarray]]:
         kept = [np.linalg.norm(y, axis=-1, keepdims=True) >= told for _, y in steps[:last]]

@@ -17,9 +17,9 @@ from scipy.sparse import csr_array
 
 from sottovoce.data.design import Columns, Dense
 from sottovoce.data.rows import Rows
-from sottovoce.data.sweep import Sweep, batched
+from sottovoce.data.sweep import Sweep, group_nodes_by_size
 from sottovoce.errors import SolverError
-from sottovoce.problem.clipped import cap
+from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.losses import HuberSVM, Logistic, Loss, Softmax
 from sottovoce.solvers import preconditioner
 from sottovoce.solvers.local import DataTerm, Solver, certified_error, rounding_bound
@@ -71,7 +71,7 @@ def test_one_node_alone_agrees_with_the_batch() -> None:
     together = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((3, 5)), 1e-12).w
     for i in range(3):
         alone = (
-            Solver(rows.node(i), Logistic(), 1.0).minimise(linear[i], q[i], np.zeros(5), 1e-12).w
+            Solver(rows.rows_of_node(i), Logistic(), 1.0).minimise(linear[i], q[i], np.zeros(5), 1e-12).w
         )
         assert alone.shape == (5,)
         np.testing.assert_allclose(alone, together[i], atol=1e-10)
@@ -98,7 +98,7 @@ def test_restored_solver_repeats_every_bit() -> None:
     for linear in problems:
         w = 0.5 * whole.minimise(linear, q, w, 1e-8).w  # a public start that is not the last answer
         answers.append(w)
-        states.append((whole.state(), whole.secrets()))
+        states.append((whole.state(), whole.secret_state()))
     for cut in (1, 3, 4):
         again, forgetful = Solver(rows, Logistic(), 1.0), Solver(rows, Logistic(), 1.0)
         again.restore(states[cut - 1][0] | states[cut - 1][1])
@@ -115,13 +115,13 @@ def test_restored_solver_repeats_every_bit() -> None:
 def count_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows by one with every sweep."""
     seen: list[int] = []
-    sweep = Sweep.gradient
+    sweep = Sweep.sum_gradients
 
     def counted(self: Sweep, loss: Loss, w: np.ndarray) -> np.ndarray:
         seen.append(w.shape[1])
         return sweep(self, loss, w)
 
-    monkeypatch.setattr(Sweep, "gradient", counted)
+    monkeypatch.setattr(Sweep, "sum_gradients", counted)
     return seen
 
 
@@ -151,9 +151,9 @@ def test_no_certificate_rests_on_a_remembered_gradient() -> None:
     linear = np.random.default_rng(13).standard_normal((3, 5))
     exact = Solver(rows, Logistic(), 1.0).minimise(linear, q, zero, 1e-12)
     solver = Solver(rows, Logistic(), 1.0)
-    wrong = solver._rows.stack(np.ones((3, 5)), (3,))
+    wrong = solver._rows.stack_replicates(np.ones((3, 5)), (3,))
     solver.restore(
-        solver.state() | {"answer": wrong, "gradient": -solver._rows.stack(linear + q * 1.0, (3,))}
+        solver.state() | {"answer": wrong, "gradient": -solver._rows.stack_replicates(linear + q * 1.0, (3,))}
     )
     solution = solver.minimise(linear, q, zero, 1e-9)
     np.testing.assert_allclose(solution.w, exact.w, atol=1e-7)
@@ -167,9 +167,9 @@ def test_single_precision_by_column_multiplies_like_rows() -> None:
         rng.standard_normal((3, 6, 7)),
         np.array([True, False, True]),
     )
-    rows, columns = Dense(a), Dense(a).single()
+    rows, columns = Dense(a), Dense(a).in_single_precision()
     assert (
-        isinstance(columns, Columns) and columns.n == rows.n == 300 and columns.single() is columns
+        isinstance(columns, Columns) and columns.n == rows.n == 300 and columns.in_single_precision() is columns
     )
     changes = (
         lambda x: x,
@@ -263,7 +263,7 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     w = np.random.default_rng(11).standard_normal((4, 3, 5))
     answers = []
     for threads in (1, 3):
-        monkeypatch.setattr("sottovoce.data.sweep.cores", lambda threads=threads: threads)
+        monkeypatch.setattr("sottovoce.data.sweep.number_of_cores", lambda threads=threads: threads)
         answers.append(Solver(rows, Logistic(), 1.0).gradient(w))
     np.testing.assert_array_equal(answers[0], answers[1])
 
@@ -271,7 +271,7 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=30))
 def test_batches_hold_every_node_once_with_little_padding(sizes: list[int]) -> None:
     n = np.array(sizes)
-    batches = list(batched(n, 3))
+    batches = list(group_nodes_by_size(n, 3))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(n)))
     for batch in batches:
         assert n[batch].max() <= 1.1 * n[batch].min()
@@ -283,7 +283,7 @@ def test_parts_are_weighed_by_the_number_of_rows_itself(C: float) -> None:
     every sensitivity.
     """
     for n in range(1, 500):
-        solver = Solver(Rows.build([(np.full((n, 1), 1.0), np.ones(n))]), HuberSVM(0.5), C)
+        solver = Solver(Rows.build_from_parts([(np.full((n, 1), 1.0), np.ones(n))]), HuberSVM(0.5), C)
         np.testing.assert_allclose(solver.gradient(np.zeros((1, 1))), -C, rtol=1e-12)
         for parts in {1, 2, max(1, n // 2), n}:
             one = solver.gradient(np.zeros((1, 1)), 0, parts)
@@ -311,12 +311,12 @@ def test_sparse_sites_of_unlike_sizes_are_solved_as_dense_ones(kind: str) -> Non
     def made(table: Any) -> Rows:
         if kind == "classes":
             given = zip(parts, labels, strict=True)
-            return Rows.of_classes([(table(X), label) for (X, _), label in given], 3)
-        rows = Rows.build([(table(X), y) for X, y in parts])
+            return Rows.build_with_classes([(table(X), label) for (X, _), label in given], 3)
+        rows = Rows.build_from_parts([(table(X), y) for X, y in parts])
         return rows.with_weight(weights) if kind == "weights" else rows
 
     loss = (
-        Softmax(3) if kind == "classes" else cap(Logistic(), 0.3 if kind == "a cap" else math.inf)
+        Softmax(3) if kind == "classes" else clip_gradients(Logistic(), 0.3 if kind == "a cap" else math.inf)
     )
     width = d * loss.outputs
     linear, start = np.zeros((1, 3, width)), np.zeros((1, 3, width))
@@ -346,9 +346,9 @@ def test_a_preconditioner_of_some_rows_moves_no_answer(
             )
         )
     if kind == "classes":
-        rows = Rows.of_classes([(X, rng.integers(3, size=len(X))) for X, _ in given], 3)
+        rows = Rows.build_with_classes([(X, rng.integers(3, size=len(X))) for X, _ in given], 3)
     else:
-        rows = Rows.build([(csr_array(X) if kind == "sparse" else X, y) for X, y in given])
+        rows = Rows.build_from_parts([(csr_array(X) if kind == "sparse" else X, y) for X, y in given])
     if kind == "weighted":
         rows = rows.with_weight([rng.random(len(X)) for X, _ in given])
     w = np.zeros((2, 3, rows.d))

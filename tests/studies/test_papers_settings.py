@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from sottovoce.privacy.prices import zcdp
+from sottovoce.privacy.prices import zcdp_rho
 from sottovoce.runs.prepare import prepare
 from sottovoce_papers.studies import spec
 from sottovoce_papers.studies.kinds import training
@@ -323,11 +323,11 @@ def test_methods_of_004_have_the_zcdp_of_its_totals(method: str) -> None:
         ready = prepare(
             training._config({k: v for k, v in p.items() if k != "reading"}, rows), rows.n, rows.d
         )
-        events = ready.plan().rows
+        events = ready.plan_ledger().rows
         if method in ("pp_admm", "ipp_admm"):
             spent = np.sum([event.claimed_rho for event in events], axis=0)
         else:
-            spent = np.sum([zcdp(event) for event in events], axis=0)
+            spent = np.sum([zcdp_rho(event) for event in events], axis=0)
         assert np.max(spent) == pytest.approx(RHO_004 * p["epsilon"] ** 2, rel=1e-3)
     assert {p["epsilon"] for p in mine} == {1.0, 2.0, 10.0}
 

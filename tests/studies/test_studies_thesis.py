@@ -19,7 +19,7 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.losses import make_loss
 from sottovoce.queries import Vault
-from sottovoce.queries.moments import flat, square
+from sottovoce.queries.moments import flatten_symmetric, unflatten_symmetric
 from sottovoce.runs.row_guard import RowGuard, make_solver
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser
 from sottovoce_papers import claims
@@ -182,20 +182,20 @@ def test_moments_are_those_of_the_rows_and_their_sensitivity_is_attained() -> No
     rows = make_rows([30, 50], 4)
     moments, facts = noisy_moments(rows.n, 4, 1.0, 2)
     vault = Vault(make_solver(rows, facts), KeyedNoise(0, range(1), range(2), (2,)))
-    S = square(moments.value(vault, facts), 4)
+    S = unflatten_symmetric(moments.exact_statistic(vault, facts), 4)
     for i, one in enumerate(S):
-        a = rows.node(i).signed[0]
+        a = rows.rows_of_node(i).signed[0]
         assert np.allclose(one, a.T @ a / len(a))
-    assert np.allclose(np.linalg.norm(flat(S), axis=1), np.linalg.norm(S, axis=(1, 2)))
+    assert np.allclose(np.linalg.norm(flatten_symmetric(S), axis=1), np.linalg.norm(S, axis=(1, 2)))
     stated = moments.exact_sensitivity(facts)[:, 0]
     rng, far = np.random.default_rng(0), 0.0
     for _ in range(300):
         x, z = rng.standard_normal((2, 4))
         x, z = x / np.linalg.norm(x), z / np.linalg.norm(z)
-        far = max(far, float(np.linalg.norm(flat(np.outer(x, x)) - flat(np.outer(z, z)))))
+        far = max(far, float(np.linalg.norm(flatten_symmetric(np.outer(x, x)) - flatten_symmetric(np.outer(z, z)))))
     assert far <= 30 * stated[0] * (1 + 1e-12)
     x, z = np.eye(4)[:2]
-    assert np.linalg.norm(flat(np.outer(x, x)) - flat(np.outer(z, z))) == pytest.approx(
+    assert np.linalg.norm(flatten_symmetric(np.outer(x, x)) - flatten_symmetric(np.outer(z, z))) == pytest.approx(
         30 * stated[0]
     )
 
@@ -207,7 +207,7 @@ def test_a_wrong_scale_of_the_moments_noise_is_noticed(factor: float, passes: bo
     ledger = Ledger(claims.BestAccountant(), math.inf, 1e-5)
     guard = RowGuard(rows, facts, KeyedNoise(0, range(1), range(1), (1,)), ledger)
     a = rows.signed[0]
-    noise = (guard.ask(moments) - flat(a.T @ a / 40)) * factor
+    noise = (guard.charge_and_answer(moments) - flatten_symmetric(a.T @ a / 40)) * factor
     (event,) = ledger.rows
     assert ledger.total() == pytest.approx(1.0, rel=1e-3) and event.sensitivity[0] == pytest.approx(
         2**0.5 / 40
@@ -221,7 +221,7 @@ def test_half_of_the_held_out_rows_is_as_hard_as_the_other() -> None:
     """
     held = load("mnist37")
     w = pooled_minimiser(
-        Rows.build([(held.X[::10], held.y[::10])]), RunConfig(loss="huber:0.5"), 0.01
+        Rows.build_from_parts([(held.X[::10], held.y[::10])]), RunConfig(loss="huber:0.5"), 0.01
     )
     given = deal({"data": "mnist37", "nodes": 1})
     X, y = given.X_test, given.y_test

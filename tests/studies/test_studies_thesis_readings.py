@@ -136,11 +136,11 @@ def test_the_average_needs_an_nth_of_the_local_models_noise() -> None:
     N, terms = 4, Terms(math.inf, Lambda=0.1, loss="logistic", tol=1e-10)
     parts = [
         (one.signed[0], np.ones(one.signed.shape[1]))
-        for one in (make_rows([40] * N, 3).node(i) for i in range(N))
+        for one in (make_rows([40] * N, 3).rows_of_node(i) for i in range(N))
     ]
     moved = [(parts[0][0].copy(), parts[0][1]), *parts[1:]]
     moved[0][0][0] *= -1.0
-    before, after = (local(Rows.build(some), terms) for some in (parts, moved))
+    before, after = (local(Rows.build_from_parts(some), terms) for some in (parts, moved))
     site = np.linalg.norm(after.models[0, 0] - before.models[0, 0])
     whole = np.linalg.norm(average(after).models[0] - average(before).models[0])
     assert site > 1e-3 and whole == pytest.approx(site / N, rel=1e-6)
@@ -230,7 +230,7 @@ def test_errors_say_nothing_of_the_distance() -> None:
 
 def test_the_sites_models_are_linearly_independent() -> None:
     held = thesis_data.load("mnist37")
-    sites = Rows.build(held.deal([789] * 10, 0))
+    sites = Rows.build_from_parts(held.deal([789] * 10, 0))
     models = local(sites, Terms(math.inf, Lambda=0.01, loss="huber:0.5")).models[0]
     spread = np.linalg.svd(models / np.linalg.norm(models, axis=1, keepdims=True), compute_uv=False)
     assert models.shape[0] == 10 and spread[-1] > 0.05
@@ -259,7 +259,7 @@ def test_both_readings_of_delta(Lambda: float, epsilon: float, loss: str) -> Non
 
 def test_without_a_ridge_the_direction_is_the_limit_of_ever_smaller_ones() -> None:
     rows, loss = make_rows([50], 3), make_loss("huber:0.5")
-    a, b = rows.node(0).signed[0], np.array([20.0, -35.0, 15.0])
+    a, b = rows.rows_of_node(0).signed[0], np.array([20.0, -35.0, 15.0])
     limit, apart = flat(a, b, 1e-20, loss), []
     for total in (1e-2, 1e-4, 1e-6):
         w = minimize(
@@ -286,7 +286,7 @@ def test_the_noise_of_a_model_is_found_again() -> None:
     total = ridge_of(0.5, facts)[0]
     b = noise_of(models, rows, facts, total)
     for k, i in np.ndindex(2, 2):
-        a, at = rows.node(i).signed[0], (models[k, i], b[k, i])
+        a, at = rows.rows_of_node(i).signed[0], (models[k, i], b[k, i])
         slope = approx_fprime(
             at[0], lambda w, a=a, at=at: objective(w, a, at[1], total, facts.loss.value), 1e-7
         )
@@ -348,7 +348,7 @@ def test_nelder_and_mead_near_the_minimum_in_few_dimensions_and_far_in_many() ->
     for d, near in ((2, True), (40, False)):
         rows, loss = make_rows([100], d), make_loss("huber:0.5")
         exact = local(rows, Terms(math.inf, Lambda=0.01, loss="huber:0.5")).models[0, 0]
-        a, none = rows.node(0).signed[0], np.zeros(d)
+        a, none = rows.rows_of_node(0).signed[0], np.zeros(d)
         w, value, full = simplex(a, none, 0.01, loss.value)
         excess = value - objective(exact, a, none, 0.01, loss.value)
         assert w.shape == (d,) and excess >= 0.0 and (excess < 1e-4) == near and full != near

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sottovoce.util.bisection import bisect_between, bisect_unbounded
+from sottovoce.util.bisection import bisect_elementwise, bisect_unbounded
 
 
 @pytest.mark.parametrize("end", [1e-200, 0.3, 1.0, 7.0, 1e200])
@@ -29,6 +29,6 @@ def test_a_property_that_holds_for_finite_numbers_alone_ends_at_infinity() -> No
 
 def test_elements_are_halved_by_themselves() -> None:
     ends = np.array([0.1, 0.5, 0.9])
-    low, high = bisect_between(lambda x: x <= ends, np.zeros(3), np.ones(3), 40)
+    low, high = bisect_elementwise(lambda x: x <= ends, np.zeros(3), np.ones(3), 40)
     assert np.all(low <= ends) and np.all(ends < high)
     assert np.allclose(high - low, 2.0**-40)

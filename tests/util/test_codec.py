@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pytest
 
-from sottovoce.util.codec import Unreadable, from_plain, to_plain
+from sottovoce.util.codec import Unreadable, record_from_plain, record_to_plain
 from sottovoce.util.typing import Array
 
 
@@ -51,11 +51,11 @@ MADE = Outer(
 
 
 def read(plain: Any) -> Outer:
-    return from_plain(Outer, json.loads(json.dumps(plain, allow_nan=False)))
+    return record_from_plain(Outer, json.loads(json.dumps(plain, allow_nan=False)))
 
 
 def test_a_record_is_read_as_it_was_to_the_bit() -> None:
-    plain = to_plain(MADE)
+    plain = record_to_plain(MADE)
     again = read(plain)
     assert again == MADE and np.array_equal(again.numbers, MADE.numbers, equal_nan=True)
     assert plain["numbers"] == [[1.0, None], [0.5, -3.0]] and plain["inner"] == {
@@ -97,19 +97,19 @@ def test_a_value_of_another_type_is_refused_with_its_place(
     key: str, value: Any, place: str
 ) -> None:
     with pytest.raises(Unreadable) as refused:
-        read(to_plain(MADE) | {key: value})
+        read(record_to_plain(MADE) | {key: value})
     assert str(refused.value).startswith(place) and "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("key", ["truth", "maybe", "rest"])
 def test_a_key_that_is_missing_is_named_though_its_field_has_a_default(key: str) -> None:
-    plain = to_plain(MADE)
+    plain = record_to_plain(MADE)
     del plain[key]
     with pytest.raises(Unreadable, match=key):
         read(plain)
 
 
-@pytest.mark.parametrize("plain", [to_plain(MADE) | {"secret": 1}, [], None, "text"])
+@pytest.mark.parametrize("plain", [record_to_plain(MADE) | {"secret": 1}, [], None, "text"])
 def test_other_keys_and_other_documents_are_refused(plain: Any) -> None:
     with pytest.raises(Unreadable) as refused:
         read(plain)
@@ -117,9 +117,9 @@ def test_other_keys_and_other_documents_are_refused(plain: Any) -> None:
 
 
 def test_a_field_that_is_kept_elsewhere_is_neither_written_nor_read() -> None:
-    plain = to_plain(MADE, leave_out=("numbers",))
+    plain = record_to_plain(MADE, leave_out=("numbers",))
     assert "numbers" not in plain
-    again = from_plain(Outer, plain, numbers=MADE.numbers)
+    again = record_from_plain(Outer, plain, numbers=MADE.numbers)
     assert again.numbers is MADE.numbers
     with pytest.raises(Unreadable, match="keys other than"):
-        from_plain(Outer, to_plain(MADE), numbers=MADE.numbers)
+        record_from_plain(Outer, record_to_plain(MADE), numbers=MADE.numbers)

@@ -29,9 +29,9 @@ from sottovoce.util.constraints import (
     PerNode,
     Text,
     UsableSize,
-    constrained,
-    optional,
-    validate,
+    constrained_field,
+    optional_constraint,
+    validate_fields_and_rules,
 )
 
 
@@ -62,20 +62,20 @@ from sottovoce.util.constraints import (
 def test_a_constraint_holds_for_what_it_says(
     constraint: Constraint, kept: tuple[object, ...], broken: tuple[object, ...]
 ) -> None:
-    assert all(constraint.holds(value) for value in kept)
-    assert not any(constraint.holds(value) for value in broken)
-    assert all(constraint.rule_for(value).startswith("must ") for value in broken)
+    assert all(constraint.is_satisfied_by(value) for value in kept)
+    assert not any(constraint.is_satisfied_by(value) for value in broken)
+    assert all(constraint.broken_rule_text(value).startswith("must ") for value in broken)
     assert constraint == pickle.loads(pickle.dumps(constraint))
 
 
 def test_a_rule_says_what_concerns_the_value() -> None:
-    weight = optional(PerNode(Interval(low=0, closed="neither", why="it weighs the data")))
+    weight = optional_constraint(PerNode(Interval(low=0, closed="neither", why="it weighs the data")))
     assert (
-        weight.rule_for(-1.0)
-        == weight.rule_for((1.0, -1.0))
+        weight.broken_rule_text(-1.0)
+        == weight.broken_rule_text((1.0, -1.0))
         == "must be finite and > 0, because it weighs the data"
     )
-    assert "tuple" in weight.rule_for("heavy") and "None" in weight.rule_for("heavy")
+    assert "tuple" in weight.broken_rule_text("heavy") and "None" in weight.broken_rule_text("heavy")
 
 
 def low_is_below_high(pair: Pair) -> Iterator[InvalidInput]:
@@ -90,12 +90,12 @@ def names_differ(pair: Pair) -> Iterator[InvalidInput]:
 
 @dataclass(frozen=True)
 class Pair:
-    low: float = constrained(0.0, Interval(closed="neither"))
-    high: float = constrained(1.0, Interval(closed="neither"), remedy="give a number")
-    name: str = constrained("pair", Text())
+    low: float = constrained_field(0.0, Interval(closed="neither"))
+    high: float = constrained_field(1.0, Interval(closed="neither"), remedy="give a number")
+    name: str = constrained_field("pair", Text())
 
     def __post_init__(self) -> None:
-        validate(self, (low_is_below_high, names_differ))
+        validate_fields_and_rules(self, (low_is_below_high, names_differ))
 
 
 def test_everything_wrong_is_in_one_error() -> None:
@@ -119,13 +119,13 @@ def test_rules_over_several_fields_are_collected_once_each_field_is_sound() -> N
 
 def test_a_declaration_is_refused_by_its_own_class_of_error() -> None:
     with pytest.raises(SchemaError) as caught:
-        validate(Unchecked("a"), error=SchemaError)
+        validate_fields_and_rules(Unchecked("a"), error=SchemaError)
     assert caught.value.field == "rows"
 
 
 @dataclass(frozen=True)
 class Unchecked:
-    rows: object = constrained(1, Count())
+    rows: object = constrained_field(1, Count())
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,14 @@ def fill(disk: Path) -> None:
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    files.write("x", path, "one")
+    files.write_atomically("x", path, "one")
     path.chmod(0o640)
-    files.write("x", path, b"two")
+    files.write_atomically("x", path, b"two")
     assert path.read_text() == "two" and path.stat().st_mode & 0o777 == 0o640
     (tmp_path / "link").symlink_to(path)
-    files.write("x", tmp_path / "link", "three")
+    files.write_atomically("x", tmp_path / "link", "three")
     assert (tmp_path / "link").is_symlink() and path.read_text() == "three"
-    files.write("x", tmp_path / "secret", "s", mode=0o600)
+    files.write_atomically("x", tmp_path / "secret", "s", mode=0o600)
     assert (tmp_path / "secret").stat().st_mode & 0o077 == 0
     assert {file.name for file in tmp_path.iterdir()} == {"x", "link", "secret"}
 
@@ -83,7 +83,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 def test_a_database_is_never_written_over(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"SQLite format 3\0 and so on")
-    for write in (lambda: files.check("x", path), lambda: files.write("x", path, "new")):
+    for write in (lambda: files.check_writable_path("x", path), lambda: files.write_atomically("x", path, "new")):
         with pytest.raises((InvalidInput, NotWritten), match="holds a ledger or another database"):
             write()
     assert path.read_bytes().endswith(b"and so on")
@@ -91,21 +91,21 @@ def test_a_database_is_never_written_over(tmp_path: Path) -> None:
 
 def test_what_stood_there_survives_a_write_that_fails(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    files.write("x", path, "old")
+    files.write_atomically("x", path, "old")
     with (
         most(1000),
         pytest.raises(NotWritten, match=r"x=.*cannot be written: File too large; free some space"),
     ):
-        files.write("x", path, bytes(5000))
+        files.write_atomically("x", path, bytes(5000))
     assert path.read_text() == "old" and [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
 def test_a_full_disk_keeps_the_old_file(disk: Path) -> None:
-    files.check("x", disk / "x")
-    files.write("x", disk / "x", "old")
+    files.check_writable_path("x", disk / "x")
+    files.write_atomically("x", disk / "x", "old")
     fill(disk)
     with pytest.raises(NotWritten, match="No space left on device"):
-        files.write("x", disk / "x", bytes(100_000))
+        files.write_atomically("x", disk / "x", bytes(100_000))
     assert (disk / "x").read_text() == "old" and {file.name for file in disk.iterdir()} == {
         "x",
         "filler",
@@ -113,7 +113,7 @@ def test_a_full_disk_keeps_the_old_file(disk: Path) -> None:
     with pytest.raises(
         InvalidInput, match=r"x=.*: cannot be written: No space left on device; free some space"
     ):
-        files.check("x", disk / "x")
+        files.check_writable_path("x", disk / "x")
 
 
 def test_places_that_no_file_can_be_written_to(tmp_path: Path) -> None:
@@ -129,13 +129,13 @@ def test_places_that_no_file_can_be_written_to(tmp_path: Path) -> None:
         ("/dev/full", "is no file"),
     ):
         with pytest.raises(InvalidInput, match=rule):
-            files.check("save", tmp_path / name)
+            files.check_writable_path("save", tmp_path / name)
     with (
         most(files.PROBE - 1),
         pytest.raises(InvalidInput, match="cannot be written: File too large"),
     ):
-        files.check("save", tmp_path / "x")
-    files.check("save", tmp_path / "new" / "x", make=True)
+        files.check_writable_path("save", tmp_path / "x")
+    files.check_writable_path("save", tmp_path / "new" / "x", make=True)
     assert {file.name for file in tmp_path.iterdir()} == {"folder", "file", "pipe", "new"}
 
 
@@ -314,7 +314,7 @@ def test_saved_runs_with_entries_of_other_types_are_refused(
 def test_checkpoints_with_another_state_are_refused(rows: Rows, tmp_path: Path) -> None:
     path = tmp_path / "half.npz"
     simulate(CONFIG, rows, checkpoint=path)
-    whole = files.read_arrays(path)
+    whole = files.read_packed_arrays(path)
     meta = json.loads(str(whole["meta"]))
     changes: list[dict[str, Any]] = [
         {"state.f": whole["state.f"][..., :-1]},
@@ -337,7 +337,7 @@ def test_checkpoints_with_another_state_are_refused(rows: Rows, tmp_path: Path) 
         ),
     ]
     for change in changes:
-        path.write_bytes(files.pack(**(whole | change)))
+        path.write_bytes(files.pack_arrays(**(whole | change)))
         with pytest.raises(CheckpointError, match="not a readable checkpoint"):
             simulate(CONFIG, rows, checkpoint=path)
 
@@ -358,7 +358,7 @@ def test_pipes_folders_and_devices_are_not_read(tmp_path: Path) -> None:
         with pytest.raises(
             InvalidInput, match=f"schema=.*: cannot be read: {rule}; check the path"
         ):
-            files.read("schema", path)
+            files.read_bounded_file("schema", path)
 
 
 def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInput, match=r"x=.*: has more than 16,777,216 bytes; use a smaller file"
     ):
-        files.read("x", tmp_path / "x")
+        files.read_bounded_file("x", tmp_path / "x")
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
 )
 def test_json_beyond_bounds(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        files.from_json(text)
+        files.parse_bounded_json(text)
     assert "set_int_max_str_digits" not in str(caught.value) and len(str(caught.value)) < 100
 
 
@@ -412,18 +412,18 @@ def test_json_beyond_bounds(text: str) -> None:
 )
 def test_toml_beyond_bounds(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        files.from_toml(text)
+        files.parse_bounded_toml(text)
     assert "set_int_max_str_digits" not in str(caught.value) and len(str(caught.value)) < 100
 
 
 def test_json_and_toml_within_bounds() -> None:
-    assert files.from_json('{"a": [1, 2.5, null], "b": "[[[["}') == {
+    assert files.parse_bounded_json('{"a": [1, 2.5, null], "b": "[[[["}') == {
         "a": [1, 2.5, None],
         "b": "[[[[",
     }
-    assert files.from_json("[Infinity]", infinite=True) == [float("inf")]
+    assert files.parse_bounded_json("[Infinity]", infinite=True) == [float("inf")]
     deep = json.loads("[" * 64 + "]" * 64)
-    assert files.from_json("[" * 64 + "]" * 64) == deep
+    assert files.parse_bounded_json("[" * 64 + "]" * 64) == deep
     floats = ", ".join(f"{k}.5" for k in range(200))
-    assert len(files.from_toml(f"a = [{floats}]\n'b.c'.\"d.e\".f = '{'x.' * 100}'")["a"]) == 200
-    assert files.from_toml("a = [-inf, 1e3, inf]") == {"a": [-np.inf, 1000.0, np.inf]}
+    assert len(files.parse_bounded_toml(f"a = [{floats}]\n'b.c'.\"d.e\".f = '{'x.' * 100}'")["a"]) == 200
+    assert files.parse_bounded_toml("a = [-inf, 1e3, inf]") == {"a": [-np.inf, 1000.0, np.inf]}

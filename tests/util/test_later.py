@@ -35,9 +35,9 @@ def test_looking_through_modules_loads_nothing(library: str) -> None:
 
 
 def test_it_can_be_loaded_before_it_is_used(library: str) -> None:
-    assert Later(library).load() is sys.modules[library]
+    assert Later(library).import_module_now() is sys.modules[library]
     with pytest.raises(ImportError):
-        Later("no_such_library_anywhere").load()
+        Later("no_such_library_anywhere").import_module_now()
     with pytest.raises(ImportError):
         Later("no_such_library_anywhere").value  # noqa: B018
 

@@ -12,17 +12,17 @@ from rich.console import Console
 
 from sottovoce import ConsensusClassifier
 from sottovoce.util import progress
-from sottovoce.util.progress import bar, told
+from sottovoce.util.progress import show_bar_on_console, open_progress_teller
 
 
 def test_nothing_is_said_off_a_terminal_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
     for verbose in (None, False, 0):
-        with told(verbose) as teller:
-            teller.phase("work", 10)
+        with open_progress_teller(verbose) as teller:
+            teller.begin_phase("work", 10)
             teller(10)
     assert capsys.readouterr() == ("", "")
-    with told(True) as teller:
-        teller.phase("work", 20)
+    with open_progress_teller(True) as teller:
+        teller.begin_phase("work", 20)
         for k in range(1, 21):
             teller(k)
     said = capsys.readouterr().err.splitlines()
@@ -48,25 +48,25 @@ class Spied(Console):
 
 def test_a_bar_is_drawn_late_or_not_at_all() -> None:
     console = Spied()
-    with bar(console, "work", 10, after=60.0) as update:
+    with show_bar_on_console(console, "work", 10, after=60.0) as update:
         update(completed=10)
     assert console.written.getvalue() == ""
-    with bar(console, "work", 10) as update:
+    with show_bar_on_console(console, "work", 10) as update:
         update(completed=3)
     assert "work" in console.written.getvalue()
     before = threading.active_count()
-    with pytest.raises(RuntimeError), bar(console, "work", 10, after=60.0):
+    with pytest.raises(RuntimeError), show_bar_on_console(console, "work", 10, after=60.0):
         raise RuntimeError
     assert threading.active_count() <= before  # no timer is left to draw after the work
 
 
 def test_another_thread_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    monkeypatch.setattr(progress, "bar", lambda *_, **__: drawn.append(1))
+    monkeypatch.setattr(progress, "show_bar_on_console", lambda *_, **__: drawn.append(1))
 
     def work() -> None:
-        with told(None) as teller:
-            teller.phase("work", 1)
+        with open_progress_teller(None) as teller:
+            teller.begin_phase("work", 1)
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -13,7 +13,7 @@ import pytest
 
 import sottovoce
 from sottovoce.util import pages
-from sottovoce.util.pages import Column, Table, notebook, render
+from sottovoce.util.pages import Column, Table, render_for_notebook, render_template
 
 EVIL = '<script>alert("1")</script><img src=x onerror=y>&\''
 SOURCE = Path(sottovoce.__file__).parent
@@ -26,7 +26,7 @@ MODULES = [path for package in (SOURCE, PAPERS) for path in package.rglob("*.py"
 
 def test_every_text_of_a_fragment_is_escaped() -> None:
     table = Table([Column(EVIL, EVIL)], [[EVIL]])
-    found = notebook(
+    found = render_for_notebook(
         title=EVIL, words=[(EVIL, EVIL)], text=EVIL, pairs=[(EVIL, EVIL)], table=table, remark=EVIL
     )
     assert found.count("&lt;script&gt;") == 11
@@ -34,24 +34,24 @@ def test_every_text_of_a_fragment_is_escaped() -> None:
 
 
 def test_parts_that_an_object_does_not_have_leave_nothing() -> None:
-    found = notebook(words=[("Bold", " and plain")])
+    found = render_for_notebook(words=[("Bold", " and plain")])
     assert "".join(found.split("\n")) == '<div class="sottovoce"><p><b>Bold</b> and plain</p></div>'
-    assert notebook(text="one\ntwo").count("<br>") == 1
+    assert render_for_notebook(text="one\ntwo").count("<br>") == 1
 
 
 def test_a_refused_number_is_marked_and_an_empty_cell_is_empty() -> None:
-    found = notebook(table=Table([Column("a"), Column("b", "n")], [[None, ""]]))
+    found = render_for_notebook(table=Table([Column("a"), Column("b", "n")], [[None, ""]]))
     assert '<td><i>refused</i></td><td class="n"></td>' in found
 
 
 def test_a_row_with_more_cells_than_columns_is_an_error() -> None:
     with pytest.raises(jinja2.UndefinedError):
-        notebook(table=Table([Column("a")], [["1", "2"]]))
+        render_for_notebook(table=Table([Column("a")], [["1", "2"]]))
 
 
 def test_a_value_that_is_not_given_is_an_error() -> None:
     with pytest.raises(jinja2.UndefinedError, match="title"):
-        render("base.html")
+        render_template("base.html")
 
 
 def test_a_packages_own_template_extends_ours(
@@ -64,13 +64,13 @@ def test_a_packages_own_template_extends_ours(
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
     try:
-        found = render("own.html", package="more_pages", title="T", said="a < b")
+        found = render_template("own.html", package="more_pages", title="T", said="a < b")
     finally:
         sys.modules.pop("more_pages", None)
-        pages._environment.cache_clear()
+        pages._template_environment.cache_clear()
     assert "<title>T</title>" in found and "<p>a &lt; b</p>" in found
     with pytest.raises(jinja2.TemplateNotFound):
-        render("own.html", title="T", said="")
+        render_template("own.html", title="T", said="")
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)

@@ -14,9 +14,9 @@ from sottovoce.deploy.sums.messages import (
     Hello,
     Roster,
     Share,
-    read,
+    read_signed_message,
     read_question,
-    sign,
+    sign_content,
 )
 from sottovoce.errors import TransportClosed
 
@@ -40,7 +40,7 @@ class Lies:
             world.sleep(POLL)
         if rng.random() < 0.03:
             raise TransportClosed("so they say", rng.choice((None, self.name, *plan.names)))
-        mine = read(plan, message, self.name, round).content
+        mine = read_signed_message(plan, message, self.name, round).content
         inbox = {
             name: held[round, name]
             for name in plan.names
@@ -60,8 +60,8 @@ class Lies:
             if rng.random() < 0.02 and (round - 1, name) in held:
                 inbox[name] = held[round - 1, name]
             if (
-                not plan.summed
-                and name not in plan.exchange_table.heard_by(self.name, round)
+                not plan.uses_secure_sums
+                and name not in plan.exchange_table.names_heard_by(self.name, round)
                 and not isinstance(mine, Roster)
             ):
                 inbox = {
@@ -69,7 +69,7 @@ class Lies:
                     for who, data in inbox.items()
                     if who != name or data in (b"", b"expelled", b"left")
                 }
-            elif not plan.summed and name not in inbox and rng.random() < 0.8:
+            elif not plan.uses_secure_sums and name not in inbox and rng.random() < 0.8:
                 inbox[name] = b""
         if answers is not None and rng.random() < 0.2:
             world.say(f"hub lies to {self.name} in {round}: {sorted(inbox)}")
@@ -98,7 +98,7 @@ class Lies:
                     else np.array([rng.gauss(0.0, 1.0) for _ in mine.payload])
                 )
                 content = Message("trial", plan.digest, round, liar, mine.kind, payload)
-        data = sign(plan, round, liar, content, key)
+        data = sign_content(plan, round, liar, content, key)
         world.auditor.said(liar, round, data)
         return data
 
@@ -110,5 +110,5 @@ class Lies:
                 name == world.liar
             ):  # the others' true answers would need them to wait: they are cut off
                 told = Attestation(name, asked.round, asked.nonce, self.name, asked.round)
-                answers[name] = told.seal(world.plan, world.keys[name])
+                answers[name] = told.to_signed_bytes(world.plan, world.keys[name])
         return answers

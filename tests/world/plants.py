@@ -11,8 +11,8 @@ def _plant_mask() -> None:
     """A mask key that forgets what an attempt is bound to."""
     from sottovoce.deploy.sums import masks
 
-    key = masks.mask_key
-    masks.mask_key = lambda own, names, keys, other, bound: key(  # type: ignore[assignment]
+    key = masks.derive_mask_key
+    masks.derive_mask_key = lambda own, names, keys, other, bound: key(  # type: ignore[assignment]
         own, names, keys, other, replace(bound, attempt=1, query=b"", roster=b"", parent=b"")
     )
 
@@ -30,7 +30,7 @@ def _plant_row() -> None:
             return bytes(found)
         return bytes(self.records.keep(self.release, draw() if drawn is None else drawn))
 
-    Run.once = once  # type: ignore[method-assign]
+    Run.charge_once = once  # type: ignore[method-assign]
 
 
 def _plant_double() -> None:
@@ -42,14 +42,14 @@ def _plant_double() -> None:
         drawn, found = draw(), self.payload()
         return bytes(self.records.keep(self.release, drawn) if found is None else drawn)
 
-    Run.once = once  # type: ignore[method-assign]
+    Run.charge_once = once  # type: ignore[method-assign]
 
 
 def _plant_deadline() -> None:
     """A hub that waits for ever."""
     from sottovoce.deploy.rounds import RoundSequence
 
-    RoundSequence.closes = property(lambda self: float("inf"))  # type: ignore[method-assign,assignment]
+    RoundSequence.closing_time = property(lambda self: float("inf"))  # type: ignore[method-assign,assignment]
 
 
 def _plant_older() -> None:
@@ -58,7 +58,7 @@ def _plant_older() -> None:
     """
     from sottovoce.deploy.hub import Hub
 
-    Hub.highest = lambda self, site: 0  # type: ignore[method-assign]
+    Hub.highest_round_of = lambda self, site: 0  # type: ignore[method-assign]
     Hub.earlier = lambda self, site: []  # type: ignore[method-assign]
 
 

@@ -35,10 +35,10 @@ def test_planted_bugs_are_found(monkeypatch: pytest.MonkeyPatch, plant: str) -> 
     from sottovoce.deploy.sums import masks
     from sottovoce.ledger.run import Run
 
-    monkeypatch.setattr(masks, "mask_key", masks.mask_key)  # what the plants change comes back
-    monkeypatch.setattr(Run, "once", Run.once)
-    monkeypatch.setattr(RoundSequence, "closes", RoundSequence.closes)
-    monkeypatch.setattr(Hub, "highest", Hub.highest)
+    monkeypatch.setattr(masks, "derive_mask_key", masks.derive_mask_key)  # what the plants change comes back
+    monkeypatch.setattr(Run, "charge_once", Run.charge_once)
+    monkeypatch.setattr(RoundSequence, "closing_time", RoundSequence.closing_time)
+    monkeypatch.setattr(Hub, "highest_round_of", Hub.highest_round_of)
     monkeypatch.setattr(Hub, "earlier", Hub.earlier)
     plants.PLANTS[plant]()
     found = next((broken for seed in range(40) if (broken := world.play(seed, "faults")[1])), [])

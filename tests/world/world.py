@@ -39,18 +39,18 @@ from lies import Lies
 from plants import PLANTS
 from problems import make_rows
 
-from sottovoce.deploy import run_sites
+from sottovoce.deploy import run_as_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.messages import agree
+from sottovoce.deploy.messages import check_plan_digest
 from sottovoce.deploy.plan import Plan
-from sottovoce.deploy.proposal import Proposal, make_plan
-from sottovoce.deploy.session import Finished, SiteSession, check_end
-from sottovoce.deploy.sums.masks import erase_old
+from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
+from sottovoce.deploy.session import Finished, SiteSession, check_complete_end
+from sottovoce.deploy.sums.masks import erase_old_masking_keys
 from sottovoce.deploy.waits import Waits
-from sottovoce.errors import Refused, SottovoceError, TransportClosed, Unreachable, exit_code
+from sottovoce.errors import Refused, SottovoceError, TransportClosed, Unreachable, exit_code_for_error
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
 from sottovoce.privacy.noise import KeyedNoise
@@ -133,7 +133,7 @@ def agreed(work: Workload) -> tuple[Plan, dict[str, SigningKey], Any]:
             **graph,
         }
     )
-    return make_plan(Proposal("trial", config, members, rows.d, waits=WAITS)), keys, rows
+    return make_calibrated_plan(Proposal("trial", config, members, rows.d, waits=WAITS)), keys, rows
 
 
 def _faults(kind: str) -> list[str]:
@@ -187,7 +187,7 @@ class World:
             "trial",
             names,
             self.plan.quorum.least,
-            summed=self.plan.summed,
+            summed=self.plan.uses_secure_sums,
             liars=() if self.liar is None else (self.liar,),
         )
         self.auditor.order = self.plan.names
@@ -332,7 +332,7 @@ class World:
         while True:
             with suppress(SottovoceError):  # a full disk: the operator tries again
                 if self.hub is not None and name not in self.hub.gone():
-                    self.hub.log.decisions.expel("trial", name)
+                    self.hub.log.decisions.record_expulsion("trial", name)
                     self.say(f"expels {name}")
                 if self.hub is not None:
                     return
@@ -375,22 +375,22 @@ class World:
         i = self.plan.index(name)
         try:
             with DurableLedger.open(path) as ledger:
-                if self.plan.summed:
-                    erase_old(ledger, "trial")
+                if self.plan.uses_secure_sums:
+                    erase_old_masking_keys(ledger, "trial")
                 noise = Watched(3, [0], [i], lead=())
                 noise.world, noise.name = self, name
                 session = SiteSession(
                     self.plan, name, self.rows.node(i), ledger, self.keys[name], noise
                 )
                 ended = self.ends[name] = session.run(Door(self, name))
-            check_end(name, "trial", ended.outcome.stopped, ended.lost)
+            check_complete_end(name, "trial", ended.outcome.stopped, ended.lost)
         except Crash:
             if self.over:
                 raise
             return -9
         except SottovoceError as error:
             self.say(f"{type(error).__name__}: {error}")
-            return exit_code(error)
+            return exit_code_for_error(error)
         return 0
 
     # Judgement
@@ -406,7 +406,7 @@ class World:
                 plan, HubLog(self.folder / "hub.log"), greeting=GREETING, clock=self.clock
             )
         _room(self.hub, True)
-        roster = self.hub.status()["roster"]
+        roster = self.hub.status_as_dict()["roster"]
         harmed = {
             name for name in plan.names if self.restored(name) or self.codes[name] in (-9, 1, 2)
         }
@@ -443,18 +443,18 @@ class World:
         plan, hub = self.plan, self.hub
         assert hub is not None
         index = plan.names.index
-        if plan.summed:
+        if plan.uses_secure_sums:
             told = [
                 ([index(name) for name in one.members], one.opened) for one in hub.rounds.attempts
             ]
-            made = run_sites(plan.config, self.rows, attempts=told)
+            made = run_as_sites(plan.config, self.rows, attempts=told)
         else:
-            made = run_sites(
+            made = run_as_sites(
                 plan.config, self.rows, lost={index(name): k for name, k in roster["since"].items()}
             )
         for name in stay:
             model = (
-                plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
+                plan.stages[0].prepared.algorithm.method_of_node(index(name)).model(made[index(name)][0].state)
             )
             if not np.array_equal(model, self.ends[name].model):
                 self.auditor.breach(f"{name}: another model than its twin's")
@@ -466,8 +466,8 @@ class Watched(KeyedNoise):
     world: World
     name: str
 
-    def _starts(self, *which: int) -> Iterator[np.random.Generator]:
-        for generator in super()._starts(*which):
+    def _generators_by_stream(self, *which: int) -> Iterator[np.random.Generator]:
+        for generator in super()._generators_by_stream(*which):
             if self.name not in self.world.repeats:
                 self.world.door(self.name, "a draw")
                 self.world.auditor.drawn(self.name)
@@ -484,12 +484,12 @@ class Door:
         self.earlier: list[bytes] = []
         self.lies = None if world.liar is None else Lies(world, name)
 
-    def highest(self, plan: str) -> int:
-        agree(plan, self.world.plan.digest)
+    def highest_stored_round(self, plan: str) -> int:
+        check_plan_digest(plan, self.world.plan.digest)
         if self.lies is not None:
             return self.world.rng.choice((0, 0, 0, 1, 5))
         self.earlier, highest = self._ask(
-            lambda hub: (hub.earlier(self.name), hub.highest(self.name))
+            lambda hub: (hub.earlier(self.name), hub.highest_round_of(self.name))
         )
         return int(highest)
 
@@ -504,14 +504,14 @@ class Door:
         world.door(self.name, f"the inbox of {round}")
         return found
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+    def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
         if self.lies is not None:
             return self.lies.inquire(question, enough)
-        return self._until(lambda hub: hub.inquire(self.name, question, enough, 0.0))
+        return self._until(lambda hub: hub.pass_on_question(self.name, question, enough, 0.0))
 
-    def leave(self, farewell: bytes) -> None:
+    def send_farewell(self, farewell: bytes) -> None:
         if self.lies is None:
-            self._ask(lambda hub: hub.leave(self.name, farewell))
+            self._ask(lambda hub: hub.record_farewell(self.name, farewell))
 
     def _until(self, ask: Callable[[Hub], dict[str, bytes] | None]) -> dict[str, bytes]:
         while True:
@@ -571,7 +571,7 @@ def doors(world: World) -> Iterator[None]:
         if site:
             world.door(name, "a commit")
 
-    again = Vault.repeat
+    again = Vault.repeat_solve
 
     def repeat(self: Vault, solve: Callable[[], object], start: Any) -> None:
         """With noise that can be repeated a stored release is solved again, which a real site
@@ -582,11 +582,11 @@ def doors(world: World) -> Iterator[None]:
         again(self, solve, start)
         world.repeats.discard(name)
 
-    ChainFile.transaction, Vault.repeat = transaction, repeat  # type: ignore[method-assign,assignment]
+    ChainFile.transaction, Vault.repeat_solve = transaction, repeat  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
-        Vault.repeat = again  # type: ignore[method-assign]
+        Vault.repeat_solve = again  # type: ignore[method-assign]
         ChainFile.transaction = whole  # type: ignore[method-assign]
 
 

@@ -14,7 +14,7 @@ from .dvp import DVP
 from .gradient import DGD, CentralSGD
 from .gradient_tracking import GradientTracking
 from .ipp_admm import IPPADMM
-from .knobs import Knob, MethodOptions, gather, knobs_of
+from .knobs import Knob, MethodOptions, gather_knobs, knobs_of
 from .m_admm import MADMM
 from .method import Method
 from .momentum import Momentum, SummedMomentumOptions
@@ -117,11 +117,11 @@ METHODS = [
 ]
 """All pairs of a method and a trust: a method's own line first, methods from outside last."""
 
-REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
-"""Methods by the names that records know; :func:`under` finds that of a method and a trust."""
+REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound_class for one in METHODS}
+"""Methods by the names that records know; :func:`name_under_trust` finds that of a method and a trust."""
 
 # Classes that were made for a trust are attributes of this module, where pickle looks for them.
-globals().update({one.bound.__name__: one.bound for one in METHODS if one.bound is not one.cls})
+globals().update({one.bound_class.__name__: one.bound_class for one in METHODS if one.bound_class is not one.cls})
 
 NAMES = list(dict.fromkeys(one.cls.name for one in METHODS))
 """Names of methods, whatever the trust."""
@@ -143,7 +143,7 @@ ANSWERS = (
 KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]
 """Methods by the names that records hold; for a recipe's name, the base of all recipes."""
 
-KNOBS: dict[str, Knob] = gather(REGISTRY.values())
+KNOBS: dict[str, Knob] = gather_knobs(REGISTRY.values())
 """Knobs of all methods, by name."""
 
 
@@ -153,8 +153,8 @@ def trusts_of(name: str) -> dict[str, str]:
     return {one.kind: one.name for one in METHODS if one.cls is mine}
 
 
-def under(name: str, trust: str) -> str:
-    """The name of a method under a trust: ``under("momentum", "sum")`` is "sum_momentum".
+def name_under_trust(name: str, trust: str) -> str:
+    """The name of a method under a trust: ``name_under_trust("momentum", "sum")`` is "sum_momentum".
 
     Raises
     ------
@@ -176,7 +176,7 @@ def under(name: str, trust: str) -> str:
     return known[trust]
 
 
-def same_as(name: str) -> tuple[str, ...]:
+def equal_methods(name: str) -> tuple[str, ...]:
     """Names of the methods that make the same releases as this one, at the defaults of both.
 
     On the same seed results are the same bits if noise parameters have the same unit.  If not
@@ -201,7 +201,7 @@ __all__ = [
     "Node",
     "Recipe",
     "knobs_of",
-    "same_as",
+    "equal_methods",
     "trusts_of",
-    "under",
+    "name_under_trust",
 ]

@@ -17,7 +17,7 @@ class Augmented(NamedTuple):
     curvature: Array
 
 
-def augment(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Augmented:
+def augmented_terms(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Augmented:
     """Return the terms that ADMM adds to a node's objective (000, eq. 9).
 
     ``2 lam.w + eta sum_j ||w - (f_i + f_j)/2||^2 = linear.w + curvature ||w||^2 / 2 + const``
@@ -42,7 +42,7 @@ def augment(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Augmented:
     return Augmented(linear=2 * lam - eta * (V * f + S), curvature=2 * eta * V)
 
 
-def dual(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Array:
+def updated_dual(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Array:
     """Return the dual variable after an exchange, ``lam_i + (eta / 2) sum_j (f_i - f_j)``.
 
     It is (11) of 000.
@@ -91,7 +91,7 @@ class ADMM(Algorithm[ADMMState]):
     """Consensus ADMM over the graph, in which nodes exchange exact local minimisers.
 
     Every message depends on rows without noise, so epsilon is infinite.  Private forms differ in
-    their :meth:`query`.
+    their :meth:`query_of_round`.
     """
 
     name: ClassVar[str] = "admm"
@@ -104,7 +104,7 @@ class ADMM(Algorithm[ADMMState]):
     induced: ClassVar[str] = INDUCED
 
     def init(self, node: Node) -> ADMMState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return ADMMState(f=zero, S=zero, lam=zero)
 
     def round(self, k: int, state: ADMMState, node: Node) -> ADMMState:
@@ -122,14 +122,14 @@ class ADMM(Algorithm[ADMMState]):
         f, S, lam = state
         eta, V = self.penalty(k), node.net.degree
         # 000, eq. (9) and (10): the local minimiser of the augmented objective.
-        answer = node.ask(self.query(k, augment(eta, V, f, S, lam), f, node))
-        f = self.sent(answer, f)
+        answer = node.ask(self.query_of_round(k, augmented_terms(eta, V, f, S, lam), f, node))
+        f = self.sent_message(answer, f)
         S = node.net.neighbour_sum(f)
         # 000, eq. (11): the dual step, without the duals of edges that were lost.
         eta = self.dual_penalty(k)
-        return ADMMState(f, S, dual(eta, V, f, S, lam) - node.lost_dual(eta / 2))
+        return ADMMState(f, S, updated_dual(eta, V, f, S, lam) - node.lost_dual(eta / 2))
 
-    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+    def query_of_round(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         """Return the query of round k.
 
         Parameters
@@ -149,7 +149,7 @@ class ADMM(Algorithm[ADMMState]):
         """
         return PerturbedObjective(*terms, f, None, "000, eq. (10)")
 
-    def sent(self, answer: Array, f: Array) -> Array:
+    def sent_message(self, answer: Array, f: Array) -> Array:
         """Return what a node sends after an answer; `f` is what it sent last."""
         return answer
 

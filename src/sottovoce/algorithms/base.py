@@ -29,7 +29,7 @@ class Node(Protocol):
     def ask(self, query: Query) -> Array:
         """Charge a query and return its released answer; in sums that of all sites together."""
 
-    def zeros(self) -> Array:
+    def zero_vector(self) -> Array:
         """Return a vector of zeros of shape (..., d)."""
 
     # How nodes come to agree.  Where answers are sums over all sites they agree already, and these
@@ -52,7 +52,7 @@ class Node(Protocol):
     def mix(self, x: Array, share: float = 1.0) -> Array:
         """Return `x`, moved by `share` of the way to the neighbourhood's mean; an exchange."""
 
-    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+    def exact_diffusion(self, step: Array, current: Array, previous: Array) -> Array:
         """Return ``(I + W) / 2`` of ``step + current - previous``, by an exchange: exact diffusion.
 
         Parameters
@@ -73,7 +73,7 @@ class Node(Protocol):
     def lost_dual(self, weight: Array | float) -> Array | float:
         """Return what the duals of edges lost in the last exchange add up to.
 
-        See :meth:`sottovoce.network.net.Net.lost_dual`.
+        See :meth:`sottovoce.network.net.Net.pop_lost_edge_duals`.
         """
 
 
@@ -168,7 +168,7 @@ class Algorithm(ABC, Generic[StateT]):
         """
         return None
 
-    def identity(self) -> dict[str, Any]:
+    def identity_of_run(self) -> dict[str, Any]:
         """Return public content that the configuration lacks, for the key of a stored run."""
         return {}
 
@@ -223,7 +223,7 @@ class Algorithm(ABC, Generic[StateT]):
             Public state after round k.
         """
 
-    def priced(self, k: int, state: StateT, node: Node) -> StateT:
+    def priced_round(self, k: int, state: StateT, node: Node) -> StateT:
         """Run round k of a plan, where answers are blanks: the same releases.
 
         Parameters
@@ -245,7 +245,7 @@ class Algorithm(ABC, Generic[StateT]):
         """Return the classifier of every node, shape (..., d)."""
         return state.f  # type: ignore[attr-defined]
 
-    def _alpha(self, k: int) -> Array | None:
+    def _noise_parameter(self, k: int) -> Array | None:
         """Return the noise parameter of round k, (N, 1) or (), or None without noise."""
         if self.noise is None:
             return None
@@ -255,9 +255,9 @@ class Algorithm(ABC, Generic[StateT]):
         """Return the same method with another noise schedule."""
         return replace(self, noise=noise)
 
-    def at(self, node: int) -> Self:
+    def method_of_node(self, node: int) -> Self:
         """Return the method for node number `node` alone."""
-        of_node = {k: v.node(node) for k, v in self.__dict__.items() if isinstance(v, Schedule)}
+        of_node = {k: v.schedule_of_node(node) for k, v in self.__dict__.items() if isinstance(v, Schedule)}
         return replace(self, **of_node)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:

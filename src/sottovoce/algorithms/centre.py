@@ -35,5 +35,5 @@ class Centre(Once):
     def items(self) -> tuple[Item, ...]:
         return (Item("mean of rows", lambda at: RowMean(at, self.constants), 1.0),)
 
-    def point(self, d: int) -> Array:
+    def point_of_release(self, d: int) -> Array:
         return np.zeros(d)

@@ -12,10 +12,10 @@ from ..errors import InvalidInput
 from ..problem.facts import Facts
 from ..queries import NoisyGradient
 from ..util.typing import Array
-from .admm import INDUCED, augment, dual
+from .admm import INDUCED, augmented_terms, updated_dual
 from .base import Algorithm, Node
 from .knobs import CappedOptions
-from .prox import DualState, tail
+from .prox import DualState, tail_average
 
 RADIUS = 10.0
 """Assumed bound on a coefficient of the minimiser, for the step size; no price depends on it."""
@@ -58,10 +58,10 @@ class DPADMM(Algorithm[DualState]):
     def check(self, node: Node) -> None:
         if self.penalty.nodes:
             rule = "DP-ADMM has one penalty for all nodes: else their duals do not add up to zero"
-            raise InvalidInput("eta", self.penalty.words, rule, "give one number")
+            raise InvalidInput("eta", self.penalty.describe_values, rule, "give one number")
 
     def init(self, node: Node) -> DualState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return DualState(zero, zero, zero, zero)
 
     def round(self, k: int, state: DualState, node: Node) -> DualState:
@@ -80,23 +80,23 @@ class DPADMM(Algorithm[DualState]):
         facts = node.facts
         V = node.net.degree
         weight = self.penalty(k)
-        eta = TIED * facts.mixing * weight
-        query = NoisyGradient(f, self._alpha(k), "noisy gradient")
+        eta = TIED * facts.mixing_weight * weight
+        query = NoisyGradient(f, self._noise_parameter(k), "noisy gradient")
         # The proximal weight grows with the root of the round, so that noise on what is sent falls.
-        tau = weight + math.sqrt(2.0 * k) * _deviation(query, facts) / RADIUS
+        tau = weight + math.sqrt(2.0 * k) * _noise_deviation(query, facts) / RADIUS
         slope = node.ask(query) + facts.mu * f
         # The minimiser of the linearised, augmented objective (see the class) has a closed form.
-        linear, curvature = augment(eta, V, f, S, lam)
+        linear, curvature = augmented_terms(eta, V, f, S, lam)
         f = (tau * f - slope - linear) / (curvature + tau)
         S = node.net.neighbour_sum(f)
-        lam = dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)
-        return DualState(f, S, lam, tail(mean, f, k))
+        lam = updated_dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)
+        return DualState(f, S, lam, tail_average(mean, f, k))
 
     def model(self, state: DualState) -> Array:
         return state.mean
 
 
-def _deviation(query: NoisyGradient, facts: Facts) -> Array:
+def _noise_deviation(query: NoisyGradient, facts: Facts) -> Array:
     """Return the standard deviation per coordinate of a gradient's noise, (N, 1) or (1,)."""
     if query.alpha is None:
         return np.zeros_like(facts.n)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..queries import GaussianLaw, PerturbedObjective, Query, SphericalLaw, law_of
+from ..queries import GaussianLaw, PerturbedObjective, Query, SphericalLaw, noise_of_law
 from ..util.constraints import Interval
 from ..util.typing import Array
 from .admm import ADMM, Augmented
@@ -65,13 +65,13 @@ class DVP(ADMM):
     noise_weight: ClassVar[float] = 2.5
     forms: ClassVar[tuple[str, ...]] = ("corrected", "printed")
 
-    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+    def query_of_round(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         """Return the query of round k: the augmented objective with noise in the dual variable.
 
         Parameters
         ----------
         k, terms, f, node
-            As for :meth:`ADMM.query`.
+            As for :meth:`ADMM.query_of_round`.
 
         Returns
         -------
@@ -79,12 +79,12 @@ class DVP(ADMM):
         """
         # mu = lam + (C / 2n) b, eq. (14): 2 mu.f = 2 lam.f + (C / n) b.f, which the law draws in
         # sum scale.
-        phi, law = self._law(k, terms.curvature, node)
+        phi, law = self._noise_of_round(k, terms.curvature, node)
         return PerturbedObjective(
             terms.linear, terms.curvature + phi, f, law, f"000, Algorithm 2 ({self.form})"
         )
 
-    def _law(
+    def _noise_of_round(
         self, k: int, curvature: Array, node: Node
     ) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
         phi = np.asarray(self.options.phi)
@@ -92,11 +92,11 @@ class DVP(ADMM):
             return phi, None
         alpha, facts = self.noise(k), node.facts
         if self.form == "corrected":
-            return phi, law_of(self.options.law, alpha, curvature + phi, facts)
-        return self.printed(alpha, curvature, node, self.options.zeta)
+            return phi, noise_of_law(self.options.law, alpha, curvature + phi, facts)
+        return self.printed_noise(alpha, curvature, node, self.options.zeta)
 
     @staticmethod
-    def printed(
+    def printed_noise(
         alpha: Array, curvature: Array, node: Node, constants: str
     ) -> tuple[Array, SphericalLaw]:
         """Return the curvature and the noise of the listing for a claim of `alpha`.
@@ -125,7 +125,7 @@ class DVP(ADMM):
         # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is >
         # 0.
         c1 = facts.loss.curvature_bound
-        alpha_hat = alpha - 2 * np.log1p(c1 / facts.K(curvature))
+        alpha_hat = alpha - 2 * np.log1p(c1 / facts.strong_convexity_of(curvature))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu - curvature
         phi = np.where(alpha_hat > 0, 0.0, needed)
         rate = np.where(alpha_hat > 0, alpha_hat, alpha / 2)

@@ -11,7 +11,7 @@ from ..util.constraints import Count
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import CappedOptions, knob
-from .prox import MIXED, tail
+from .prox import MIXED, tail_average
 
 
 class DescentState(NamedTuple):
@@ -45,7 +45,7 @@ class DGD(Algorithm[DescentState]):
     induced: ClassVar[str] = MIXED
 
     def init(self, node: Node) -> DescentState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return DescentState(zero, zero, zero)
 
     def round(self, k: int, state: DescentState, node: Node) -> DescentState:
@@ -61,13 +61,13 @@ class DGD(Algorithm[DescentState]):
         DescentState
         """
         f, S, mean = state
-        g = node.ask(NoisyGradient(f, self._alpha(k), "noisy gradient"))
+        g = node.ask(NoisyGradient(f, self._noise_parameter(k), "noisy gradient"))
         f = (
             f
-            + node.facts.mixing * (S - node.net.degree * f)
+            + node.facts.mixing_weight * (S - node.net.degree * f)
             - (g + node.facts.mu * f) / self.penalty(k)
         )
-        return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))
+        return DescentState(f, node.net.neighbour_sum(f), tail_average(mean, f, k))
 
     def model(self, state: DescentState) -> Array:
         return state.mean
@@ -115,6 +115,6 @@ class CentralSGD(DGD):
         """
         f, _, mean = state
         step = 1.0 / self.penalty(k)
-        query = NoisyEpoch(f, self._alpha(k), "noisy pass", batches=self.options.batches, step=step)
+        query = NoisyEpoch(f, self._noise_parameter(k), "noisy pass", batches=self.options.batches, step=step)
         f = node.ask(query)
-        return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))
+        return DescentState(f, node.net.neighbour_sum(f), tail_average(mean, f, k))

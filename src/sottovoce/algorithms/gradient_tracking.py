@@ -9,7 +9,7 @@ from ..queries import NoisyGradient
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import CappedOptions
-from .prox import MIXED, tail
+from .prox import MIXED, tail_average
 
 
 class TrackingState(NamedTuple):
@@ -54,7 +54,7 @@ class GradientTracking(Algorithm[TrackingState]):
     induced: ClassVar[str] = MIXED
 
     def init(self, node: Node) -> TrackingState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return TrackingState(zero, zero, zero, zero)
 
     def round(self, k: int, state: TrackingState, node: Node) -> TrackingState:
@@ -71,21 +71,21 @@ class GradientTracking(Algorithm[TrackingState]):
         """
         f, track, before, mean = state
         if k % 2 == 0:
-            track = node.mix(track, 0.5) + node.lost_dual(0.5 * node.facts.mixing)
+            track = node.mix(track, 0.5) + node.lost_dual(0.5 * node.facts.mixing_weight)
             return TrackingState(f, track, before, mean)
-        step = _step(k)
-        slope = node.ask(NoisyGradient(f, self._alpha(step), "noisy gradient")) + node.facts.mu * f
+        step = _steps_begun(k)
+        slope = node.ask(NoisyGradient(f, self._noise_parameter(step), "noisy gradient")) + node.facts.mu * f
         # The mean of the estimates over the nodes stays that of the nodes' last gradients.
         track = track + slope - before
         f = node.mix(f - track / self.penalty(step), 0.5)
         # What a lost edge has moved of the gradients' sum is put back.
         track = track + node.lost_dual(0.0)
-        return TrackingState(f, track, slope, tail(mean, f, step))
+        return TrackingState(f, track, slope, tail_average(mean, f, step))
 
     def model(self, state: TrackingState) -> Array:
         return state.mean
 
 
-def _step(k: int) -> int:
+def _steps_begun(k: int) -> int:
     """Return how many steps have begun after round k."""
     return (k + 1) // 2

@@ -95,20 +95,20 @@ class IPPADMM(PPADMM):
                 "positives", self.options.positives, rule, "use fewer, or more rounds"
             )
 
-    def _releases(self, rounds: int) -> list[int]:
+    def _rounds_of_releases(self, rounds: int) -> list[int]:
         return [1]  # all have the noise of round 1
 
-    def sent(self, answer: Array, f: Array) -> Array:
+    def sent_message(self, answer: Array, f: Array) -> Array:
         return np.where(answer[..., -1:] > 0, answer[..., :-1], f)
 
-    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+    def query_of_round(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         alpha = None if self.noise is None else self.noise(1)
         whole = (
             self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.options.positives)
         )
         e1, e2 = above_threshold_split(whole, self.options.positives)
         if self.form == "printed" and alpha is not None:
-            law = self.printed(alpha, terms.curvature, node)
+            law = self.printed_noise(alpha, terms.curvature, node)
             divisor: Array | float = 1.0
             if self.options.test_sensitivity == "divided":
                 divisor = node.facts.n

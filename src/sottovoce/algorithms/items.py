@@ -11,7 +11,7 @@ import numpy as np
 
 from ..problem.facts import Among, Facts
 from ..problem.schedules import Schedule
-from ..queries import Bounded, NoisyBounded, as_released
+from ..queries import Bounded, NoisyBounded, query_for_release
 from ..util.typing import Any, Array
 
 
@@ -40,7 +40,7 @@ class Releases:
     items: tuple[Item, ...]
     noise: Schedule | None
 
-    def to_plain(self) -> list[dict[str, Any]]:
+    def to_plain_items(self) -> list[dict[str, Any]]:
         """The items as plain data."""
         return [{"release": item.name, "share": item.share} for item in self.items]
 
@@ -50,40 +50,40 @@ class Releases:
         return Schedule(table=tuple(math.sqrt(item.share) for item in self.items))
 
     @property
-    def scale(self) -> float:
+    def total_mu(self) -> float:
         """Shift over sigma of all items together; inf without noise."""
         return math.inf if self.noise is None else float(np.max(self.noise.factor))
 
-    def widths(self, facts: Facts) -> tuple[int, ...]:
+    def entries_of_answers(self, facts: Facts) -> tuple[int, ...]:
         """Entries of each answer."""
-        return tuple(item.what(np.zeros(1)).width(facts) for item in self.items)
+        return tuple(item.what(np.zeros(1)).number_of_entries(facts) for item in self.items)
 
-    def query(self, k: int, what: Bounded) -> NoisyBounded:
+    def query_of_item(self, k: int, what: Bounded) -> NoisyBounded:
         """The query of item k, from 1 on."""
-        return NoisyBounded.of(
+        return NoisyBounded.of_statistic(
             what, None if self.noise is None else self.noise(k), self.items[k - 1].name
         )
 
-    def spread(self, j: int, facts: Facts, among: Among) -> float:
+    def noise_deviation(self, j: int, facts: Facts, among: Among) -> float:
         """Standard deviation of the noise on each entry of the answer to item j, from 0 on, for
         these sites.
         """
-        whole = replace(facts, n=facts.every_n)
-        return as_released(self._somewhere(j), facts).mean_spread(whole, among)
+        whole = replace(facts, n=facts.rows_per_node)
+        return query_for_release(self._query_at_some_point(j), facts).mean_spread(whole, among)
 
-    def spreads(self, j: int, facts: Facts) -> Array:
+    def noise_deviations(self, j: int, facts: Facts) -> Array:
         """Standard deviation of the noise on each entry of every site's own answer to item j,
         (N,).
         """
-        query = self._somewhere(j)
+        query = self._query_at_some_point(j)
         if query.alpha is None:
             return np.zeros(facts.n_nodes)
-        whole = replace(facts, n=facts.every_n)
-        return np.array(np.broadcast_to(np.ravel(query.event(whole).spread()), facts.n_nodes))
+        whole = replace(facts, n=facts.rows_per_node)
+        return np.array(np.broadcast_to(np.ravel(query.event(whole).noise_standard_deviation()), facts.n_nodes))
 
-    def _somewhere(self, j: int) -> NoisyBounded:
+    def _query_at_some_point(self, j: int) -> NoisyBounded:
         """The query of item j at some point: noise does not depend on where."""
-        return self.query(j + 1, self.items[j].what(np.zeros(1)))
+        return self.query_of_item(j + 1, self.items[j].what(np.zeros(1)))
 
 
 class Kept(NamedTuple):
@@ -163,13 +163,13 @@ class Opened(_Opened):
 
     Without it, as after a checkpoint, the script is played again."""
 
-    def take(self) -> Script | None:
+    def take_script(self) -> Script | None:
         """Return the live script, once; later calls return None."""
         live, self.live = self.live, None
         return live
 
 
-def play(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
+def play_script(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
     """Send answers to a script, and return what it yields or returns last.
 
     Parameters
@@ -194,7 +194,7 @@ def play(script: Script, answers: Iterable[Answer], said: Any = None) -> Any:
     return said
 
 
-def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
+def check_listed_statistic(what: Bounded, item: Item, facts: Facts) -> Bounded:
     """Check that the statistic which a script asks for is that of the listed item.
 
     Parameters
@@ -217,14 +217,14 @@ def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
         If type or width differ from the item's.
     """
     listed = item.what(what.at)
-    if type(what) is not type(listed) or what.width(facts) != listed.width(facts):
+    if type(what) is not type(listed) or what.number_of_entries(facts) != listed.number_of_entries(facts):
         raise ValueError(
             f"the next release of the list is {item.name!r}, and the script asks for {what}"
         )
     return what
 
 
-def shared(x: Array, facts: Facts) -> Array:
+def without_copies(x: Array, facts: Facts) -> Array:
     """Drop the copies of what all nodes have alike: a simulation's axis of nodes gets length 1."""
     if facts.n.ndim > 1:
         return x[..., :1, :]

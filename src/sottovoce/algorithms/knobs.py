@@ -20,7 +20,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from ..errors import InvalidInput
-from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata, validate
+from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata, validate_fields_and_rules
 from ..util.plain import as_python_numbers
 from ..util.typing import Any
 from .reserved_names import RESERVED_NAMES
@@ -37,7 +37,7 @@ class MethodOptions:
     def __post_init__(self) -> None:
         for one in fields(self):
             object.__setattr__(self, one.name, as_python_numbers(getattr(self, one.name)))
-        validate(self)
+        validate_fields_and_rules(self)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def knobs_of(options: MethodOptions) -> MappingProxyType[str, Knob]:
     )
 
 
-def undeclared(options: MethodOptions) -> list[str]:
+def undeclared_fields(options: MethodOptions) -> list[str]:
     """Fields of options that :func:`knob` did not declare, or whose type no command can read."""
     kinds = {
         f.name: f.type if isinstance(f.type, str) else getattr(f.type, "__name__", "")
@@ -128,7 +128,7 @@ def values_of(options: MethodOptions) -> dict[str, Any]:
     return dict(vars(options))
 
 
-def paragraphs(knobs: Iterable[Knob]) -> str:
+def knob_paragraphs(knobs: Iterable[Knob]) -> str:
     """Write knobs as paragraphs of a docstring's Parameters."""
     return "".join(
         f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n"
@@ -136,7 +136,7 @@ def paragraphs(knobs: Iterable[Knob]) -> str:
     )
 
 
-def gather(methods: Iterable[Any]) -> dict[str, Knob]:
+def gather_knobs(methods: Iterable[Any]) -> dict[str, Knob]:
     """Collect the knobs of all methods, by name.
 
     Raises

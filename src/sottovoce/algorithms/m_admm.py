@@ -48,24 +48,24 @@ class MADMM(ADMM):
             check_growing(self.penalty, paper)
             check_curvature(self.penalty, node, paper)
 
-    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+    def query_of_round(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         """Return the query of round k: the augmented objective with noise in its penalty terms.
 
         Parameters
         ----------
         k, terms, f, node
-            As for :meth:`ADMM.query`.
+            As for :meth:`ADMM.query_of_round`.
 
         Returns
         -------
         PerturbedObjective
         """
-        return PerturbedObjective(*terms, f, self._law(k, node), f"M-ADMM ({self.form})")
+        return PerturbedObjective(*terms, f, self._noise_of_round(k, node), f"M-ADMM ({self.form})")
 
     def dual_penalty(self, k: int) -> Array:
         return self.penalty(1)
 
-    def _law(self, k: int, node: Node) -> SphericalLaw | None:
+    def _noise_of_round(self, k: int, node: Node) -> SphericalLaw | None:
         if self.noise is None:
             return None
         facts, alpha = node.facts, self.noise(k)

@@ -41,7 +41,7 @@ class Method:
         object.__setattr__(self, "name", self.name or self.cls.name)
 
     @cached_property
-    def bound(self) -> type[Algorithm[Any]]:
+    def bound_class(self) -> type[Algorithm[Any]]:
         """The class itself, or a subclass with the name and trust of this pair.
 
         The subclass has a name of its own, "SumMomentum" for "sum_momentum", under which

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ..problem.facts import Facts
-from ..queries import CarriedGradient, NoisyGradient, carries, within_reach
+from ..queries import CarriedGradient, NoisyGradient, can_correlate_noise, within_reach
 from ..util.constraints import Interval, OneOf
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import CappedOptions, MethodOptions, knob
-from .prox import MIXED, noise_of_mean, tail
+from .prox import MIXED, noise_of_mean, tail_average
 
 DRIFT = 4.0
 """Largest deviation of a coordinate of the network's average model at the default penalty."""
@@ -119,10 +119,10 @@ class Momentum(Algorithm[MomentumState]):
         assert isinstance(options, SummedMomentumOptions)
         momentum, noise = options.momentum, noise_of_mean(facts, spread)
         steepest = facts.C * facts.loss.hessian_bound + facts.mu
-        return max(steepest / (1.0 + momentum), noise * carried(rounds, momentum) / DRIFT)
+        return max(steepest / (1.0 + momentum), noise * tail_average_noise(rounds, momentum) / DRIFT)
 
     def init(self, node: Node) -> MomentumState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return MomentumState(zero, zero, zero, zero, zero, zero[..., :1])
 
     def round(self, k: int, state: MomentumState, node: Node) -> MomentumState:
@@ -138,8 +138,8 @@ class Momentum(Algorithm[MomentumState]):
         MomentumState
         """
         f, v, before, mean, heard, opened = state
-        alpha = self._alpha(k)
-        if self.options.correlates and carries(node.facts, self.noise, self.rounds):
+        alpha = self._noise_parameter(k)
+        if self.options.correlates and can_correlate_noise(node.facts, self.noise, self.rounds):
             # This is f itself, but for models that are all noise.
             near = within_reach(node.facts, f)
             query = CarriedGradient(
@@ -152,16 +152,16 @@ class Momentum(Algorithm[MomentumState]):
         v = self.options.momentum * v + g + node.facts.mu * f
         step = f - v / self.penalty(k)
         # Exact diffusion: the correction f - before lets sites that differ agree on the minimiser.
-        f = node.diffuse(step, f, before)
+        f = node.exact_diffusion(step, f, before)
         # f - step adds up what every edge has moved: that of a lost edge is dropped
-        step = step - node.lost_dual(0.5 * node.facts.mixing)
-        return MomentumState(f, v, step, tail(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
+        step = step - node.lost_dual(0.5 * node.facts.mixing_weight)
+        return MomentumState(f, v, step, tail_average(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
 
     def model(self, state: MomentumState) -> Array:
         return state.mean
 
 
-def carried(rounds: int, momentum: float) -> float:
+def tail_average_noise(rounds: int, momentum: float) -> float:
     """Return the noise of the tail average, per unit of step length and of noise on every gradient.
 
     It is the norm of the effects of the rounds' gradients on the average: the k-th moves iterate j

@@ -15,7 +15,7 @@ from ..queries import (
 )
 from ..util.constraints import Interval, OneOf
 from ..util.typing import Array
-from .admm import INDUCED, augment, dual
+from .admm import INDUCED, augmented_terms, updated_dual
 from .base import Algorithm, Node
 from .knobs import MethodOptions, knob, law
 from .printed_conditions import check_curvature, check_growing
@@ -97,7 +97,7 @@ class MRADMM(Algorithm[RecycledState]):
             check_curvature(self.penalty, node, "002, Algorithm 3")
 
     def init(self, node: Node) -> RecycledState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return RecycledState(f=zero, S=zero, lam=zero, g=zero)
 
     def round(self, k: int, state: RecycledState, node: Node) -> RecycledState:
@@ -118,13 +118,13 @@ class MRADMM(Algorithm[RecycledState]):
         eta = self.penalty(odd)
         if k % 2 == 1:
             # 002, (18): the perturbed minimiser of the augmented objective.
-            linear, curvature = augment(eta, V, f, S, lam)
+            linear, curvature = augmented_terms(eta, V, f, S, lam)
             new = node.ask(self._query(odd, f, linear, curvature, node))
             # The noisy gradient at it by the KKT condition of (18), from public quantities only.
             g = -linear - curvature * new
             # 002, (15): the dual step.
             S = node.net.neighbour_sum(new)
-            lam = dual(eta, V, new, S, lam) - node.lost_dual(eta / 2)
+            lam = updated_dual(eta, V, new, S, lam) - node.lost_dual(eta / 2)
             return RecycledState(new, S, lam, g)
         # 002, (19): a linearised step with the stored gradient; (17) keeps the dual.
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.options.gamma)
@@ -136,10 +136,10 @@ class MRADMM(Algorithm[RecycledState]):
             return NoisyMinimiser(
                 f, self.noise(odd), "002, section VII-B (corrected)", None, linear, curvature
             )
-        law = self._law(odd, curvature, node)
+        law = self._noise_of_round(odd, curvature, node)
         return PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})")
 
-    def _law(self, odd: int, curvature: Array, node: Node) -> SphericalLaw | GaussianLaw | None:
+    def _noise_of_round(self, odd: int, curvature: Array, node: Node) -> SphericalLaw | GaussianLaw | None:
         if self.noise is None:
             return None
         facts, alpha = node.facts, self.noise(odd)

@@ -21,11 +21,11 @@ class Once(Recipe):
     name: ClassVar[str] = "once"
 
     @abstractmethod
-    def point(self, d: int) -> Array:
+    def point_of_release(self, d: int) -> Array:
         """Return the point, of shape (d,)."""
 
     def script(self, facts: Facts, replicates: int) -> Script:
-        at, told = np.tile(self.point(facts.d), (replicates, 1)), None
+        at, told = np.tile(self.point_of_release(facts.d), (replicates, 1)), None
         for item in self.items:
             told = yield item.what(at)
         return told

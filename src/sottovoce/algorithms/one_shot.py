@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..errors import InvalidInput
-from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, law_of
+from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, noise_of_law
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import CappedOptions, MethodOptions, law
@@ -37,7 +37,7 @@ class OneShot(Algorithm[OneShotState]):
     induced: ClassVar[str] = MIXED
 
     def init(self, node: Node) -> OneShotState:
-        return OneShotState(node.zeros(), node.zeros())
+        return OneShotState(node.zero_vector(), node.zero_vector())
 
     def round(self, k: int, state: OneShotState, node: Node) -> OneShotState:
         """Run round k: the one release in round 1, an averaging step in later rounds.
@@ -55,7 +55,7 @@ class OneShot(Algorithm[OneShotState]):
         if k == 1:
             f = node.ask(self.query(node))
         else:
-            f = f + node.facts.mixing * (S - node.net.degree * f)
+            f = f + node.facts.mixing_weight * (S - node.net.degree * f)
         return OneShotState(f, node.net.neighbour_sum(f))
 
     @abstractmethod
@@ -95,13 +95,13 @@ class Output(OneShot):
             raise InvalidInput("loss", loss.spec, rule, "use another loss, or form='corrected'")
 
     def query(self, node: Node) -> Query:
-        alpha = self._alpha(1)
+        alpha = self._noise_parameter(1)
         claimed = None
         # The claim holds as printed: rate n Lambda epsilon / 2.
         if self.form == "printed":
             claimed = alpha
         source = f"003, Algorithm 1 ({self.form})"
-        return NoisyMinimiser(node.zeros(), alpha, source, claimed, curvature=self.penalty(1))
+        return NoisyMinimiser(node.zero_vector(), alpha, source, claimed, curvature=self.penalty(1))
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,12 @@ class Objective(OneShot):
     noise_weight: ClassVar[float] = 0.3
 
     def query(self, node: Node) -> Query:
-        zero, q = node.zeros(), self.penalty(1)
+        zero, q = node.zero_vector(), self.penalty(1)
         if self.noise is None:
             return PerturbedObjective(zero, q, zero, None, self.paper)
         alpha = self.noise(1)
         if self.form == "corrected":
-            law = law_of(self.options.law, alpha, q, node.facts)
+            law = noise_of_law(self.options.law, alpha, q, node.facts)
             return PerturbedObjective(zero, q, zero, law, f"{self.paper} (corrected)")
         q, printed = self._printed(alpha, q, node)
         return PerturbedObjective(zero, q, zero, printed, f"{self.paper} (printed)")
@@ -150,7 +150,7 @@ class Objective(OneShot):
         # 003, Algorithm 2: epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a larger
         # ridge makes it epsilon / 2.
         facts, c1 = node.facts, node.facts.loss.curvature_bound
-        rest = alpha - 2 * np.log1p(c1 / facts.K(q))
+        rest = alpha - 2 * np.log1p(c1 / facts.strong_convexity_of(q))
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu
         q = np.where(rest > 0, q, needed)
         return q, SphericalLaw(np.where(rest > 0, rest, alpha / 2) / 2, polish=False, claimed=alpha)

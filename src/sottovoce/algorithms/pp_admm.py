@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..problem.facts import Facts
-from ..queries import GaussianLaw, PerturbedObjective, Query, check_law, law_of
+from ..queries import GaussianLaw, PerturbedObjective, Query, check_law, noise_of_law
 from ..util.constraints import Interval
 from ..util.typing import Array
 from .admm import ADMM, Augmented
@@ -77,44 +77,44 @@ class PPADMM(ADMM):
 
     def check_claim(self, facts: Facts, rounds: int) -> None:
         if self.form == "printed" and self.noise is not None:
-            noises = [self.noise(k) for k in self._releases(rounds)]
+            noises = [self.noise(k) for k in self._rounds_of_releases(rounds)]
             check_line_3(noises, self.options.split, self.options.delta1, facts)
 
-    def _releases(self, rounds: int) -> list[int]:
+    def _rounds_of_releases(self, rounds: int) -> list[int]:
         """Return rounds among which a release claims least: of a table all, else one at an end."""
         if self.noise is not None and self.noise.table is not None:
             return list(range(1, rounds + 1))
         return [1, rounds]
 
-    def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+    def query_of_round(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         """Return the query of round k: the augmented objective with Gaussian noise in it.
 
         Parameters
         ----------
         k, terms, f, node
-            As for :meth:`ADMM.query`.
+            As for :meth:`ADMM.query_of_round`.
 
         Returns
         -------
         PerturbedObjective
         """
-        law = self._law(k, terms.curvature, node)
+        law = self._noise_of_round(k, terms.curvature, node)
         tol = None
         if self.form == "printed" and law is not None:
             tol = self.options.tolerance
         return PerturbedObjective(*terms, f, law, f"004, Algorithm 1 ({self.form})", tol)
 
-    def _law(self, k: int, curvature: Array, node: Node) -> GaussianLaw | None:
+    def _noise_of_round(self, k: int, curvature: Array, node: Node) -> GaussianLaw | None:
         if self.noise is None:
             return None
         alpha, facts = self.noise(k), node.facts
         if self.form == "corrected":
-            law = law_of("gaussian", alpha, curvature, facts)
+            law = noise_of_law("gaussian", alpha, curvature, facts)
             assert isinstance(law, GaussianLaw)
             return law
-        return self.printed(alpha, curvature, node)
+        return self.printed_noise(alpha, curvature, node)
 
-    def printed(self, alpha: Array, curvature: Array, node: Node) -> GaussianLaw:
+    def printed_noise(self, alpha: Array, curvature: Array, node: Node) -> GaussianLaw:
         """Return the noise of the listing for a release that claims ``alpha^2 / 2`` in zCDP.
 
         Parameters

@@ -40,10 +40,10 @@ def check_curvature(penalty: Schedule, node: Node, paper: str) -> None:
     """
     facts = node.facts
     left = 2 * facts.loss.curvature_bound
-    right = float(np.min(facts.K(2 * penalty(1) * node.net.degree)))
+    right = float(np.min(facts.strong_convexity_of(2 * penalty(1) * node.net.degree)))
     if not left < right:
         rule = f"{paper} needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
-        raise InvalidInput("eta", penalty.words, rule, "raise eta or rho, or use form='corrected'")
+        raise InvalidInput("eta", penalty.describe_values, rule, "raise eta or rho, or use form='corrected'")
 
 
 def check_growing(penalty: Schedule, paper: str) -> None:
@@ -56,7 +56,7 @@ def check_growing(penalty: Schedule, paper: str) -> None:
     """
     if not penalty.non_decreasing:
         raise InvalidInput(
-            "eta", penalty.words, f"must not decrease ({paper})", "use a growth >= 1"
+            "eta", penalty.describe_values, f"must not decrease ({paper})", "use a growth >= 1"
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..problem.facts import Facts
 from ..queries import NoisyMinimiser
 from ..util.typing import Array
-from .admm import INDUCED, augment, dual
+from .admm import INDUCED, augmented_terms, updated_dual
 from .base import Algorithm, Node
 from .knobs import CappedOptions, MethodOptions
 
@@ -23,7 +23,7 @@ MIXED = (
 """Why methods that average over the graph may go on without a lost site."""
 
 
-def tail(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
+def tail_average(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
     """Return the tail average after one more iterate; it is post-processing and costs no privacy.
 
     Weights of iterates grow like ``k^power``: with 3, the last third of the rounds counts most.
@@ -80,7 +80,7 @@ class ProxADMM(Algorithm[DualState]):
     noise_weight: ClassVar[float] = 1.2
 
     def init(self, node: Node) -> DualState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return DualState(zero, zero, zero, zero)
 
     def round(self, k: int, state: DualState, node: Node) -> DualState:
@@ -98,12 +98,12 @@ class ProxADMM(Algorithm[DualState]):
         f, S, lam, mean = state
         eta, V = self.penalty(k), node.net.degree
         # 000, eq. (9) and (10), with noise on the minimiser.
-        linear, curvature = augment(eta, V, f, S, lam)
-        f = node.ask(NoisyMinimiser(f, self._alpha(k), "U7", None, linear, curvature))
+        linear, curvature = augmented_terms(eta, V, f, S, lam)
+        f = node.ask(NoisyMinimiser(f, self._noise_parameter(k), "U7", None, linear, curvature))
         # 000, eq. (11), without the duals of edges that were lost.
         S = node.net.neighbour_sum(f)
-        lam = dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)
-        return DualState(f, S, lam, tail(mean, f, k))
+        lam = updated_dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)
+        return DualState(f, S, lam, tail_average(mean, f, k))
 
     def model(self, state: DualState) -> Array:
         return state.mean
@@ -163,12 +163,12 @@ class ProxAverage(Algorithm[MeanState]):
         -------
         float or None
         """
-        if not facts.summed:
+        if not facts.opens_only_sums:
             return None
         return max(cls.least_penalty * facts.C, cls.noise_weight * noise_of_mean(facts, spread))
 
     def init(self, node: Node) -> MeanState:
-        zero = node.zeros()
+        zero = node.zero_vector()
         return MeanState(zero, zero, zero[..., :1])
 
     def round(self, k: int, state: MeanState, node: Node) -> MeanState:
@@ -186,9 +186,9 @@ class ProxAverage(Algorithm[MeanState]):
         f, mean, opened = state
         gamma = self.penalty(k)
         # (gamma / 2) ||w - f||^2 as a linear and a quadratic term.
-        v = node.ask(NoisyMinimiser(f, self._alpha(k), "U7", None, -gamma * f, gamma))
+        v = node.ask(NoisyMinimiser(f, self._noise_parameter(k), "U7", None, -gamma * f, gamma))
         f = node.mix(v)
-        return MeanState(f, tail(mean, f, opened + 1.0), opened + 1.0)
+        return MeanState(f, tail_average(mean, f, opened + 1.0), opened + 1.0)
 
     def model(self, state: MeanState) -> Array:
         return state.mean
@@ -208,7 +208,7 @@ def noise_of_mean(facts: Facts, spread: float) -> float:
     -------
     float
     """
-    if not facts.summed:
+    if not facts.opens_only_sums:
         return facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
     assert facts.rows is not None
     shares = facts.n_nodes / max(1, facts.n_nodes - facts.colluders)

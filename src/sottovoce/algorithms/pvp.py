@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..queries import NoisyMinimiser, Query, SecretMinimiser, SecretStartObjective
 from ..util.typing import Array
-from .admm import augment, dual
+from .admm import augmented_terms, updated_dual
 from .base import Node
 from .dvp import DVP
 from .knobs import CappedOptions, zeta
@@ -65,12 +65,12 @@ class PVP(ProxADMM):
             return super().round(k, state, node)._replace(mean=state.mean)
         f, S, lam, mean = state
         eta, V = self.penalty(k), node.net.degree
-        linear, curvature = augment(eta, V, f, S, lam)
+        linear, curvature = augmented_terms(eta, V, f, S, lam)
         # The pulls of all rounds so far, on which the sensitivity of the secret minimiser depends.
         path = tuple(2 * self.penalty(s) * V for s in range(1, k + 1))
         f = node.ask(self._query(k, f, linear, curvature, path, node))
         S = node.net.neighbour_sum(f)
-        return DualState(f, S, dual(eta, V, f, S, lam) - node.lost_dual(eta / 2), mean)
+        return DualState(f, S, updated_dual(eta, V, f, S, lam) - node.lost_dual(eta / 2), mean)
 
     def _query(
         self, k: int, f: Array, linear: Array, curvature: Array, path: tuple[Array, ...], node: Node
@@ -88,7 +88,7 @@ class PVP(ProxADMM):
         if k != self.rounds:
             return minimiser
         # (21), (22): as DVP, whose own part is the exact f, once
-        phi, law = DVP.printed(alpha, curvature, node, self.options.zeta)
+        phi, law = DVP.printed_noise(alpha, curvature, node, self.options.zeta)
         before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"
         return SecretStartObjective(

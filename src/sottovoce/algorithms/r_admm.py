@@ -30,8 +30,8 @@ class RADMM(MRADMM):
     equals: ClassVar[str] = "mr_admm"
 
     def check(self, node: Node) -> None:
-        if not self.penalty.constant:
+        if not self.penalty.is_constant:
             raise InvalidInput(
-                "eta", self.penalty.words, "R-ADMM has one constant penalty", "use method='mr_admm'"
+                "eta", self.penalty.describe_values, "R-ADMM has one constant penalty", "use method='mr_admm'"
             )
         super().check(node)

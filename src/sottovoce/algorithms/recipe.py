@@ -19,10 +19,10 @@ import numpy as np
 from ..problem.facts import Among, Facts
 from ..problem.schedules import Schedule
 from ..queries import Bounded
-from ..util.plain import digest_of
+from ..util.plain import digest_public_values
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
-from .items import Answer, Item, Kept, Opened, Releases, Script, SiteAnswers, play, same, shared
+from .items import Answer, Item, Kept, Opened, Releases, Script, SiteAnswers, play_script, check_listed_statistic, without_copies
 
 # A recipe has no penalty.
 _NONE = Schedule()
@@ -54,35 +54,35 @@ class Recipe(Algorithm[Opened]):
         """Yield each item's statistic at its points, receive its answer, and return the outcome."""
 
     @property
-    def listed(self) -> Releases:
+    def releases_with_noise(self) -> Releases:
         """The items with their noise."""
         return Releases(self.items, self.noise)
 
-    def kept(self, facts: Facts) -> Kept:
+    def answers_of_state(self, facts: Facts) -> Kept:
         """What the state holds of each answer: the mean over the rows of all sites, or every
         site's own.
         """
-        return Kept(self.listed.widths(facts))
+        return Kept(self.releases_with_noise.entries_of_answers(facts))
 
-    def begin(self, facts: Facts, replicates: int) -> Script:
+    def begin_script(self, facts: Facts, replicates: int) -> Script:
         """Return the script that a run plays."""
         return self.script(facts, replicates)
 
     def init(self, node: Node) -> Opened:
-        K, W = len(self.items), sum(self.kept(node.facts).entries)
+        K, W = len(self.items), sum(self.answers_of_state(node.facts).entries)
         return Opened(
-            shared(np.zeros((*node.zeros().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K)
+            without_copies(np.zeros((*node.zero_vector().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K)
         )
 
     def round(self, k: int, state: Opened, node: Node) -> Opened:
-        entries = self.kept(node.facts).entries
+        entries = self.answers_of_state(node.facts).entries
         start, width = sum(entries[: k - 1]), entries[k - 1]
-        script, said = self._played(k - 1, state, node.facts)
-        what = same(said, self.items[k - 1], node.facts)
+        script, said = self._replayed_script(k - 1, state, node.facts)
+        what = check_listed_statistic(said, self.items[k - 1], node.facts)
         # The script's points have no axis of nodes; every node gets the same.
         at = what.at.reshape(*state.told.shape[:-1], -1)
-        at = np.array(np.broadcast_to(at, (*node.zeros().shape[:-1], at.shape[-1])))
-        found, among = self._release(k, replace(what, at=at), node)
+        at = np.array(np.broadcast_to(at, (*node.zero_vector().shape[:-1], at.shape[-1])))
+        found, among = self._release_item(k, replace(what, at=at), node)
         told, rows, sites = (x.copy() for x in state)
         told[..., start : start + width] = found
         rows[k - 1], sites[k - 1] = among.rows, among.sites
@@ -90,36 +90,36 @@ class Recipe(Algorithm[Opened]):
         after.live = script
         return after
 
-    def priced(self, k: int, state: Opened, node: Node) -> Opened:
+    def priced_round(self, k: int, state: Opened, node: Node) -> Opened:
         # the script would need answers
-        node.ask(self.listed.query(k, self.items[k - 1].what(np.zeros(1))))
+        node.ask(self.releases_with_noise.query_of_item(k, self.items[k - 1].what(np.zeros(1))))
         return state
 
-    def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
+    def _release_item(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
         """The mean over the rows of all sites that take part, or the answers of each, and these
         sites.
         """
-        facts, among, own_part = node.facts, node.among(), self.kept(node.facts).own_part
-        answer = node.ask(self.listed.query(k, what))
+        facts, among, own_part = node.facts, node.among(), self.answers_of_state(node.facts).own_part
+        answer = node.ask(self.releases_with_noise.query_of_item(k, what))
         if own_part is not None:
-            own = own_part(what, node.net.everyones(answer))
-            lead = shared(answer, facts).shape[:-1]
+            own = own_part(what, node.net.gather_from_all_nodes(answer))
+            lead = without_copies(answer, facts).shape[:-1]
             return own.reshape(*lead, -1), among
-        return shared(node.mean(answer, among), facts), among
+        return without_copies(node.mean(answer, among), facts), among
 
     def outcome(self, state: Opened, facts: Facts) -> Any:
-        return self._played(len(self.items), state, facts)[1]
+        return self._replayed_script(len(self.items), state, facts)[1]
 
     def model(self, state: Opened) -> Array:
         return np.zeros((*state.told.shape[:-1], 1))  # what is found is the outcome
 
-    def _played(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
+    def _replayed_script(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
         """The script after `done` answers, and what it yields or returns."""
-        told, kept = state.told.reshape(-1, state.told.shape[-1]), self.kept(facts)
+        told, kept = state.told.reshape(-1, state.told.shape[-1]), self.answers_of_state(facts)
         ends, apart = np.cumsum((0, *kept.entries)), kept.own_part is not None
-        live = state.take()
+        live = state.take_script()
         if live is None:  # as after a checkpoint: play it from the start
-            script = self.begin(facts, len(told))
+            script = self.begin_script(facts, len(told))
             first_new = 0
         else:  # it waits for the last answer
             script = live
@@ -128,32 +128,32 @@ class Recipe(Algorithm[Opened]):
         for j in range(first_new, done):
             among = Among(float(state.rows[j]), int(state.sites[j]))
             answers.append(
-                self._answer(j, told[:, ends[j] : ends[j + 1]], facts, among, apart=apart)
+                self._answer_to_item(j, told[:, ends[j] : ends[j + 1]], facts, among, apart=apart)
             )
-        return script, play(script, answers, next(script) if live is None else None)
+        return script, play_script(script, answers, next(script) if live is None else None)
 
-    def _answer(self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool) -> Answer:
+    def _answer_to_item(self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool) -> Answer:
         """The answer to item j, (R, entries), from what the state has of it: of every site if
         they are kept `apart`.
         """
-        spread = self.listed.spread(j, facts, among)
+        spread = self.releases_with_noise.noise_deviation(j, facts, among)
         if not apart:
             return Answer(told, among, spread)
         values = told.reshape(len(told), facts.n_nodes, -1)
-        rows = facts.every_n[:, 0]
+        rows = facts.rows_per_node[:, 0]
         mean = np.einsum("i,rie->re", rows / rows.sum(), values)
-        return Answer(mean, among, spread, SiteAnswers(values, self.listed.spreads(j, facts)))
+        return Answer(mean, among, spread, SiteAnswers(values, self.releases_with_noise.noise_deviations(j, facts)))
 
-    def identity(self) -> dict[str, Any]:
+    def identity_of_run(self) -> dict[str, Any]:
         public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise
         return {
             "name": self.name,
-            "asked": self.listed.to_plain(),
-            "public": digest_of(*public).hex(),
+            "asked": self.releases_with_noise.to_plain_items(),
+            "public": digest_public_values(*public).hex(),
         }
 
     def to_dict(self) -> dict[str, Any]:
-        plain = self.identity()
+        plain = self.identity_of_run()
         if self.noise is not None:
             plain |= {"noise": self.noise.to_dict()}
         return plain

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ..data.columns import Category
 from ..data.schema import Schema
-from ..errors import InvalidInput, printable
-from ..util.constraints import Interval, constrained, validate
+from ..errors import InvalidInput, escape_unprintable
+from ..util.constraints import Interval, constrained_field, validate_fields_and_rules
 
 ROUNDED = 0.02
 """By how much shares of all levels of a column may miss 1, as they are rounded."""
@@ -32,16 +32,16 @@ class Assumed:
         coefficients, and the share.
     """
 
-    positives: float = constrained(0.3, Interval(0.0, 1.0, closed="neither"))
-    correlation: float = constrained(0.3, Interval(-1.0, 1.0, closed="neither"))
-    residuals: float = constrained(0.15, Interval(0.0, 0.5, closed="high"))
+    positives: float = constrained_field(0.3, Interval(0.0, 1.0, closed="neither"))
+    correlation: float = constrained_field(0.3, Interval(-1.0, 1.0, closed="neither"))
+    residuals: float = constrained_field(0.15, Interval(0.0, 0.5, closed="high"))
     shares: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        validate(self)
+        validate_fields_and_rules(self)
 
 
-def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str, float]]:
+def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str, float]]:
     """Read shares of levels, by column and level, from texts such as ``"stage: b=0.03"``.
 
     Raises
@@ -62,7 +62,7 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
         share = _parse_share(text, number)
         known = found.setdefault(column, {})
         if level in known:
-            rule = f"share of level {printable(level)} of {printable(column)} is told twice"
+            rule = f"share of level {escape_unprintable(level)} of {escape_unprintable(column)} is told twice"
             raise InvalidInput("shares", text, rule, "leave one of the two out")
         known[level] = share
     for column, shares in found.items():
@@ -101,7 +101,7 @@ def _find_named_level(columns: dict[str, list[str]], name: str, text: str) -> tu
             "shares", text, "must name a level of the schema", 'use "column: level=0.03"'
         )
     if len(meant) > 1:
-        called = " and ".join(printable(column) for column, _ in meant)
+        called = " and ".join(escape_unprintable(column) for column, _ in meant)
         remedy = 'use "column:level=0.03", without a blank'
         raise InvalidInput("shares", text, f"names levels of {called}", remedy)
     return meant[0]

@@ -82,7 +82,7 @@ class SiteConstants:
         return len(self.effects)
 
     @property
-    def too_few(self) -> str | None:
+    def too_few_reason(self) -> str | None:
         """Reason why rows of other sites have no interval; None if there are enough sites."""
         if self.count >= FEWEST:
             return None
@@ -93,11 +93,11 @@ class SiteConstants:
         )
 
     def random_effects(self, alpha: float) -> Between:
-        """Estimate random effects (:func:`between`); InvalidInput for too few sites."""
+        """Estimate random effects (:func:`estimate_random_effects`); InvalidInput for too few sites."""
         self._check_site_count()
-        return between(self.effects, self.covariance, alpha)
+        return estimate_random_effects(self.effects, self.covariance, alpha)
 
-    def spreads(self) -> Array:
+    def likely_spreads(self) -> Array:
         """Return likely standard deviations between sites, equally likely by Q, (400,).
 
         InvalidInput as for :meth:`random_effects`.
@@ -115,7 +115,7 @@ class SiteConstants:
             raise InvalidInput("sites", self.count, rule, remedy)
 
 
-def between(effects: Array, V: Array, alpha: float) -> Between:
+def estimate_random_effects(effects: Array, V: Array, alpha: float) -> Between:
     """Estimate random effects of K sites from their estimates (Paule and Mandel).
 
     The spread ``sd`` solves ``Q = K - 1``, and its interval holds all spreads at which Q is no
@@ -154,7 +154,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     by_mean = (1.0 - tau_squared * (W @ ones)) ** 2 * variance
     errors = np.sqrt(np.maximum(given_mean + by_mean, 0.0))
     # One more site differs from the average of K by its own draw and by theirs.
-    spreads = SiteConstants(effects, V).spreads() * (1.0 + 1.0 / K) ** 0.5
+    spreads = SiteConstants(effects, V).likely_spreads() * (1.0 + 1.0 / K) ** 0.5
     return Between(
         mean=mean,
         mean_ends=(mean - half, mean + half),
@@ -180,7 +180,7 @@ def _solve_for_variance(targets: Array | list[float], values: Array, z: Array) -
     return np.where(np.sum(z**2 / values) > targets, high, 0.0)
 
 
-def widened(ends: Array, spreads: Array, alpha: float) -> Array:
+def widen_by_random_draw(ends: Array, spreads: Array, alpha: float) -> Array:
     """Widen intervals by one more normal draw whose standard deviation is uncertain.
 
     The ends are those of normal errors around the middle.  An interval with one end gets the draw
@@ -202,7 +202,7 @@ def widened(ends: Array, spreads: Array, alpha: float) -> Array:
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     finite = np.isfinite(half)
     alone = _solve_half_width(spreads, alpha)
-    errors = np.where(finite, half, 0.0) / -normal.quantile(alpha / 2.0)
+    errors = np.where(finite, half, 0.0) / -normal.normal_quantile(alpha / 2.0)
     more = np.where(finite, _interpolate_half_widths(errors, spreads, alpha) - half, alone)
     return np.asarray(ends + np.stack([-more, more], axis=1))
 
@@ -214,14 +214,14 @@ def _interpolate_half_widths(errors: Array, spreads: Array, alpha: float) -> Arr
     """
     largest = float(spreads.max(initial=0.0))
     if largest == 0.0:
-        return errors * -normal.quantile(alpha / 2.0)
+        return errors * -normal.normal_quantile(alpha / 2.0)
     solved = [_solve_half_width(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS]
     known = np.array(solved) / largest
     ratios = errors / largest
     # Squares of half-widths are nearly linear in squared errors.
     inside = np.sqrt(np.interp(ratios**2, _RATIOS**2, known**2))
     # Beyond the largest ratio errors are nearly all of it.
-    beyond = ratios * -normal.quantile(alpha / 2.0)
+    beyond = ratios * -normal.normal_quantile(alpha / 2.0)
     return np.asarray(largest * np.where(ratios > _RATIOS[-1], np.maximum(inside, beyond), inside))
 
 

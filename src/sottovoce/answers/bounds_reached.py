@@ -15,7 +15,7 @@ LEAST = 0.005
 """The least share that is told: fewer clipped targets move coefficients little."""
 
 
-def targets_at_bounds(
+def estimate_targets_at_bounds(
     shares: Array, spread: float, rows: float, level: float = 0.95
 ) -> dict[str, Any]:
     """Estimate the share of targets at or beyond the bounds, from two released shares.
@@ -44,7 +44,7 @@ def targets_at_bounds(
     inside = min(max(whole, 0.0), 1.0)
     # Rows at a bound are a binomial number: its deviation as a share, and that of the noise.
     sampling = math.sqrt(inside * (1.0 - inside) / rows)
-    half = -normal.quantile((1.0 - level) / 2.0) * math.hypot(sampling, noise)
+    half = -normal.normal_quantile((1.0 - level) / 2.0) * math.hypot(sampling, noise)
     return {
         "share": inside,
         "low": max(0.0, whole - half),

@@ -19,7 +19,7 @@ from ..privacy.statement import Statement
 from ..problem.task import ManyClasses
 from ..queries import Scores
 from ..util.typing import Any, Array
-from .metrics import Estimate, project, ratio
+from .metrics import Estimate, project_on_simplex, ratio_of_counts
 from .released import ReleasedEvaluation
 
 _CONSTANT: Array = np.array([0.0, 1.0])
@@ -90,7 +90,7 @@ class Confusion(Once):
 
     Rows hold the number of their cell; the outcome is an answer.
 
-    `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
+    `judged` is :func:`sottovoce.util.plain.digest_public_values` the public model.
 
     Guarantee
     ---------
@@ -113,11 +113,11 @@ class Confusion(Once):
         edges = np.arange(0.5, self.K**2 - 1.0)  # between the numbers of the cells
         return Scores(at, _CONSTANT, edges)
 
-    def point(self, d: int) -> Array:
+    def point_of_release(self, d: int) -> Array:
         return np.array([1.0, 0.0])
 
 
-def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]:
+def locate_confusion_cells(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]:
     """Locate every row in the confusion matrix.
 
     Parameters
@@ -134,14 +134,14 @@ def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]
     known : array (n,)
         1 for rows with a known class, 0 for others.
     """
-    known = task.known(y)
+    known = task.has_known_label(y)
     true_class = task.number(np.maximum(y, 0))
     predicted = task.decode(margins)
     cell = np.where(known, true_class * len(task.names) + predicted, 0)
     return cell.astype(float), known.astype(float)
 
 
-def measure(
+def evaluate_confusion_matrix(
     names: tuple[str, ...],
     found: Answer,
     statement: Statement,
@@ -171,7 +171,7 @@ def measure(
     # Of the two labels of the histogram, the second is that of rows with a known class.
     raw = n * found.value[0].reshape(2, K, K)[1]
     noise = n * found.spread
-    counts = project(raw, n)
+    counts = project_on_simplex(raw, n)
     right, whole = np.eye(K), np.ones_like(raw)
     recall = dict[str, Estimate]()
     precision = dict[str, Estimate]()
@@ -181,14 +181,14 @@ def measure(
         of_class[k] = 1.0
         predicted[:, k] = 1.0
         # The number below a share is public; that below the other two is a noisy count.
-        recall[name] = ratio(raw, counts, right * of_class, of_class, noise**2, None)
-        precision[name] = ratio(raw, counts, right * predicted, predicted, noise**2, None)
-        share[name] = ratio(raw, counts, of_class, whole, noise**2, n)
+        recall[name] = ratio_of_counts(raw, counts, right * of_class, of_class, noise**2, None)
+        precision[name] = ratio_of_counts(raw, counts, right * predicted, predicted, noise**2, None)
+        share[name] = ratio_of_counts(raw, counts, of_class, whole, noise**2, n)
     return ClassEvaluation(
         names=names,
         rows=n,
         noise=noise,
-        accuracy=ratio(raw, counts, right, whole, noise**2, n),
+        accuracy=ratio_of_counts(raw, counts, right, whole, noise**2, n),
         found=recall,
         right=precision,
         share=share,
@@ -199,7 +199,7 @@ def measure(
     )
 
 
-def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
+def exact_class_metrics(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
     """Compute accuracy and recall without noise, for the data owner only.
 
     Parameters
@@ -214,7 +214,7 @@ def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
     dict
     """
     K = len(task.names)
-    cell, known = cells_of(task, margins, y)
+    cell, known = locate_confusion_cells(task, margins, y)
     by_cell = np.bincount(cell[known > 0].astype(int), minlength=K * K)
     counts = by_cell.reshape(K, K).astype(float)
     total = float(counts.sum())

@@ -53,7 +53,7 @@ class Shortfall(NamedTuple):
     variance: Array
 
 
-def shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
+def estimate_shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
     """Estimate by how much a site's constant ends too early because residuals are clipped.
 
     At a distance x from the point of a gradient its residuals are clipped by ``x - clip(x, -h, h)``

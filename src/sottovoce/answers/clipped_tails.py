@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..util.typing import Array
-from .frames import with_eigenvalues
+from .frames import compose_from_eigenvalues
 
 FARTHER = 1.5
 """Distance of the mean row in a tail from the mean of all rows, over that of the mean row weighted
@@ -39,7 +39,7 @@ _CLEAR = 3.0
 """Noise deviations by which the mean square of residuals must be above 0 to tell anything."""
 
 
-def width(cells: Array, noise: float, edges: Array) -> float:
+def choose_clipping_width(cells: Array, noise: float, edges: Array) -> float:
     """Choose the h at which residuals are clipped: above the least edge beyond which none are seen.
 
     Parameters
@@ -73,15 +73,15 @@ class Costs(NamedTuple):
     clipped: Array
     weights: Array  # of the logarithms of the variances
 
-    def of(self, h: float, clipped: float) -> Array:
+    def variances_at_width(self, h: float, clipped: float) -> Array:
         """Compute the variances, (m,), where residuals are clipped at h by `clipped` on average."""
         return np.asarray(self.sampling + h**2 * self.noise + clipped**2 * self.clipped)
 
 
-def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> float:
-    """Choose the h, up to that of :func:`width`, with the least mean log variance.
+def choose_cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> float:
+    """Choose the h, up to that of :func:`choose_clipping_width`, with the least mean log variance.
 
-    :func:`width` goes as far as a histogram sees.  The less noise is in that, the farther it sees,
+    :func:`choose_clipping_width` goes as far as a histogram sees.  The less noise is in that, the farther it sees,
     though rows so rare move no coefficient by as much as the noise that they cost.
 
     Parameters
@@ -89,7 +89,7 @@ def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> fl
     cells : array (edges + 1,)
     noise : float
     edges : array (edges,)
-        As for :func:`width`.
+        As for :func:`choose_clipping_width`.
     costs : Costs
         How the variances depend on h.
 
@@ -101,17 +101,17 @@ def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> fl
     ratios = (edges[1:] / edges[:-1])[:, None]
     within_cells = edges[:-1, None] * ratios**_PARTS
     tried = np.append(within_cells.ravel(), edges[-1])
-    tried = tried[tried <= width(cells, noise, edges) * _ROUNDED]
+    tried = tried[tried <= choose_clipping_width(cells, noise, edges) * _ROUNDED]
     variances = []
     for h in tried.tolist():
         # Deviations of rows are added, so that a tail which noise hides is not taken for none.
-        clipped = clipped_at(cells, noise, edges, h, doubt=_SEEN)
-        variances.append(costs.of(h, clipped))
+        clipped = estimate_mean_clipping(cells, noise, edges, h, doubt=_SEEN)
+        variances.append(costs.variances_at_width(h, clipped))
     mean_logarithms = np.log(variances) @ costs.weights
     return float(tried[int(np.argmin(mean_logarithms))])
 
 
-def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float = 1.0) -> float:
+def estimate_mean_clipping(cells: Array, noise: float, edges: Array, h: float, doubt: float = 1.0) -> float:
     """Estimate the mean amount by which residuals are clipped at h, from a noisy histogram.
 
     That is the integral of the share of rows beyond, from h on: between edges beyond which rows are
@@ -122,7 +122,7 @@ def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float 
     cells : array (edges + 1,)
     noise : float
     edges : array (edges,)
-        As for :func:`width`.
+        As for :func:`choose_clipping_width`.
     h : float
         Where residuals are clipped.
     doubt : float
@@ -168,7 +168,7 @@ def _mean_of_exponential(start: float, end: float) -> float:
     return (start - end) / math.log(start / end)
 
 
-def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
+def tail_second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     """Estimate second moments of the mean row u of those whose residuals are clipped, in a frame.
 
     A priori u less the mean of all rows is like one row.  Rows weighted by squared residuals tell u
@@ -210,4 +210,4 @@ def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     known = FARTHER * share * np.einsum("rji,rj->ri", vectors, away)
     tail = mean + np.einsum("rij,rj->ri", vectors, known)
     unknown = values * (1.0 - share)  # posterior variance
-    return np.asarray(tail[:, :, None] * tail[:, None, :] + with_eigenvalues(vectors, unknown))
+    return np.asarray(tail[:, :, None] * tail[:, None, :] + compose_from_eigenvalues(vectors, unknown))

@@ -13,20 +13,20 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
-from ..reports.coefficients import assumptions, needed, page_table, remark, text_table
-from ..reports.plain import of_anybody
-from ..reports.worth import times_wider
+from ..reports.coefficients import assumption_sentences, sufficient_budget_text, coefficient_table, remarks_below_table, format_text_table
+from ..reports.plain import refusing_foreign_documents
+from ..reports.worth import width_ratio_by_noise
 from ..util import normal
 from ..util.later import Later
-from ..util.pages import notebook
+from ..util.pages import render_for_notebook
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, SiteConstants
-from .directions import LostLines, Relation, in_words, lost_lines, remedy
-from .few_outcomes import FewOutcomes, ends_of, few_outcomes
-from .hidden_groups import hidden_groups
-from .inference import ROOM, SURE, TAU, UNSURE, Estimates, fragility, inverse_of
+from .directions import LostLines, Relation, describe_relation, find_lost_lines, describe_remedy
+from .few_outcomes import FewOutcomes, ends_of_intervals, select_few_outcomes
+from .hidden_groups import collect_hidden_groups
+from .inference import ROOM, SURE, TAU, UNSURE, Estimates, second_order_share, inverse_where_known
 from .known_sums import KnownSums
-from .normal_rows import normal_rows, size_of
+from .normal_rows import fit_normal_rows, uncertainty_of_size
 from .references import Block, blocks_of, merged_reference, no_groups, pivots
 from .separation import Undetermined
 from .size_needed import SizeNeeds, size_needs
@@ -119,7 +119,7 @@ class Coefficient:
             "unsure": self.unsure,
             "refused": self.refused,
             "cause": self.cause,
-            "times_wider": times_wider(self.noise_share),
+            "times_wider": width_ratio_by_noise(self.noise_share),
             "one_sided": self.one_sided,
             "typical": typical,
             "steps": self.term.steps,
@@ -170,7 +170,7 @@ class Coefficients(Sequence[dict[str, Any]]):
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     at_bounds: dict[str, Any] | None = None
     """Clipped targets in a number's table:
-    :func:`sottovoce.answers.bounds_reached.targets_at_bounds`.
+    :func:`sottovoce.answers.bounds_reached.estimate_targets_at_bounds`.
     """
     clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
     undivided: KnownSums | None = field(default=None, repr=False)
@@ -188,7 +188,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             for line in lines
         ]
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain_data(self) -> dict[str, Any]:
         """Return the whole table as plain data; ``covariance`` has None where a line is refused."""
         covariance = self.covariance.astype(object)
         covariance[np.isnan(self.covariance)] = None  # JSON has no NaN
@@ -208,9 +208,9 @@ class Coefficients(Sequence[dict[str, Any]]):
         return plain
 
     @classmethod
-    @of_anybody()
-    def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
-        """Construct a table from plain data of :meth:`plain`, such as a record of ``run.json``.
+    @refusing_foreign_documents()
+    def from_plain_data(cls, plain: Mapping[str, Any]) -> Coefficients:
+        """Construct a table from plain data of :meth:`to_plain_data`, such as a record of ``run.json``.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         lines = tuple(_line_from_plain(one) for one in plain["coefficients"])
         few = None
         if plain["few_outcomes"] is not None:
-            few = FewOutcomes.of_plain(plain["few_outcomes"], len(lines))
+            few = FewOutcomes.from_plain_data(plain["few_outcomes"], len(lines))
         return cls(
             lines=lines,
             strain=float(plain["strain"]),
@@ -307,7 +307,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         if not (math.isfinite(least) and math.isfinite(most)):
             raise _unknown_contrast([self.lines[k] for k in positions])
         estimate = 0.5 * (least + most)
-        error = 0.5 * (most - least) / -normal.quantile(alpha / 2.0)
+        error = 0.5 * (most - least) / -normal.normal_quantile(alpha / 2.0)
         low, high = self.sums(c[None], alpha)[0]
         # p follows from the interval at `LEVEL`, whatever alpha is.
         p = _p_from_interval(estimate, *self.sums(c[None])[0])
@@ -417,7 +417,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         for known in (KnownSums(printed, self.covariance), self.undivided, self.determined):
             left = np.isnan(ends).any(axis=1)
             if known is not None and left.any():
-                ends[left] = known.sums(weights[left], alpha, few)
+                ends[left] = known.intervals_of_sums(weights[left], alpha, few)
         return ends
 
     def __getitem__(self, k: Any) -> Any:
@@ -426,16 +426,16 @@ class Coefficients(Sequence[dict[str, Any]]):
     def remark(self) -> str:
         """Return sentences on refusals, and on what intervals assume; empty without any."""
         taken = {"weighed": self.weighed, "at_bounds": self.at_bounds, "clusters": self.clusters}
-        return remark(self.to_dict(), self.needs, assumptions(taken))
+        return remarks_below_table(self.to_dict(), self.needs, assumption_sentences(taken))
 
     def __str__(self) -> str:
         lines = self.to_dict()
-        return f"{text_table(lines)}\n{self.remark()}".rstrip()
+        return f"{format_text_table(lines)}\n{self.remark()}".rstrip()
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook(table=page_table(self.to_dict()), remark=self.remark())
+        return render_for_notebook(table=coefficient_table(self.to_dict()), remark=self.remark())
 
 
 def _optional_plain(part: KnownSums | FewOutcomes | None) -> dict[str, Any] | None:
@@ -507,15 +507,15 @@ def _line_positions(
     return [known[name] for name in names]
 
 
-def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
+def add_site_effects(plain: dict[str, Any]) -> dict[str, Any]:
     """Add ``between_sites`` to a run's record, if three or more sites have printed constants.
 
     InvalidInput if it is no run's record.
     """
     if not plain.get("coefficients") or "covariance" not in plain:
         return plain
-    with of_anybody():
-        found = Coefficients.of_plain(plain)
+    with refusing_foreign_documents():
+        found = Coefficients.from_plain_data(plain)
         if found.site_constants.count < FEWEST:
             return plain
         return plain | {"between_sites": found.between_sites()._asdict()}
@@ -530,9 +530,9 @@ def _p_from_interval(estimate: float, low: float, high: float) -> float:
         length = estimate - low
     else:
         length = high - estimate
-    error = length / -normal.quantile((1.0 - LEVEL) / 2.0)
+    error = length / -normal.normal_quantile((1.0 - LEVEL) / 2.0)
     if error > 0.0:
-        return normal.two_sided(estimate / error)
+        return normal.two_sided_tail(estimate / error)
     return 0.0
 
 
@@ -660,7 +660,7 @@ def _judge_lines(
             levels=none > 0.0,
         )
     one = slice(replicate, replicate + 1)
-    inverse, _ = inverse_of(found.hessian[one], found.kept[one], np.zeros(1))
+    inverse, _ = inverse_where_known(found.hessian[one], found.kept[one], np.zeros(1))
     turned = M @ found.frame[replicate]
     by_model = np.einsum("ij,jk,ik->i", turned, inverse[0], turned) / found.rows
     before = none
@@ -669,7 +669,7 @@ def _judge_lines(
     levels = np.array([term.level is not None for term in naming.terms]) & ~_constant_lines(naming)
     undone = missing = np.zeros((0, len(M)))
     if groups is not None:
-        by_columns = _by_group(found, naming, groups, encoded_step, replicate)
+        by_columns = _undone_by_group(found, naming, groups, encoded_step, replicate)
         undone, missing = (part @ M.T for part in by_columns)
     covariance = covariance + undone.T @ undone + missing.T @ missing
     # A line that several columns decide together is still on its way though no group of rows is.
@@ -682,7 +682,7 @@ def _judge_lines(
         noise=noise,
         step=step,
         before=before,
-        undone=np.where(levels, left_undone(may_be), 0.0),
+        undone=np.where(levels, bound_undone_step(may_be), 0.0),
         levels=levels,
     )
 
@@ -702,7 +702,7 @@ def _find_lost_lines(
             noiseless=True,
         )
     constants = _constant_lines(naming)
-    lost = lost_lines(found.directions.of(replicate), into_lines, constants)
+    lost = find_lost_lines(found.directions.for_replicate(replicate), into_lines, constants)
     # Columns of merged levels are empty, and their lines have a cause of their own.
     return lost._replace(turned=lost.turned & ~_merged_lines(found, naming, replicate))
 
@@ -718,7 +718,7 @@ def _merged_lines(found: Estimates, naming: Naming, replicate: int) -> BoolArray
     return np.asarray(~found.kept[replicate] & of_levels_and_sites)
 
 
-def _by_group(
+def _undone_by_group(
     found: Estimates, naming: Naming, groups: Undetermined, step: Array, replicate: int
 ) -> tuple[Array, Array]:
     """Return what the last step left undone, and missing sampling error, by group, (groups, d).
@@ -759,7 +759,7 @@ def _by_group(
     # Noise may have hidden a part of the step: its variance counts with the step's square.
     seen = np.hypot(means @ step, np.sqrt(np.maximum(noise, 0.0)))
     may_be = np.where(there, seen, LONGEST)
-    undone = left_undone(may_be)[:, None] * directions
+    undone = bound_undone_step(may_be)[:, None] * directions
     rows, rarer = groups.rows[whole], groups.rarer[whole]
     counted = there & (rarer > 0.0) & (rarer < rows)
     # 1 / (n p (1 - p)), with p = rarer / rows
@@ -787,12 +787,12 @@ def _is_size_hidden(
     columns = groups.groups.decided(np.eye(naming.d))
     of_levels = np.any(columns[groups.one_outcome], axis=0)
     one = slice(replicate, replicate + 1)
-    law = normal_rows(found.evidence.sharp_moments[one], naming.constant / naming.value)
+    law = fit_normal_rows(found.evidence.sharp_moments[one], naming.constant / naming.value)
     effects = found.estimate[one]
     if found.directions is not None:
-        effects = found.directions.of(replicate).level(effects)
+        effects = found.directions.for_replicate(replicate).remove_lost_part(effects)
     slopes = found.kept[one] & (naming.constant == 0.0) & ~of_levels
-    return bool(size_of(law, effects, found.covariance[one], slopes).room[0] < ROOM)
+    return bool(uncertainty_of_size(law, effects, found.covariance[one], slopes).room[0] < ROOM)
 
 
 def _refusal_causes(
@@ -863,7 +863,7 @@ def _refusal_of_table(
     return None
 
 
-def table(
+def build_coefficient_table(
     found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None
 ) -> Coefficients:
     """Construct the table of one replicate, in the user's units, and decide which lines it refuses.
@@ -891,7 +891,7 @@ def table(
     few: FewOutcomes | None = None
     if found.evidence is not None:
         groups = found.undetermined(naming, replicate)
-        few = few_outcomes(groups, M)
+        few = select_few_outcomes(groups, M)
     judged = _judge_lines(found, naming, M, groups, replicate)
     lost = _find_lost_lines(found, naming, M, replicate)
     causes = _refusal_causes(found, naming, M, judged, groups, lost, replicate)
@@ -900,7 +900,7 @@ def table(
     determined = None
     if compared is not None:
         determined = compared.determined
-    low, high = ends_of(judged.estimate, judged.total_variance, np.eye(len(M)), 1.0 - LEVEL, few)
+    low, high = ends_of_intervals(judged.estimate, judged.total_variance, np.eye(len(M)), 1.0 - LEVEL, few)
     lines = list[Coefficient]()
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
         line = _line_by_comparison(term, compared, groups, naming, k, cause)
@@ -930,7 +930,7 @@ def _refusal_text(
 ) -> str:
     """Return why a line is refused, and what would suffice."""
     text = cause.sentence + _refusal_detail(cause, lost, line, naming)
-    if cause.by_noise:
+    if cause.is_caused_by_noise:
         text += _remedy_text(needs)
     return text
 
@@ -1040,7 +1040,7 @@ def _compare_with_pivots(
     # Evidence of sites' own answers is of rows with one constant.
     if groups is not None and found.evidence is not None and not found.of_sites:
         seen = found.evidence.of(replicate)
-        hidden = hidden_groups(naming, groups, seen, found.estimate[replicate], T)
+        hidden = collect_hidden_groups(naming, groups, seen, found.estimate[replicate], T)
     # Each pivot is judged as a line of the table is.
     into_pivots = T @ naming.into_units
     judged = _judge_lines(found, naming, into_pivots, groups, replicate)
@@ -1084,7 +1084,7 @@ def _one_sided_ends(
 ) -> list[tuple[float | None, float | None]]:
     """Return the known end of lines with exactly one, None for all other ends."""
     found = list[tuple[float | None, float | None]]()
-    for low, high in known.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
+    for low, high in known.intervals_of_sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
         has_low, has_high = math.isfinite(low), math.isfinite(high)
         if has_low and not has_high:
             found.append((low, None))
@@ -1126,17 +1126,17 @@ def _refusal_detail(cause: Cause, lost: LostLines, line: int, naming: Naming) ->
     constants = _constant_lines(naming)
 
     def describe(relation: Relation) -> str:
-        return in_words(relation, names, constants, sites=bool(naming.sites))
+        return describe_relation(relation, names, constants, sites=bool(naming.sites))
 
-    relation = lost.relation_of(line)
+    relation = lost.relation_of_line(line)
     if cause is Cause.LOST and relation is not None:
-        return f": {describe(relation)}; {remedy(relation, constants)}"
+        return f": {describe(relation)}; {describe_remedy(relation, constants)}"
     if cause is Cause.TABLE_HIDDEN:
         return f": it may be that {describe(lost.hidden[0])}, and then no epsilon would do"
     return ""
 
 
-def left_undone(step: Array) -> Array:
+def bound_undone_step(step: Array) -> Array:
     """Bound the error that a step s of a level's log-odds may leave: ``-log(1 - |s|) - |s|``.
 
     That is about ``s^2 / 2``.  Where events are rare the odds of a level's rows are the exponential
@@ -1204,11 +1204,11 @@ def _requirements(
     if of_size is not None:
         rows, shift = max(rows, of_size.rows), max(shift, of_size.shift)
         more = more or of_size.more
-    needs = {"rows": rounded_up(found.rows * rows)}
+    needs = {"rows": round_up_two_digits(found.rows * rows)}
     if more:
         needs["more"] = 1.0
     if delta is not None and math.isfinite(found.scale * shift):
-        needs["epsilon"] = rounded_up(gaussian_epsilon(delta, found.scale * shift))
+        needs["epsilon"] = round_up_two_digits(gaussian_epsilon(delta, found.scale * shift))
     return needs
 
 
@@ -1231,7 +1231,7 @@ def _least_factor(
     one = slice(replicate, replicate + 1)
     frame, kept = found.frame[one], found.kept[one]
     for factor in _FACTORS:
-        tau = fragility(frame, raised[None], kept, np.array([noise / factor]), M)
+        tau = second_order_share(frame, raised[None], kept, np.array([noise / factor]), M)
         enough = strain / factor <= SURE and np.all(tau <= TAU)
         if enough and np.all(excess / factor <= _LARGEST_EXCESS):
             return float(factor), more
@@ -1247,7 +1247,7 @@ def _requirements_of_table(
     delta: float | None,
 ) -> dict[str, float] | None:
     """Return :func:`_requirements` of lines that are printed, or refused by noise."""
-    noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
+    noise_decides = np.array([cause is None or cause.is_caused_by_noise for cause in causes])
     of_size = None
     if Cause.SIZE_HIDDEN in causes:
         of_size = _requirements_of_size(found, replicate)
@@ -1262,11 +1262,11 @@ def _remedy_text(needs: dict[str, float] | None) -> str:
     if not needs:
         return "; even a thousand times as many rows would not suffice"
     if "more" in needs:
-        return f"; {needed(needs)} is needed"
-    return f"; {needed(needs)} would do, about"
+        return f"; {sufficient_budget_text(needs)} is needed"
+    return f"; {sufficient_budget_text(needs)} would do, about"
 
 
-def rounded_up(x: float) -> float:
+def round_up_two_digits(x: float) -> float:
     """Round a positive number up to two digits; from 1e12 on it stays."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
     if x < 1e12:

@@ -106,7 +106,7 @@ class Directions(NamedTuple):
         return np.asarray(self.lost.any(axis=1))
 
     @property
-    def across(self) -> Array:
+    def projector_across_lost(self) -> Array:
         """Projectors on a space across the lost directions, in the frame, (R, d, d).
 
         Any space across them has a minimiser.  That orthogonal to ``A q`` is stretched least by the
@@ -120,7 +120,7 @@ class Directions(NamedTuple):
         kept = (vectors * few[:, None, :]) @ vectors.transpose(0, 2, 1)
         return np.where(self.any_lost[:, None, None], kept, np.eye(d))
 
-    def parted(self, shift: Array) -> tuple[Array, Array]:
+    def split_along_lost(self, shift: Array) -> tuple[Array, Array]:
         """Split a shift of coefficients across and along lost directions, both in the frame.
 
         What is taken out goes along q, so that scores stay: a part orthogonal to the space is not
@@ -128,51 +128,51 @@ class Directions(NamedTuple):
         """
         along = self.vectors * self.lost[:, None, :]
         inside = np.einsum("rij,rj->ri", self.frame.back, shift)
-        orthogonal = np.eye(along.shape[-1]) - self.across
+        orthogonal = np.eye(along.shape[-1]) - self.projector_across_lost
         # The combination of the q whose part outside the space is that of the shift.
         solve = np.linalg.pinv(orthogonal @ along, rcond=_TURNED)
         parts = solve @ orthogonal @ inside[:, :, None]
         rest = (along @ parts)[:, :, 0]
         return np.asarray(inside - rest), np.asarray(rest)
 
-    def without(self, step: Array) -> Array:
-        """Remove from a step by :meth:`restricted` H what lies outside its space, (R, d)."""
+    def project_step_across(self, step: Array) -> Array:
+        """Remove from a step by :meth:`restrict_hessian` H what lies outside its space, (R, d)."""
         if not self.lost.any():
             return step
-        inside = self.frame.A @ self.across @ self.frame.back @ step[:, :, None]
+        inside = self.frame.A @ self.projector_across_lost @ self.frame.back @ step[:, :, None]
         return np.where(self.any_lost[:, None], inside[:, :, 0], step)
 
-    def level(self, shift: Array) -> Array:
+    def remove_lost_part(self, shift: Array) -> Array:
         """Remove from a shift its part along lost directions, which moves no score, (R, d)."""
         if not self.lost.any():
             return shift
-        inside, _ = self.parted(shift)
+        inside, _ = self.split_along_lost(shift)
         across = np.einsum("rij,rj->ri", self.frame.A, inside)
         return np.where(self.any_lost[:, None], across, shift)
 
-    def unknown(self, shift: Array) -> Array:
+    def lost_part_variance(self, shift: Array) -> Array:
         """Variance on a gradient's entry from noise in H along the lost part of a shift, (R,)."""
         if not self.lost.any():
             return np.zeros(len(shift))
-        _, rest = self.parted(shift)
-        stretched = self.across @ self.frame.A
+        _, rest = self.split_along_lost(shift)
+        stretched = self.projector_across_lost @ self.frame.A
         # Noise in a gradient's entry, turned into the space, has this variance on average.
         mean = np.einsum("rij,rij->r", stretched, stretched) / shift.shape[-1]
         # An entry of H beside the diagonal has half of the noise variance of one on it.
         return np.asarray(0.5 * self.noise**2 * np.sum(rest**2, axis=1) / mean * self.any_lost)
 
-    def restricted(self, H: Array) -> Array:
+    def restrict_hessian(self, H: Array) -> Array:
         """Restrict H to the space without lost directions, (R, d, d).
 
         These get its mean eigenvalue there.
         """
-        across = self.across
+        across = self.projector_across_lost
         own = across @ H @ across
         dimensions = np.maximum(np.einsum("rii->r", across), 1.0)
         mean = np.einsum("rii->r", own) / dimensions
         return np.asarray(own + mean[:, None, None] * (np.eye(H.shape[-1]) - across))
 
-    def of(self, replicate: int) -> Directions:
+    def for_replicate(self, replicate: int) -> Directions:
         """Return one replicate, with a first axis of length 1."""
         one = slice(replicate, replicate + 1)
         return Directions(
@@ -188,7 +188,7 @@ class Directions(NamedTuple):
         )
 
 
-def directions(
+def classify_directions(
     frame: Frame, H: Array, noise: Array, variances: Array, moments: Array
 ) -> Directions:
     """Compute the eigenvectors of H, and classify those that are lost or hidden.
@@ -202,7 +202,7 @@ def directions(
     noise : array (R,)
         Standard deviation of the noise on an entry of H.
     variances : array (R, d)
-        Of each column, at least; see :func:`variances_of`.
+        Of each column, at least; see :func:`column_variances`.
     moments : array (R,)
         The mean second moment of rows in the frame, in a direction that is seen: H is about in
         proportion.
@@ -244,7 +244,7 @@ def directions(
     )
 
 
-def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
+def classify_unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
     """Classify directions before any Hessian is known, by what second moments hide of the frame.
 
     What they hide was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in
@@ -256,9 +256,9 @@ def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Ar
     unseen : array (R, d, d)
         Part of the identity that noise hides in the frame.
     variances : array (R, d)
-        As for :func:`directions`.
+        As for :func:`classify_directions`.
     moments : array (R,)
-        As for :func:`directions`.
+        As for :func:`classify_directions`.
 
     Returns
     -------
@@ -266,10 +266,10 @@ def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Ar
     """
     d = unseen.shape[-1]
     noise = np.where(unseen.any(axis=(1, 2)), 1.0 / math.sqrt(2.0 * d), 0.0)
-    return directions(frame, np.eye(d) - unseen, noise, variances, moments)
+    return classify_directions(frame, np.eye(d) - unseen, noise, variances, moments)
 
 
-def variances_of(S: Array, constant: Array) -> Array:
+def column_variances(S: Array, constant: Array) -> Array:
     """Compute variances of columns from second moments, with tiny ones raised, (R, d).
 
     Parameters
@@ -337,12 +337,12 @@ class LostLines(NamedTuple):
     directions: Array
     noiseless: bool
 
-    def relation_of(self, line: int) -> Relation | None:
+    def relation_of_line(self, line: int) -> Relation | None:
         """Return the relation that a line is part of; None for other lines."""
         return next((one for one in self.relations if line in one.lines), None)
 
 
-def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
+def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     """Find the lines of a table that depend on lost directions.
 
     A line that does not is the same wherever the model stands along them.  A direction is known but
@@ -402,7 +402,7 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     )
 
 
-def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArray:
+def depends_on_lost_directions(directions: Array, weights: Array, *, noiseless: bool) -> BoolArray:
     """Return which weighted sums of lines depend on lost directions.
 
     The others are the same wherever the model stands along these.
@@ -488,7 +488,7 @@ def _group_by_direction(
     return found
 
 
-def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool) -> str:
+def describe_relation(relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool) -> str:
     """Describe what the columns of a relation have in common, as a clause.
 
     Parameters
@@ -540,7 +540,7 @@ def _describe_flat_column(relation: Relation, line: int, *, sites: bool, noisy: 
     return f"does not vary{where}{known}"
 
 
-def remedy(relation: Relation, constants: BoolArray) -> str:
+def describe_remedy(relation: Relation, constants: BoolArray) -> str:
     """Describe how to resolve a relation, as a clause."""
     own = sum(not constants[k] for k in relation.lines)
     leave = "leave it out"

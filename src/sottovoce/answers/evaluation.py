@@ -33,10 +33,10 @@ from ..runs.pricing import Prepared
 from ..util.later import Later
 from ..util.typing import Array
 from . import recalibration
-from .metrics import CELLS, LEAST, WIDTH, Order, Quality, quality_of
+from .metrics import CELLS, LEAST, WIDTH, Order, Quality, estimate_quality
 from .recalibration import EDGES, Block, Corrected
 from .released import ReleasedEvaluation
-from .terms import reference_of
+from .terms import name_of_reference
 
 special = Later("scipy.special")
 
@@ -51,7 +51,7 @@ class Level(NamedTuple):
     feature: int | None
 
 
-def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
+def build_scored_rows(parts: Sequence[tuple[Array, Array]]) -> Rows:
     """Construct held-out rows from each site's encoded columns and labels.
 
     Labels are -1, 1, or 0 for none; a constant is appended.
@@ -61,10 +61,10 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
         with_constant = np.hstack([X, np.ones((len(X), 1))])
         # a row without a label becomes a zero row, which is in no cell
         found.append((with_constant * np.abs(y)[:, None], y))
-    return Rows.of_any_norm(found)
+    return Rows.build_with_any_norm(found)
 
 
-def groups_of(levels: Sequence[Level], d: int) -> Array | None:
+def subgroup_masks(levels: Sequence[Level], d: int) -> Array | None:
     """Return masks of the marked levels, (g, d); None without any."""
     marked = [level.feature for level in levels if level.feature is not None]
     if not marked:
@@ -72,7 +72,7 @@ def groups_of(levels: Sequence[Level], d: int) -> Array | None:
     return np.eye(d)[marked]
 
 
-def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
+def subgroup_levels(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
     """Return the levels of column `by` in encoded rows; InvalidInput if it declares none."""
     if by is None:
         return ()
@@ -82,10 +82,10 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
     first = 0
     for block in blocks:
         if block.name == by and isinstance(block, Bins | Category):
-            named = [Level(name, first + k) for k, name in enumerate(block.names)]
+            named = [Level(name, first + k) for k, name in enumerate(block.feature_names)]
             rest = f"{by}: others"
             if block.base is not None:
-                rest = reference_of(block)
+                rest = name_of_reference(block)
             return (*named, Level(rest, None))
         first += len(block.names)
     known = [block.name for block in blocks if isinstance(block, Bins | Category)]
@@ -124,7 +124,7 @@ class Held:
             raise InvalidInput("evaluation", self.epsilon, "must be an epsilon above 0", "use 0.5")
         check_threshold(self.threshold)
 
-    def check_whole(self) -> None:
+    def check_without_subgroups(self) -> None:
         """Check that no subgroups or threshold are asked for other labels than two classes.
 
         InvalidInput if so.
@@ -135,7 +135,7 @@ class Held:
         if self.threshold != Held.threshold:
             raise InvalidInput("threshold", self.threshold, rule, remedy)
 
-    def config(self, run: RunConfig, method: Recipe) -> RunConfig:
+    def evaluation_config(self, run: RunConfig, method: Recipe) -> RunConfig:
         """Return the evaluation's configuration: its own budget, and noise keyed apart."""
         seed = run.seed
         if seed is not None:
@@ -196,21 +196,21 @@ class Cells(NamedTuple):
 class Histogram(Recipe):
     """Noisy histogram of a public model's scores by label, with two corrections of it.
 
-    First a base rate is asked; rows are those of :func:`rows_of`.
+    First a base rate is asked; rows are those of :func:`build_scored_rows`.
 
     The outcome is :class:`Cells`.
 
     Parameters
     ----------
     judged : bytes
-        :func:`sottovoce.util.plain.digest_of` the public model: rows may hold its scores already,
+        :func:`sottovoce.util.plain.digest_public_values` the public model: rows may hold its scores already,
         and then nothing else that is public tells one model from another.
     weights : array (d - 1,), optional
         Scores are products with it; a plan needs none.
     threshold : float
         A probability, which lies on an edge of the cells.
     groups : array (g, d), optional
-        Of :func:`groups_of`.
+        Of :func:`subgroup_masks`.
 
     Guarantee
     ---------
@@ -267,7 +267,7 @@ class Histogram(Recipe):
         blocks = [recalibration.blocks_of(rows * own, rows * spread, rows) for own in shares]
         # Noise of the second corrections, in rows: with groups each part of a row counts by
         # 1 / sqrt(2), as the row is in two blocks.
-        ahead = rows * self.listed.spread(3, facts, histogram.among)
+        ahead = rows * self.releases_with_noise.noise_deviation(3, facts, histogram.among)
         ahead = ahead * math.sqrt(min(len(blocks[0]), 2))
         points = [
             [recalibration.start(block, float(middle), ahead) for block in own]
@@ -317,14 +317,14 @@ def _constant_column(at: Array) -> Array:
     return np.eye(at.shape[-1])[-1]
 
 
-def check_rows(prepared: Prepared) -> None:
+def check_held_out_rows(prepared: Prepared) -> None:
     """Check that held-out rows suffice for an AUC with balanced classes; InvalidInput."""
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
     n = float(facts.n.sum())
-    groups = method.listed.widths(facts)[1] // (2 * CELLS)
+    groups = method.releases_with_noise.entries_of_answers(facts)[1] // (2 * CELLS)
     # An area needs `LEAST` deviations of a count in the rarer class: half of the rows at best.
-    needed = 2.0 * LEAST * n * method.listed.spread(1, facts, Among.all(facts)) * math.sqrt(groups)
+    needed = 2.0 * LEAST * n * method.releases_with_noise.noise_deviation(1, facts, Among.all_sites(facts)) * math.sqrt(groups)
     if n < needed:
         rule = (
             f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} "
@@ -380,10 +380,10 @@ def _block_quality(
     """Estimate the quality among the rows of a block; `rows` is their number if it is public."""
     again = recalibration.recalibrate(block, answers)
     order = Order(*recalibration.together(answers, ORDER))
-    return quality_of(block.counts, block.sigma, middle + EDGES, threshold, rows, again, order)
+    return estimate_quality(block.counts, block.sigma, middle + EDGES, threshold, rows, again, order)
 
 
-def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
+def exact_metrics(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
     """Compute metrics without noise, for the data owner only.
 
     Parameters

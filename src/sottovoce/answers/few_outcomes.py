@@ -28,7 +28,7 @@ import numpy as np
 
 from ..util import normal
 from ..util.typing import Any, Array
-from .one_sided import at_least
+from .one_sided import probability_at_least
 from .separation import Undetermined
 
 SELDOM = 0.1
@@ -41,7 +41,7 @@ _NONE = 1e-9  # a factor below it is one of rounding
 _HALVINGS = 30
 
 
-def least_mean(count: float, noise: float, printed: float, alpha: float) -> float:
+def lower_end_of_mean(count: float, noise: float, printed: float, alpha: float) -> float:
     """Compute the lower end of an interval for the mean of a number that was counted and printed.
 
     Parameters
@@ -64,8 +64,8 @@ def least_mean(count: float, noise: float, printed: float, alpha: float) -> floa
     low, high = 0.0, count
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        chance = max(SELDOM, at_least(printed, noise, middle, whole=True))
-        if at_least(count, noise, middle) > 0.5 * alpha * chance:
+        chance = max(SELDOM, probability_at_least(printed, noise, middle, whole=True))
+        if probability_at_least(count, noise, middle) > 0.5 * alpha * chance:
             high = middle
         else:
             low = middle
@@ -93,7 +93,7 @@ class FewOutcomes(NamedTuple):
     printed: Array
     rows: Array
 
-    def farther(self, weights: Array, alpha: float) -> Array:
+    def squared_length_gains(self, weights: Array, alpha: float) -> Array:
         """Return what the squared lengths of intervals gain on either side, (n, 2).
 
         `weights` (n, lines) are those of the sums.
@@ -112,10 +112,10 @@ class FewOutcomes(NamedTuple):
     def _gain_of_group(self, k: int, alpha: float) -> float:
         """Return the gain for a group's own log-odds, towards fewer of the rarer outcome."""
         count, noise = float(self.rarer[k]), float(self.noise[k])
-        least = least_mean(count, noise, float(self.printed[k]), alpha)
+        least = lower_end_of_mean(count, noise, float(self.printed[k]), alpha)
         if least <= 0.0:
             return math.inf
-        even = (normal.quantile(alpha / 2.0) * _relative_error(count, noise)) ** 2
+        even = (normal.normal_quantile(alpha / 2.0) * _relative_error(count, noise)) ** 2
         # A binomial number is even to both sides at a share of one half: nothing is added there.
         uneven = 0.0
         if self.rows[k] > 0.0:
@@ -127,7 +127,7 @@ class FewOutcomes(NamedTuple):
         return {name: array.tolist() for name, array in self._asdict().items()}
 
     @classmethod
-    def of_plain(cls, plain: dict[str, Any], lines: int) -> FewOutcomes:
+    def from_plain_data(cls, plain: dict[str, Any], lines: int) -> FewOutcomes:
         """Construct from plain data of :meth:`to_plain`, for a table with this number of lines."""
         arrays = {name: np.array(plain[name], dtype=float) for name in cls._fields}
         # An empty list does not tell how many lines there are.
@@ -135,7 +135,7 @@ class FewOutcomes(NamedTuple):
         return cls(**arrays)
 
 
-def ends_of(
+def ends_of_intervals(
     middle: Array, variance: Array, weights: Array, alpha: float, few: FewOutcomes | None
 ) -> tuple[Array, Array]:
     """Compute both ends of intervals about weighted sums of lines.
@@ -157,16 +157,16 @@ def ends_of(
     -------
     low, high : array (n,)
     """
-    squares = normal.quantile(alpha / 2.0) ** 2 * np.maximum(variance, 0.0)
+    squares = normal.normal_quantile(alpha / 2.0) ** 2 * np.maximum(variance, 0.0)
     gained = np.zeros((len(weights), 2))
     if few is not None:
-        gained = few.farther(weights, alpha)
+        gained = few.squared_length_gains(weights, alpha)
     low = middle - np.sqrt(squares + gained[:, 0])
     high = middle + np.sqrt(squares + gained[:, 1])
     return low, high
 
 
-def few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
+def select_few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
     """Select the groups that have few of the rarer outcome, in the lines (lines, d) of a table."""
     # Groups that are `none` have one end; of groups with many the normal law is good enough.
     few = found.groups.whole & ~found.none & (found.rarer > 0.0)

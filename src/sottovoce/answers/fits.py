@@ -16,25 +16,25 @@ from typing import NamedTuple
 import numpy as np
 
 from ..algorithms.recipe import Recipe
-from ..data.labels import targets_of
+from ..data.labels import numbers_to_predict
 from ..data.rows import Rows
 from ..data.schema import Schema
-from ..data.values import identity, text_of
+from ..data.values import canonical_text, value_as_text
 from ..errors import InvalidInput
 from ..problem.losses import HuberResidual, Logistic, Loss
 from ..problem.task import BoundedNumber
 from ..problem.weighted_loss import Weighted
 from ..util import files
 from ..util.typing import Any, Array
-from .coefficients import Coefficients, table
-from .inference import Estimates, model_of, newton_of
-from .least_squares import slopes_of, table_of
+from .coefficients import Coefficients, build_coefficient_table
+from .inference import Estimates, models_for_predictions, newton_from_naming
+from .least_squares import slopes_from_naming, table_in_target_units
 from .regression import LeastSquares
 from .saved import SavedModel
-from .terms import CONSTANT, Naming, naming_of
+from .terms import CONSTANT, Naming, naming_from_any
 
 
-def site_constants(
+def sites_with_constants(
     names: Sequence[Any], *, at_random: bool, asked: bool | None = None
 ) -> tuple[str, ...]:
     """Return the names of the sites that get a constant of their own; none if all rows share one.
@@ -59,10 +59,10 @@ def site_constants(
         wanted = not at_random
     if not wanted or len(names) <= 1:
         return ()
-    return tuple(identity(text_of(name)) for name in names)
+    return tuple(canonical_text(value_as_text(name)) for name in names)
 
 
-def check_products(sites: int, columns: int) -> None:
+def check_product_memory(sites: int, columns: int) -> None:
     """Check that the products of columns of all sites fit into half of the memory.
 
     The products of d columns, d (d + 1) / 2 numbers, are asked of every site, and each site's
@@ -75,7 +75,7 @@ def check_products(sites: int, columns: int) -> None:
     """
     d = columns + sites
     size = 8.0 * sites * d * (d + 1) / 2.0  # bytes
-    if size > 0.5 * files.memory():
+    if size > 0.5 * files.machine_memory_bytes():
         rule = (
             f"gives each of {sites:,} sites a column: products of {d:,} columns at every site "
             "take more than memory"
@@ -101,7 +101,7 @@ class Layout:
     site: str | None = None
 
     @classmethod
-    def of(
+    def from_schema(
         cls,
         schema: Schema | None,
         columns: Sequence[str],
@@ -130,10 +130,10 @@ class Layout:
         -------
         Layout
         """
-        naming = naming_of(schema, columns, data_norm, constants)
+        naming = naming_from_any(schema, columns, data_norm, constants)
         return cls(naming, np.array(sizes, dtype=float), site)
 
-    def saved(
+    def to_saved_model(
         self, model: Array, schema: Schema | None, record: dict[str, Any] | None = None
     ) -> SavedModel:
         """Return a model in this encoding, ready to be saved.
@@ -182,18 +182,18 @@ class Fit(ABC):
 
     @property
     @abstractmethod
-    def plain_loss(self) -> Loss:
+    def unweighted_loss(self) -> Loss:
         """The loss for rows of norm at most 1."""
 
     @property
     def loss(self) -> Loss:
         """The loss for these rows: weighted down for rows longer than 1, if there may be such."""
         if self.layout.naming.long:
-            return Weighted(self.plain_loss)
-        return self.plain_loss
+            return Weighted(self.unweighted_loss)
+        return self.unweighted_loss
 
     @abstractmethod
-    def read(self, outcome: Any, delta: float | None) -> Found:
+    def read_outcome(self, outcome: Any, delta: float | None) -> Found:
         """Read the first replicate's model and coefficients from the recipe's outcome.
 
         With a `delta`, refusals name the epsilon that would suffice.
@@ -206,19 +206,19 @@ class LogOdds(Fit):
 
     @property
     def recipe(self) -> Recipe:
-        return newton_of(self.layout.naming)
+        return newton_from_naming(self.layout.naming)
 
     @property
-    def plain_loss(self) -> Loss:
+    def unweighted_loss(self) -> Loss:
         return Logistic()
 
-    def rows(self, tables: Sequence[Any], labels: Sequence[Array]) -> Rows:
+    def encode_rows(self, tables: Sequence[Any], labels: Sequence[Array]) -> Rows:
         """Encode the rows of all sites from their tables, and labels -1, 1, or 0 for none."""
-        return self.layout.naming.rows(list(zip(tables, labels, strict=True)))
+        return self.layout.naming.rows_of_sites(list(zip(tables, labels, strict=True)))
 
-    def read(self, outcome: Estimates, delta: float | None) -> Found:
-        lines = table(outcome, self.layout.naming, delta=delta)
-        return Found(model_of(outcome)[0], lines, lines.plain())
+    def read_outcome(self, outcome: Estimates, delta: float | None) -> Found:
+        lines = build_coefficient_table(outcome, self.layout.naming, delta=delta)
+        return Found(models_for_predictions(outcome)[0], lines, lines.to_plain_data())
 
 
 @dataclass(frozen=True)
@@ -238,19 +238,19 @@ class Numbers(Fit):
     def recipe(self) -> Recipe:
         naming = self.layout.naming
         if self.intervals:
-            return slopes_of(naming)
+            return slopes_from_naming(naming)
         free = np.ones(naming.d)
         if not self.intercept:
             free = 1.0 - naming.constant
         return LeastSquares(constant=naming.constant, free=free)
 
     @property
-    def plain_loss(self) -> Loss:
+    def unweighted_loss(self) -> Loss:
         # At 0 the residual of a target in [-1, 1] is within 1, so its gradient is that of least
         # squares (docs/privacy/answers.md, "Least squares").
         return HuberResidual(1.0)
 
-    def rows(
+    def encode_rows(
         self,
         tables: Sequence[Any],
         targets: Sequence[Array],
@@ -272,23 +272,23 @@ class Numbers(Fit):
         Rows
         """
         # The label of a row says whether it has a target; the target itself is its offset.
-        known = [self.task.known(y).astype(float) for y in targets]
-        rows = self.layout.naming.rows(list(zip(tables, known, strict=True)))
+        known = [self.task.has_known_label(y).astype(float) for y in targets]
+        rows = self.layout.naming.rows_of_sites(list(zip(tables, known, strict=True)))
         if weights is not None:
             rows = rows.with_weight(list(weights))
-        return rows.with_offset(targets_of(list(zip(known, targets, strict=True))))
+        return rows.with_offset(numbers_to_predict(list(zip(known, targets, strict=True))))
 
-    def read(self, outcome: Any, delta: float | None) -> Found:
+    def read_outcome(self, outcome: Any, delta: float | None) -> Found:
         naming = self.layout.naming
         if self.intervals:
-            lines = table_of(outcome, naming, self.task, delta)
-            return Found(model_of(outcome)[0], lines, lines.plain())
+            lines = table_in_target_units(outcome, naming, self.task, delta)
+            return Found(models_for_predictions(outcome)[0], lines, lines.to_plain_data())
         model = np.asarray(outcome[0])
-        coefficients = self.lines(model)
+        coefficients = self.lines_without_intervals(model)
         plain = dict[str, Any](coefficients=coefficients, needs=None, weighed=naming.weighed)
         return Found(model, None, plain)
 
-    def lines(self, model: Array) -> list[dict[str, Any]]:
+    def lines_without_intervals(self, model: Array) -> list[dict[str, Any]]:
         """Return coefficients without intervals, in the units of the columns and of the target.
 
         A constant is the target of a row of zeros.

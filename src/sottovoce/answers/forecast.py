@@ -28,23 +28,23 @@ from ..runs.prepare import prepare, public_sizes
 from ..runs.pricing import Prepared, cost_report
 from ..util.typing import Any, Array
 from . import fits
-from .assumed import Assumed, expected_shares
-from .coefficients import Coefficients, rounded_up, table
-from .inference import check_run
-from .least_squares import table_of
+from .assumed import Assumed, parse_expected_shares
+from .coefficients import Coefficients, round_up_two_digits, build_coefficient_table
+from .inference import check_run_is_inference
+from .least_squares import table_in_target_units
 from .rehearsal import (
     DECLARED,
     EVEN,
     REAL,
     Habits,
-    chances,
-    facts_of,
-    made_up,
-    priced,
-    rehearse,
-    scores,
+    positive_probabilities,
+    facts_of_one_curator,
+    draw_synthetic_rows,
+    with_curators_noise,
+    run_on_synthetic_rows,
+    draw_linear_scores,
 )
-from .terms import Naming, Term, naming_of
+from .terms import Naming, Term, naming_from_any
 
 EXPLAINED = 0.25
 """Part of a synthetic number's variance that its columns explain."""
@@ -114,15 +114,15 @@ class Asked(ABC):
 
     @property
     @abstractmethod
-    def assumes(self) -> str:
+    def label_assumption(self) -> str:
         """What is assumed of labels, as a clause."""
 
     @abstractmethod
-    def made(self, rng: np.random.Generator, habits: Habits) -> Made:
+    def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
         """Draw a synthetic table."""
 
     @abstractmethod
-    def tables(
+    def simulate_tables(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> list[Coefficients]:
         """Simulate tables of coefficients for n rows like those of a synthetic table.
@@ -151,9 +151,9 @@ class Asked(ABC):
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> Any:
         """Run the recipe on synthetic rows, with the noise that n rows have."""
-        facts = facts_of(self.loss, self.naming.d, n, relation)
-        recipe = priced(self.recipe, mu)
-        return rehearse(recipe, made.rows, facts, draws, np.random.default_rng(seed))
+        facts = facts_of_one_curator(self.loss, self.naming.d, n, relation)
+        recipe = with_curators_noise(self.recipe, mu)
+        return run_on_synthetic_rows(recipe, made.rows, facts, draws, np.random.default_rng(seed))
 
     def _errors_without_privacy(self, X: Array, bends: Array, squares: Array) -> Array:
         """Compute standard errors without privacy, times the root of the number of rows, (lines,).
@@ -172,8 +172,8 @@ class Asked(ABC):
     def _build_rows(self, X: Array, y: Array) -> Rows:
         """Construct the rows of one site, of any norm where the encoding does not bound them."""
         if self.naming.long:
-            return Rows.of_any_norm([(X, y)])
-        return Rows.build([(X, y)])
+            return Rows.build_with_any_norm([(X, y)])
+        return Rows.build_from_parts([(X, y)])
 
 
 @dataclass(frozen=True)
@@ -192,19 +192,19 @@ class LogOdds(Asked):
         return fits.LogOdds(self.layout)
 
     @property
-    def assumes(self) -> str:
+    def label_assumption(self) -> str:
         return f"{self.positives:.3g} of the rows are positive"
 
-    def made(self, rng: np.random.Generator, habits: Habits) -> Made:
-        X = made_up(self.naming, ROWS, rng, habits)
+    def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
+        X = draw_synthetic_rows(self.naming, ROWS, rng, habits)
         effect = habits.effect * math.exp(habits.effect_varied * rng.normal())
-        chance = chances(effect * scores(X, self.naming.marks, rng), self.positives)
+        chance = positive_probabilities(effect * draw_linear_scores(X, self.naming.marks, rng), self.positives)
         y = np.where(rng.random(len(X)) < chance, 1.0, -1.0)
         # In a model that is right the mean squared slope is the curvature p (1 - p).
         bends = chance * (1.0 - chance)
         return Made(self._build_rows(X, y), self._errors_without_privacy(X, bends, bends))
 
-    def tables(
+    def simulate_tables(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> list[Coefficients]:
         """Simulate tables of log-odds: all draws of the noise in one run of the recipe.
@@ -212,14 +212,14 @@ class LogOdds(Asked):
         Parameters
         ----------
         made, n, mu, relation, draws, seed
-            As for :meth:`Asked.tables`.
+            As for :meth:`Asked.simulate_tables`.
 
         Returns
         -------
         list of Coefficients
         """
         found = self._simulate_outcome(made, n, mu, relation, draws, seed)
-        return [table(found, self.naming, replicate) for replicate in range(draws)]
+        return [build_coefficient_table(found, self.naming, replicate) for replicate in range(draws)]
 
 
 @dataclass(frozen=True)
@@ -244,15 +244,15 @@ class Means(Asked):
         return fits.Numbers(self.layout, task=self.task, intervals=True)
 
     @property
-    def assumes(self) -> str:
+    def label_assumption(self) -> str:
         deviation = self.residuals * (self.task.high - self.task.low)
         return f"residuals have a standard deviation of {deviation:.3g}"
 
-    def made(self, rng: np.random.Generator, habits: Habits) -> Made:
-        X = made_up(self.naming, ROWS, rng, habits)
+    def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
+        X = draw_synthetic_rows(self.naming, ROWS, rng, habits)
         deviation = 2.0 * self.residuals  # targets are in [-1, 1]
         explained_deviation = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED))
-        explained = explained_deviation * scores(X, self.naming.marks, rng)
+        explained = explained_deviation * draw_linear_scores(X, self.naming.marks, rng)
         target = np.clip(explained + deviation * rng.normal(size=len(X)), -1.0, 1.0)
         ones = np.ones(len(X))
         rows = self._build_rows(X, ones).with_offset([target])
@@ -261,7 +261,7 @@ class Means(Asked):
         half_width = 0.5 * (self.task.high - self.task.low)
         return Made(rows, half_width * errors)
 
-    def tables(
+    def simulate_tables(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> list[Coefficients]:
         """Simulate tables of least squares, in the target's unit.
@@ -269,7 +269,7 @@ class Means(Asked):
         Parameters
         ----------
         made, n, mu, relation, draws, seed
-            As for :meth:`Asked.tables`.
+            As for :meth:`Asked.simulate_tables`.
 
         Returns
         -------
@@ -279,10 +279,10 @@ class Means(Asked):
         outcomes = [
             self._simulate_outcome(made, n, mu, relation, 1, seed + draw) for draw in range(draws)
         ]
-        return [table_of(outcome, self.naming, self.task) for outcome in outcomes]
+        return [table_in_target_units(outcome, self.naming, self.task) for outcome in outcomes]
 
 
-def complete(found: Coefficients) -> bool:
+def is_complete(found: Coefficients) -> bool:
     """Return whether every coefficient is printed that can ever be.
 
     Levels that were merged count as missing, as more rows tell them apart.
@@ -290,7 +290,7 @@ def complete(found: Coefficients) -> bool:
     return all(line.refused is None or line.cause in NEVER - MERGES for line in found.lines)
 
 
-def half(found: Coefficients) -> bool:
+def is_half_complete(found: Coefficients) -> bool:
     """Return whether at least half of the coefficients are printed, of those that can ever be."""
     shown = list[bool]()
     for line in found.lines:
@@ -346,7 +346,7 @@ class Study:
     relation: str = "replace-one"
 
     @classmethod
-    def of(
+    def from_sites(
         cls,
         asked: Asked,
         mu: float,
@@ -385,12 +385,12 @@ class Study:
             noisier = sites / (sites - colluders)
         return cls(asked, mu / math.sqrt(noisier), relation)
 
-    def worlds(self, habits: Habits, count: int) -> list[Made]:
+    def draw_synthetic_tables(self, habits: Habits, count: int) -> list[Made]:
         """Draw synthetic tables; they are always the same for one encoding."""
         generators = [np.random.default_rng([number, 41]) for number in range(count)]
-        return [self.asked.made(rng, habits) for rng in generators]
+        return [self.asked.draw_synthetic_table(rng, habits) for rng in generators]
 
-    def tables(self, worlds: Sequence[Made], n: float, draws: int) -> list[list[Coefficients]]:
+    def simulate_tables(self, worlds: Sequence[Made], n: float, draws: int) -> list[list[Coefficients]]:
         """Simulate tables of coefficients of n rows.
 
         Parameters
@@ -408,13 +408,13 @@ class Study:
             For each synthetic table, one for each draw.
         """
         return [
-            self.asked.tables(made, n, self.mu, self.relation, draws, number * draws)
+            self.asked.simulate_tables(made, n, self.mu, self.relation, draws, number * draws)
             for number, made in enumerate(worlds)
         ]
 
-    def rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
+    def estimate_rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
         """Estimate the rows with which `count` synthetic tables print half their lines, and all."""
-        worlds = self.worlds(habits, count)
+        worlds = self.draw_synthetic_tables(habits, count)
         found = [self._search_log_rows(made, number) for number, made in enumerate(worlds)]
         log_rows = np.array(found)
         quantiles = (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1])
@@ -439,7 +439,7 @@ class Study:
                 middle = (few + many) / 2.0
                 if middle not in drawn:
                     n = math.exp(middle)
-                    tables = self.asked.tables(made, n, self.mu, self.relation, 1, seed)
+                    tables = self.asked.simulate_tables(made, n, self.mu, self.relation, 1, seed)
                     drawn[middle] = tables[0]
                 if enough(drawn[middle]):
                     many = middle
@@ -447,12 +447,12 @@ class Study:
                     few = middle
             return (few + many) / 2.0
 
-        return bisect_log_rows(half), bisect_log_rows(complete)
+        return bisect_log_rows(is_half_complete), bisect_log_rows(is_complete)
 
-    def lines(self, n: float, habits: Habits) -> list[LineAhead]:
+    def forecast_lines(self, n: float, habits: Habits) -> list[LineAhead]:
         """Estimate the standard error of every line for n rows."""
-        worlds = self.worlds(habits, DECLARED_WORLDS)
-        drawn = [one for tables in self.tables(worlds, n, MORE_DRAWS) for one in tables]
+        worlds = self.draw_synthetic_tables(habits, DECLARED_WORLDS)
+        drawn = [one for tables in self.simulate_tables(worlds, n, MORE_DRAWS) for one in tables]
         without_privacy = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
         found = list[LineAhead]()
         for k, term in enumerate(self.asked.naming.terms):
@@ -465,7 +465,7 @@ class Study:
         return found
 
 
-def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
+def forecast_coefficients(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
     """Forecast which coefficients a table of n rows will print, and how precisely.
 
     Parameters
@@ -504,29 +504,29 @@ def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
     schema = study.asked.naming.schema
     shares = dict[str, dict[str, float]]()
     if schema is not None:
-        shares = expected_shares(schema, assumed.shares)
-    real = study.rows_needed(replace(REAL, shares=shares), REAL_WORLDS)
-    even = study.rows_needed(replace(EVEN, shares=shares), EVEN_WORLDS)
-    ahead = study.lines(n, replace(DECLARED, together=correlation, shares=shares))
+        shares = parse_expected_shares(schema, assumed.shares)
+    real = study.estimate_rows_needed(replace(REAL, shares=shares), REAL_WORLDS)
+    even = study.estimate_rows_needed(replace(EVEN, shares=shares), EVEN_WORLDS)
+    ahead = study.forecast_lines(n, replace(DECLARED, together=correlation, shares=shares))
     levels = "levels are"
     if shares:
         levels = "levels have the shares that are told, others are"
     expects = (
-        f"{levels} about equally frequent, {study.asked.assumes}, and each number has a "
+        f"{levels} about equally frequent, {study.asked.label_assumption}, and each number has a "
         f"correlation of {correlation:g} with the next"
     )
     return {
-        "rows_half": rounded_up(real.half),
-        "rows_half_range": [rounded_up(rows) for rows in real.half_range],
-        "rows_needed": rounded_up(real.complete),
-        "rows_even": rounded_up(even.complete),
+        "rows_half": round_up_two_digits(real.half),
+        "rows_half_range": [round_up_two_digits(rows) for rows in real.half_range],
+        "rows_needed": round_up_two_digits(real.complete),
+        "rows_even": round_up_two_digits(even.complete),
         "rows": n,
         "expects": expects,
         "standard_errors": [line.to_dict() for line in ahead],
     }
 
 
-def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str, Any]:
+def forecast_prepared_plan(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str, Any]:
     """Forecast the table of a recipe whose plan is priced.
 
     Parameters
@@ -539,23 +539,23 @@ def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str,
     Returns
     -------
     dict
-        As :func:`forecast`; empty without noise.
+        As :func:`forecast_coefficients`; empty without noise.
     """
     recipe, facts = prepared.algorithm, prepared.facts
     if not isinstance(recipe, Recipe) or recipe.noise is None:
         return {}
-    study = Study.of(
+    study = Study.from_sites(
         asked,
-        recipe.listed.scale,
+        recipe.releases_with_noise.total_mu,
         sites=facts.n_nodes,
         summed=facts.participants > 0,
         colluders=facts.colluders,
         relation=facts.relation,
     )
-    return forecast(study, float(facts.n.sum()), assumed)
+    return forecast_coefficients(study, float(facts.n.sum()), assumed)
 
 
-def without_sites(
+def forecast_from_schema(
     schema: Schema,
     config: RunConfig,
     sizes: Array,
@@ -593,13 +593,13 @@ def without_sites(
     names = list[str]()
     if site_constants and len(sizes) > 1:
         names = [str(k) for k in range(len(sizes))]
-    naming = naming_of(schema, [], 1.0, names)
+    naming = naming_from_any(schema, [], 1.0, names)
     task = schema.task
     asked: Asked
     if isinstance(task, BoundedNumber):
         asked = Means(naming, task, assumed.residuals)
     elif isinstance(task, TwoClasses):
-        check_run(config)
+        check_run_is_inference(config)
         asked = LogOdds(naming, assumed.positives)
     else:
         raise InvalidInput(
@@ -612,6 +612,6 @@ def without_sites(
     answers = {
         "method": "inference",
         "held": [0] * len(sizes),
-        "forecast": forecast_of(asked, prepared, assumed),
+        "forecast": forecast_prepared_plan(asked, prepared, assumed),
     }
     return public_sizes(own, column, naming.d) | cost | answers

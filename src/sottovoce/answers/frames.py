@@ -12,7 +12,7 @@ import numpy as np
 from ..util.typing import Array, BoolArray
 
 EDGES = 2.0 ** np.arange(-2.0, 7.25, 0.25)
-"""Public cells of a row's length in a frame of :func:`whitening`, where its root mean square is
+"""Public cells of a row's length in a frame of :func:`whitening_transform`, where its root mean square is
 that of the columns.
 """
 LONG = 0.1
@@ -47,12 +47,12 @@ class Sight(NamedTuple):
     lost: Array
 
     @property
-    def moments(self) -> Array:
+    def raised_moments(self) -> Array:
         """Second moments of the rows, raised where noise hides them, (R, d, d)."""
         return self.frame.back @ self.frame.back
 
 
-def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
+def whitening_transform(S: Array, spread: float, kept: BoolArray) -> Sight:
     """Compute frames in which second moments are the identity, as far as noise lets see.
 
     Eigenvalues are raised to the noise's norm, about ``spread sqrt(2 d)``: no direction is
@@ -83,7 +83,7 @@ def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
     return Sight(frame, unseen, lost=np.zeros_like(S))
 
 
-def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
+def refine_whitening(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     """Refine a whitening transform with second moments that were measured in the previous one.
 
     An eigenvector of which more than half was not seen has the second moment that M tells, raised
@@ -122,7 +122,7 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     # Second moments of the columns, and the frame in which they are the identity.
     back = sight.frame.back @ vectors
     moments = (back * raised[:, None, :]) @ back.transpose(0, 2, 1)
-    frame = whitening(moments, 0.0, kept).frame
+    frame = whitening_transform(moments, 0.0, kept).frame
     # What is not seen, or lost, along the eigenvectors is carried into the new frame.
     turned = frame.A @ back
     into_frame = turned.transpose(0, 2, 1)
@@ -131,7 +131,7 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     return Sight(frame, unseen, lost)
 
 
-def short(cells: Array, spread: float, noise: Array) -> Array:
+def choose_row_thresholds(cells: Array, spread: float, noise: Array) -> Array:
     """Find the smallest clipping thresholds at which the clipped mass is below the noise.
 
     Transforms are divided by them.  Two deviations of a share's own noise are allowed for: else a
@@ -158,7 +158,7 @@ def short(cells: Array, spread: float, noise: Array) -> Array:
     return np.asarray(EDGES[first])
 
 
-def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float) -> Array:
+def estimate_displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float) -> Array:
     """Estimate the step from a point to the minimiser from a noisy gradient.
 
     Without noise in the gradient it is Newton's step, and none in directions that the rows do not
@@ -221,12 +221,12 @@ def _posterior_mean(design: Array, observed: Array) -> Array:
     return np.asarray(np.einsum("rij,ri->rj", right, gain * z))
 
 
-def positive(S: Array) -> Array:
+def project_to_semidefinite(S: Array) -> Array:
     """Project on the positive semidefinite matrices."""
     values, vectors = np.linalg.eigh(S)
-    return with_eigenvalues(vectors, np.maximum(values, 0.0))
+    return compose_from_eigenvalues(vectors, np.maximum(values, 0.0))
 
 
-def with_eigenvalues(vectors: Array, values: Array) -> Array:
+def compose_from_eigenvalues(vectors: Array, values: Array) -> Array:
     """Compose symmetric matrices (R, d, d) from eigenvectors and eigenvalues (R, d)."""
     return np.asarray((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))

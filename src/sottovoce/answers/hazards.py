@@ -20,7 +20,7 @@ from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
 from ..problem.facts import Facts
 from ..queries import Curvature, Exits, Gradient
-from ..queries.moments import square
+from ..queries.moments import unflatten_symmetric
 from ..util.typing import Array, BoolArray
 
 TABLE, GRADIENTS, HESSIANS = 0.15, 0.50, 0.35
@@ -78,7 +78,7 @@ class Hazards(NamedTuple):
     converged: bool
 
 
-def cell_numbers(intervals: int, cells: int) -> int:
+def number_of_cells(intervals: int, cells: int) -> int:
     """Return the number of cells of a life table.
 
     They hold events, people censored inside, people censored at an interval's end, and people who
@@ -109,7 +109,7 @@ class LifeTable:
         self.at_end = shares[..., 2 * every : 2 * every + intervals]
 
     @property
-    def at_risk(self) -> Array:
+    def share_at_risk(self) -> Array:
         """Shares of people at risk at the start of each cell, (..., m, cells)."""
         exits = self.events + self.inside
         # Who is at risk leaves later: sums from the last interval back, of people who leave at an
@@ -119,22 +119,22 @@ class LifeTable:
         before = np.cumsum(exits, axis=-1) - exits
         return np.asarray((at_ends + whole)[..., None] - before)
 
-    def exposed(self) -> tuple[Array, Array]:
+    def events_and_exposure(self) -> tuple[Array, Array]:
         """Return events and exposure of each interval, as shares of people, each (..., m)."""
         events = self.events.sum(axis=-1)
         # the part of the interval that people censored in a cell were seen, in the middle
         seen = (np.arange(self.cells) + 0.5) / self.cells
-        entered = self.at_risk[..., 0]
+        entered = self.share_at_risk[..., 0]
         survived = entered - events - self.inside.sum(axis=-1)
         return events, survived + (self.inside * seen).sum(axis=-1)
 
-    def constant(self) -> Array:
+    def constant_hazard_chances(self) -> Array:
         """Probabilities of the event in each interval if its hazard is constant inside, (..., m).
 
         Noise pulls them towards the mean hazard, as if there were so many people more as it is
         large.
         """
-        events, without = self.exposed()
+        events, without = self.events_and_exposure()
         pull = self.spread * math.sqrt(2.0 * self.cells)
         mean = events.sum(axis=-1) / np.maximum((events + without).sum(axis=-1), 1e-300)
         mean = np.clip(mean, _LEAST, 0.5)[..., None]
@@ -145,14 +145,14 @@ class LifeTable:
             least = 0.1 * mean  # noise may leave an interval no events
         return np.asarray(np.clip(found, least, 1.0 - _LEAST))
 
-    def kaplan_meier(self) -> Array:
+    def kaplan_meier_chances(self) -> Array:
         """Kaplan-Meier probabilities of the event in each interval, given survival, (..., m).
 
         Without noise cells are so fine that they hold one time, at which events come before
         censoring.  Those with noise are coarse, and people censored inside are at risk for half of
         theirs.
         """
-        at_risk = self.at_risk
+        at_risk = self.share_at_risk
         if self.spread > 0.0:
             least = 3.0 * self.spread * math.sqrt(self.cells)
             at_risk = np.maximum(at_risk - 0.5 * self.inside, least)
@@ -161,9 +161,9 @@ class LifeTable:
         survived = np.prod(1.0 - np.clip(hazard, -0.5, 1.0), axis=-1)
         return np.asarray(np.clip(1.0 - survived, _LEAST, 1.0 - _LEAST))
 
-    def correction(self) -> Array:
-        """Log-odds of :meth:`kaplan_meier` less those of :meth:`constant`, (..., m)."""
-        return np.asarray(logit(self.kaplan_meier()) - logit(self.constant()))
+    def log_odds_correction(self) -> Array:
+        """Log-odds of :meth:`kaplan_meier_chances` less those of :meth:`constant_hazard_chances`, (..., m)."""
+        return np.asarray(logit(self.kaplan_meier_chances()) - logit(self.constant_hazard_chances()))
 
 
 class Seen(NamedTuple):
@@ -215,7 +215,7 @@ class HazardSteps(Recipe):
     """Slopes and constants of discrete-time hazards, of one replicate.
 
     The outcome is :class:`Hazards`.  Rows are those of
-    :func:`sottovoce.estimators.hazard_rows.expand`: columns, a constant for each interval, and a
+    :func:`sottovoce.estimators.hazard_rows.expand_to_interval_rows`: columns, a constant for each interval, and a
     column that holds a cell of the life table.
 
     Parameters
@@ -259,7 +259,7 @@ class HazardSteps(Recipe):
         return tuple(asked)
 
     def _exits_query(self, at: Array) -> Exits:
-        return Exits(at, cell_numbers(self.intervals, self.cells))
+        return Exits(at, number_of_cells(self.intervals, self.cells))
 
     def script(self, facts: Facts, replicates: int) -> Script:
         m, d = self.intervals, facts.d - self.intervals - 1
@@ -271,7 +271,7 @@ class HazardSteps(Recipe):
         table = self._life_table(shares, spread)
         w = np.zeros((replicates, facts.d))
         # Start: each interval's own hazard, and no effect of a column.
-        w[:, d : d + m] = logit(table.constant()) / self.value
+        w[:, d : d + m] = logit(table.constant_hazard_chances()) / self.value
         pull = np.r_[np.full(d, self.ridge), np.zeros(m)]
         bound = facts.loss.curvature_bound
         seen = list[Seen]()
@@ -279,7 +279,7 @@ class HazardSteps(Recipe):
             bends = yield Curvature(w)
             slope = yield Gradient(w)
             # Curvatures were asked in units of their bound.
-            H = rows_each * bound * square(bends.value, facts.d)[:, free, free] + np.diag(pull)
+            H = rows_each * bound * unflatten_symmetric(bends.value, facts.d)[:, free, free] + np.diag(pull)
             here = Seen(
                 at=w[:, free].copy(),
                 hessian=_without_interval_pairs(H, d),
@@ -288,10 +288,10 @@ class HazardSteps(Recipe):
                 gradient_noise=rows_each * slope.spread,
             )
             seen.append(here)
-            step = newton_step(pooled(seen, self.value, d), self.value, d)
+            step = newton_step(pool_answers(seen, self.value, d), self.value, d)
             w = w.copy()  # that of the questions stays
             w[:, free] += step.change
-        correction = table.correction()[0]
+        correction = table.log_odds_correction()[0]
         if exits.spread > 0.0:
             correction = correction * self._kept_correction(table, shares, spread)
         people = float(facts.rows or 0.0) / rows_each
@@ -313,8 +313,8 @@ class HazardSteps(Recipe):
         """Return the kept share of the correction: its square over that plus its noise variance."""
         # The delta method by differences: each share in turn is moved by one deviation.
         size = shares.shape[-1]
-        moved = self._life_table(shares[:1] + spread * np.eye(size), spread).correction()
-        own = table.correction()[:1]
+        moved = self._life_table(shares[:1] + spread * np.eye(size), spread).log_odds_correction()
+        own = table.log_odds_correction()[:1]
         variance = np.sum((moved - own) ** 2, axis=0)
         return np.asarray(own[0] ** 2 / np.maximum(own[0] ** 2 + variance, 1e-300))
 
@@ -381,7 +381,7 @@ def _without_interval_pairs(H: Array, d: int) -> Array:
     return H
 
 
-def pooled(seen: list[Seen], value: float, d: int) -> Seen:
+def pool_answers(seen: list[Seen], value: float, d: int) -> Seen:
     """Average all answers so far into one gradient and one Hessian at the last point.
 
     An answer at another point is taken to the last one by the Hessian there, and counts by its
@@ -432,4 +432,4 @@ def pooled(seen: list[Seen], value: float, d: int) -> Seen:
     )
 
 
-__all__ = ["HazardSteps", "Hazards", "LifeTable", "Seen", "cell_numbers", "newton_step", "pooled"]
+__all__ = ["HazardSteps", "Hazards", "LifeTable", "Seen", "number_of_cells", "newton_step", "pool_answers"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..util.typing import Array, IntArray
-from .normal_rows import normal_rows
+from .normal_rows import fit_normal_rows
 from .references import HiddenGroups
 from .separation import (
     Evidence,
@@ -35,7 +35,7 @@ _MOSTLY_OTHERS = 0.9
 _ROUNDING = 1e-9
 
 
-def hidden_groups(
+def collect_hidden_groups(
     naming: Naming, found: Undetermined, seen: Evidence, estimate: Array, pivots: Array
 ) -> HiddenGroups:
     """Collect the groups of levels, references and sites without the rarer outcome.
@@ -68,7 +68,7 @@ def hidden_groups(
     # Levels of one column have no rows in common, and neither have sites.
     overlap = (blocks[:, None] != blocks) & (of_pivots >= 0)
     margins = _model_without_pivots(of_pivots, naming, estimate, pivots)
-    covariance = normal_rows(seen.sharp_moments[None], every).covariance[0]
+    covariance = fit_normal_rows(seen.sharp_moments[None], every).covariance[0]
     spread_of_margins = max(float(margins @ covariance @ margins), 0.0)
     means, variances, rows = [np.zeros((0, naming.d))], list[float](), list[float]()
     for k, place in enumerate(places):

@@ -39,12 +39,12 @@ from ..queries import (
     Positives,
     SecondMoments,
 )
-from ..queries.moments import square
+from ..queries.moments import unflatten_symmetric
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
-from .directions import Directions, directions, unseen_directions, variances_of
-from .frames import EDGES, Frame, displacement, positive, sharper, short, whitening
-from .normal_rows import NormalRows, as_curvature_falls, normal_rows, size_of, stretched
+from .directions import Directions, classify_directions, classify_unseen_directions, column_variances
+from .frames import EDGES, Frame, estimate_displacement, project_to_semidefinite, refine_whitening, choose_row_thresholds, whitening_transform
+from .normal_rows import NormalRows, as_curvature_falls, fit_normal_rows, uncertainty_of_size, stretch_newton_step
 from .references import blocks_of
 from .second_order import missed
 from .separate_sites import (
@@ -52,9 +52,9 @@ from .separate_sites import (
     Heard,
     SeparateSites,
     SiteStep,
-    by_noise,
-    combined,
-    drawn_together,
+    weights_by_noise,
+    combine_by_precision,
+    shrink_to_mean,
     of_kind,
     wide,
 )
@@ -177,7 +177,7 @@ class Estimates:
         array (R,) or (R, m)
         """
         noise = less * self.hessian_noise
-        tau = fragility(self.frame, self.hessian, self.kept, noise, np.atleast_2d(c))
+        tau = second_order_share(self.frame, self.hessian, self.kept, noise, np.atleast_2d(c))
         if c.ndim == 1:
             return tau[:, 0]
         return tau
@@ -206,7 +206,7 @@ class Estimates:
         return shared_constant(naming.d, rows / rows.sum())
 
 
-def check_run(run: RunConfig) -> None:
+def check_run_is_inference(run: RunConfig) -> None:
     """Refuse a run with a method or a loss other than inference's own; InvalidInput."""
     if not run.auto:
         rule = "inference takes Newton steps of its own"
@@ -239,7 +239,7 @@ class _Ground(NamedTuple):
 
     def directions(self, pool: Pool) -> Directions:
         """Split the directions into those that a Hessian shows, and those that the rows lose."""
-        return directions(self.frame, pool.H + self.lost, pool.noise, self.variances, self.framed)
+        return classify_directions(self.frame, pool.H + self.lost, pool.noise, self.variances, self.framed)
 
 
 class _Start(NamedTuple):
@@ -385,25 +385,25 @@ class Newton(SeparateSites):
 
         ground, points, seen = start.ground, list[Point](), list[Seen]()
         small, kept = ground.small, ground.kept
-        w, step, cut, pool = yield from self._walk(ground, start.w, points, seen)
+        w, step, cut, pool = yield from self._walk_by_newton_steps(ground, start.w, points, seen)
 
         # The last point: its Hessian, second moments of slopes and gradient make the estimate.
-        asked_in = small.asked(ground.frame).A
+        asked_in = small.frame_for_queries(ground.frame).A
         found = yield FramedCurvature(w, ground.cap, frame=asked_in)
-        last = within(ground.cap * square(found.value, d), kept)
+        last = restrict_to_kept(ground.cap * unflatten_symmetric(found.value, d), kept)
         last_noise = ground.cap * found.spread
-        pool = pooled(pool, last, last_noise)
+        pool = pool_hessians(pool, last, last_noise)
         slopes = yield FramedSlopes(w, frame=asked_in)
         gradient = yield Gradient(w)
         points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
-        seen.append(Seen(w, small.gathered(gradient).value, gradient.spread))
+        seen.append(Seen(w, small.gather_gradient(gradient).value, gradient.spread))
 
         rows = self._moments_of_rows(start.moments, kept)
-        J = within(square(slopes.value, d), kept)
+        J = restrict_to_kept(unflatten_symmetric(slopes.value, d), kept)
         sums = Asked(ground.frame, pool, J, seen)
         lost = ground.directions(pool)
-        ends = one_step(sums, rows, kept, count.rows, self.listed.scale, lost, small)
-        whole = square(moments.value, d)
+        ends = take_last_step(sums, rows, kept, count.rows, self.releases_with_noise.total_mu, lost, small)
+        whole = unflatten_symmetric(moments.value, d)
         evidence = Evidence(
             rows=count.rows,
             chance=share,
@@ -411,7 +411,7 @@ class Newton(SeparateSites):
             moments_spread=moments.spread,
             gradient=start.gradient.value,
             gradient_spread=start.gradient.spread,
-            sharp_moments=positive(ground.sizes),
+            sharp_moments=project_to_semidefinite(ground.sizes),
             shortened=start.shortened,
             back=ground.frame.back,
             points=tuple(points),
@@ -419,10 +419,10 @@ class Newton(SeparateSites):
         # A shortened step says itself that the maximum is not near, whatever the last step says.
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
-        ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
-        ends = with_merged_rows(ends, rows, start.merged)
-        ends = with_falling_curvature(ends, ground.law)
-        return with_size(ends, ground.law, kept & (self.constant == 0.0))
+        ends = replace(ends, estimate=w + small.extend_to_small_sites(ends.estimate - w))
+        ends = add_error_of_merged_rows(ends, rows, start.merged)
+        ends = add_error_of_curvature(ends, ground.law)
+        return add_error_of_size(ends, ground.law, kept & (self.constant == 0.0))
 
     def _first_step(
         self, share: Array, moments: Answer, facts: Facts
@@ -434,35 +434,35 @@ class Newton(SeparateSites):
         curvature = share * (1.0 - share)
         # One cap for all replicates, as a query has one unit.
         cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())
-        S = square(moments.value, d)
-        of_gradients = self._ahead(Gradient, facts, moments.among)
-        kept = self._kept(S, moments.spread, curvature, of_gradients)
-        small = SmallSites.of(mask, kept, S)
-        merged = self._merged(S, moments.spread, kept)
-        S = within(small.moments(S), kept)
+        S = unflatten_symmetric(moments.value, d)
+        of_gradients = self._combined_noise(Gradient, facts, moments.among)
+        kept = self._columns_not_merged(S, moments.spread, curvature, of_gradients)
+        small = SmallSites.from_kept_columns(mask, kept, S)
+        merged = self._share_of_merged_rows(S, moments.spread, kept)
+        S = restrict_to_kept(small.gathered_moments(S), kept)
 
         # Norm of the noise in a Hessian over its eigenvalues: so large a share may be shortened.
-        noise = self._ahead(Curvature, facts, moments.among)
+        noise = self._combined_noise(Curvature, facts, moments.among)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        sharp = yield from self._frame(S, moments.spread, kept, hidden, small)
+        sharp = yield from self._ask_for_frames(S, moments.spread, kept, hidden, small)
         frame, sizes, lost = sharp.frame, sharp.sizes, sharp.lost
-        variances = variances_of(sizes, mask)
+        variances = column_variances(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         if moments.spread == 0.0:  # then no row is shortened
             lost = np.zeros_like(lost)
-        as_short = positive(sizes - frame.back @ lost @ frame.back)
+        as_short = project_to_semidefinite(sizes - frame.back @ lost @ frame.back)
         shortened = Shortened(as_short, sharp.spread, frame.back)
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
 
         first = yield Gradient(w)
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
-        law = normal_rows(positive(sizes), mask / self.value)
-        flat = unseen_directions(frame, sharp.unseen, variances, framed)
+        law = fit_normal_rows(project_to_semidefinite(sizes), mask / self.value)
+        flat = classify_unseen_directions(frame, sharp.unseen, variances, framed)
         # The first step is by second moments times the mean curvature: no Hessian was asked yet.
-        known = Pool(within(at_zero, kept), np.zeros(len(w)))
-        gathered = small.gathered(first)
-        step = self._step(frame, law, w, known, gathered, self.farthest, flat, small)
-        w = w + no_further(step, sizes, self.farthest)[0]
+        known = Pool(restrict_to_kept(at_zero, kept), np.zeros(len(w)))
+        gathered = small.gather_gradient(first)
+        step = self._stretched_step(frame, law, w, known, gathered, self.farthest, flat, small)
+        w = w + shorten_step(step, sizes, self.farthest)[0]
         # With noise, Hessians are asked in a frame where curvature, not moments, is even.
         if first.spread > 0.0:
             turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
@@ -475,34 +475,34 @@ class Newton(SeparateSites):
         """Return moments for second-order biases: a merged level has no rows of its own."""
         both = kept[:, :, None] & kept[:, None, :]
         return Moments(
-            positive(S) * both, S @ (self.constant / self.value), self.marks, self.blocks
+            project_to_semidefinite(S) * both, S @ (self.constant / self.value), self.marks, self.blocks
         )
 
-    def _walk(
+    def _walk_by_newton_steps(
         self, ground: _Ground, w: Array, points: list[Point], seen: list[Seen]
     ) -> Generator[Bounded, Answer, _Walked]:
         """Take Newton steps of limited length from w; add their sums to `points` and `seen`."""
         pool = None
         step = np.zeros_like(w)
         cut = np.zeros(len(w), dtype=bool)
-        asked_in = ground.small.asked(ground.frame).A
+        asked_in = ground.small.frame_for_queries(ground.frame).A
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield FramedCurvature(w, ground.cap, frame=asked_in)
-                here = within(ground.cap * square(found.value, w.shape[1]), ground.kept)
+                here = restrict_to_kept(ground.cap * unflatten_symmetric(found.value, w.shape[1]), ground.kept)
                 here_noise = ground.cap * found.spread
-                pool = pooled(pool, here, here_noise)
+                pool = pool_hessians(pool, here, here_noise)
             gradient = yield Gradient(w)
             if fresh:
                 points.append(Point(w, here, here_noise, gradient.value, gradient.spread))
-            gradient = ground.small.gathered(gradient)
+            gradient = ground.small.gather_gradient(gradient)
             seen.append(Seen(w, gradient.value, gradient.spread))
             own = ground.directions(pool)
             # Steps add what long rows lack in H: for a rare level maybe nine tenths, and a step
             # by H alone ten times too long.  The estimate at the end has H alone: wider intervals.
-            known = Pool(own.restricted(pool.H + ground.lost), pool.noise)
-            step = self._step(ground.frame, ground.law, w, known, gradient, most, own, ground.small)
-            step, cut = no_further(step, ground.sizes, most)
+            known = Pool(own.restrict_hessian(pool.H + ground.lost), pool.noise)
+            step = self._stretched_step(ground.frame, ground.law, w, known, gradient, most, own, ground.small)
+            step, cut = shorten_step(step, ground.sizes, most)
             w = w + step
         assert pool is not None
         return _Walked(w, step, cut, pool)
@@ -520,25 +520,25 @@ class Newton(SeparateSites):
         """
         last = heard[-1]
         counts = of_kind(heard, Positives)[0]
-        n_rows = facts.every_n[:, 0]
-        chance = _chances(counts.values[:, :, 0], counts.spreads, n_rows)
+        n_rows = facts.rows_per_node[:, 0]
+        chance = _clipped_shares(counts.values[:, :, 0], counts.spreads, n_rows)
         bends = chance * (1.0 - chance)
         if isinstance(last.what, Positives):
             # Delta method: d logit(p) = dp / (p (1 - p)), for noise and for sampling.
             variance = (counts.spreads / bends) ** 2 + 1.0 / (n_rows * bends)
-            return drawn_together(np.log(chance / (1.0 - chance)), variance) / self.value
+            return shrink_to_mean(np.log(chance / (1.0 - chance)), variance) / self.value
         if not isinstance(last.what, Gradient):
             return last.own
         bends = bends * self.value**2
-        step = drawn_together(-last.values[:, :, -1] / bends, (last.spreads / bends) ** 2)
+        step = shrink_to_mean(-last.values[:, :, -1] / bends, (last.spreads / bends) ** 2)
         farthest = _FARTHEST / self.value
         return np.asarray(last.own + np.clip(step, -farthest, farthest))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
-        """Combine the sites' last steps (:func:`joint_estimates`)."""
-        return joint_estimates(self, found, heard, facts)
+        """Combine the sites' last steps (:func:`combine_last_steps`)."""
+        return combine_last_steps(self, found, heard, facts)
 
-    def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
+    def _columns_not_merged(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
         """Return the columns without those of rare levels and small sites that noise hides, (R, d).
 
         Hidden are those of which the moments S do not show a row, and rare ones of which `noise` in
@@ -553,7 +553,7 @@ class Newton(SeparateSites):
         """
         sizes = np.einsum("rii->ri", S)
         in_frames = (sizes >= RAREST * self.marks**2) | (sizes > _SEEN * spread)
-        every = whitening(S, spread, np.ones(S.shape[:2], dtype=bool)).frame.A
+        every = whitening_transform(S, spread, np.ones(S.shape[:2], dtype=bool)).frame.A
         inverse = every @ every
         kept = np.ones(S.shape[:2], dtype=bool)
         for r in range(len(S)):
@@ -573,7 +573,7 @@ class Newton(SeparateSites):
                 kept[r, sites] = ~hides.hidden_levels(towards, shares, deviations)
         return kept
 
-    def _merged(self, S: Array, spread: float, kept: BoolArray) -> Array:
+    def _share_of_merged_rows(self, S: Array, spread: float, kept: BoolArray) -> Array:
         """Estimate the share of rows, (R,), whose site is merged; `OF_LEVELS` of it for levels.
 
         It is the root of the squares of every block's, as what levels of one column add is
@@ -599,31 +599,31 @@ class Newton(SeparateSites):
             found[r] = math.sqrt(squares)
         return found
 
-    def _frame(
+    def _ask_for_frames(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
     ) -> Generator[Bounded, Answer, _Sharpened]:
         """Ask for second moments in ever better frames, each as short as lengths of rows allow."""
         zero = np.zeros(S.shape[:2])
-        sight = whitening(S, spread, kept)
+        sight = whitening_transform(S, spread, kept)
         # One turn more than there are second moments: the last frame is only measured for lengths.
         for k in range(len(self.sharper) + 1):
-            cells = yield Lengths(zero, frame=small.asked(sight.frame).A, edges=EDGES)
-            edge = short(cells.value, cells.spread, hidden)[:, None, None]
+            cells = yield Lengths(zero, frame=small.frame_for_queries(sight.frame).A, edges=EDGES)
+            edge = choose_row_thresholds(cells.value, cells.spread, hidden)[:, None, None]
             frame = Frame(sight.frame.A / edge, sight.frame.back * edge)
             if k < len(self.sharper):
-                found = yield FramedMoments(zero, frame=small.asked(frame).A)
-                M = within(square(found.value, S.shape[-1]), kept) * edge**2
+                found = yield FramedMoments(zero, frame=small.frame_for_queries(frame).A)
+                M = restrict_to_kept(unflatten_symmetric(found.value, S.shape[-1]), kept) * edge**2
                 noise = found.spread * edge[:, 0, 0] ** 2
-                sight = sharper(sight, M, noise, kept)
+                sight = refine_whitening(sight, M, noise, kept)
         return _Sharpened(
             frame=frame,
-            sizes=sight.moments,
+            sizes=sight.raised_moments,
             lost=sight.lost / edge**2,
             unseen=sight.unseen,
             spread=noise / edge[:, 0, 0] ** 2,
         )
 
-    def _step(
+    def _stretched_step(
         self,
         frame: Frame,
         rows: NormalRows,
@@ -635,14 +635,14 @@ class Newton(SeparateSites):
         small: SmallSites,
     ) -> Array:
         """Compute Newton's step from w across lost directions, stretched as curvature falls."""
-        step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
-        return stretched(rows, w, small.followed(lost.without(step)), 1.01 * most)
+        step = estimate_displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
+        return stretch_newton_step(rows, w, small.extend_to_small_sites(lost.project_step_across(step)), 1.01 * most)
 
-    def _ahead(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
+    def _combined_noise(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
         """Compute the noise deviation on an entry of all answers of a kind, by precision."""
         statistics = [item.what(np.zeros(1)) for item in self.items]
         spreads = [
-            self.listed.spread(j, facts, among)
+            self.releases_with_noise.noise_deviation(j, facts, among)
             for j, statistic in enumerate(statistics)
             if isinstance(statistic, kind)
         ]
@@ -651,14 +651,14 @@ class Newton(SeparateSites):
         return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads))
 
 
-def newton_of(naming: Naming) -> Newton:
+def newton_from_naming(naming: Naming) -> Newton:
     """Construct the recipe for rows of an encoding."""
     return Newton(
         constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks
     )
 
 
-def model_of(found: Estimates) -> Array:
+def models_for_predictions(found: Estimates) -> Array:
     """Return the models for predictions, (R, d).
 
     That is the estimate, or the last point of the steps where the whole table is refused.
@@ -666,7 +666,7 @@ def model_of(found: Estimates) -> Array:
     return np.where((found.strain <= UNSURE)[:, None], found.estimate, found.at)
 
 
-def joint_estimates(
+def combine_last_steps(
     recipe: Newton, found: Estimates, heard: Sequence[Heard], facts: Facts
 ) -> Estimates:
     """Combine the last steps of all sites from the common point, by inverse covariance.
@@ -690,45 +690,45 @@ def joint_estimates(
     gradients = of_kind(heard, Gradient)[1:]  # the first is far from the end
     bends, slopes = of_kind(heard, FramedCurvature)[-1], of_kind(heard, FramedSlopes)[-1]
     assert isinstance(bends.what, FramedCurvature)
-    cap, d = bends.what.unit(facts.loss), columns.slopes + 1
-    frame, n = lost.frame, facts.every_n[:, 0]
+    cap, d = bends.what.hessian_factor(facts.loss), columns.slopes + 1
+    frame, n = lost.frame, facts.rows_per_node[:, 0]
     one = recipe.with_one_constant(columns)
     everywhere = one.constant / one.value
     mean = seen.sharp_moments @ everywhere
     rows = Moments(seen.sharp_moments, mean, one.marks, one.blocks)
-    law = normal_rows(seen.sharp_moments, everywhere)
+    law = fit_normal_rows(seen.sharp_moments, everywhere)
     of_all = Pool(found.hessian, found.hessian_noise)
-    squares, squares_noise = mean_of_sites(slopes)
-    squares = within(squares, found.kept)
+    squares, squares_noise = mean_matrix_of_sites(slopes)
+    squares = restrict_to_kept(squares, found.kept)
     # J of small sites is mostly noise: it is drawn to that of all sites, and that to H.
     common_slopes = Pool(*drawn_to_multiple(squares, squares_noise, found.hessian, OF_CLASSES))
-    points = [columns.points(gradient.what.at, gradient.own) for gradient in gradients]
+    points = [columns.point_of_each_site(gradient.what.at, gradient.own) for gradient in gradients]
     steps = []
     for i in range(columns.sites):
         value, spread = bends.of(i)
-        pool = pooled(of_all, within(cap * square(value, d), found.kept), cap * spread)
-        pool = invertible(pool, of_all, found.kept)
+        pool = pool_hessians(of_all, restrict_to_kept(cap * unflatten_symmetric(value, d), found.kept), cap * spread)
+        pool = replace_singular_hessian(pool, of_all, found.kept)
         value, spread = slopes.of(i)
-        J = pooled(common_slopes, within(square(value, d), found.kept), spread).H
+        J = pool_hessians(common_slopes, restrict_to_kept(unflatten_symmetric(value, d), found.kept), spread).H
         own = [
             Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)
         ]
         sums = Asked(frame, pool, J, own)
-        ends = one_step(sums, rows, found.kept, float(n[i]), found.scale, lost)
-        steps.append(_shift_of_site(with_falling_curvature(ends, law), own[-1].at, lost))
-    at = columns.point(found.at, gradients[-1].own)
-    ends = joint(found, columns, steps, at, facts)
+        ends = take_last_step(sums, rows, found.kept, float(n[i]), found.scale, lost)
+        steps.append(_shift_of_site(add_error_of_curvature(ends, law), own[-1].at, lost))
+    at = columns.point_in_all_columns(found.at, gradients[-1].own)
+    ends = combine_site_steps(found, columns, steps, at, facts)
     ends = replace(ends, estimate=ends.estimate + at)
     if not columns.apart:
         return ends
-    return replace(ends, of_sites=_of_sites(recipe, found, heard, columns, n))
+    return replace(ends, of_sites=_evidence_by_site(recipe, found, heard, columns, n))
 
 
 def _shift_of_site(ends: Estimates, at: Array, lost: Directions) -> SiteStep:
     """Return a site's last step from the point `at`, with the covariance that weighs it."""
     A = lost.frame.A
-    inverse, _ = inverse_of(ends.hessian, ends.kept, np.zeros(len(ends.hessian)))
-    inverse = lost.across @ inverse @ lost.across
+    inverse, _ = inverse_where_known(ends.hessian, ends.kept, np.zeros(len(ends.hessian)))
+    inverse = lost.projector_across_lost @ inverse @ lost.projector_across_lost
     # Weights by the model: those by a site's own J follow the very rows that they weigh, and
     # intervals of such a meta-analysis cover 73 to 90% at a few hundred rows a site.
     expected = A @ (inverse / ends.rows) @ A + ends.noise
@@ -736,14 +736,14 @@ def _shift_of_site(ends: Estimates, at: Array, lost: Directions) -> SiteStep:
     return SiteStep(ends.estimate - at, expected, ends.noise, ends.sampling)
 
 
-def _of_sites(
+def _evidence_by_site(
     recipe: Newton, found: Estimates, heard: Sequence[Heard], columns: Columns, n: Array
 ) -> tuple[Evidence, ...]:
     """Return each site's own evidence of its rows with the rarer outcome."""
     seen = found.evidence
     assert seen is not None
     first = of_kind(heard, Gradient)[0]
-    margins = recipe.value * columns.points(first.what.at, first.own)[:, :, -1]
+    margins = recipe.value * columns.point_of_each_site(first.what.at, first.own)[:, :, -1]
     chances = np.asarray(-Logistic().derivative(-margins))
     return tuple(
         seen._replace(
@@ -751,13 +751,13 @@ def _of_sites(
             chance=chances[:, i],
             gradient=first.values[:, i],
             gradient_spread=float(first.spreads[i]),
-            points=tuple(_points_of(i, found, heard, columns)),
+            points=tuple(_points_of_site(i, found, heard, columns)),
         )
         for i in range(columns.sites)
     )
 
 
-def _points_of(
+def _points_of_site(
     i: int, found: Estimates, heard: Sequence[Heard], columns: Columns
 ) -> Iterator[Point]:
     """Yield the points at which site i was asked for a Hessian and a gradient.
@@ -774,13 +774,13 @@ def _points_of(
         bends, spread = hessian.of(i)
         gradient, gradient_spread = one.of(i)
         cap = hessian.what.most
-        at = columns.points(one.what.at, one.own)[:, i]
-        H = within(cap * square(bends, at.shape[1]), found.kept)
+        at = columns.point_of_each_site(one.what.at, one.own)[:, i]
+        H = restrict_to_kept(cap * unflatten_symmetric(bends, at.shape[1]), found.kept)
         yield Point(at, H, cap * spread, gradient, gradient_spread)
         hessian = None
 
 
-def joint(
+def combine_site_steps(
     found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Array, facts: Facts
 ) -> Estimates:
     """Combine the sites' steps, with the biases and merged rows' errors of the common steps.
@@ -801,24 +801,24 @@ def joint(
     Estimates
         In all columns.
     """
-    made = combined(columns, steps)
-    bias = columns.of_covariance(found.covariance - found.noise - found.sampling)
+    made = combine_by_precision(columns, steps)
+    bias = columns.extend_covariance(found.covariance - found.noise - found.sampling)
     of_merged = found.of_merged
     if of_merged is not None:
-        of_merged = columns.of_covariance(of_merged)
+        of_merged = columns.extend_covariance(of_merged)
     whole = wide(columns, found.frame, found.hessian, found.kept)
     moved = found.moved
     if moved is not None:
-        moved = columns.of_all(moved[:, :, None])[:, :, 0]
-    rows = float(facts.every_n.sum())
+        moved = columns.extend_to_all_columns(moved[:, :, None])[:, :, 0]
+    rows = float(facts.rows_per_node.sum())
     lost = found.directions
     if lost is not None:
-        rows_of_frame = Frame(columns.of_all(lost.frame.A), lost.frame.back)
-        variances = columns.of_all(lost.variances[:, :, None])[:, :, 0]
+        rows_of_frame = Frame(columns.extend_to_all_columns(lost.frame.A), lost.frame.back)
+        variances = columns.extend_to_all_columns(lost.variances[:, :, None])[:, :, 0]
         lost = lost._replace(frame=rows_of_frame, variances=variances)
     moments = found.moments
     if moments is not None and columns.apart:
-        to_all = shared_constant(len(columns.constant), facts.every_n[:, 0] / rows)
+        to_all = shared_constant(len(columns.constant), facts.rows_per_node[:, 0] / rows)
         moments = to_all @ moments @ to_all.T
     return replace(
         found,
@@ -859,24 +859,24 @@ def shared_constant(d: int, shares: Array) -> Array:
     return found
 
 
-def _chances(shares: Array, spreads: Array, rows: Array) -> Array:
+def _clipped_shares(shares: Array, spreads: Array, rows: Array) -> Array:
     """Clip sites' noisy shares of positives, (R, N), so that they have log-odds."""
     least = np.minimum(np.maximum(1.0 / rows, 2.0 * spreads), 0.5)
     return np.clip(shares, least, 1.0 - least)
 
 
-def mean_of_sites(heard: Heard) -> tuple[Array, Array]:
+def mean_matrix_of_sites(heard: Heard) -> tuple[Array, Array]:
     """Average the sites' matrices with the least noise.
 
     Returns the means, (R, d, d), and the standard deviation of the noise on an entry, (R,).
     """
-    weights = by_noise(heard.spreads, np.ones(len(heard.spreads)))
+    weights = weights_by_noise(heard.spreads, np.ones(len(heard.spreads)))
     value = np.einsum("i,rie->re", weights, heard.values)
     noise = math.sqrt(float(np.sum((weights * heard.spreads) ** 2)))
-    return square(value, heard.what.at.shape[-1]), np.full(len(value), noise)
+    return unflatten_symmetric(value, heard.what.at.shape[-1]), np.full(len(value), noise)
 
 
-def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
+def replace_singular_hessian(own: Pool, common: Pool, kept: BoolArray) -> Pool:
     """Replace a site's Hessian by that of all sites where noise leaves it without an inverse.
 
     Parameters
@@ -891,7 +891,7 @@ def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
     Pool
     """
     least = np.maximum(1e-12, _FLOOR * own.noise * math.sqrt(2.0 * own.H.shape[-1]))
-    _, fine = inverse_of(own.H, kept, least)
+    _, fine = inverse_where_known(own.H, kept, least)
     return Pool(
         np.where(fine[:, None, None], own.H, common.H), np.where(fine, own.noise, common.noise)
     )
@@ -909,7 +909,7 @@ class SmallSites(NamedTuple):
     P: Array  # (R, d, d)
 
     @classmethod
-    def of(cls, constant: Array, kept: BoolArray, S: Array) -> SmallSites:
+    def from_kept_columns(cls, constant: Array, kept: BoolArray, S: Array) -> SmallSites:
         """Find the sites whose constant is not kept, and give them the mean of the others.
 
         Parameters
@@ -931,19 +931,19 @@ class SmallSites(NamedTuple):
         own = np.eye(len(constant)) * ~small[:, None, :]
         return cls(own + small[:, :, None] * shares[:, None, :])
 
-    def followed(self, shift: Array) -> Array:
+    def extend_to_small_sites(self, shift: Array) -> Array:
         """Return a shift of coefficients, (R, d), extended to the constants of the small sites."""
         return np.einsum("rij,rj->ri", self.P, shift)
 
-    def gathered(self, gradient: Answer) -> Answer:
+    def gather_gradient(self, gradient: Answer) -> Answer:
         """Return the gradient in the coordinates v, ``P'g``."""
         return gradient._replace(value=np.einsum("rji,rj->ri", self.P, gradient.value))
 
-    def moments(self, S: Array) -> Array:
+    def gathered_moments(self, S: Array) -> Array:
         """Return the second moments of rows ``P'x``, (R, d, d)."""
         return self.P.transpose(0, 2, 1) @ S @ self.P
 
-    def asked(self, frame: Frame) -> Frame:
+    def frame_for_queries(self, frame: Frame) -> Frame:
         """Return a frame of rows ``P'x`` as one that is applied to the rows x."""
         return Frame(frame.A @ self.P.transpose(0, 2, 1), frame.back)
 
@@ -991,7 +991,7 @@ class Moments(NamedTuple):
     marks: Array  # as in :class:`Newton`
     blocks: Array  # likewise
 
-    def missed(self, w: Array, d: Array, moved: Array) -> Array:
+    def third_derivative_term(self, w: Array, d: Array, moved: Array) -> Array:
         """Compute the term t of :func:`sottovoce.answers.second_order.missed` for these rows.
 
         Parameters
@@ -1025,7 +1025,7 @@ class Pool(NamedTuple):
     noise: Array  # (R,)
 
 
-def pooled(before: Pool | None, H: Array, spread: float) -> Pool:
+def pool_hessians(before: Pool | None, H: Array, spread: float) -> Pool:
     """Average a new Hessian with those at earlier points, by precision.
 
     The new one is unbiased.  The bias of the others is taken to be the largest eigenvalue of the
@@ -1056,7 +1056,7 @@ def pooled(before: Pool | None, H: Array, spread: float) -> Pool:
     return Pool(mixed, np.sqrt((1.0 - share) ** 2 * noise**2 + share**2 * off))
 
 
-def within(H: Array, kept: BoolArray) -> Array:
+def restrict_to_kept(H: Array, kept: BoolArray) -> Array:
     """Set rows and columns of H that are not kept to zero.
 
     Their diagonal entries get the mean of the kept ones, so that H stays invertible.
@@ -1068,7 +1068,7 @@ def within(H: Array, kept: BoolArray) -> Array:
     )
 
 
-def no_further(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
+def shorten_step(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
     """Shorten a step so that margins shift by at most `most` in root mean square.
 
     Parameters
@@ -1085,7 +1085,7 @@ def no_further(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
     cut : bool array (R,)
         Whether it was shortened.
     """
-    moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, positive(S), step), 1e-300))
+    moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, project_to_semidefinite(S), step), 1e-300))
     return np.asarray(step * np.minimum(1.0, most / moved)[:, None]), np.asarray(moved > most)
 
 
@@ -1098,7 +1098,7 @@ def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
     """
     sizes = np.einsum("rij,rjk,rki->ri", frame.A, S, frame.A)
     scale = np.sqrt(np.sum(sizes * kept, axis=1) / np.maximum(kept.sum(axis=1), 1))[:, None, None]
-    found = whitening(within(M, kept), 0.0, kept).frame
+    found = whitening_transform(restrict_to_kept(M, kept), 0.0, kept).frame
     return Frame(found.A * scale, found.back / scale)
 
 
@@ -1129,7 +1129,7 @@ class Asked(NamedTuple):
     seen: list[Seen]
 
 
-def one_step(
+def take_last_step(
     asked: Asked,
     rows: Moments,
     kept: BoolArray,
@@ -1167,22 +1167,22 @@ def one_step(
     A = frame.A
     hessian = _inverted(pool, kept, lost)
     H, inverse, across = hessian.H, hessian.inverse, hessian.across
-    w, g, s_g, u, turned = together(frame, across @ H @ across, seen, rows, lost)
+    w, g, s_g, u, turned = average_gradients(frame, across @ H @ across, seen, rows, lost)
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     # covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1, its noise first.
     of_entry = A @ A if small is None else A @ small.noise @ A
     of_g = (s_g**2)[:, None, None] * of_entry
     # The noise in H moves the estimate by the shift from all points together, not by d alone.
-    of_H = noise_of(d + np.einsum("rij,rj->ri", frame.back, u), pool.noise)
+    of_H = covariance_of_hessian_noise(d + np.einsum("rij,rj->ri", frame.back, u), pool.noise)
     noise = inverse @ (of_g + of_H) @ inverse
-    sampling = inverse @ (positive(J) / n) @ inverse
+    sampling = inverse @ (project_to_semidefinite(J) / n) @ inverse
     covariance = sampling + noise
 
     length = _squared_length(d, H, inverse @ of_g)
-    strain = _strain(length, hessian, A, rows.S, covariance, kept)
+    strain = _relative_step_size(length, hessian, A, rows.S, covariance, kept)
     # The bias b = H^-1 t / 2 is subtracted, and taken to be as uncertain as it is large; so is
     # what third derivatives changed in gradients at points before.
-    over = rows.missed(w, np.einsum("rij,rj->ri", A, d), length.signal)
+    over = rows.third_derivative_term(w, np.einsum("rij,rj->ri", A, d), length.signal)
     b = np.einsum("rij,rjk,rk->ri", inverse, A, 0.5 * over)
     b_u = np.einsum("rij,rjk,rk->ri", inverse, A, turned)
     covariance = covariance + b[:, :, None] * b[:, None, :] + b_u[:, :, None] * b_u[:, None, :]
@@ -1209,11 +1209,11 @@ def _inverted(pool: Pool, kept: BoolArray, lost: Directions | None) -> _Inverted
     H, n_left = pool.H, kept.sum(axis=1)
     across = np.eye(H.shape[-1])[None]
     if lost is not None:
-        across = lost.across
-        H = lost.restricted(H)
+        across = lost.projector_across_lost
+        H = lost.restrict_hessian(H)
         n_left = n_left - lost.lost.sum(axis=1)
     least = np.maximum(1e-12, _FLOOR * pool.noise * math.sqrt(2.0 * H.shape[-1]))
-    inverse, fine = inverse_of(H, kept, least)
+    inverse, fine = inverse_where_known(H, kept, least)
     return _Inverted(H, across @ inverse @ across, fine, across, n_left)
 
 
@@ -1227,7 +1227,7 @@ def _squared_length(d: Array, H: Array, Z: Array) -> _Length:
     return _Length(of_noise, np.maximum(moved, 0.0), np.maximum(beyond, 0.0))
 
 
-def _strain(
+def _relative_step_size(
     length: _Length, hessian: _Inverted, A: Array, S: Array, covariance: Array, kept: BoolArray
 ) -> Array:
     """Compute q, the relative size of the last step, (R,); inf where noise alone leads far.
@@ -1256,7 +1256,7 @@ def _strain(
     return np.where(hessian.fine & near & np.isfinite(strain), strain, np.inf)
 
 
-def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
+def add_error_of_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
     """Add the errors of the correction of the last step for falling curvature."""
     part = ends.signal
     assert part is not None
@@ -1266,7 +1266,7 @@ def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
     return replace(ends, covariance=noise + sampling + of_bias, noise=noise, sampling=sampling)
 
 
-def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
+def add_error_of_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
     """Add the errors from rows whose level, or site, noise hides.
 
     Their margins are off by what their level or site adds to that with which it was merged.
@@ -1285,7 +1285,7 @@ def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
         With ``of_merged``, the covariance that was added.
     """
     F, H = ends.frame, ends.hessian
-    inverse, _ = inverse_of(H, ends.kept, np.zeros(len(H)))
+    inverse, _ = inverse_where_known(H, ends.kept, np.zeros(len(H)))
     sizes = np.einsum("rji,rjk,rki->r", F, rows.S, F)
     curvature = np.einsum("rii,ri->r", H, ends.kept)
     bends = np.divide(curvature, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
@@ -1295,7 +1295,7 @@ def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
     return replace(ends, covariance=ends.covariance + added, of_merged=added)
 
 
-def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
+def add_error_of_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
     """Add the error of the size of all effects together, and how far that is from having no end.
 
     Parameters
@@ -1314,14 +1314,14 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
     effects = ends.estimate
     if ends.directions is not None:
         # Along lost directions coefficients are anything.
-        effects = ends.directions.level(effects)
-    size = size_of(rows, effects, ends.covariance, slopes)
+        effects = ends.directions.remove_lost_part(effects)
+    size = uncertainty_of_size(rows, effects, ends.covariance, slopes)
     lacking = size.widening[:, None] * effects * slopes
     covariance = ends.covariance + lacking[:, :, None] * lacking[:, None, :]
     # More rows or a larger epsilon tell merged rows apart, so what these may do is no part of what
     # would do.
-    own = size_of(rows, effects, ends.sampling + ends.noise, slopes)
-    of_sampling = size_of(rows, effects, ends.sampling, slopes)
+    own = uncertainty_of_size(rows, effects, ends.sampling + ends.noise, slopes)
+    of_sampling = uncertainty_of_size(rows, effects, ends.sampling, slopes)
     return replace(
         ends,
         covariance=covariance,
@@ -1331,7 +1331,7 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
     )
 
 
-def together(
+def average_gradients(
     frame: Frame, H: Array, seen: list[Seen], rows: Moments, lost: Directions | None = None
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Average all gradients at the last point w, by their precision.
@@ -1376,10 +1376,10 @@ def together(
             own, unknown = u, np.zeros(len(w))
         else:
             # Along a lost direction a shift moves no score that is known: it counts as noise.
-            own, unknown = lost.level(u), lost.unknown(u)
+            own, unknown = lost.remove_lost_part(u), lost.lost_part_variance(u)
         along = np.einsum("rij,rj->ri", H, own)
         # Newton's gradient at w is g(v) + H u - t / 2, with u'Hu for the size of t.
-        half = 0.5 * rows.missed(w, own, np.maximum(np.sum(own * along, axis=1), 0.0))
+        half = 0.5 * rows.third_derivative_term(w, own, np.maximum(np.sum(own * along, axis=1), 0.0))
         variance = one.spread**2 + np.sum(half**2, axis=1) / d + unknown
         precision = 1.0 / np.maximum(variance, 1e-300)[:, None]
         total += precision
@@ -1393,7 +1393,7 @@ def together(
     return w, g / total, s_g, moved / total, turned / total
 
 
-def inverse_of(
+def inverse_where_known(
     H: Array, kept: BoolArray, least: Array, lowered: Array | float = 0.0
 ) -> tuple[Array, BoolArray]:
     """Invert H with its eigenvalues lowered, where they are large enough.
@@ -1426,7 +1426,7 @@ def inverse_of(
     return np.where(fine[:, None, None], found, 0.0) * both, fine
 
 
-def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Array:
+def second_order_share(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Array:
     """Compute tau of ``c'w``: ``c'A P E[E P E] P A c / c'A P A c``, for each row of c.
 
     E is noise in H of deviation s_H, and P the inverse of H in the frame A with its eigenvalues
@@ -1450,7 +1450,7 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
     array (R, m)
         Infinite where the lowered H has no inverse.
     """
-    P, _ = inverse_of(H, kept, np.zeros(len(H)), LOWER * s_H)
+    P, _ = inverse_where_known(H, kept, np.zeros(len(H)), LOWER * s_H)
     # tau depends on the direction of c alone: the scale is taken out against overflow.
     turned = (c / np.maximum(np.abs(c).max(axis=1, keepdims=True), 1e-300)) @ A
     along = turned @ P
@@ -1463,7 +1463,7 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
     return np.asarray(np.divide(added, first, out=np.full_like(first, np.inf), where=first > 0.0))
 
 
-def noise_of(shift: Array, s_H: Array) -> Array:
+def covariance_of_hessian_noise(shift: Array, s_H: Array) -> Array:
     """Compute the covariance (R, d, d) of ``E d`` for a step d = `shift`, (R, d), and noise E in H.
 
     Entries of E have the variance s_H^2 on the diagonal and half of it beside it.

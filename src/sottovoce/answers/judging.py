@@ -47,7 +47,7 @@ class Scored:
         Those of a model with huge weights, which may come from anybody, are brought within
         `FARTHEST`, and 0 where a row's sum has no value: to refuse them would tell of the row.
     model : bytes
-        :func:`sottovoce.util.plain.digest_of` the model: all on which its margins depend but the
+        :func:`sottovoce.util.plain.digest_public_values` the model: all on which its margins depend but the
         rows.
     y : array (n,)
         Labels as the task encodes them.
@@ -79,15 +79,15 @@ class Judge(ABC, Generic[T, E]):
     loss: ClassVar[Loss] = evaluation.LOSS
 
     @abstractmethod
-    def recipe(self, model: bytes, d: int) -> Recipe:
+    def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
         """Return the recipe that evaluates the model with this digest on rows of d entries."""
 
     @abstractmethod
-    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+    def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
         """Return the rows of every site, from its indices into the scored rows."""
 
     @abstractmethod
-    def found(self, scored: Scored, method: Recipe, result: Result) -> E:
+    def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> E:
         """Construct the evaluation from the outcome of its recipe.
 
         Parameters
@@ -95,7 +95,7 @@ class Judge(ABC, Generic[T, E]):
         scored : Scored
             The held-out rows, for the same metrics without noise.
         method : Recipe
-            As :meth:`recipe` made it.
+            As :meth:`evaluation_recipe` made it.
         result : Result
             Its outcome and its statement.
 
@@ -105,17 +105,17 @@ class Judge(ABC, Generic[T, E]):
             With ``exact``, which is without noise, for the data owner only.
         """
 
-    def margins(self, w: Array, X: Array) -> Array:
+    def compute_margins(self, w: Array, X: Array) -> Array:
         """Margins of the classifier w on encoded rows X; a row's margin depends on no other row."""
-        return products_by_row(X, self.task.vectors(w))
+        return products_by_row(X, self.task.vectors_by_margin(w))
 
-    def check(self, run: RunConfig) -> None:
+    def check_before_spending(self, run: RunConfig) -> None:
         """Check that the evaluation can be asked, before anything is spent; InvalidInput."""
         # No rows are there yet: as many columns as the levels mark, the margins, and a constant.
         columns = max((level.feature or 0 for level in self.levels), default=0) + 1
-        self.held.config(run, self.recipe(b"", columns + 2))
+        self.held.evaluation_config(run, self.evaluation_recipe(b"", columns + 2))
 
-    def ask(
+    def run_evaluation(
         self,
         scored: Scored,
         run: RunConfig,
@@ -160,10 +160,10 @@ class Judge(ABC, Generic[T, E]):
         priced by the event of its query; relation, unit, epsilon and delta are those of the
         evaluation's statement.  The model is public, and no part of what is protected.
         """
-        rows = self.rows(scored, np.array_split(np.arange(len(scored.y)), sites))
-        method = self.recipe(scored.model, rows.d)
+        rows = self.scored_rows(scored, np.array_split(np.arange(len(scored.y)), sites))
+        method = self.evaluation_recipe(scored.model, rows.d)
         result = simulate(
-            self.held.config(run, method),
+            self.held.evaluation_config(run, method),
             rows,
             method=method,
             loss=self.loss,
@@ -172,31 +172,31 @@ class Judge(ABC, Generic[T, E]):
             digest=digest,
             caveat=caveat,
         )
-        return self.found(scored, method, result)
+        return self.read_evaluation(scored, method, result)
 
 
 class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
     """A histogram of scores by label."""
 
-    def recipe(self, model: bytes, d: int) -> Recipe:
-        groups = evaluation.groups_of(self.levels, d)
+    def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
+        groups = evaluation.subgroup_masks(self.levels, d)
         # Rows hold their margin in the last column before the constant: it is the score.
         last = np.eye(d - 1)[-1]
         return Histogram(judged=model, weights=last, threshold=self.held.threshold, groups=groups)
 
-    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+    def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
         X = scored.margins[:, None]
         if scored.X is not None:
             X = np.hstack([scored.X, X])  # encoded columns, which tell the subgroups
-        return evaluation.rows_of([(X[part], scored.y[part]) for part in parts])
+        return evaluation.build_scored_rows([(X[part], scored.y[part]) for part in parts])
 
-    def found(self, scored: Scored, method: Recipe, result: Result) -> Evaluation:
+    def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> Evaluation:
         """Return AUC, Brier score, rates and calibration, overall and by subgroup.
 
         Parameters
         ----------
         scored, method, result
-            As for :meth:`Judge.found`.
+            As for :meth:`Judge.read_evaluation`.
 
         Returns
         -------
@@ -206,36 +206,36 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
         return Evaluation(
             quality=qualities(result.outcome, threshold, self.levels)[0],
             statement=result.statement,
-            exact=evaluation.exact(scored.margins, scored.y, threshold),
-            asked=method.listed.to_plain(),
+            exact=evaluation.exact_metrics(scored.margins, scored.y, threshold),
+            asked=method.releases_with_noise.to_plain_items(),
         )
 
 
 class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
     """A confusion matrix."""
 
-    def recipe(self, model: bytes, d: int) -> Recipe:
+    def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
         return Confusion(judged=model, K=len(self.task.names))
 
-    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
-        cell, known = classes.cells_of(self.task, scored.margins, scored.y)
-        return evaluation.rows_of([(cell[part, None], known[part]) for part in parts])
+    def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        cell, known = classes.locate_confusion_cells(self.task, scored.margins, scored.y)
+        return evaluation.build_scored_rows([(cell[part, None], known[part]) for part in parts])
 
-    def found(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
+    def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
         """Return accuracy, and recall and precision by class.
 
         Parameters
         ----------
         scored, method, result
-            As for :meth:`Judge.found`.
+            As for :meth:`Judge.read_evaluation`.
 
         Returns
         -------
         ClassEvaluation
         """
-        exact = classes.exact(self.task, scored.margins, scored.y)
-        asked = method.listed.to_plain()
-        return classes.measure(self.task.names, result.outcome, result.statement, exact, asked)
+        exact = classes.exact_class_metrics(self.task, scored.margins, scored.y)
+        asked = method.releases_with_noise.to_plain_items()
+        return classes.evaluate_confusion_matrix(self.task.names, result.outcome, result.statement, exact, asked)
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
@@ -243,30 +243,30 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
 
     loss: ClassVar[Loss] = numeric_metrics.LOSS
 
-    def recipe(self, model: bytes, d: int) -> Recipe:
+    def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
         return ErrorMoments(judged=model)
 
-    def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+    def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
         return numeric_metrics.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
-    def found(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
+    def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
         """Return the errors of predictions, in the target's unit.
 
         Parameters
         ----------
         scored, method, result
-            As for :meth:`Judge.found`.
+            As for :meth:`Judge.read_evaluation`.
 
         Returns
         -------
         NumberEvaluation
         """
         exact = numeric_metrics.exact(self.task, scored.margins, scored.y)
-        quality = numeric_metrics.measure(result.outcome, self.task)
+        quality = numeric_metrics.errors_from_moments(result.outcome, self.task)
         return NumberEvaluation(quality, result.statement, exact)
 
 
-def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:
+def judge_for_task(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:
     """Return the evaluation for the label of a task.
 
     Parameters
@@ -288,9 +288,9 @@ def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:
         If subgroups, or other wishes, do not fit the task.
     """
     if isinstance(task, TwoClasses):
-        return TwoClassesJudge(task, held, evaluation.levels_of(schema, held.by))
+        return TwoClassesJudge(task, held, evaluation.subgroup_levels(schema, held.by))
     # A threshold and subgroups are of two classes alone.
-    held.check_whole()
+    held.check_without_subgroups()
     if isinstance(task, ManyClasses):
         return ManyClassesJudge(task, held)
     assert isinstance(task, BoundedNumber)

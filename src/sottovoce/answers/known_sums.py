@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..util.typing import Any, Array, BoolArray
-from .directions import turns_into
-from .few_outcomes import FewOutcomes, ends_of
+from .directions import depends_on_lost_directions
+from .few_outcomes import FewOutcomes, ends_of_intervals
 from .references import HiddenGroups
 
 _NEXT_TO_NONE = 1e-9
@@ -48,7 +48,7 @@ class KnownSums(NamedTuple):
     directions: Array | None = None
     noiseless: bool = True
 
-    def sums(self, weights: Array, alpha: float, few: FewOutcomes | None = None) -> Array:
+    def intervals_of_sums(self, weights: Array, alpha: float, few: FewOutcomes | None = None) -> Array:
         """Compute intervals of weighted sums of lines.
 
         They reach farther to one side where groups with `few` of the rarer outcome take part. Where
@@ -76,10 +76,10 @@ class KnownSums(NamedTuple):
         if self.hidden is not None and len(self.hidden.rows):
             parts, lost = self.hidden.shares_of(weights)
             rest_of_lines = weights - parts @ self.hidden.means
-        rest, missing = self._mapped(rest_of_lines)
+        rest, missing = self._map_to_estimates(rest_of_lines)
         lost = lost | missing
         if self.directions is not None:
-            lost = lost | turns_into(self.directions, weights, noiseless=self.noiseless)
+            lost = lost | depends_on_lost_directions(self.directions, weights, noiseless=self.noiseless)
         unknown = np.isnan(self.estimate)
         known_rest = np.where(unknown, 0.0, rest)
         covariance = np.where(unknown[:, None] | unknown, 0.0, self.covariance)
@@ -87,13 +87,13 @@ class KnownSums(NamedTuple):
         variance = np.einsum("nj,jk,nk->n", known_rest, covariance, known_rest)
         if self.hidden is not None:
             variance = variance + parts**2 @ self.hidden.mean_variance
-        ends = np.stack(ends_of(middle, variance, rest_of_lines, alpha, few), axis=1)
+        ends = np.stack(ends_of_intervals(middle, variance, rest_of_lines, alpha, few), axis=1)
         if self.hidden is not None:
             self.hidden.widen(ends, parts, alpha)
             lost = lost | ~np.any(np.isfinite(ends), axis=1)
         return np.where(lost[:, None], np.nan, ends)
 
-    def _mapped(self, weights: Array) -> tuple[Array, BoolArray]:
+    def _map_to_estimates(self, weights: Array) -> tuple[Array, BoolArray]:
         """Map weights to those of `estimate`, and find the sums with something refused in them."""
         unknown = np.isnan(self.estimate)
         if self.pivots is None:
@@ -102,7 +102,7 @@ class KnownSums(NamedTuple):
         largest = np.abs(mapped).max(axis=1, keepdims=True, initial=1.0)
         return mapped, np.any(unknown & (np.abs(mapped) > _NEXT_TO_NONE * largest), axis=1)
 
-    def scaled(self, factor: float, shift: Array) -> KnownSums:
+    def in_other_units(self, factor: float, shift: Array) -> KnownSums:
         """Return the same for lines times `factor`, plus `shift` (lines,)."""
         if self.pivots is not None:
             shift = self.pivots @ shift
@@ -113,8 +113,8 @@ class KnownSums(NamedTuple):
     def to_plain(self) -> dict[str, Any]:
         """Return plain data, with None for NaN."""
         told: dict[str, Any] = {
-            "estimate": _told(self.estimate),
-            "covariance": [_told(row) for row in self.covariance],
+            "estimate": _with_none_for_nan(self.estimate),
+            "covariance": [_with_none_for_nan(row) for row in self.covariance],
         }
         if self.pivots is not None:
             told["pivots"] = self.pivots.tolist()
@@ -138,6 +138,6 @@ class KnownSums(NamedTuple):
         return cls(**arrays, hidden=hidden, noiseless=bool(plain.get("noiseless", True)))
 
 
-def _told(values: Array) -> list[float | None]:
+def _with_none_for_nan(values: Array) -> list[float | None]:
     """Return numbers as plain data, with None for NaN, which JSON has not."""
     return [None if np.isnan(x) else float(x) for x in values]

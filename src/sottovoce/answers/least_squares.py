@@ -40,27 +40,27 @@ from ..queries import (
     Residuals,
     SecondMoments,
 )
-from ..queries.moments import square
+from ..queries.moments import unflatten_symmetric
 from ..util import normal
 from ..util.typing import Array, BoolArray
 from . import clipped_tails
-from .bounds_reached import targets_at_bounds
-from .clipped_sites import ClippedStep, Shortfall, shortfall
-from .coefficients import Coefficient, Coefficients, table
-from .directions import Directions, directions, variances_of
-from .frames import Frame, positive, sharper, whitening, with_eigenvalues
+from .bounds_reached import estimate_targets_at_bounds
+from .clipped_sites import ClippedStep, Shortfall, estimate_shortfall
+from .coefficients import Coefficient, Coefficients, build_coefficient_table
+from .directions import Directions, classify_directions, column_variances
+from .frames import Frame, project_to_semidefinite, refine_whitening, whitening_transform, compose_from_eigenvalues
 from .inference import (
     RAREST,
     UNSURE,
     Estimates,
     Pool,
-    inverse_of,
-    invertible,
-    joint,
-    mean_of_sites,
-    noise_of,
-    pooled,
-    within,
+    inverse_where_known,
+    replace_singular_hessian,
+    combine_site_steps,
+    mean_matrix_of_sites,
+    covariance_of_hessian_noise,
+    pool_hessians,
+    restrict_to_kept,
 )
 from .normal_equations import Mean, Products, posterior
 from .references import comparisons_of, directions_of
@@ -70,7 +70,7 @@ from .separate_sites import (
     Heard,
     SeparateSites,
     SiteStep,
-    drawn_together,
+    shrink_to_mean,
     of_kind,
     precision,
 )
@@ -184,10 +184,10 @@ class Stepped(SeparateSites):
         """
         zero = np.zeros((replicates, facts.d))
         bounds = yield AtBounds(zero, self.constant)
-        frame, kept, rough = yield from self._frame(zero)
+        frame, kept, rough = yield from self._ask_for_frame(zero)
         moments = yield FramedMoments(zero, frame=frame.A)
         every = np.tile(kept, (replicates, 1))
-        M = within(square(moments.value, facts.d), every)
+        M = restrict_to_kept(unflatten_symmetric(moments.value, facts.d), every)
         products = _FramedProducts(M, moments.spread, frame, kept, kept & (self.constant > 0))
 
         # At zero no residual needs clipping, as targets are within 1.
@@ -196,11 +196,11 @@ class Stepped(SeparateSites):
         # Twice: under bounds that are far too wide, the first of these gradients leads to a point
         # where a second histogram tells a smaller h, and noise is in proportion to h.
         for last in (False, True):
-            point = products.shrunken()
+            point = products.posterior_mean()
             at = np.einsum("rij,rj->ri", frame.A, point)
             cells = yield Residuals(at, self.constant, EDGES)
             of_gradient = self._noise_ahead(last, facts, cells)
-            clipping = self._clipping(cells, products, of_gradient)
+            clipping = self._choose_clipping(cells, products, of_gradient)
             h = clipping.h
             if last:
                 squares = yield FramedResiduals(at, h, frame=frame.A)
@@ -208,25 +208,25 @@ class Stepped(SeparateSites):
             products.add(point, h * found.value * kept, h * found.spread)
 
         told = Pool(
-            within(h**2 * square(squares.value, facts.d), every),
+            restrict_to_kept(h**2 * unflatten_symmetric(squares.value, facts.d), every),
             np.full(replicates, h**2 * squares.spread),
         )
         s_M = np.full(replicates, moments.spread)
         size = np.einsum("rii->r", M) / max(1, int(kept.sum()))
-        variances = variances_of(frame.back @ M @ frame.back, self.constant)
-        lost = directions(frame, M, s_M, variances, size)
-        inverse, fine = _inverse_across(lost, M, every, s_M)
+        variances = column_variances(frame.back @ M @ frame.back, self.constant)
+        lost = classify_directions(frame, M, s_M, variances, size)
+        inverse, fine = _inverse_without_lost(lost, M, every, s_M)
         # M^-1 c is exact, as the loss is quadratic: shrinkage of the points leaves no bias.
         mean = products.together(products.distances(point))
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.of_gradients[:, None, None] * np.eye(facts.d)
-        noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
+        noise = inverse @ (of_c + covariance_of_hessian_noise(best - mean.center, s_M)) @ inverse
         # White's J holds for unequal spreads; it is drawn to a multiple of M by its share of noise.
         drawn, _ = drawn_to_multiple(*told, M, OF_RESIDUALS)
-        sampling = inverse @ (positive(drawn) / found.rows) @ inverse
+        sampling = inverse @ (project_to_semidefinite(drawn) / found.rows) @ inverse
         A = frame.A
         every_row = np.einsum("rij,j->ri", frame.back, self.constant)
-        tail = clipped_tails.second_moments(M, *told, every_row)
+        tail = clipped_tails.tail_second_moments(M, *told, every_row)
         # Residuals clipped by c in the mean, in rows of mean u, move least squares by M^-1 u c.
         of_clipped = clipping.hidden**2 * (inverse @ tail @ inverse)
         noise_of_all = A @ noise @ A
@@ -236,13 +236,13 @@ class Stepped(SeparateSites):
             covariance=A @ sampling @ A + noise_of_all + A @ of_clipped @ A,
             noise=noise_of_all,
             sampling=A @ sampling @ A,
-            frame=A @ lost.across,
-            hessian=lost.restricted(M),
+            frame=A @ lost.projector_across_lost,
+            hessian=lost.restrict_hessian(M),
             hessian_noise=s_M,
             strain=np.where(fine, 0.0, 2.0 * UNSURE),  # no step is too long for a quadratic
             kept=every,
             rows=found.rows,
-            scale=self.listed.scale,
+            scale=self.releases_with_noise.total_mu,
             quadratic=True,
             directions=lost,
             moments=rough,
@@ -254,16 +254,16 @@ class Stepped(SeparateSites):
         """Return the noise deviation of the gradient after a histogram, in units of h."""
         name = "last gradient" if last else "second gradient"
         place = [item.name for item in self.items].index(name)
-        return self.listed.spread(place, facts, cells.among)
+        return self.releases_with_noise.noise_deviation(place, facts, cells.among)
 
-    def _clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
+    def _choose_clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
         """Choose where residuals are clipped, by a histogram of them: as far as it sees.
 
         The next gradient has noise of the deviation `of_gradient` on an entry, in units of h.
         """
         shares = cells.value.mean(axis=0)
-        h = clipped_tails.width(shares, cells.spread, EDGES)
-        return Clipping(h, h * hidden(shares, cells.spread, h))
+        h = clipped_tails.choose_clipping_width(shares, cells.spread, EDGES)
+        return Clipping(h, h * hidden_by_clipping(shares, cells.spread, h))
 
     def with_one_constant(self, columns: Columns) -> Stepped:
         one = columns.slopes + 1
@@ -285,49 +285,49 @@ class Stepped(SeparateSites):
         if not isinstance(last.what, FramedSteps) or last.what.frame is None:
             return last.own
         moments = of_kind(heard, FramedMoments)[-1]
-        common = Pool(*mean_of_sites(moments))
+        common = Pool(*mean_matrix_of_sites(moments))
         d, h, back = then.shape[1], last.what.h, precision(last.what.frame)
         step = np.einsum("rij,rj->ri", back, then - last.what.at)
         along = back[:, :, -1]  # what moves the constant alone
-        per_bend = _per_bend(along, common.H)
+        per_bend = _inverse_curvature(along, common.H)
         missing = np.zeros_like(last.own)
         for i in range(missing.shape[1]):
             value, noise = moments.of(i)
-            own = pooled(common, square(value, d), noise).H
+            own = pool_hessians(common, unflatten_symmetric(value, d), noise).H
             # The loss is quadratic: M times the common step is what it changes in the gradient.
             gradient = h * last.values[:, i] + np.einsum("rij,rj->ri", own, step)
             missing[:, i] = -np.einsum("ri,ri->r", along, gradient) * per_bend
         spread = h * np.sqrt(np.sum(along**2, axis=1)) * per_bend
-        return np.asarray(last.own + drawn_together(missing, (spread[:, None] * last.spreads) ** 2))
+        return np.asarray(last.own + shrink_to_mean(missing, (spread[:, None] * last.spreads) ** 2))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
-        """Combine the sites' estimates (:func:`joint_slopes`), and their shares at the bounds."""
-        n = facts.every_n[:, 0]
+        """Combine the sites' estimates (:func:`combine_site_slopes`), and their shares at the bounds."""
+        n = facts.rows_per_node[:, 0]
         bounds = of_kind(heard, AtBounds)[0]
         share = n / n.sum()
         return replace(
-            joint_slopes(self.columns(facts), found, heard, facts, self.value),
+            combine_site_slopes(self.columns(facts), found, heard, facts, self.value),
             at_bounds=np.einsum("i,rie->re", share, bounds.values),
             at_bounds_noise=math.sqrt(float(np.sum((share * bounds.spreads) ** 2))),
         )
 
-    def _frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
+    def _ask_for_frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
         """Ask for second moments, and once more in a frame of those.
 
         Returns a short frame, the kept columns, and second moments of all columns.
         """
         every, d = np.ones(zero.shape, dtype=bool), zero.shape[1]
         moments = yield SecondMoments(zero)
-        sight = whitening(square(moments.value, d), moments.spread, every)
+        sight = whitening_transform(unflatten_symmetric(moments.value, d), moments.spread, every)
 
         unit = math.sqrt(d)  # rows have that length in the frame, in root mean square
         cells = yield Lengths(zero, frame=sight.frame.A / unit, edges=ROUGH)
         length = unit * reach(cells.value, cells.spread, ROUGH)
         found = yield FramedMoments(zero, frame=sight.frame.A / length[:, None, None])
-        M = square(found.value, d) * length[:, None, None] ** 2
+        M = unflatten_symmetric(found.value, d) * length[:, None, None] ** 2
         noise = found.spread * length**2
-        kept = self._kept(sight.frame.back, M, noise)
-        S = within(sharper(sight, M, noise, every).moments, np.tile(kept, (len(zero), 1)))
+        kept = self._columns_not_merged(sight.frame.back, M, noise)
+        S = restrict_to_kept(refine_whitening(sight, M, noise, every).raised_moments, np.tile(kept, (len(zero), 1)))
         length = self._longest_rows(S, kept, length)
 
         # Noise of second moments with all of the budget.  That of a gradient is sqrt(2) times it:
@@ -359,7 +359,7 @@ class Stepped(SeparateSites):
             length = np.maximum(length, self.value * S[:, constant, constant] ** -0.5)
         return length
 
-    def _kept(self, back: Array, M: Array, noise: Array) -> BoolArray:
+    def _columns_not_merged(self, back: Array, M: Array, noise: Array) -> BoolArray:
         """Return the columns without those of rare levels that noise hides, (d,).
 
         The reference is a level like the others: if it is the rare one, the most frequent level
@@ -389,15 +389,15 @@ class OfSites(Stepped):
     costs least.
     """
 
-    def _clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
+    def _choose_clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
         shares = cells.value.mean(axis=0)
         square = max(float(EDGES**2 @ shares[:-1]), float(EDGES[0] ** 2))
-        costs = products.costs(self.constant / self.value, square / cells.rows, of_gradient**2)
-        h = clipped_tails.cheapest_width(shares, cells.spread, EDGES, costs)
-        return Clipping(h, clipped_tails.clipped_at(shares, cells.spread, EDGES, h))
+        costs = products.clipping_costs(self.constant / self.value, square / cells.rows, of_gradient**2)
+        h = clipped_tails.choose_cheapest_width(shares, cells.spread, EDGES, costs)
+        return Clipping(h, clipped_tails.estimate_mean_clipping(shares, cells.spread, EDGES, h))
 
 
-def joint_slopes(
+def combine_site_slopes(
     columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts, value: float
 ) -> Estimates:
     """Combine the estimates of all sites, each a step from the common point, by inverse covariance.
@@ -423,12 +423,12 @@ def joint_slopes(
     gradients = of_kind(heard, FramedSteps)
     d, lost = columns.slopes + 1, found.directions
     assert isinstance(squares.what, FramedResiduals) and lost is not None
-    A, back, across = lost.frame.A, lost.frame.back, lost.across
+    A, back, across = lost.frame.A, lost.frame.back, lost.projector_across_lost
     h = squares.what.h
     of_all = Pool(found.hessian, found.hessian_noise)
     # J of small sites is mostly noise: it is drawn to that of all sites, and that to M.
-    mean_squares, squares_noise = mean_of_sites(squares)
-    mean_squares = within(mean_squares, found.kept)
+    mean_squares, squares_noise = mean_matrix_of_sites(squares)
+    mean_squares = restrict_to_kept(mean_squares, found.kept)
     common = Pool(*drawn_to_multiple(mean_squares, squares_noise, found.hessian, OF_RESIDUALS))
     overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
     # Noise may leave nothing of the second moments: the table is refused then, and its numbers stay
@@ -436,23 +436,23 @@ def joint_slopes(
     size = np.maximum(np.einsum("rij,rij->r", found.hessian, found.hessian), 1e-300)
     spread = np.maximum(overlap, 0.0) / size
     points = [
-        np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own))
+        np.einsum("rij,rnj->rni", back, columns.point_of_each_site(gradient.what.at, gradient.own))
         for gradient in gradients
     ]
-    n, steps = facts.every_n[:, 0], list[SiteStep]()
+    n, steps = facts.rows_per_node[:, 0], list[SiteStep]()
     for i in range(columns.sites):
         told, noise = moments.of(i)
-        own = pooled(of_all, within(square(told, d), found.kept), noise)
-        own = invertible(own, of_all, found.kept)
+        own = pool_hessians(of_all, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise)
+        own = replace_singular_hessian(own, of_all, found.kept)
         told, noise = squares.of(i)
-        J = h**2 * pooled(common, within(square(told, d), found.kept), noise).H
-        inverse, _ = inverse_of(lost.restricted(own.H), found.kept, np.zeros(len(own.H)))
+        J = h**2 * pool_hessians(common, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise).H
+        inverse, _ = inverse_where_known(lost.restrict_hessian(own.H), found.kept, np.zeros(len(own.H)))
         inverse = across @ inverse @ across
         mean = _site_products(own, gradients, points, i)
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.of_gradients[:, None, None] * np.eye(d)
-        of_noise = inverse @ (of_c + noise_of(best - mean.center, own.noise)) @ inverse
-        sampling = inverse @ (positive(J) / n[i]) @ inverse
+        of_noise = inverse @ (of_c + covariance_of_hessian_noise(best - mean.center, own.noise)) @ inverse
+        sampling = inverse @ (project_to_semidefinite(J) / n[i]) @ inverse
         # Weights by one spread of all residuals: a site's own J follows the rows that it weighs.
         expected = A @ (spread[:, None, None] * inverse / n[i] + of_noise) @ A
         of_noise = A @ of_noise @ A
@@ -467,8 +467,8 @@ def joint_slopes(
             of_noise[:, -1, -1] += short.variance
             expected[:, -1, -1] += short.variance
         steps.append(SiteStep(estimate, expected, of_noise, A @ sampling @ A))
-    return joint(
-        found, columns, steps, columns.point(gradients[-1].what.at, gradients[-1].own), facts
+    return combine_site_steps(
+        found, columns, steps, columns.point_in_all_columns(gradients[-1].what.at, gradients[-1].own), facts
     )
 
 
@@ -500,7 +500,7 @@ def _shortfall_of_constant(
         Entry of a row in its constant column.
     """
     along = back[:, :, -1]
-    per_bend = _per_bend(along, own.H)
+    per_bend = _inverse_curvature(along, own.H)
     steps = list[ClippedStep]()
     for gradient, every, share in zip(gradients, points, shares, strict=True):
         assert isinstance(gradient.what, FramedSteps)
@@ -516,10 +516,10 @@ def _shortfall_of_constant(
             share=share,
         )
         steps.append(step)
-    return shortfall(steps, _FARTHEST / value)
+    return estimate_shortfall(steps, _FARTHEST / value)
 
 
-def _per_bend(along: Array, H: Array) -> Array:
+def _inverse_curvature(along: Array, H: Array) -> Array:
     """Return one over the curvature along a direction, (R,); 0 where noise leaves none.
 
     No step is taken there, and the table is refused: an error as large as one likes would only be
@@ -557,14 +557,14 @@ class _FramedProducts(Products):
         self.frame, self.kept = frame, kept
         floor = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * M.shape[-1]))
         values, vectors = np.linalg.eigh(M)
-        self.raised = with_eigenvalues(vectors, np.maximum(values, floor))
+        self.raised = compose_from_eigenvalues(vectors, np.maximum(values, floor))
         # Orthonormal directions of the points: first those that move constants alone, then all
         # others.
         whole = frame.back[:, :, np.flatnonzero(constants)]
         self.first = whole.shape[2]
         self.turn = np.linalg.qr(whole, mode="complete").Q
 
-    def costs(self, constant: Array, sampling: float, noise: float) -> clipped_tails.Costs:
+    def clipping_costs(self, constant: Array, sampling: float, noise: float) -> clipped_tails.Costs:
         """Estimate what clipping the next residuals costs each kept coefficient.
 
         Costs are means over replicates. The mean of rows whose residuals are clipped is taken to be
@@ -595,7 +595,7 @@ class _FramedProducts(Products):
             weights=np.where(constant[self.kept] > 0.0, _OF_CONSTANT, 1.0),
         )
 
-    def shrunken(self) -> Array:
+    def posterior_mean(self) -> Array:
         """Return the posterior mean of the coefficients in the frame, (R, d), by empirical Bayes.
 
         Those of constants have no law beforehand; the others have one variance, of a grid, by its
@@ -615,23 +615,23 @@ class _FramedProducts(Products):
         return found
 
 
-def _inverse_across(
+def _inverse_without_lost(
     lost: Directions, M: Array, kept: BoolArray, noise: Array
 ) -> tuple[Array, BoolArray]:
     """Invert M across lost directions; the second array says for which replicates it can."""
     least = np.maximum(1e-12, _FLOOR * noise * math.sqrt(2.0 * M.shape[-1]))
-    inverse, fine = inverse_of(lost.restricted(M), kept, least)
-    return lost.across @ inverse @ lost.across, fine
+    inverse, fine = inverse_where_known(lost.restrict_hessian(M), kept, least)
+    return lost.projector_across_lost @ inverse @ lost.projector_across_lost, fine
 
 
-def slopes_of(naming: Naming) -> Stepped:
+def slopes_from_naming(naming: Naming) -> Stepped:
     """Construct the recipe for rows of an encoding."""
     return Stepped(
         constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value
     )
 
 
-def hidden(cells: Array, noise: float, h: float) -> float:
+def hidden_by_clipping(cells: Array, noise: float, h: float) -> float:
     """Estimate how much clipping of residuals a noisy histogram may hide, in the mean, over h.
 
     Parameters
@@ -651,7 +651,7 @@ def hidden(cells: Array, noise: float, h: float) -> float:
     return _EXCESS * (max(0.0, float(beyond.sum())) + noise * math.sqrt(len(beyond)))
 
 
-def table_of(
+def table_in_target_units(
     found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None
 ) -> Coefficients:
     """Construct the table of coefficients in the units of the columns and of the target.
@@ -670,9 +670,9 @@ def table_of(
     Returns
     -------
     Coefficients
-        Of the first replicate; see :func:`sottovoce.answers.coefficients.table`.
+        Of the first replicate; see :func:`sottovoce.answers.coefficients.build_coefficient_table`.
     """
-    encoded = table(found, naming, delta=delta)
+    encoded = build_coefficient_table(found, naming, delta=delta)
     half = 0.5 * (task.high - task.low)
     starts = [_value_at_zero(line, task) for line in encoded.lines]
     lines = tuple(
@@ -680,12 +680,12 @@ def table_of(
     )
     at_bounds = None
     if found.at_bounds is not None:
-        at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
+        at_bounds = estimate_targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
     undivided, determined = encoded.undivided, encoded.determined
     if undivided is not None:
-        undivided = undivided.scaled(half, np.array(starts))
+        undivided = undivided.in_other_units(half, np.array(starts))
     if determined is not None:
-        determined = determined.scaled(half, np.array(starts))
+        determined = determined.in_other_units(half, np.array(starts))
     return replace(
         encoded,
         lines=lines,
@@ -723,7 +723,7 @@ def _in_units(line: Coefficient, half: float, start: float) -> Coefficient:
     error = half * line.standard_error
     p = 0.0
     if error > 0:
-        p = normal.two_sided(estimate / error)
+        p = normal.two_sided_tail(estimate / error)
     return replace(
         line,
         estimate=estimate,

@@ -36,7 +36,7 @@ TAIL, SHORTEST, LONGEST = 2.0, 0.1, 4.0
 """Mean distance from the last edge, in logits, of rows in the open cells: if counts do not tell
 it, and its bounds.
 """
-Z = -normal.quantile(0.025)
+Z = -normal.normal_quantile(0.025)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Estimate:
     refused: str | None = None
 
     @classmethod
-    def around(
+    def normal_interval(
         cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0
     ) -> Estimate:
         """Construct a 95% normal interval, clipped to the bounds of the number.
@@ -143,7 +143,7 @@ class Quality:
         }
 
 
-def project(counts: Array, total: float) -> Array:
+def project_on_simplex(counts: Array, total: float) -> Array:
     """Project on the simplex: the nearest nonnegative point whose sum is `total`."""
     # The projection subtracts one number from all entries that stay positive; the largest count of
     # entries for which it is less than the smallest of them tells which these are.
@@ -159,7 +159,7 @@ no larger one.
 """
 _STEEPEST = 3.0
 """Largest slope of the log-odds within a cell, in slopes of the calibration curve (see
-:func:`_ties`).
+:func:`_ordered_share_in_cell`).
 """
 
 
@@ -176,7 +176,7 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     Each count is drawn to that of a logistic curve through the noisy counts, by the share of its
     variance that is noise.
     """
-    total = project(raw.sum(axis=0), n)
+    total = project_on_simplex(raw.sum(axis=0), n)
     x = middle - float(np.median(middle))
     # Damped Newton steps to a logistic curve through noisy counts: each cell has the weight
     # of its binomial variance over that variance and the noise of its two counts.
@@ -201,11 +201,11 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     share = np.ones_like(known)
     if noise > 0:
         share = known / (known + noise)
-    counts = project(expected + share * (raw - expected), n)
+    counts = project_on_simplex(expected + share * (raw - expected), n)
     return counts, _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
 
 
-def tails_of(raw: Array, noise: float) -> Array:
+def mean_tail_distances(raw: Array, noise: float) -> Array:
     """Estimate mean distances of rows in the open cells from the last edges, (2,), in logits.
 
     If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times
@@ -247,7 +247,7 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     If all scores of a cell are at one place, its error is a parabola in that place: the interval
     reaches from the least of it, or the number's if that is less, to the larger of its two ends.
     """
-    lost, kept = _squares(edges, tails_of(raw, noise))
+    lost, kept = _squares(edges, mean_tail_distances(raw, noise))
     # With all scores of a cell at p, squared errors add up to m p^2 - 2 n_1 p + n_1: least at the
     # rate n_1 / m, and largest at an end of the cell.
     ends = np.concatenate([[0.0], special.expit(edges), [1.0]])
@@ -262,13 +262,13 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     def mean_error(worth: Array) -> Estimate:
         mean = float(np.sum(raw * worth)) / n
         sampling = (float(np.sum(counts * worth**2)) / n - mean**2) / n
-        return Estimate.around(mean, sampling + noise * float(np.sum(worth**2)) / n**2)
+        return Estimate.normal_interval(mean, sampling + noise * float(np.sum(worth**2)) / n**2)
 
     value = mean_error(worths[0])
     return replace(value, low=mean_error(least).low, high=mean_error(most).high)
 
 
-def quality_of(
+def estimate_quality(
     raw: Array,
     sigma: float,
     edges: Array,
@@ -303,19 +303,19 @@ def quality_of(
         Numbers that noise hides are refused in their :class:`Estimate`.
     """
     noise = sigma**2
-    tails = tails_of(raw, noise)
+    tails = mean_tail_distances(raw, noise)
     middle = placements(edges, tails).mean(axis=1)
     n = rows
     if n is None:
         n = max(1.0, float(raw.sum()))
     counts, slope = _smoothed(raw, n, noise, middle)
     share = float(raw[1].sum()) / n
-    above = _above(edges, threshold)
+    above = _first_positive_cell(edges, threshold)
     roc, precision_recall = _curves(counts, sigma)
     return Quality(
         rows=n,
         noise=sigma,
-        positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
+        positives=Estimate.normal_interval(share, (share * (1 - share) + len(middle) * noise / n) / n),
         auc=_auc(raw, counts, sigma, slope, tails, order),
         brier=_brier(raw, counts, edges, noise, n),
         recalibration=recalibration,
@@ -352,7 +352,7 @@ def _curves(counts: Array, sigma: float) -> tuple[_Points, _Points]:
     return roc, precision_recall
 
 
-def _ties(slope: float, tails: Array) -> Array:
+def _ordered_share_in_cell(slope: float, tails: Array) -> Array:
     """Return the share of pairs within a cell in the right order if log-odds rise with `slope`.
 
     Ties count half.
@@ -400,7 +400,7 @@ def _auc(
     won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)
 
     def area(slope: float, more: float = 0.0) -> tuple[float, float]:
-        tie = _ties(slope, tails) - 0.5
+        tie = _ordered_share_in_cell(slope, tails) - 0.5
         below, above = won @ f0 + tie * f0, won.T @ f1 + tie * f1
         mid = float(f1 @ below)
         # Variances of the shares of pairs, with what places within cells add, if they are even.
@@ -467,7 +467,7 @@ def _confusion(raw: Array, above: int) -> dict[str, float]:
     return {name: max(0.0, float(cells.sum())) for name, cells in found.items()}
 
 
-def _above(edges: Array, threshold: float) -> tuple[int, ...]:
+def _first_positive_cell(edges: Array, threshold: float) -> tuple[int, ...]:
     """Return the first cell whose rows count as positive, and the alternative if any.
 
     A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier
@@ -501,7 +501,7 @@ def _rates(
         for name, among in of.items():
             public = rows if name == "accuracy" else None
             found.setdefault(name, []).append(
-                ratio(raw, counts, right * among, among, noise, public)
+                ratio_of_counts(raw, counts, right * among, among, noise, public)
             )
     if len(above) > 1:
         # Neither grows with the threshold: rows of the open cell may all be called rightly, or
@@ -514,12 +514,12 @@ def _rates(
             (right + cell, sure + cell * ones),
             (right, sure + cell * (1.0 - ones)),
         ):
-            found["accuracy"].append(ratio(raw, counts, called, whole, noise, rows))
-            found["precision"].append(ratio(raw, counts, ones * part, part, noise))
-    return {name: _either(several) for name, several in found.items()}
+            found["accuracy"].append(ratio_of_counts(raw, counts, called, whole, noise, rows))
+            found["precision"].append(ratio_of_counts(raw, counts, ones * part, part, noise))
+    return {name: _union_of_intervals(several) for name, several in found.items()}
 
 
-def _either(several: list[Estimate]) -> Estimate:
+def _union_of_intervals(several: list[Estimate]) -> Estimate:
     """Return the first estimate with the union of all intervals; refused if one is."""
     lows: list[float] = []
     highs: list[float] = []
@@ -531,7 +531,7 @@ def _either(several: list[Estimate]) -> Estimate:
     return replace(several[0], low=min(lows), high=max(highs))
 
 
-def ratio(
+def ratio_of_counts(
     raw: Array, counts: Array, hit: Array, among: Array, noise: float, rows: float | None = None
 ) -> Estimate:
     """Estimate the share of rows in the cells `hit` among those in `among`, by the delta method.
@@ -565,7 +565,7 @@ def ratio(
     if rows is not None:
         # A public number has no noise that could cancel some of the hits'.
         blurred = hit / size
-    return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
+    return Estimate.normal_interval(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
 
 
 def _calibration(
@@ -578,7 +578,7 @@ def _calibration(
     Of the open cells nothing says where their rows are: they have no such mean, only a probability
     that it is beyond.
     """
-    middle = special.expit(placements(edges, tails_of(raw, noise))).mean(axis=1)
+    middle = special.expit(placements(edges, mean_tail_distances(raw, noise))).mean(axis=1)
     ends = [None, *special.expit(edges).tolist(), None]
     shown = []
     for k, (low, high) in enumerate(pairwise(ends)):
@@ -588,7 +588,7 @@ def _calibration(
         rate = float(raw[1, k]) / size
         inside = min(max(rate, 0.5 / size), 1 - 0.5 / size)
         variance = inside * (1 - inside) / size + noise * ((1 - rate) ** 2 + rate**2) / size**2
-        found = Estimate.around(rate, variance)
+        found = Estimate.normal_interval(rate, variance)
         predicted = None
         if low is not None and high is not None:
             predicted = float(middle[k])

@@ -23,7 +23,7 @@ import numpy as np
 from ..problem.losses import Logistic
 from ..util import normal
 from ..util.typing import Array, BoolArray
-from .frames import positive
+from .frames import project_to_semidefinite
 
 _GRID = np.linspace(-6.5, 6.5, 131)
 """Deviations of a normal margin: the trapezoid rule on it is exact to 1e-8 for margins of
@@ -113,14 +113,14 @@ def as_curvature_falls(
     root = np.sqrt(np.where(bent, values, 1.0))[:, None, :]
     turned = vectors.transpose(0, 2, 1)
     inverse_root = (vectors * (bent[:, None, :] / root)) @ turned
-    falls = positive(inverse_root @ (here - there) @ inverse_root)
+    falls = project_to_semidefinite(inverse_root @ (here - there) @ inverse_root)
     added = inverse_root @ falls @ ((vectors * root) @ turned)
     # G = I - H^-1 K, of which only the part counts in which curvature falls.
     moves = np.eye(w.shape[1]) + part[:, None, None] * added
     return np.asarray(moves @ covariance @ moves.transpose(0, 2, 1))
 
 
-def normal_rows(S: Array, every: Array) -> NormalRows:
+def fit_normal_rows(S: Array, every: Array) -> NormalRows:
     """Fit the normal law to second moments S, (R, d, d), positive semidefinite.
 
     ``every'x = 1`` for every row x, with `every` (d,).  Long rows count less, so that
@@ -132,7 +132,7 @@ def normal_rows(S: Array, every: Array) -> NormalRows:
     return NormalRows(weight, mean, S / weight[:, :, None] - mean[:, :, None] * mean[:, None, :])
 
 
-def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
+def stretch_newton_step(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
     """Scale a Newton step by what it falls short or goes too far as curvature changes on the way.
 
     Parameters
@@ -194,7 +194,7 @@ class Size(NamedTuple):
     widening: Array  # what an interval of t lacks because curvature falls as t grows  (R,)
 
 
-def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) -> Size:
+def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) -> Size:
     """Estimate how well the size of all effects together is known.
 
     Where columns decide the outcome alone, the likelihood rises along the slopes without end.  The
@@ -227,12 +227,12 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     center = np.sum(rows.mean * w, axis=1)
     chance = _chances(center, deviation**2)
     mean_chance = np.clip(chance @ _WEIGHTS, _TINY, 1.0 - _TINY)
-    border = np.array([normal.quantile(chance) for chance in mean_chance.tolist()])
+    border = np.array([normal.normal_quantile(chance) for chance in mean_chance.tolist()])
     right = deviation * np.exp(-0.5 * border**2) / math.sqrt(2.0 * math.pi)
     # E[v 1(v > q)] - E[v p]: how far the slope can fall until all rows are on the right side.
     left = right - deviation**2 * ((chance * (1.0 - chance)) @ _WEIGHTS)
-    curvature = _along_size(center, deviation)
-    above, below = (_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))
+    curvature = _curvature_along_size(center, deviation)
+    above, below = (_curvature_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))
     # Where noise leaves the covariance no numbers nothing is known of the size.
     finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
     covariance = np.where(finite[:, None, None], covariance, 0.0)
@@ -249,7 +249,7 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     return Size(error, np.nan_to_num(room), np.nan_to_num(widening))
 
 
-def _along_size(center: Array, deviation: Array) -> Array:
+def _curvature_along_size(center: Array, deviation: Array) -> Array:
     """Compute the mean loss's curvature along the size of all effects, if the constant follows."""
     chance = _chances(center, deviation**2)
     bends = _WEIGHTS * chance * (1.0 - chance)

@@ -41,17 +41,17 @@ class Fitted(TableFit):
 
     kind: ClassVar[str] = "least squares"
 
-    def found(self) -> dict[str, Any]:
+    def released_entries(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "coefficients": self.coefficients,
             "needs": None,
             "weighed": self.weighed,
         }
         if self.table is not None:
-            found |= self.table.plain()
+            found |= self.table.to_plain_data()
         return found
 
-    def found_exactly(self) -> dict[str, Any]:
+    def exact_entries(self) -> dict[str, Any]:
         rms = "root_mean_squared_error"
         return {"test_error": self.exact.get(rms), "mean_test_error": self.baseline.get(rms)}
 
@@ -119,15 +119,15 @@ def fit_numbers(
     assert isinstance(task, BoundedNumber)
     fit = Numbers(dealt.layout, task=task, intervals=intervals)
     targets = [dataset.y_train[part] for part in dealt.parts]
-    rows = fit.rows(dealt.tables, targets, dataset.weights_of(dealt.parts))
-    result = dealt.ask(fit, rows, ledger, run_name, checkpoint)
-    found = fit.read(result.outcome, config.run.delta)
-    answered = dealt.layout.saved(found.model, dataset.schema)
+    rows = fit.encode_rows(dealt.tables, targets, dataset.weights_of_parts(dealt.parts))
+    result = dealt.run_recipe(fit, rows, ledger, run_name, checkpoint)
+    found = fit.read_outcome(result.outcome, config.run.delta)
+    answered = dealt.layout.to_saved_model(found.model, dataset.schema)
     margins = dealt.margins(answered)
-    evaluation = dealt.evaluate(held, answered)
-    middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
+    evaluation = dealt.evaluate_privately(held, answered)
+    middle = np.full(len(dataset.y_test), task.baseline_margins(dataset.y_train)["mean"])
     return Fitted(
-        **dealt.told(result, started, answered, intervals=intervals),
+        **dealt.fields_of_fit(result, started, answered, intervals=intervals),
         exact=exact(task, margins, dataset.y_test),
         evaluation=evaluation,
         task=task,
@@ -135,7 +135,7 @@ def fit_numbers(
         baseline=exact(task, middle, dataset.y_test),
         weighed=dealt.layout.naming.weighed,
         table=found.table,
-    ).recorded()
+    ).with_own_record()
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:

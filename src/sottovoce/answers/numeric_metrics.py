@@ -16,7 +16,7 @@ import numpy as np
 
 from ..algorithms.items import Answer, Item
 from ..algorithms.once import Once
-from ..data.labels import targets_of
+from ..data.labels import numbers_to_predict
 from ..data.rows import Rows
 from ..privacy.statement import Statement
 from ..problem.losses import HuberResidual
@@ -80,7 +80,7 @@ class NumberEvaluation(ReleasedEvaluation):
 class ErrorMoments(Once):
     """Moments of a public model's errors, on rows of :func:`rows_of`; the outcome is an answer.
 
-    `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
+    `judged` is :func:`sottovoce.util.plain.digest_public_values` the public model.
 
     Guarantee
     ---------
@@ -98,7 +98,7 @@ class ErrorMoments(Once):
     def items(self) -> tuple[Item, ...]:
         return (Item("errors", lambda at: Misses(at, _CONSTANT), 1.0),)
 
-    def point(self, d: int) -> Array:
+    def point_of_release(self, d: int) -> Array:
         return np.array([1.0, 0.0])
 
 
@@ -109,7 +109,7 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
         (np.column_stack([scores, np.ones(len(scores))]) * one[:, None], one)
         for (scores, _), one in zip(parts, known, strict=True)
     ]
-    return Rows.of_any_norm(tables).with_offset(targets_of(parts))
+    return Rows.build_with_any_norm(tables).with_offset(numbers_to_predict(parts))
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _root(squared: Estimate, width: float) -> Estimate:
     )
 
 
-def measure(found: Answer, task: BoundedNumber) -> Errors:
+def errors_from_moments(found: Answer, task: BoundedNumber) -> Errors:
     """Compute the errors from the outcome of :class:`ErrorMoments`, of one replicate."""
     moments = _Moments.of(found)
     absolute, e2, t, t2 = (float(x) for x in moments.means)
@@ -167,14 +167,14 @@ def measure(found: Answer, task: BoundedNumber) -> Errors:
     V = t2 - t * t
     # Delta method: every variance is by the gradient of the number in the four means.
     of_mean = half**2 * moments.variance([0, 0, 1, 0])
-    mean = Estimate.around(task.low + half * (1.0 + t), of_mean, task.low, task.high)
+    mean = Estimate.normal_interval(task.low + half * (1.0 + t), of_mean, task.low, task.high)
     of_absolute = width**2 * moments.variance([1, 0, 0, 0])
-    middle = Estimate.around(width * absolute, of_absolute, 0.0, width)
-    root = _root(Estimate.around(e2, moments.variance([0, 1, 0, 0])), width)
+    middle = Estimate.normal_interval(width * absolute, of_absolute, 0.0, width)
+    root = _root(Estimate.normal_interval(e2, moments.variance([0, 1, 0, 0])), width)
     spread = math.sqrt(moments.variance([0, 0, -2.0 * t, 1.0]))
     if _CLEAR * spread < V:
         gradient = [0.0, -4.0 / V, -8.0 * e2 * t / V**2, 4.0 * e2 / V**2]
-        r2 = Estimate.around(1.0 - 4.0 * e2 / V, moments.variance(gradient), -math.inf, 1.0)
+        r2 = Estimate.normal_interval(1.0 - 4.0 * e2 / V, moments.variance(gradient), -math.inf, 1.0)
     else:
         rule = (
             "noise and sampling hide the variance of the target: raise epsilon, or hold out "
@@ -201,7 +201,7 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
     dict of str to float
         ``rows`` alone without a row with a number; ``r2`` only if targets vary.
     """
-    known = task.known(y)
+    known = task.has_known_label(y)
     margins, y = margins[known], y[known]
     if not len(y):
         return {"rows": 0.0}
@@ -210,7 +210,7 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
         "rows": float(len(y)),
         "mean_absolute_error": float(every["mean_absolute"]),
         "root_mean_squared_error": float(every["root_mean_squared"]),
-        "mean_target": task.summary(y),
+        "mean_target": task.label_summary(y),
     }
     if spread > 0:
         found["r2"] = 1.0 - float(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2)) / spread

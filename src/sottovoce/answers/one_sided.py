@@ -56,13 +56,13 @@ def largest_mean(count: float, noise: float, alpha: float) -> float:
     count = max(count, 0.0)
     high = 1.0
     for _ in range(_DOUBLINGS):
-        if _at_most(count, noise, high) <= alpha:
+        if _probability_at_most(count, noise, high) <= alpha:
             break
         high *= 2.0
     low = 0.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        if _at_most(count, noise, middle) > alpha:
+        if _probability_at_most(count, noise, middle) > alpha:
             low = middle
         else:
             high = middle
@@ -98,7 +98,7 @@ def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> f
     return math.inf
 
 
-def at_least(count: float, noise: float, mean: float, *, whole: bool = False) -> float:
+def probability_at_least(count: float, noise: float, mean: float, *, whole: bool = False) -> float:
     """Compute the probability that a Poisson number plus normal noise is `count` or more.
 
     Parameters
@@ -117,15 +117,15 @@ def at_least(count: float, noise: float, mean: float, *, whole: bool = False) ->
     float
     """
     if noise > 0.0:
-        return 1.0 - _at_most(count, noise, mean)
-    more = 1.0 - _at_most(count, 0.0, mean)
-    with_count = 1.0 - _at_most(count - 1.0, 0.0, mean)
+        return 1.0 - _probability_at_most(count, noise, mean)
+    more = 1.0 - _probability_at_most(count, 0.0, mean)
+    with_count = 1.0 - _probability_at_most(count - 1.0, 0.0, mean)
     if whole:
         return with_count
     return 0.5 * (more + with_count)
 
 
-def _at_most(count: float, noise: float, mean: float) -> float:
+def _probability_at_most(count: float, noise: float, mean: float) -> float:
     """Compute the probability that a Poisson number, plus noise, is `count` or less."""
     if noise == 0.0:
         # Without noise a count is a whole number but for rounding.
@@ -134,7 +134,7 @@ def _at_most(count: float, noise: float, mean: float) -> float:
             return 0.0
         return float(special.pdtr(most, mean))
     if mean > _MANY:
-        return normal.cdf((count - mean) / math.hypot(noise, math.sqrt(mean)))
+        return normal.normal_cdf((count - mean) / math.hypot(noise, math.sqrt(mean)))
     most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)
     log_chances = _NUMBERS[: most + 1] * math.log(mean) - mean - _LOG_FACTORIALS[: most + 1]
     return float(np.exp(log_chances) @ _noise_below(count, noise)[: most + 1])
@@ -143,4 +143,4 @@ def _at_most(count: float, noise: float, mean: float) -> float:
 @lru_cache(maxsize=64)
 def _noise_below(count: float, noise: float) -> Array:
     """Compute the probabilities that noise is at most `count` less each of `_NUMBERS`."""
-    return np.array([normal.cdf((count - number) / noise) for number in _NUMBERS.tolist()])
+    return np.array([normal.normal_cdf((count - number) / noise) for number in _NUMBERS.tolist()])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data.values import Declared, objects
+from ..data.values import Declared, objects_or_rows
 from ..errors import InvalidInput
 from ..util.typing import Any, IntArray
 
@@ -24,21 +24,21 @@ WITHOUT_SITE = (
 """Of a deal that is made of the training rows alone; from the configuration, so it is public."""
 
 
-def places(names: Sequence[str], column: Any) -> IntArray:
+def indices_of_sites(names: Sequence[str], column: Any) -> IntArray:
     """Return the index of each row's site among `names`; `AVERAGE` for others or none.
 
-    Texts are one by :func:`sottovoce.data.values.identity`, as in training.
+    Texts are one by :func:`sottovoce.data.values.canonical_text`, as in training.
     """
     known = Declared({name: k for k, name in enumerate(names)})
     if isinstance(column, list | tuple):
         # NumPy would read one value of a list by another's kind.
-        values = objects(column)
+        values = objects_or_rows(column)
     else:
         values = np.asarray(column)
-    return known.numbers(values, AVERAGE)
+    return known.meanings_of_column(values, AVERAGE)
 
 
-def place(names: Sequence[str], site: str | int) -> int:
+def index_of_site(names: Sequence[str], site: str | int) -> int:
     """Return the index of a site, by its name or else by its number from 0 on.
 
     Raises
@@ -51,10 +51,10 @@ def place(names: Sequence[str], site: str | int) -> int:
             "is for models with a constant for every site, and this one has the same for all rows"
         )
         raise InvalidInput("site", site, rule, "leave --site out")
-    found = Declared({name: k for k, name in enumerate(names)}).get(str(site), AVERAGE)
+    found = Declared({name: k for k, name in enumerate(names)}).meaning_of_text(str(site), AVERAGE)
     if found != AVERAGE:
         return int(found)
-    number = number_in(site)
+    number = whole_number_in_text(site)
     if number is not None and 0 <= number < len(names):
         return number
     shown = ", ".join(names[:8])
@@ -65,7 +65,7 @@ def place(names: Sequence[str], site: str | int) -> int:
     raise InvalidInput("site", site, rule, remedy)
 
 
-def number_in(site: str | int) -> int | None:
+def whole_number_in_text(site: str | int) -> int | None:
     """Return the whole number that a text holds; None if it holds none."""
     text = str(site).strip()
     digits = text.removeprefix("-")
@@ -75,7 +75,7 @@ def number_in(site: str | int) -> int | None:
     return None
 
 
-def unknown(where: IntArray) -> str | None:
+def note_on_unknown_sites(where: IntArray) -> str | None:
     """Return a note on rows that are read with the average; None without such rows."""
     many = int(np.sum(where == AVERAGE))
     if not many:

@@ -26,13 +26,13 @@ from ..queries.corrections import (
     STATISTICS,
     Curves,
     line_statistics,
-    places,
+    places_within_cells,
     share_in_reach,
-    statistics,
+    added_statistics,
 )
 from ..util.later import Later
 from ..util.typing import Array, IntArray
-from .metrics import CELLS, CLEAR, WIDTH, Estimate, Recalibration, Z, placements, project, tails_of
+from .metrics import CELLS, CLEAR, WIDTH, Estimate, Recalibration, Z, placements, project_on_simplex, mean_tail_distances
 
 special = Later("scipy.special")
 
@@ -148,7 +148,7 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     """
     H = np.einsum("yk,yke->e", block.counts, values)
     kept = found.copy()
-    kept[BENT] *= float(_share_kept(found[BENT], spread[BENT], abs(H[BENT])))
+    kept[BENT] *= float(_kept_share_of_correction(found[BENT], spread[BENT], abs(H[BENT])))
     level, mixed, _ = H[INFORMATION]
     mean = mixed / level if level > 0.0 else 0.0
     centred = np.array([[1.0, 0.0, 0.0], [-mean, 1.0, 0.0], [mean**2, -2.0 * mean, 1.0]])
@@ -156,11 +156,11 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     noise = np.sqrt(centred**2 @ spread[INFORMATION] ** 2)
     scale = np.abs(about)
     scale[1] = math.sqrt(max(about[0] * about[2], 0.0))
-    kept[INFORMATION] = np.linalg.solve(centred, there * _share_kept(there, noise, scale))
+    kept[INFORMATION] = np.linalg.solve(centred, there * _kept_share_of_correction(there, noise, scale))
     return Corrected(curve, values, kept, spread)
 
 
-def _share_kept(found: Array, noise: Array, scale: Array) -> Array:
+def _kept_share_of_correction(found: Array, noise: Array, scale: Array) -> Array:
     """Return the share of noisy corrections that is kept, if `LACKING` of the scale is likely."""
     unit = np.maximum(scale, _TINY)
     variance = (noise / unit) ** 2
@@ -243,11 +243,11 @@ def units_of(curve: Curves, values: Array) -> Array:
     In these units no row's corrections are longer than 1.
     """
     u, cell = _probes(curve.reach)
-    place = places(EDGES, u, cell, curve.tails)
+    place = places_within_cells(EDGES, u, cell, curve.tails)
     label = np.repeat([0, 1], len(cell))
     cell = np.tile(cell, 2)
     u, place = np.concatenate([u, u], axis=-1), np.concatenate([place, place], axis=-1)
-    found = statistics(curve, u, label.astype(float), cell, place)
+    found = added_statistics(curve, u, label.astype(float), cell, place)
     missed = found - values[..., label, cell, :]
     largest = np.maximum(np.max(np.abs(missed), axis=-2), _TINY) * _LESS
     length = np.max(np.linalg.norm(missed / largest[..., None, :], axis=-1), axis=-1)
@@ -338,13 +338,13 @@ def start(block: Block, center: float, spread: float) -> Curves:
         reach=np.array(FARTHEST),
         worth=whole,
         order=_order(block),
-        tails=tails_of(block.counts, block.sigma**2),
+        tails=mean_tail_distances(block.counts, block.sigma**2),
     )
     within = _within(curve)
     for turn in range(40):
         if turn < SETTLING:
             curve = replace(curve, worth=_worth(block, curve))
-        curve, step = _step(curve, _line_sums(block, curve, within), 1e-6 * block.rows)
+        curve, step = _newton_step(curve, _line_sums(block, curve, within), 1e-6 * block.rows)
         if step < 1e-7 and turn > SETTLING:
             break
     curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, curve)))
@@ -364,18 +364,18 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
     Where that leads far from one step of Newton's method, and without such a point, it is that
     step.  Returns also how far the two are apart, in level and slope.
     """
-    own = _sums(block, values_of(answer.curve))
-    sums = _sums(block, answer.values) + answer.found
+    own = _weighted_sums(block, values_of(answer.curve))
+    sums = _weighted_sums(block, answer.values) + answer.found
     H = matrix(sums[INFORMATION])
     if not _is_positive(H):
         return answer.curve, np.full(2, np.inf)
-    newton = _step(answer.curve, sums, 0.0)[0]
+    newton = _newton_step(answer.curve, sums, 0.0)[0]
     wanted = own[SCORE] - matrix(own[INFORMATION]) @ np.linalg.solve(H, sums[SCORE])
     curve, within = answer.curve, _within(answer.curve)
     for _ in range(40):
         there = _line_sums(block, curve, within)
         there[SCORE] -= wanted
-        curve, step = _step(curve, there, 0.0)
+        curve, step = _newton_step(curve, there, 0.0)
         if step < 1e-9:
             break
     apart = np.array([curve.level - newton.level, curve.slope - newton.slope])
@@ -385,11 +385,11 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
     return newton, apart
 
 
-def _sums(block: Block, values: Array) -> Array:
+def _weighted_sums(block: Block, values: Array) -> Array:
     return np.einsum("yk,...yke->...e", block.counts, values)
 
 
-def _step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
+def _newton_step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
     """Take one step of Newton's method, not too long; return its end and its length."""
     H = matrix(sums[INFORMATION]) + ridge * np.eye(2)
     if not _is_positive(H):
@@ -438,7 +438,7 @@ def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> floa
     total = np.maximum(block.total, 0.0)
     shift, missing = float(curve.shift), 0.0
     if answer is not None:
-        sums = _sums(block, answer.values) + answer.found
+        sums = _weighted_sums(block, answer.values) + answer.found
         expected, bent = _expected(total, curve, shift)
         missing = sums[IN_THE_LARGE] * bent / max(sums[BENT], 0.1 * bent, _TINY) + expected
     else:
@@ -463,7 +463,7 @@ def _expected(total: Array, curve: Curves, shift: float) -> tuple[float, float]:
 
 def _order(block: Block) -> Array:
     """Weights of a row's place in its cell in the area under the curve, (2, CELLS)."""
-    counts = project(block.counts, block.rows)
+    counts = project_on_simplex(block.counts, block.rows)
     negatives, positives = (max(float(own.sum()), 1.0) for own in counts)
     return np.stack([-counts[1], counts[0]]) / (negatives * positives)
 
@@ -494,13 +494,13 @@ def _covariance(block: Block, answer: Corrected) -> Array:
     have another.  Of several reaches at once, (..., 2, 2), if the curve has such.
     """
     curve, values = answer.curve, answer.values
-    H = matrix((_sums(block, values) + answer.found)[..., INFORMATION])
+    H = matrix((_weighted_sums(block, values) + answer.found)[..., INFORMATION])
     told = np.asarray(_is_positive(H))[..., None, None]
     H = np.where(told, H, np.eye(2))
     P = np.linalg.inv(H)
     # information with the squares of worths
     by_square = values[..., INFORMATION] * curve.worth[..., None, :, None]
-    model = H + matrix(_sums(block, by_square)) - matrix(_sums(block, values)[..., INFORMATION])
+    model = H + matrix(_weighted_sums(block, by_square)) - matrix(_weighted_sums(block, values)[..., INFORMATION])
     excess = _excess(curve)
     turn = np.linalg.cholesky(P)
     back = np.swapaxes(turn, -1, -2)
@@ -547,7 +547,7 @@ def recalibrate(block: Block, answers: Sequence[Corrected]) -> Recalibration:
     What does not depend on the point is taken from all of them.
     """
     last = answers[-1]
-    sums = _sums(block, last.values) + last.found
+    sums = _weighted_sums(block, last.values) + last.found
     slope, intercept = _line(block, last, sums)
     return Recalibration(slope, intercept, _in_the_large(block, last, sums), _ratio(block, answers))
 
@@ -610,7 +610,7 @@ def _between_ends(
     value = float(direction @ np.array([float(end.level), float(end.slope)]))
     variance = float(direction @ covariance @ direction)
     if block.sigma == 0.0:
-        return Estimate.around(value, variance, -math.inf, math.inf)
+        return Estimate.normal_interval(value, variance, -math.inf, math.inf)
     along = Z * covariance @ direction / math.sqrt(variance)
     errors = []
     for side in (-1.0, 1.0):
@@ -638,7 +638,7 @@ def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
     variance = (sampled + noise) / bent**2 + apart**2
     if Z * math.sqrt(variance) > WIDEST:
         return Estimate(None, refused=SAYS_NOTHING)
-    return Estimate.around(end, variance, -math.inf, math.inf)
+    return Estimate.normal_interval(end, variance, -math.inf, math.inf)
 
 
 def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:

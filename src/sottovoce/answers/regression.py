@@ -20,7 +20,7 @@ from ..algorithms.items import Item, Script
 from ..algorithms.recipe import Recipe
 from ..problem.facts import Facts
 from ..queries import HuberGradient, Residuals, SecondMoments
-from ..queries.moments import square
+from ..queries.moments import unflatten_symmetric
 from ..util.typing import Array, BoolArray
 from .normal_equations import Posterior, Products, posterior
 
@@ -79,7 +79,7 @@ class LeastSquares(Recipe):
         d, free, constant = facts.d, self.free > 0, self.constant > 0
         zero = np.zeros((replicates, d))
         moments = yield SecondMoments(zero)
-        S = shrunk(square(moments.value, d), free, free & ~constant, moments.spread)
+        S = shrink_moments(unflatten_symmetric(moments.value, d), free, free & ~constant, moments.spread)
         products = Products(S, moments.spread)
         gradient = yield HuberGradient(zero)
         products.add(zero, gradient.value, gradient.spread)
@@ -89,12 +89,12 @@ class LeastSquares(Recipe):
         def fit(w: Array) -> Posterior:
             """Estimate the coefficients given all gradients, if they are about `w`."""
             mean = products.together([np.sum(w**2, axis=1), *errors])
-            return mean_given(S, mean.c * free, mean.of_all, free & ~constant, free & constant)
+            return posterior_mean_given_products(S, mean.c * free, mean.of_all, free & ~constant, free & constant)
 
         w, error = fit(fit(zero).mean)
         inside = 1.0 - min(_BEYOND * first_spread, _MOST)
         cells = yield Residuals(w, self.constant, EDGES)
-        h = _width(cells.value.mean(axis=0), inside)
+        h = _clipping_width(cells.value.mean(axis=0), inside)
         for _ in _LATER:
             gradient = yield HuberGradient(w, h)
             # Clipped residuals do not move with w: the gradient has only the share `inside` of S.
@@ -105,7 +105,7 @@ class LeastSquares(Recipe):
         return w
 
 
-def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
+def shrink_moments(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
     """Shrink second moments to a multiple of the identity (Ledoit and Wolf 2004).
 
     The weight is the share of noise in their distance.
@@ -139,7 +139,7 @@ def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array
     return np.asarray((1.0 - share) * S + share * target)
 
 
-def mean_given(
+def posterior_mean_given_products(
     S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray
 ) -> Posterior:
     """Estimate coefficients by their posterior mean given noisy products c.
@@ -176,7 +176,7 @@ def mean_given(
     return Posterior(w, error)
 
 
-def _width(cells: Array, inside: float) -> float:
+def _clipping_width(cells: Array, inside: float) -> float:
     """Return the least edge within which a share `inside` of the residuals lies, or 1.
 
     Shares are counted from below and from above, as they add up to one; fewer cells have less

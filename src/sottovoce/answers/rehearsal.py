@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..algorithms.items import Answer, play
+from ..algorithms.items import Answer, play_script
 from ..algorithms.recipe import Recipe
 from ..data.columns import Bins, Category, Number
 from ..data.rows import Rows
@@ -106,7 +106,7 @@ measures them.
 """
 
 
-def made_up(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) -> Array:
+def draw_synthetic_rows(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) -> Array:
     """Draw a synthetic table in encoded columns.
 
     Parameters
@@ -203,7 +203,7 @@ def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habit
         middle = min(0.0, width - 1.0)
     else:
         skewed = habits.skewed + habits.skewed_varied * rng.normal()
-    return np.asarray(np.clip(middle + width * _skewed(z, skewed), *block.ends))
+    return np.asarray(np.clip(middle + width * _skewed(z, skewed), *block.scaled_bounds))
 
 
 def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
@@ -213,7 +213,7 @@ def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) 
     """
     if habits.marks and _is_mark(block):
         of_no = _shares(2, rng, habits)[0]
-        x = np.where(z > special.ndtri(of_no), block.ends[1], block.ends[0])
+        x = np.where(z > special.ndtri(of_no), block.scaled_bounds[1], block.scaled_bounds[0])
     else:
         x = _spread_out(block, z, rng, habits)
     if block.to != "[-1,1]":
@@ -221,7 +221,7 @@ def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) 
     if not block.indicator:
         return x[:, None]
     gone = rng.random(len(z)) < MISSING
-    return np.column_stack([np.where(gone, 0.0, x), block.mark * gone])
+    return np.column_stack([np.where(gone, 0.0, x), block.indicator_value * gone])
 
 
 def _shares(count: int, rng: np.random.Generator, habits: Habits) -> Array:
@@ -265,7 +265,7 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
     return np.asarray(np.delete(hot, base, axis=1))
 
 
-def scores(X: Array, marks: Array, rng: np.random.Generator) -> Array:
+def draw_linear_scores(X: Array, marks: Array, rng: np.random.Generator) -> Array:
     """Draw linear scores of rows, of mean 0 and standard deviation 1.
 
     A level against its reference adds about as much as two standard deviations of a number, however
@@ -290,7 +290,7 @@ def scores(X: Array, marks: Array, rng: np.random.Generator) -> Array:
     return np.asarray((score - score.mean()) / max(float(score.std()), 1e-12))
 
 
-def chances(score: Array, positives: float) -> Array:
+def positive_probabilities(score: Array, positives: float) -> Array:
     """Compute probabilities of a positive label, (m,), that are `positives` on average.
 
     They are logistic in `score`, (m,), in log-odds, and a constant.
@@ -306,15 +306,15 @@ def chances(score: Array, positives: float) -> Array:
     return np.asarray(special.expit(score + low))
 
 
-def priced(recipe: Recipe, mu: float) -> Recipe:
+def with_curators_noise(recipe: Recipe, mu: float) -> Recipe:
     """Return the recipe with the noise of one curator of all rows.
 
     `mu` is the sensitivity over sigma of all answers together.
     """
-    return replace(recipe, noise=replace(recipe.listed.shape, factor=mu))
+    return replace(recipe, noise=replace(recipe.releases_with_noise.shape, factor=mu))
 
 
-def facts_of(loss: Loss, d: int, n: float, relation: str) -> Facts:
+def facts_of_one_curator(loss: Loss, d: int, n: float, relation: str) -> Facts:
     """Return the public facts of one curator of n rows.
 
     Parameters
@@ -336,7 +336,7 @@ def facts_of(loss: Loss, d: int, n: float, relation: str) -> Facts:
     )
 
 
-def rehearse(
+def run_on_synthetic_rows(
     recipe: Recipe, rows: Rows, facts: Facts, replicates: int, rng: np.random.Generator
 ) -> Any:
     """Run a recipe on synthetic rows with the noise that it would have with the rows of the facts.
@@ -358,18 +358,18 @@ def rehearse(
     object
         The recipe's outcome.
     """
-    among = Among.all(facts)
-    sweep = rows.sweep()
+    among = Among.all_sites(facts)
+    sweep = rows.sweep_over_rows()
     if facts.loss.by_norm:
-        sweep = sweep.normed()
+        sweep = sweep.with_known_norms()
     script = recipe.script(facts, replicates)
-    m = float(rows.stored[0])
+    m = float(rows.rows_per_node[0])
     said = next(script)
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
         # Means over m rows stand for those of any number: only the noise depends on it.
-        exact = sweep.total(facts.loss, at[None], replace(said, at=at).terms)[0] / m
-        spread = recipe.listed.spread(j, facts, among)
+        exact = sweep.sum_statistic(facts.loss, at[None], replace(said, at=at).sum_over_block)[0] / m
+        spread = recipe.releases_with_noise.noise_deviation(j, facts, among)
         answer = Answer(exact + spread * rng.normal(size=exact.shape), among, spread)
-        said = play(script, [answer])
+        said = play_script(script, [answer])
     return said

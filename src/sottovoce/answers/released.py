@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from ..privacy.statement import Statement
-from ..reports.notebook import evaluation_pairs, pairs_text
-from ..util.pages import notebook
+from ..reports.notebook import evaluation_pairs, format_pairs
+from ..util.pages import render_for_notebook
 
 
 class ReleasedEvaluation(ABC):
@@ -34,11 +34,11 @@ class ReleasedEvaluation(ABC):
         return self.released() | self.held_back()
 
     def __repr__(self) -> str:
-        return pairs_text(*self._told())
+        return format_pairs(*self._told())
 
     def _repr_html_(self) -> str:
         title, pairs, remark = self._told()
-        return notebook(title=title, pairs=pairs, remark=remark)
+        return render_for_notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """Title, lines and privacy statement of what was released."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..util.typing import Array, BoolArray
 from .frames import Frame
-from .inference import TAU, fragility
+from .inference import TAU, second_order_share
 
 ROUGH = 2.0 ** np.arange(-0.5, 4.25, 0.5)
 """Public cells of a row's length, over the root mean square that it has at p = 1."""
@@ -70,7 +70,7 @@ def best_power(
     """Choose the frame ``S^(-p/2)`` in which coefficients have the least mean log standard error.
 
     A coefficient that would be refused for the noise in the moments
-    (:func:`sottovoce.answers.inference.fragility`) counts as four times as wide as it would be.
+    (:func:`sottovoce.answers.inference.second_order_share`) counts as four times as wide as it would be.
 
     A row is at most 1 long at p = 0, and `length` at p = 1; so it is at most ``length^p`` long in
     between, as ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.
@@ -106,7 +106,7 @@ def best_power(
         noise = noise * (ahead.of_gradients * size[:, None]) ** 2
         A = (vectors * (values ** (-p / 2.0) / size[:, None])[:, None, :]) @ turned
         noises = np.full(len(S), ahead.of_moments)
-        refused = fragility(A, A @ S @ A, every, noises, comparisons) > TAU
+        refused = second_order_share(A, A @ S @ A, every, noises, comparisons) > TAU
         costs.append(np.mean(np.log1p(noise / sampling) + _REFUSED * refused, axis=1))
     power = POWERS[np.argmin(costs, axis=0)]
     root, size = values ** (power / 2.0)[:, None], (length**power)[:, None, None]

@@ -15,18 +15,18 @@ from ..data.move import Move
 from ..data.products import products_by_row
 from ..data.schema import Schema
 from ..data.table import Table
-from ..errors import CheckpointError, InvalidInput, shown
+from ..errors import CheckpointError, InvalidInput, format_declared_value
 from ..problem.task import TwoClasses
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import SAVED_BEFORE, Result
 from ..util import files
-from ..util.compatibility import FORMAT, Refusal, refusal_of_format
-from ..util.plain import digest_of, json_text, jsonable
+from ..util.compatibility import FORMAT, Refusal, check_file_format
+from ..util.plain import digest_public_values, format_json_text, infinities_to_text
 from ..util.typing import Any, Array, IntArray
-from .between import widened
+from .between import widen_by_random_draw
 from .coefficients import Coefficients
-from .own_site import AVERAGE, number_in, place, places
-from .terms import Naming, naming_of, outcome
+from .own_site import AVERAGE, whole_number_in_text, index_of_site, indices_of_sites
+from .terms import Naming, naming_from_any, label_in_words
 
 _KIND = "sottovoce answers"
 
@@ -35,7 +35,7 @@ KEPT = ("evaluation", "versions", "command", "threshold")
 """What ``train`` keeps with a run by rounds, for its page."""
 
 
-def record_of(result: Result) -> dict[str, Any]:
+def public_record(result: Result) -> dict[str, Any]:
     """Return the public record of a run by rounds, as plain data."""
     plain = {
         "method": result.config.method,
@@ -47,7 +47,7 @@ def record_of(result: Result) -> dict[str, Any]:
     plain["label"] = None
     schema = result.extra.get("schema")
     if schema is not None:
-        plain["label"] = outcome(Schema.from_dict(schema))
+        plain["label"] = label_in_words(Schema.from_dict(schema))
     return plain | {name: result.extra[name] for name in KEPT if name in result.extra}
 
 
@@ -82,7 +82,7 @@ class NamedModel:
         Parameters
         ----------
         X : array (n, columns + 1)
-            Rows as :meth:`sottovoce.answers.terms.Naming.shared` encodes them.
+            Rows as :meth:`sottovoce.answers.terms.Naming.encode_with_one_constant` encodes them.
         where : int array (n,) or None
             Indices of the rows' sites; None, or `AVERAGE`, for rows of no known site.
 
@@ -159,7 +159,7 @@ class SavedModel:
     @property
     def table(self) -> Coefficients:
         """The table with its covariance; InvalidInput if the run has no intervals."""
-        return Coefficients.of_plain(self.record)
+        return Coefficients.from_plain_data(self.record)
 
     @property
     def trained_by(self) -> str:
@@ -189,11 +189,11 @@ class SavedModel:
             parts: list[Any] = [self.model, self._plain_schema()]
             if self.move is not None:
                 parts.append(self.move.digest)
-            return digest_of(*parts)
+            return digest_public_values(*parts)
         told = {key: value for key, value in self.to_dict().items() if key != "record"}
         if self.only is not None:
             told["only"] = self.only
-        return digest_of(told)
+        return digest_public_values(told)
 
     def _plain_schema(self) -> dict[str, Any] | None:
         """Return the schema as plain data; None without one."""
@@ -202,7 +202,7 @@ class SavedModel:
         return self.schema.to_dict()
 
     @property
-    def named(self) -> NamedModel:
+    def named_model(self) -> NamedModel:
         """The model of a run whose coefficients have names."""
         assert self.naming is not None
         return NamedModel(self.naming, self.model, self.shares)
@@ -214,7 +214,7 @@ class SavedModel:
             raise InvalidInput("run", str(run), rule, "train on a table")
         return self.schema
 
-    def places(self, table: Any, column: Any = None) -> IntArray | None:
+    def site_indices(self, table: Any, column: Any = None) -> IntArray | None:
         """Find each row's site among the model's; None if all rows have one constant.
 
         Parameters
@@ -230,14 +230,14 @@ class SavedModel:
         """
         if self.naming is None or not self.naming.sites:
             return None
-        n = rows_in(table)
+        n = number_of_rows(table)
         if self.only is not None:
             return np.full(n, self.only)
         if column is None and self.site is not None and not isinstance(table, np.ndarray):
-            column = columns_in(table).get(self.site)
+            column = raw_columns(table).get(self.site)
         if column is None:
             return np.full(n, AVERAGE)
-        return places(self.naming.sites, column)
+        return indices_of_sites(self.naming.sites, column)
 
     def margins(self, table: Any, X: Array | None = None, where: IntArray | None = None) -> Array:
         """Compute the margins of rows; a row's margin depends on no other row.
@@ -248,7 +248,7 @@ class SavedModel:
         X : array, optional
             The same rows as the schema encodes them, if they are at hand; used for runs by rounds.
         where : int array (n,), optional
-            Indices of the rows' sites; None for those that :meth:`places` finds.
+            Indices of the rows' sites; None for those that :meth:`site_indices` finds.
 
         Returns
         -------
@@ -259,11 +259,11 @@ class SavedModel:
             if X is None:
                 X = self.schema.encode(table, labels=False).X
             if self.move is not None:
-                X = self.move.shortened(X)
-            return products_by_row(X, self.schema.task.vectors(self.model))
+                X = self.move.shorten_rows(X)
+            return products_by_row(X, self.schema.task.vectors_by_margin(self.model))
         if where is None:
-            where = self.places(table)
-        return self.named.margins(self.naming.shared(table), where)
+            where = self.site_indices(table)
+        return self.named_model.margins(self.naming.encode_with_one_constant(table), where)
 
     def intervals(self, table: Any, alpha: float = 0.05, where: IntArray | None = None) -> Array:
         """Compute confidence intervals of the model's mean prediction for rows like these.
@@ -294,22 +294,22 @@ class SavedModel:
         InvalidInput
             If the run has no intervals, or `alpha` is not inside (0, 1).
         """
-        known, named = self.table, self.named
+        known, named = self.table, self.named_model
         if where is None:
-            where = self.places(table)
-        ends = known.sums(named.weights(named.naming.shared(table), where), alpha)
+            where = self.site_indices(table)
+        ends = known.sums(named.weights(named.naming.encode_with_one_constant(table), where), alpha)
         if where is None:
             return ends
         others = where == AVERAGE
         if not np.any(others):
             return ends
-        if known.site_constants.too_few is not None:
+        if known.site_constants.too_few_reason is not None:
             ends[others] = np.nan
             return ends
         # A new site is off its expectation by its own deviation, and the weighted mean of the known
         # sites by sqrt(sum of squared shares) of one.
-        spreads = known.site_constants.spreads() * math.sqrt(1.0 + float(self.shares @ self.shares))
-        ends[others] = widened(ends[others], spreads, alpha)
+        spreads = known.site_constants.likely_spreads() * math.sqrt(1.0 + float(self.shares @ self.shares))
+        ends[others] = widen_by_random_draw(ends[others], spreads, alpha)
         return ends
 
     def to_dict(self) -> dict[str, Any]:
@@ -325,7 +325,7 @@ class SavedModel:
             "sites": list(self.naming.sites),
             "shares": self.shares.tolist(),
             "model": self.model.tolist(),
-            "record": jsonable(self.record),
+            "record": infinities_to_text(self.record),
         }
         if self.naming.sites:
             plain["site"] = self.site
@@ -333,14 +333,14 @@ class SavedModel:
 
     def to_json(self) -> str:
         """Return the file's text."""
-        return json_text(self.to_dict(), indent=1) + "\n"
+        return format_json_text(self.to_dict(), indent=1) + "\n"
 
     def save(self, path: str | Path) -> None:
         """Write :meth:`to_json` to a file in one step; NotWritten if that fails."""
-        files.write("save", path, self.to_json())
+        files.write_atomically("save", path, self.to_json())
 
     @classmethod
-    def of_result(cls, result: Result, replicate: int = 0, site: int | None = None) -> SavedModel:
+    def from_result(cls, result: Result, replicate: int = 0, site: int | None = None) -> SavedModel:
         """Take one replicate's average model of a run by rounds, or the model of one of its sites.
 
         Parameters
@@ -380,9 +380,9 @@ class SavedModel:
             model = result.models[replicate, site]
         config, move = result.config, result.move
         if move is not None:
-            move = move.at(replicate)
+            move = move.for_replicate(replicate)
         capped = config.gradient_cap < math.inf
-        return cls(None, model, np.ones(1), record_of(result), schema, config.loss, capped, move)
+        return cls(None, model, np.ones(1), public_record(result), schema, config.loss, capped, move)
 
     @classmethod
     def load(
@@ -410,7 +410,7 @@ class SavedModel:
         CheckpointError
             If the file is none of these.
         InvalidInput
-            As :meth:`of_result`.
+            As :meth:`from_result`.
 
         Examples
         --------
@@ -419,18 +419,18 @@ class SavedModel:
             table = SavedModel.load("run.json").table
             table.wald("stage")
         """
-        if not is_text(Path(path)):
-            return cls.of_result(Result.load(path), replicate, _number_of(site))
+        if not starts_like_json(Path(path)):
+            return cls.from_result(Result.load(path), replicate, _number_of_site(site))
         refused: Refusal | None = None
         try:
-            plain = files.from_json(files.read_text("run", Path(path)), infinite=True)
+            plain = files.parse_bounded_json(files.read_bounded_text("run", Path(path)), infinite=True)
             refused = refusal_of_model(plain)
             if refused is not None:
                 raise ValueError("another format")
             found = _from_plain(plain)
         except UNREADABLE as error:
             rule = refused or "not a saved run; use a file written by `train --save`"
-            raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
+            raise CheckpointError(f"run={format_declared_value(Path(path))}: {rule}") from error
         if replicate != 0:
             rule = "a model whose coefficients have names is that of the first repetition"
             raise InvalidInput("replicate", replicate, rule, "leave --replicate out")
@@ -439,7 +439,7 @@ class SavedModel:
         sites: tuple[str, ...] = ()
         if found.naming:
             sites = found.naming.sites
-        return replace(found, only=place(sites, site))
+        return replace(found, only=index_of_site(sites, site))
 
 
 def _from_plain(plain: dict[str, Any]) -> SavedModel:
@@ -458,7 +458,7 @@ def _from_plain(plain: dict[str, Any]) -> SavedModel:
     schema = None
     if plain["schema"] is not None:
         schema = Schema.from_dict(plain["schema"])
-    naming = naming_of(schema, plain["columns"], float(plain["data_norm"]), sites)
+    naming = naming_from_any(schema, plain["columns"], float(plain["data_norm"]), sites)
     model = np.asarray(plain["model"], dtype=float)
     shares = np.asarray(plain["shares"], dtype=float)
     fits = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
@@ -475,35 +475,35 @@ def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:
     model = plain.get("answers", plain)
     if not isinstance(model, dict) or model.get("kind") != _KIND:
         return None
-    return refusal_of_format(model.get("version"), SAVED_BEFORE)
+    return check_file_format(model.get("version"), SAVED_BEFORE)
 
 
-def rows_in(table: Any) -> int:
+def number_of_rows(table: Any) -> int:
     """Return the number of rows of raw columns, or of an array."""
     if isinstance(table, np.ndarray):
         return len(table)
-    return next((len(values) for values in columns_in(table).values()), 0)
+    return next((len(values) for values in raw_columns(table).values()), 0)
 
 
-def columns_in(table: Any) -> Mapping[str, Any]:
+def raw_columns(table: Any) -> Mapping[str, Any]:
     """Return raw columns by name."""
     if isinstance(table, Table):
         return table.columns
     return dict(table)
 
 
-def _number_of(site: str | int | None) -> int | None:
+def _number_of_site(site: str | int | None) -> int | None:
     """Return the number of a site of a run by rounds; InvalidInput if it is none."""
     if site is None or isinstance(site, int):
         return site
-    number = number_in(site)
+    number = whole_number_in_text(site)
     if number is None:
         rule = "must be a number: a run by rounds knows its sites by their numbers, from 0 on"
         raise InvalidInput("site", site, rule, "leave --site out for the average")
     return number
 
 
-def is_text(path: Path) -> bool:
+def starts_like_json(path: Path) -> bool:
     """Return whether a file starts like JSON, as a model with named coefficients does."""
     if not path.is_file():  # opening a pipe would wait for its writer
         return False

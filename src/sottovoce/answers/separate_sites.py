@@ -28,7 +28,7 @@ from ..algorithms.recipe import Recipe
 from ..problem.facts import Among, Facts
 from ..queries import Bounded, Gradient, HuberGradient
 from ..queries.bounded import Gram
-from ..queries.moments import flat, square
+from ..queries.moments import flatten_symmetric, unflatten_symmetric
 from ..util.typing import Array, BoolArray
 
 _SINGULAR = 1e-12  # of the largest eigenvalue: directions below it have no precision
@@ -61,7 +61,7 @@ class Columns(NamedTuple):
         """1 in the constant, (k + 1,)."""
         return np.eye(self.slopes + 1)[-1]
 
-    def of_site(self, i: int) -> list[int]:
+    def columns_of_site(self, i: int) -> list[int]:
         """Return the columns of site i."""
         constant = self.slopes
         if self.apart:
@@ -70,26 +70,26 @@ class Columns(NamedTuple):
 
     def embedding(self, i: int) -> Array:
         """Return the map from the columns of site i to all columns, (d, k + 1)."""
-        return np.eye(len(self.constant))[:, self.of_site(i)]
+        return np.eye(len(self.constant))[:, self.columns_of_site(i)]
 
-    def of_all(self, one: Array) -> Array:
+    def extend_to_all_columns(self, one: Array) -> Array:
         """Extend the rows of a matrix for one constant to every constant, (..., d, m)."""
         slopes, constant = one[..., : self.slopes, :], one[..., -1:, :]
         return np.concatenate([slopes] + [constant] * self._constants, axis=-2)
 
-    def of_covariance(self, one: Array) -> Array:
+    def extend_covariance(self, one: Array) -> Array:
         """Extend a covariance for one constant to every constant, (..., d, d)."""
-        return self.of_all(np.swapaxes(self.of_all(one), -1, -2))
+        return self.extend_to_all_columns(np.swapaxes(self.extend_to_all_columns(one), -1, -2))
 
-    def point(self, one: Array, own: Array) -> Array:
+    def point_in_all_columns(self, one: Array, own: Array) -> Array:
         """Return a common point with the sites' `own` constants, (R, N), in all columns."""
         constants = one[:, -1:]
         if self.apart:
             constants = constants + own
         return np.hstack([one[:, :-1], constants])
 
-    def points(self, one: Array, own: Array) -> Array:
-        """Return a common point in each site's own columns, (R, N, k + 1); see :meth:`point`."""
+    def point_of_each_site(self, one: Array, own: Array) -> Array:
+        """Return a common point in each site's own columns, (R, N, k + 1); see :meth:`point_in_all_columns`."""
         every = np.repeat(one[:, None, :], self.sites, axis=1)
         every[:, :, -1] += own
         return every
@@ -98,13 +98,13 @@ class Columns(NamedTuple):
         """A statistic of rows with one constant, as it is asked of the rows that there are."""
         if not self.apart:
             return what
-        changes: dict[str, Any] = {"at": self.point(what.at, own)}
+        changes: dict[str, Any] = {"at": self.point_in_all_columns(what.at, own)}
         if getattr(what, "constant", None) is not None:
             changes["constant"] = self.constant
         frame = getattr(what, "frame", None)
         if frame is not None:
             # one column of the frame for every constant
-            wide = self.of_all(np.swapaxes(frame, -1, -2))
+            wide = self.extend_to_all_columns(np.swapaxes(frame, -1, -2))
             changes["frame"] = self._padded(np.swapaxes(wide, -1, -2))
         return replace(what, **changes)
 
@@ -116,18 +116,18 @@ class Columns(NamedTuple):
         if isinstance(what, HuberGradient) and framed:
             return answers[..., : self.slopes + 1]
         if isinstance(what, (Gradient, HuberGradient)):
-            return np.stack([answers[..., i, self.of_site(i)] for i in range(self.sites)], axis=-2)
+            return np.stack([answers[..., i, self.columns_of_site(i)] for i in range(self.sites)], axis=-2)
         if not isinstance(what, Gram):
             return answers
-        matrices = square(answers, len(self.constant))
+        matrices = unflatten_symmetric(answers, len(self.constant))
         # The columns of all constants have one image in a frame: k + 1 dimensions are used.
         if framed:
-            return flat(matrices[..., : self.slopes + 1, : self.slopes + 1])
+            return flatten_symmetric(matrices[..., : self.slopes + 1, : self.slopes + 1])
         parts = [
-            matrices[..., i, :, :][..., self.of_site(i), :][..., self.of_site(i)]
+            matrices[..., i, :, :][..., self.columns_of_site(i), :][..., self.columns_of_site(i)]
             for i in range(self.sites)
         ]
-        return flat(np.stack(parts, axis=-3))
+        return flatten_symmetric(np.stack(parts, axis=-3))
 
     def _padded(self, rows: Array) -> Array:
         """A matrix with rows of zeros below, as many rows as columns."""
@@ -172,7 +172,7 @@ class Combined(NamedTuple):
     sampling: Array  # (R, d, d)
 
 
-def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
+def combine_by_precision(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
     """Combine the sites' estimates by inverse covariance.
 
     A site tells nothing of the constants of others.  Weights follow from what is expected.  The
@@ -199,7 +199,7 @@ def precision(covariance: Array) -> Array:
     return np.asarray(np.linalg.pinv(covariance, rcond=_SINGULAR, hermitian=True))
 
 
-def by_noise(spreads: Array, rows: Array) -> Array:
+def weights_by_noise(spreads: Array, rows: Array) -> Array:
     """Return the sites' weights with the least noise in the mean, (N,), for `spreads` (N,).
 
     Without noise they are in proportion to `rows`, (N,).
@@ -211,7 +211,7 @@ def by_noise(spreads: Array, rows: Array) -> Array:
     return np.asarray(precisions / precisions.sum())
 
 
-def drawn_together(z: Array, variance: Array) -> Array:
+def shrink_to_mean(z: Array, variance: Array) -> Array:
     """Shrink the sites' deviations from their mean by the share of noise in them, (R, N).
 
     `variance` is that of the noise in each number of `z`, both (R, N). The variance between sites
@@ -235,17 +235,17 @@ class SeparateSites(Recipe):
 
     def separate(self, facts: Facts) -> bool:
         """Return whether every site's own answer is kept, and not only the mean over all rows."""
-        several = facts.n_nodes > 1 and not facts.summed and self.noise is not None
+        several = facts.n_nodes > 1 and not facts.opens_only_sums and self.noise is not None
         return several and int(self.constant.sum()) in (1, facts.n_nodes)
 
-    def kept(self, facts: Facts) -> Kept:
+    def answers_of_state(self, facts: Facts) -> Kept:
         if not self.separate(facts):
-            return super().kept(facts)
+            return super().answers_of_state(facts)
         columns = self.columns(facts)
-        of_one_constant = self.listed.widths(replace(facts, d=columns.slopes + 1))
+        of_one_constant = self.releases_with_noise.entries_of_answers(replace(facts, d=columns.slopes + 1))
         return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
-    def begin(self, facts: Facts, replicates: int) -> Script:
+    def begin_script(self, facts: Facts, replicates: int) -> Script:
         if self.separate(facts):
             return self._jointly(facts, replicates)
         return self.script(facts, replicates)
@@ -293,7 +293,7 @@ class SeparateSites(Recipe):
         """The script of one site that has all rows, on the sites' answers; each is asked at its
         own constant.
         """
-        columns, rows = self.columns(facts), facts.every_n[:, 0]
+        columns, rows = self.columns(facts), facts.rows_per_node[:, 0]
         own, heard = np.zeros((replicates, columns.sites)), list[Heard]()
         script = self.with_one_constant(columns).script(_as_one(facts, columns), replicates)
         what = next(script)
@@ -313,7 +313,7 @@ def _as_one(facts: Facts, columns: Columns) -> Facts:
     """Facts of one site whose noise is that of all answers together: noise falls as one over a
     site's rows.
     """
-    rows = math.sqrt(float(np.sum(facts.every_n**2)))
+    rows = math.sqrt(float(np.sum(facts.rows_per_node**2)))
     return replace(
         facts,
         n=np.array([[rows]]),
@@ -329,7 +329,7 @@ def _together(sites: SiteAnswers, rows: Array) -> Answer:
     """The mean of the sites' answers with the least noise, and how many rows would have its
     sampling error.
     """
-    weights = by_noise(sites.spreads, rows)
+    weights = weights_by_noise(sites.spreads, rows)
     value = np.einsum("i,rie->re", weights, sites.values)
     spread = math.sqrt(float(np.sum((weights * sites.spreads) ** 2)))
     return Answer(value, Among(1.0 / float(np.sum(weights**2 / rows)), 1), spread)
@@ -367,7 +367,7 @@ def wide(columns: Columns, frame: Array, hessian: Array, kept: BoolArray) -> Wid
     WideFrame
     """
     more = len(columns.constant) - columns.slopes - 1
-    rows = columns.of_all(frame)
+    rows = columns.extend_to_all_columns(frame)
     R, one = hessian.shape[:2]
     whole = np.zeros((R, one + more, one + more))
     whole[:, :one, :one] = hessian

@@ -82,12 +82,12 @@ class Evidence(NamedTuple):
 
     def of(self, replicate: int) -> Evidence:
         """Return one replicate, without the first axis."""
-        points = tuple(Point(*_of(point, replicate)) for point in self.points)
-        shortened = Shortened(*_of(self.shortened, replicate))
-        return Evidence(*_of(self, replicate))._replace(points=points, shortened=shortened)
+        points = tuple(Point(*_fields_of_replicate(point, replicate)) for point in self.points)
+        shortened = Shortened(*_fields_of_replicate(self.shortened, replicate))
+        return Evidence(*_fields_of_replicate(self, replicate))._replace(points=points, shortened=shortened)
 
 
-def _of(fields: Iterable[Any], replicate: int) -> list[Any]:
+def _fields_of_replicate(fields: Iterable[Any], replicate: int) -> list[Any]:
     """Take one replicate of every array among the fields of a tuple; others stay as they are."""
     return [x[replicate] if isinstance(x, np.ndarray) else x for x in fields]
 
@@ -159,7 +159,7 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
 
     `kept` (d,) are the columns that were not merged with their reference.
     """
-    marks, blocks, ends = naming.marks, naming.blocks, naming.ends
+    marks, blocks, ends = naming.marks, naming.blocks, naming.encoded_bounds
     every = naming.constant / naming.value  # c
     directions, columns, numbers = list[Array](), list[int](), list[float]()
 

@@ -25,7 +25,7 @@ from ..data.schema import Schema
 from ..errors import InvalidInput, SchemaError
 from ..queries import Cells
 from ..util import normal
-from ..util.plain import digest_of
+from ..util.plain import digest_public_values
 from ..util.typing import Array, BoolArray
 
 RUNS = (1, 2, 4)
@@ -87,17 +87,17 @@ class Survey(Once):
 
         return (Item("coarse counts", counts, 1.0),)
 
-    def point(self, d: int) -> Array:
+    def point_of_release(self, d: int) -> Array:
         return np.zeros(d)
 
 
-def survey_of(schema: Schema, grids: Sequence[Grid]) -> Survey:
+def survey_from_schema(schema: Schema, grids: Sequence[Grid]) -> Survey:
     """Construct the recipe that counts rows in these grids of the schema."""
     entries = schema.to_dict()
     label = entries.get("label")
     declared = {grid.name: entries["columns"].get(grid.name, label) for grid in grids}
     cells = tuple(grid.width for grid in grids)
-    return Survey(cells=cells, grids=digest_of(declared, list(schema.na)))
+    return Survey(cells=cells, grids=digest_public_values(declared, list(schema.na)))
 
 
 class Noise(NamedTuple):
@@ -121,7 +121,7 @@ class Noise(NamedTuple):
     z: float
 
     @classmethod
-    def of(
+    def from_error_rate(
         cls,
         grids: Sequence[Grid],
         rows: float,
@@ -156,24 +156,24 @@ class Noise(NamedTuple):
             raise InvalidInput("error", error, "must be a rate above 0 and below 0.5", "use 0.05")
         if not 0.0 <= rare < math.inf:
             raise InvalidInput("rare", rare, "must be a number of rows, 0 or more", "use 10")
-        return cls(rows, sigma, rare, -normal.quantile(error / sum(map(_looks, grids))))
+        return cls(rows, sigma, rare, -normal.normal_quantile(error / sum(map(_number_of_comparisons, grids))))
 
     def threshold(self, cells: int = 1) -> float:
         """Return the noisy count from which on a run of cells is seen."""
         return self.rare + self.z * self.sigma * math.sqrt(cells)
 
     @property
-    def surely(self) -> float:
+    def surely_seen_rows(self) -> float:
         """Rows from which on a cell is seen, but for the stated error rate."""
         # Twice: the count must pass the threshold though noise is as far below as z allows.
         return self.rare + 2.0 * self.z * self.sigma
 
-    def most(self, count: float, cells: int) -> float:
+    def upper_bound_on_share(self, count: float, cells: int) -> float:
         """Compute an upper confidence bound on the share of rows in cells with this noisy count."""
         rows = max(0.0, count + self.z * self.sigma * math.sqrt(cells))
         return min(1.0, rows / self.rows)
 
-    def check(self) -> None:
+    def check_visibility(self) -> None:
         """Check, from public facts, that a survey could see anything; InvalidInput."""
         if self.threshold() >= self.rows / 2.0:
             rule = (
@@ -185,7 +185,7 @@ class Noise(NamedTuple):
             )
 
 
-def _looks(grid: Grid) -> int:
+def _number_of_comparisons(grid: Grid) -> int:
     """Return how many runs of a grid are compared with a threshold, in both directions."""
     if isinstance(grid, Dyadic):
         return sum(max(0, grid.cells - run + 1) for run in RUNS) + 4
@@ -243,7 +243,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def columns_of(
+def findings_by_column(
     grids: Sequence[Grid], answer: Answer, noise: Noise, schema: Schema, replicate: int = 0
 ) -> list[Column]:
     """Derive what was seen of every column from the noisy counts of one replicate.
@@ -276,17 +276,17 @@ def columns_of(
         block = blocks.get(grid.name)
         if isinstance(grid, Levels):
             assert isinstance(block, Category)
-            column = _levels(grid, block, own, noise)
+            column = _propose_levels(grid, block, own, noise)
         elif isinstance(grid, Norms):
-            column = _norm(grid, own, noise)
+            column = _propose_norm(grid, own, noise)
         else:
             assert isinstance(grid, Dyadic)
-            column = _number(grid, block, own, noise)
+            column = _propose_bounds(grid, block, own, noise)
         found.append(column)
     return found
 
 
-def spread_of(answer: Answer, columns: int) -> float:
+def noise_of_count(answer: Answer, columns: int) -> float:
     """Return the noise deviation of a count, from that of an entry of the answer."""
     return answer.spread * answer.rows * math.sqrt(columns)
 
@@ -298,12 +298,12 @@ class _Others(NamedTuple):
     missing: float | None
 
     @classmethod
-    def of(cls, own: Array, noise: Noise) -> Self:
+    def from_counts(cls, own: Array, noise: Noise) -> Self:
         """Read them off the counts of a column, of which they are the last two."""
         unread, missing = own[-2:].tolist()
         return cls(_seen_share(unread, noise), _seen_share(missing, noise))
 
-    def column(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
+    def with_shares(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
         """Construct the findings on the column."""
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
@@ -333,9 +333,9 @@ def _changed_levels(
     return more
 
 
-def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
+def _propose_levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
     """Keep the levels of a category that were seen, and the one of missing values."""
-    others = _Others.of(own, noise)
+    others = _Others.from_counts(own, noise)
     seen = own[:-2] > noise.threshold()
     kept = tuple(
         name
@@ -345,15 +345,15 @@ def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
     dropped = tuple(name for name in grid.levels if name not in kept)
     if not kept:
         says = "no level was seen: it stays as it is"
-        return others.column(block.name, {}, dropped=dropped, says=says)
+        return others.with_shares(block.name, {}, dropped=dropped, says=says)
     more = _changed_levels(block, others, kept, dropped)
     says = ""
     if others.unread:
         says = "values that are none of the declared levels count as other: declare them"
-    return others.column(block.name, more, kept=kept, dropped=dropped, says=says)
+    return others.with_shares(block.name, more, kept=kept, dropped=dropped, says=says)
 
 
-def _seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]:
+def _cells_that_are_seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]:
     """Find the cells that were seen, alone or in a run with neighbours, and their mass.
 
     Runs are taken from short to long, of each length the largest first.  The mass of a run is
@@ -389,7 +389,7 @@ class Ladder(NamedTuple):
     mass: Array
 
     @classmethod
-    def of(cls, grid: Dyadic, mass: Array) -> Ladder:
+    def from_mass(cls, grid: Dyadic, mass: Array) -> Ladder:
         low, high = grid.edges[:-1].copy(), grid.edges[1:].copy()
         zero = np.maximum(-low, high) <= grid.smallest * (1.0 + 1e-9)
         low[zero] = high[zero] = 0.0
@@ -409,25 +409,25 @@ class Ladder(NamedTuple):
         return float(self.low[k] + (self.high[k] - self.low[k]) * np.clip(inside, 0.0, 1.0))
 
 
-def _number(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Column:
+def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Column:
     """Propose bounds of a number from the cells that were seen, and its typical range."""
-    counts, others = own[:-2], _Others.of(own, noise)
-    mass, seen = _seen(counts, noise)
+    counts, others = own[:-2], _Others.from_counts(own, noise)
+    mass, seen = _cells_that_are_seen(counts, noise)
     if not seen.any():
-        return others.column(grid.name, {}, says="too few rows for this noise: it stays as it is")
+        return others.with_shares(grid.name, {}, says="too few rows for this noise: it stays as it is")
     where = np.flatnonzero(seen)
     first, last = int(where[0]), int(where[-1])
     if noise.threshold() > UNSEEN * noise.rows:
-        first, last = _one_more(grid, first, last)
-    first, last = _near_zero(grid, first, last)
+        first, last = _widen_by_one_cell(grid, first, last)
+    first, last = _extend_to_zero(grid, first, last)
     lo, hi = float(grid.edges[first]), float(grid.edges[last + 1])
     beyond = _share_beyond(own, first, last, noise)
     more: dict[str, Any] = {"lo": lo, "hi": hi}
     if grid.name == LABEL:
-        return others.column(LABEL, more, beyond=beyond)
+        return others.with_shares(LABEL, more, beyond=beyond)
     assert isinstance(block, Number)
     says: list[str] = []
-    low, high = _typical(Ladder.of(grid, mass))
+    low, high = _typical_range(Ladder.from_mass(grid, mass))
     if high - low <= 0.0:
         # All at zero: what is left to tell is whether a value is another one.
         low, high = max(-grid.smallest, grid.lo), min(grid.smallest, grid.hi)
@@ -437,16 +437,16 @@ def _number(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Colu
             f"{low:.3g} or {high:.3g}"
         )
     else:
-        low, high = max(_rounded(low, -1), lo), min(_rounded(high, 1), hi)
+        low, high = max(_round_to_three_digits(low, -1), lo), min(_round_to_three_digits(high, 1), hi)
         more["typical"] = (low, high)
     if others.missing is not None and block.missing is None:
-        more |= {"missing": _rounded((low + high) / 2.0, 0), "indicator": True}
+        more |= {"missing": _round_to_three_digits((low + high) / 2.0, 0), "indicator": True}
     if beyond > UNSURE:
         says.append("where the others lie is not known: a larger epsilon would tell")
     if others.unread is not None:
         says.append("some values cannot be read: training will refuse them")
-    fitting = _that_fit(block, more)
-    return others.column(grid.name, fitting, beyond=beyond, says="; ".join(says))
+    fitting = _fitting_entries(block, more)
+    return others.with_shares(grid.name, fitting, beyond=beyond, says="; ".join(says))
 
 
 def _share_beyond(own: Array, first: int, last: int, noise: Noise) -> float:
@@ -458,12 +458,12 @@ def _share_beyond(own: Array, first: int, last: int, noise: Noise) -> float:
     counts = own[:-2]
     outside = np.concatenate([counts[:first], counts[last + 1 :]])
     inside = np.concatenate([counts[first : last + 1], own[-2:]])
-    by_outside = noise.most(float(outside.sum()), len(outside))
-    by_inside = noise.most(noise.rows - float(inside.sum()), len(inside))
+    by_outside = noise.upper_bound_on_share(float(outside.sum()), len(outside))
+    by_inside = noise.upper_bound_on_share(noise.rows - float(inside.sum()), len(inside))
     return min(by_outside, by_inside)
 
 
-def _one_more(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
+def _widen_by_one_cell(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
     """Take in one more cell at each end, but not beyond zero.
 
     Many rows may lie there, and be too few for this noise.
@@ -476,7 +476,7 @@ def _one_more(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
     return first, last
 
 
-def _near_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
+def _extend_to_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
     """Take in the cells down to zero if that is near: a bound there would gain nothing."""
     zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
     if 0.0 < grid.edges[first] <= NEAR * grid.edges[last + 1]:
@@ -486,7 +486,7 @@ def _near_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
     return first, last
 
 
-def _typical(ladder: Ladder) -> tuple[float, float]:
+def _typical_range(ladder: Ladder) -> tuple[float, float]:
     """Return the middle of the values seen, at least the inner half of those that are not zero.
 
     At a spike of zeros the middle of all values would be zero alone.
@@ -502,7 +502,7 @@ def _typical(ladder: Ladder) -> tuple[float, float]:
     return low, high
 
 
-def _rounded(x: float, way: int) -> float:
+def _round_to_three_digits(x: float, way: int) -> float:
     """Round to three digits, down (-1), up (1) or to the nearest (0)."""
     if x == 0.0 or not math.isfinite(x):
         return x
@@ -517,7 +517,7 @@ def _rounded(x: float, way: int) -> float:
     return float(f"{steps * unit:.3g}")
 
 
-def _that_fit(block: Number, more: dict[str, Any]) -> dict[str, Any]:
+def _fitting_entries(block: Number, more: dict[str, Any]) -> dict[str, Any]:
     """Return the entries with which the block can be declared, with defaults for some if need be.
 
     A typical range may be too narrow, and the value that stands in for missing ones at an end.
@@ -533,17 +533,17 @@ def _that_fit(block: Number, more: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _norm(grid: Norms, own: Array, noise: Noise) -> Column:
+def _propose_norm(grid: Norms, own: Array, noise: Noise) -> Column:
     """Propose the norm of a vector, at most which `FILLED` of the norms seen are."""
-    others = _Others.of(own, noise)
-    mass, seen = _seen(own[:-2], noise)
+    others = _Others.from_counts(own, noise)
+    mass, seen = _cells_that_are_seen(own[:-2], noise)
     if not seen.any():
-        return others.column(grid.name, {}, says="too few rows for this noise: it stays as it is")
-    norm = _rounded(Ladder.of(grid, mass).quantile(FILLED), 1)
-    return others.column(grid.name, {"norm": max(norm, grid.smallest)})
+        return others.with_shares(grid.name, {}, says="too few rows for this noise: it stays as it is")
+    norm = _round_to_three_digits(Ladder.from_mass(grid, mass).quantile(FILLED), 1)
+    return others.with_shares(grid.name, {"norm": max(norm, grid.smallest)})
 
 
-def proposed(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
+def apply_proposals(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
     """Apply the proposals of a survey to its schema.
 
     The scale is derived anew by :func:`sottovoce.data.expected.fill`.
@@ -583,8 +583,8 @@ __all__ = [
     "Column",
     "Noise",
     "Survey",
-    "columns_of",
-    "proposed",
-    "spread_of",
-    "survey_of",
+    "findings_by_column",
+    "apply_proposals",
+    "noise_of_count",
+    "survey_from_schema",
 ]

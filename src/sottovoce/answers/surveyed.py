@@ -14,27 +14,27 @@ import numpy as np
 
 from ..data.draft import toml_of
 from ..data.frames import read_frame
-from ..data.grids import Grid, grids_of
+from ..data.grids import Grid, grids_from_schema
 from ..data.loaders import table_digest
 from ..data.partition import partition
-from ..data.person import kept
+from ..data.person import first_rows_of_each
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
-from ..errors import InvalidInput, SchemaError, printable
+from ..errors import InvalidInput, SchemaError, escape_unprintable
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from ..problem.facts import Among
-from ..reports.notebook import pairs_text
+from ..reports.notebook import format_pairs
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare
 from ..runs.pricing import privacy_statement
 from ..runs.simulate import Result, simulate
-from ..runs.training import deal_of
-from ..util.pages import notebook
+from ..runs.training import describe_deal
+from ..util.pages import render_for_notebook
 from ..util.typing import Array, IntArray
 from .evaluation import LOSS
-from .survey import ERROR, RARE, Column, Noise, Survey, columns_of, proposed, spread_of, survey_of
+from .survey import ERROR, RARE, Column, Noise, Survey, findings_by_column, apply_proposals, noise_of_count, survey_from_schema
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Expected:
             f"{len(self.columns)} columns in {self.cells} cells; noise of standard deviation "
             f"{sigma:,.0f} on every "
             f"count, of {rows:,.0f} {self.statement.counted}: a cell or level is surely seen from "
-            f"{self.noise.surely:,.0f} on, and "
+            f"{self.noise.surely_seen_rows:,.0f} on, and "
             f"not shown up to {self.noise.rare:,.0f}"
         )
 
@@ -103,7 +103,7 @@ class Expected:
             "noise": self.noise.sigma,
             "rare": self.noise.rare,
             "threshold": self.noise.threshold(),
-            "surely": self.noise.surely,
+            "surely": self.noise.surely_seen_rows,
             "asked": self.asked,
             "privacy": self.statement.to_dict(),
             "says": self.says,
@@ -121,19 +121,19 @@ class Surveyed:
     error: float
 
     def __repr__(self) -> str:
-        return pairs_text(*self._told())
+        return format_pairs(*self._told())
 
     def _repr_html_(self) -> str:
         title, pairs, remark = self._told()
-        return notebook(title=title, pairs=pairs, remark=remark)
+        return render_for_notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """Return title, proposals by column, and the cost, for reports."""
         title = (
-            f"Survey of the schema {printable(self.declared.name)}; .toml is the schema that "
+            f"Survey of the schema {escape_unprintable(self.declared.name)}; .toml is the schema that "
             "it proposes"
         )
-        columns = [(printable(one.name), _words(one)) for one in self.columns]
+        columns = [(escape_unprintable(one.name), _finding_in_words(one)) for one in self.columns]
         return title, columns, self.statement.text
 
     @property
@@ -152,7 +152,7 @@ class Surveyed:
             f"{self.expected.noise.rare:g} {self.statement.counted} is shown, and no more lie "
             "beyond new bounds than "
             "it says.",
-            *(f"{one.name}: {_words(one)}" for one in self.columns),
+            *(f"{one.name}: {_finding_in_words(one)}" for one in self.columns),
         ]
         return toml_of(self.proposed, told)
 
@@ -166,7 +166,7 @@ class Surveyed:
         }
 
 
-def _words(column: Column) -> str:
+def _finding_in_words(column: Column) -> str:
     """Say what was found on a column, on one line."""
     told: list[str] = []
     if column.beyond is not None:
@@ -184,7 +184,7 @@ def _words(column: Column) -> str:
     return "; ".join(told)
 
 
-def ahead(
+def price_survey(
     schema: Schema, sizes: Sequence[float], run: RunConfig, question: Question = EVERYTHING
 ) -> Expected:
     """Price a survey of sites with these numbers of rows, without any data.
@@ -210,26 +210,26 @@ def ahead(
     InvalidInput
         If noise leaves nothing to be seen, or an option does not fit.
     """
-    grids = grids_of(schema, question.columns)
+    grids = grids_from_schema(schema, question.columns)
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
     n = np.asarray(sizes, dtype=float)[:, None]
-    recipe = survey_of(schema, grids)
+    recipe = survey_from_schema(schema, grids)
     prepared = prepare(run, n, len(grids), method=recipe, loss=LOSS)
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Survey)
     n_rows = float(n.sum())
-    sigma = method.listed.spread(0, facts, Among.all(facts)) * n_rows * math.sqrt(len(grids))
-    noise = Noise.of(grids, n_rows, sigma, question.rare, question.error)
-    noise.check()
+    sigma = method.releases_with_noise.noise_deviation(0, facts, Among.all_sites(facts)) * n_rows * math.sqrt(len(grids))
+    noise = Noise.from_error_rate(grids, n_rows, sigma, question.rare, question.error)
+    noise.check_visibility()
     simulated = run.seed is not None
     statement = privacy_statement(
-        prepared, prepared.plan().rows, simulated=simulated, caveat=schema.caveat
+        prepared, prepared.plan_ledger().rows, simulated=simulated, caveat=schema.caveat
     )
     return Expected(
         noise=noise,
         statement=statement,
-        asked=method.listed.to_plain(),
+        asked=method.releases_with_noise.to_plain_items(),
         columns=tuple(grid.name for grid in grids),
         cells=sum(grid.width for grid in grids),
     )
@@ -294,11 +294,11 @@ def survey(
         found = survey(schema, [table], run)
         print(found.toml)
     """
-    grids, expected, result = _asked(
+    grids, expected, result = _run_survey(
         schema, tables, run, question, ledger, run_name=run_name, checkpoint=checkpoint
     )
-    found = columns_of(grids, result.outcome, expected.noise, schema)
-    changed = proposed(schema, found, _price_in_words(result.statement))
+    found = findings_by_column(grids, result.outcome, expected.noise, schema)
+    changed = apply_proposals(schema, found, _price_in_words(result.statement))
     return Surveyed(expected, tuple(found), schema, changed, question.error)
 
 
@@ -340,13 +340,13 @@ def replicates(
     InvalidInput
         As :func:`survey`.
     """
-    grids, expected, result = _asked(schema, tables, run, EVERYTHING)
+    grids, expected, result = _run_survey(schema, tables, run, EVERYTHING)
     return expected, (
-        columns_of(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates)
+        findings_by_column(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates)
     )
 
 
-def _asked(
+def _run_survey(
     schema: Schema,
     tables: Sequence[Any],
     run: RunConfig,
@@ -360,25 +360,25 @@ def _asked(
             "method", run.method, "a survey counts, and trains nothing", "leave method out"
         )
     tables = [read_frame(table, name="table") for table in tables]
-    grids = grids_of(schema, question.columns)
-    parts, people = _located(schema, tables, grids)
-    rows = Rows.of_any_norm([(part, np.ones(len(part))) for part in parts])
+    grids = grids_from_schema(schema, question.columns)
+    parts, people = _locate_rows(schema, tables, grids)
+    rows = Rows.build_with_any_norm([(part, np.ones(len(part))) for part in parts])
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
         rows = rows.with_people(people, schema.person.rows)
     how = "a site each"
     if len(tables) == 1:
         how = f"site:{schema.site}"
-    expected = ahead(schema, rows.n[:, 0].tolist(), run, question)
+    expected = price_survey(schema, rows.n[:, 0].tolist(), run, question)
     label = f"survey {' '.join(table.name for table in tables)} {schema.fingerprint}"
     digest = None
     if ledger is not None:
         # By raw rows, as training does: the ledger knows a table under every schema.
-        digest = table_digest(tables, deal_of(how, schema, len(parts), run))
+        digest = table_digest(tables, describe_deal(how, schema, len(parts), run))
     result = simulate(
         run,
         rows,
-        method=survey_of(schema, grids),
+        method=survey_from_schema(schema, grids),
         loss=LOSS,
         ledger=ledger,
         label=label,
@@ -387,7 +387,7 @@ def _asked(
         **kept,
     )
     noise = expected.noise._replace(
-        rows=result.outcome.rows, sigma=spread_of(result.outcome, len(grids))
+        rows=result.outcome.rows, sigma=noise_of_count(result.outcome, len(grids))
     )
     return grids, replace(expected, noise=noise, statement=result.statement), result
 
@@ -404,7 +404,7 @@ def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
         )
 
 
-def _located(
+def _locate_rows(
     schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]
 ) -> tuple[list[Array], list[IntArray]]:
     """Locate every site's rows in every grid, (n_i, columns), and say whose rows these are."""
@@ -415,30 +415,30 @@ def _located(
     people: list[IntArray] = []
     for table in tables:
         _check_sources(schema, table, grids)
-        cells = [grid.locate(table.columns, na) for grid in grids]
+        cells = [grid.cell_of_each_row(table.columns, na) for grid in grids]
         found.append(np.stack(cells, axis=1).astype(float))
         if schema.person is None:
             people.append(np.arange(table.n_rows))
         else:
-            people.append(schema.person.codes(table.columns[schema.person.column], na))
+            people.append(schema.person.number_people(table.columns[schema.person.column], na))
     site = schema.site
     dealt = [np.arange(len(part)) for part in found]
     if len(tables) > 1 or site is None:
-        return _read_of(schema, found, people, dealt)
+        return _rows_that_are_read(schema, found, people, dealt)
     if site not in tables[0].columns:
         raise SchemaError(
             site, None, f"says who holds a row, and is no column of {tables[0].name}", "add it"
         )
     dealt = partition(f"site:{site}", np.ones(tables[0].n_rows), None, columns=tables[0].columns)
-    return _read_of(schema, found * len(dealt), people * len(dealt), dealt)
+    return _rows_that_are_read(schema, found * len(dealt), people * len(dealt), dealt)
 
 
-def _read_of(
+def _rows_that_are_read(
     schema: Schema, found: Sequence[Array], people: Sequence[IntArray], parts: Sequence[IntArray]
 ) -> tuple[list[Array], list[IntArray]]:
     """Return the rows of each part that are read: of a person no more than the schema allows."""
     if schema.person is not None:
         most = schema.person.rows
-        parts = [part[kept(own[part], most)] for own, part in zip(people, parts, strict=True)]
+        parts = [part[first_rows_of_each(own[part], most)] for own, part in zip(people, parts, strict=True)]
     pairs = list(zip(found, people, parts, strict=True))
     return [cells[part] for cells, _, part in pairs], [own[part] for _, own, part in pairs]

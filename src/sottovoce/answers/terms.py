@@ -1,6 +1,6 @@
 """Names and units of coefficients: from encoded columns back to the user's columns.
 
-Intervals need an encoding with a constant and a reference level in every block; :func:`of_schema`
+Intervals need an encoding with a constant and a reference level in every block; :func:`naming_from_schema`
 derives it.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..data.columns import Bins, Block, Category, Number
 from ..data.dates import Date
-from ..data.expected import MANY, long_share
+from ..data.expected import MANY, share_of_long_rows
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
@@ -113,7 +113,7 @@ class Naming:
         return numbers
 
     @property
-    def ends(self) -> Array:
+    def encoded_bounds(self) -> Array:
         """Declared bounds of the numbers' columns, encoded; NaN for other columns, (d, 2)."""
         found = np.full((self.d, 2), np.nan)
         if self.schema is None:
@@ -126,7 +126,7 @@ class Naming:
                 if block.transform is not None:
                     bounds = np.log1p(bounds)
                 found[column] = bounds * diagonal[column] + shift[column]
-            column += len(block.names)
+            column += len(block.feature_names)
         return found
 
     @property
@@ -137,7 +137,7 @@ class Naming:
         scale, many = "data_norm", ""
         if self.schema is not None:
             scale = "the schema's scale"
-            share = long_share(self.schema)
+            share = share_of_long_rows(self.schema)
             if share >= MANY:
                 many = f" (about {share:.0%} of all, from the schema alone)"
         return (
@@ -173,7 +173,7 @@ class Naming:
             sites=(),
         )
 
-    def shared(self, table: Any) -> Array:
+    def encode_with_one_constant(self, table: Any) -> Array:
         """Encode rows as if all sites shared one constant, the last column: (n, columns + 1)."""
         if self.schema is not None:
             return self.schema.encode(table, labels=False, whole=True).X
@@ -183,9 +183,9 @@ class Naming:
         X = np.clip(X, -_FAR, _FAR)
         return np.hstack([X, np.full((len(X), 1), self.value)])
 
-    def encoded(self, table: Any, site: int | None = None) -> Array:
+    def encode_rows(self, table: Any, site: int | None = None) -> Array:
         """Encode rows, (n, d), with the constant of a site, or zeros in sites' constants."""
-        X = self.shared(table)
+        X = self.encode_with_one_constant(table)
         if not self.sites:
             return X
         own = np.zeros((len(X), len(self.sites)))
@@ -193,18 +193,18 @@ class Naming:
             own[:, site] = self.value
         return np.hstack([X[:, :-1], own])
 
-    def rows(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
+    def rows_of_sites(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
         """Encode the rows of the sites from number `first` on.
 
         `parts` are each site's table, and its labels -1, 1, or 0 for none.
         """
         encoded = [
-            (self.encoded(table, i) * np.abs(y)[:, None], y)
+            (self.encode_rows(table, i) * np.abs(y)[:, None], y)
             for i, (table, y) in enumerate(parts, first)
         ]
         if self.long:
-            return Rows.of_any_norm(encoded)
-        return Rows.build(encoded)
+            return Rows.build_with_any_norm(encoded)
+        return Rows.build_from_parts(encoded)
 
 
 def typical_entry(columns: int) -> float:
@@ -212,7 +212,7 @@ def typical_entry(columns: int) -> float:
     return _COLUMNS / (_SPREAD * math.sqrt(max(1, columns)))
 
 
-def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
+def naming_from_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
     """Construct the encoding of numbers without a schema: scaled columns and a constant.
 
     Parameters
@@ -244,10 +244,10 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
     value = math.sqrt(SHARE) / _SLACK
     M = np.diag([*([scale] * d), value])
     terms = (*(Term(str(name)) for name in names), Term(CONSTANT))
-    return _spread(Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites)
+    return _with_site_constants(Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites)
 
 
-def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
+def naming_from_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     """Construct the encoding of a schema, with reference levels and a constant.
 
     The reference of a block is its first level by default.
@@ -260,7 +260,7 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     if schema.unit:
         rule = "rows of unit norm have no coefficients in the columns' units"
         raise InvalidInput("unit", True, rule, "leave unit out of the schema")
-    blocks = tuple(_based(block) for block in schema.blocks)
+    blocks = tuple(_with_reference_level(block) for block in schema.blocks)
     based = dataclasses.replace(schema, blocks=blocks, intercept=1.0, scale=None)
     if schema.scale is not None:
         based = dataclasses.replace(based, scale=min(schema.scale, based.bound))
@@ -270,12 +270,12 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
         if isinstance(block, Number):
             terms += _terms_of_number(block)
         else:
-            levels, reference = _levels(block)
+            levels, reference = _levels_and_reference(block)
             terms += [Term(block.name, level, reference) for level in levels]
     M = into_units(based)
     long = based.bound > based.divisor * (1.0 + 1e-9)
     naming = Naming((*terms, Term(CONSTANT)), M, np.eye(based.n_features)[-1], value, long, based)
-    return _spread(naming, sites)
+    return _with_site_constants(naming, sites)
 
 
 def _terms_of_number(block: Number) -> list[Term]:
@@ -287,7 +287,7 @@ def _terms_of_number(block: Number) -> list[Term]:
         unit = f"{block.transform}({block.name})"
     steps = 1.0
     if block.typical is not None:
-        low, high = block.range
+        low, high = block.mapped_range
         steps = high - low
     terms = [Term(block.name, unit=unit, typical=block.typical, steps=steps)]
     if block.indicator:
@@ -310,9 +310,9 @@ def into_units(schema: Schema) -> Array:
     for block in schema.blocks:
         scale = block.weight / norm
         if not isinstance(block, Number) or schema.unit:
-            entries += [scale] * len(block.names)
+            entries += [scale] * len(block.feature_names)
             continue
-        a, b = block.range
+        a, b = block.mapped_range
         # A number in [a, b] becomes scale (x - a) / (b - a), or one from -scale to scale.
         if block.to == "[0,1]":
             per = 1.0 / (b - a) * scale
@@ -322,7 +322,7 @@ def into_units(schema: Schema) -> Array:
             shift[len(entries)] = -a * per - scale
         entries.append(per)
         if block.indicator:
-            entries.append(scale * block.mark)
+            entries.append(scale * block.indicator_value)
     found = np.zeros((len(entries) + 1, schema.n_features))
     np.fill_diagonal(found[:-1], entries)
     if schema.intercept:
@@ -331,7 +331,7 @@ def into_units(schema: Schema) -> Array:
     return found
 
 
-def naming_of(
+def naming_from_any(
     schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]
 ) -> Naming:
     """Construct the encoding of a schema, or of numbers without one.
@@ -342,7 +342,7 @@ def naming_of(
     columns : sequence of str
         Names of the numbers' columns; used without a schema only.
     data_norm : float
-        As for :func:`of_columns`; used without a schema only.
+        As for :func:`naming_from_columns`; used without a schema only.
     sites : sequence of str
         Names of the sites with a constant of their own; empty for one constant.
 
@@ -353,14 +353,14 @@ def naming_of(
     Raises
     ------
     InvalidInput
-        As :func:`of_columns` and :func:`of_schema`.
+        As :func:`naming_from_columns` and :func:`naming_from_schema`.
     """
     if schema is None:
-        return of_columns(columns, data_norm, sites)
-    return of_schema(schema, sites)
+        return naming_from_columns(columns, data_norm, sites)
+    return naming_from_schema(schema, sites)
 
 
-def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
+def _with_site_constants(naming: Naming, sites: Sequence[str]) -> Naming:
     """Return the naming with a constant for every site, if there are any."""
     if not sites:
         return naming
@@ -376,7 +376,7 @@ def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
     )
 
 
-def _based(block: Block) -> Block:
+def _with_reference_level(block: Block) -> Block:
     """Return the block with a reference level: the declared one, or the first."""
     if isinstance(block, Number):
         return block
@@ -393,34 +393,34 @@ def _based(block: Block) -> Block:
     raise InvalidInput(block.name, None, rule, remedy)
 
 
-def _levels(block: Block) -> tuple[list[str], str]:
+def _levels_and_reference(block: Block) -> tuple[list[str], str]:
     """Return the names of the levels with a column, and of the reference."""
     if isinstance(block, Category):
-        return [name.removeprefix(f"{block.name}=") for name in block.names], str(block.base)
+        return [name.removeprefix(f"{block.name}=") for name in block.feature_names], str(block.base)
     assert isinstance(block, Bins)
-    every = dataclasses.replace(block, base=None).names
+    every = dataclasses.replace(block, base=None).feature_names
     assert block.base is not None
     # Names of bins are such as "age[20,30)", and that of missing values is "age=missing".
-    levels = [name.removeprefix(block.name).removeprefix("=") for name in block.names]
+    levels = [name.removeprefix(block.name).removeprefix("=") for name in block.feature_names]
     return levels, every[block.base].removeprefix(block.name)
 
 
-def reference_of(block: Bins | Category) -> str:
+def name_of_reference(block: Bins | Category) -> str:
     """Return the name of a block's reference level, in the style of its other levels."""
     if isinstance(block, Category):
         return f"{block.name}={block.base}"
     assert block.base is not None
-    return dataclasses.replace(block, base=None).names[block.base]
+    return dataclasses.replace(block, base=None).feature_names[block.base]
 
 
-def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
+def rows_of_columns(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
     """Return some rows of raw columns."""
     if isinstance(table, Table):
         table = table.columns
     return {name: values[part] for name, values in table.items()}
 
 
-def outcome(schema: Schema | None) -> dict[str, str] | None:
+def label_in_words(schema: Schema | None) -> dict[str, str] | None:
     """Return the label's column and its positive class; None without a schema."""
     if schema is None or schema.label is None:
         return None

@@ -14,10 +14,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from .. import data
-from ..data.person import kept
+from ..data.person import first_rows_of_each
 from ..data.rows import Rows
-from ..data.schema import Schema, unfit
-from ..data.values import sites_of
+from ..data.schema import Schema, describe_unfit_rows
+from ..data.values import sites_named_in_column
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement
@@ -25,18 +25,18 @@ from ..problem.task import Task, TwoClasses
 from ..runs.config import RunConfig
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
-from ..runs.training import Report, TrainConfig, deal, placed, raw_digest
-from ..util.pages import versions
-from ..util.plain import digest_of, jsonable, with_held_back
+from ..runs.training import Report, TrainConfig, deal_rows_to_nodes, with_partition, digest_of_raw_table
+from ..util.pages import describe_versions
+from ..util.plain import digest_public_values, infinities_to_text, merge_held_back_figures
 from ..util.typing import Any, Array, IntArray
 from .coefficients import Coefficients
-from .evaluation import Held, exact
-from .fits import Fit, Layout, LogOdds, check_products, site_constants
-from .inference import Estimates, check_run
-from .judging import Scored, judge_of
-from .own_site import WITHOUT_SITE, unknown
+from .evaluation import Held, exact_metrics
+from .fits import Fit, Layout, LogOdds, check_product_memory, sites_with_constants
+from .inference import Estimates, check_run_is_inference
+from .judging import Scored, judge_for_task
+from .own_site import WITHOUT_SITE, note_on_unknown_sites
 from .saved import SavedModel
-from .terms import columns_of, outcome
+from .terms import rows_of_columns, label_in_words
 
 ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
 ONE_CONSTANT = (
@@ -75,27 +75,27 @@ class TableFit(ABC):
         return self.statement._repr_html_()
 
     @abstractmethod
-    def found(self) -> dict[str, Any]:
+    def released_entries(self) -> dict[str, Any]:
         """Return the entries of :meth:`released` that this kind of fit adds, as plain data."""
 
     @abstractmethod
-    def found_exactly(self) -> dict[str, Any]:
-        """Return the entries of :meth:`held_back` that this kind of fit adds: without noise."""
+    def exact_entries(self) -> dict[str, Any]:
+        """Return the entries of :meth:`owner_only_entries` that this kind of fit adds: without noise."""
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object with all there is; an infinite number is the text ``inf``."""
-        return with_held_back(self.released(), self.held_back())
+        return merge_held_back_figures(self.released(), self.owner_only_entries())
 
-    def held_back(self) -> dict[str, Any]:
+    def owner_only_entries(self) -> dict[str, Any]:
         """Return what reads rows without noise, as plain data: for the data owner only."""
-        found = self.found_exactly() | {
+        found = self.exact_entries() | {
             "exact": self.exact,
             "notes": list(self.notes),
             "seconds": self.seconds,
         }
         if self.evaluation is not None:
             found["evaluation"] = self.evaluation.held_back()
-        return {key: jsonable(value) for key, value in found.items()}
+        return {key: infinities_to_text(value) for key, value in found.items()}
 
     def released(self) -> dict[str, Any]:
         """Return public facts and what was released, as plain data."""
@@ -111,18 +111,18 @@ class TableFit(ABC):
             "sites": list(self.sites),
             "n_test": self.n_test,
             "features": len(self.answered.model),
-            "label": outcome(self.answered.schema),
+            "label": label_in_words(self.answered.schema),
             "asked": self.asked,
-            "versions": versions("numpy", "scipy"),
-            **self.found(),
+            "versions": describe_versions("numpy", "scipy"),
+            **self.released_entries(),
             "evaluation": evaluation,
             "privacy": self.statement.to_dict(),
             "notes": [note for note in self.notes if note not in self.holder_notes],
             "config": self.config.run.to_dict(),
         }
-        return {key: jsonable(value) for key, value in report.items()}
+        return {key: infinities_to_text(value) for key, value in report.items()}
 
-    def recorded(self) -> Self:
+    def with_own_record(self) -> Self:
         """Return a copy whose saved model has the released results as its record."""
         return replace(self, answered=replace(self.answered, record=self.released()))
 
@@ -136,23 +136,23 @@ class Inferred(TableFit):
 
     kind: ClassVar[str] = "inference"
 
-    def found(self) -> dict[str, Any]:
+    def released_entries(self) -> dict[str, Any]:
         auc = brier = None
         if self.evaluation is not None:
             of_all_rows = self.evaluation.quality[""]
             auc, brier = of_all_rows.auc.value, of_all_rows.brier.value
         return {
-            **self.coefficients.plain(),
+            **self.coefficients.to_plain_data(),
             "forecast": {},  # after a run its own table tells what it needs
             "auc": auc,
             "brier": brier,
         }
 
-    def found_exactly(self) -> dict[str, Any]:
+    def exact_entries(self) -> dict[str, Any]:
         found: dict[str, Any] = {"test_error": None}
         if self.exact:
             found["test_error"] = 1.0 - self.exact["accuracy"]
-        # With a private evaluation the two are released ones: see `found`.
+        # With a private evaluation the two are released ones: see `released_entries`.
         if self.evaluation is None:
             found |= {"auc": self.exact.get("auc"), "brier": self.exact.get("brier")}
         return found
@@ -178,7 +178,7 @@ class DealtTable:
         return self.dataset.test_columns
 
     @classmethod
-    def of(cls, config: TrainConfig, dataset: data.Dataset, asked: bool | None) -> DealtTable:
+    def partition_rows(cls, config: TrainConfig, dataset: data.Dataset, asked: bool | None) -> DealtTable:
         """Partition the training rows of a data set among sites, and derive their encoding.
 
         Parameters
@@ -186,7 +186,7 @@ class DealtTable:
         config : TrainConfig
         dataset : Dataset
         asked : bool or None
-            Whether sites have constants of their own; None for the rule of :func:`site_constants`.
+            Whether sites have constants of their own; None for the rule of :func:`sites_with_constants`.
 
         Returns
         -------
@@ -197,25 +197,25 @@ class DealtTable:
         InvalidInput
             If the sites' constants make the products of columns too large for memory.
         """
-        config = placed(replace(config, run=one_row_each(config.run, dataset.schema)), dataset)
-        parts = deal(config, dataset)
+        config = with_partition(replace(config, run=with_one_row_each(config.run, dataset.schema)), dataset)
+        parts = deal_rows_to_nodes(config, dataset)
         if dataset.people is not None:
             # Answers count rows, and neighbouring tables differ in one person: one row of each.
-            parts = [part[kept(dataset.people[part], 1)] for part in parts]
+            parts = [part[first_rows_of_each(dataset.people[part], 1)] for part in parts]
         partition = config.partition or ""
         at_random = partition == "iid"
-        names = names_of(partition, dataset.train_columns, parts)
-        constants = site_constants(names, at_random=at_random, asked=asked)
-        check_products(len(constants), dataset.n_features)
+        names = names_of_sites(partition, dataset.train_columns, parts)
+        constants = sites_with_constants(names, at_random=at_random, asked=asked)
+        check_product_memory(len(constants), dataset.n_features)
         plain = [f"x{j}" for j in range(dataset.n_features)]
         sizes = [len(part) for part in parts]
         column = _site_column(partition)
-        layout = Layout.of(dataset.schema, plain, 1.0, sizes, constants, column)
+        layout = Layout.from_schema(dataset.schema, plain, 1.0, sizes, constants, column)
         tables: list[Any]
         if dataset.schema is None:
             tables = [dataset.X_train[part] for part in parts]
         else:
-            tables = [columns_of(dataset.train_columns, part) for part in parts]
+            tables = [rows_of_columns(dataset.train_columns, part) for part in parts]
         own = asked
         if own is None:
             own = not at_random
@@ -225,7 +225,7 @@ class DealtTable:
         )
         return cls(config, dataset, layout, tables, parts, label, names)
 
-    def ask(
+    def run_recipe(
         self,
         fit: Fit,
         rows: Rows,
@@ -263,34 +263,34 @@ class DealtTable:
             label=self.label,
             caveat=self.dataset.caveat,
             checkpoint=checkpoint,
-            digest=raw_digest(self.config, self.dataset.schema, len(self.parts), ledger),
+            digest=digest_of_raw_table(self.config, self.dataset.schema, len(self.parts), ledger),
         )
         return with_other_relation(result)
 
-    def places(self, model: SavedModel) -> IntArray | None:
+    def site_indices(self, model: SavedModel) -> IntArray | None:
         """Return the index of each test row's site in the model, (n,); None with one constant."""
-        return model.places(self.test, self.dataset.test_columns.get(model.site or ""))
+        return model.site_indices(self.test, self.dataset.test_columns.get(model.site or ""))
 
     def margins(self, model: SavedModel) -> Array:
         """Compute the model's margins of the test rows, each with its own site's constant, (n,)."""
         if not len(self.dataset.y_test):
             return np.empty(0)
-        return model.margins(self.test, where=self.places(model))
+        return model.margins(self.test, where=self.site_indices(model))
 
-    def evaluate(self, held: Held | None, model: SavedModel) -> Any:
+    def evaluate_privately(self, held: Held | None, model: SavedModel) -> Any:
         """Evaluate a model privately on the test rows of all sites; None without `held`."""
         if held is None:
             return None
         # The margins travel as a last column, so that they are picked with their rows.
-        features = np.hstack([self.layout.naming.shared(self.test), self.margins(model)[:, None]])
+        features = np.hstack([self.layout.naming.encode_with_one_constant(self.test), self.margins(model)[:, None]])
         features, y = self.dataset.all_held_out(features)
-        read = rows_read(len(y), self.dataset.held_people)
+        read = indices_of_rows_read(len(y), self.dataset.held_people)
         X, margins = features[read, :-1], features[read, -1]
         scored = Scored(margins, model.digest, y[read], X)
-        judge = judge_of(self.dataset.task, held, self.layout.naming.schema)
-        return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
+        judge = judge_for_task(self.dataset.task, held, self.layout.naming.schema)
+        return judge.run_evaluation(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
-    def told(
+    def fields_of_fit(
         self, result: Result, started: float, model: SavedModel, *, intervals: bool = True
     ) -> dict[str, Any]:
         """Collect the fields that every :class:`TableFit` takes from its run.
@@ -309,8 +309,8 @@ class DealtTable:
         dict
             Keyword arguments of :class:`TableFit`.
         """
-        counted = unfit(self.dataset.clipped, shortened=False)
-        where = self.places(model)
+        counted = describe_unfit_rows(self.dataset.clipped, shortened=False)
+        where = self.site_indices(model)
         notes = list(self.dataset.notes)
         if self.dataset.people is not None:
             notes.append(ONE_EACH)
@@ -321,7 +321,7 @@ class DealtTable:
             if len(where) and model.site is None:
                 notes.append(WITHOUT_SITE)
             else:
-                others = unknown(where)
+                others = note_on_unknown_sites(where)
                 if others is not None:
                     counted = [*counted, f"held out: {others}"]
         return {
@@ -390,8 +390,8 @@ def prepared_table(
         raise InvalidInput(
             "weight", None, WEIGHED, "leave weight and class_weight out, or train without inference"
         )
-    dealt = DealtTable.of(config, dataset, site_constants)
-    check_held(held, dataset, config.run, len(dealt.parts), ledger=ledger)
+    dealt = DealtTable.partition_rows(config, dataset, site_constants)
+    check_evaluation(held, dataset, config.run, len(dealt.parts), ledger=ledger)
     return dealt
 
 
@@ -442,8 +442,8 @@ def infer(
     ---------
     Training rows enter the model and the coefficients only through the Gaussian releases that
     ``asked`` lists, each priced by the event of its query.  Relation, unit, epsilon and delta are
-    those of ``statement``; of every person at most one row is read.  ``exact`` and what
-    :meth:`TableFit.held_back` returns are computed without noise, for the data owner only.
+    those of ``statement``; of every person at most one row is read.  ``exact_metrics`` and what
+    :meth:`TableFit.owner_only_entries` returns are computed without noise, for the data owner only.
 
     Examples
     --------
@@ -454,7 +454,7 @@ def infer(
         print(infer(config, held=Held(0.5)).coefficients)
     """
     started = time.perf_counter()
-    check(config.run, config)
+    check_inference_options(config.run, config)
     refusal = InvalidInput(
         "label", None, "coefficients are log-odds of two classes", "declare two classes"
     )
@@ -462,30 +462,30 @@ def infer(
     dataset = dealt.dataset
     fit = LogOdds(dealt.layout)
     # Everything below reads the training rows through the releases of the recipe alone.
-    rows = fit.rows(dealt.tables, [dataset.y_train[part] for part in dealt.parts])
-    result = dealt.ask(fit, rows, ledger, run_name, checkpoint)
-    found = fit.read(result.outcome, config.run.delta)
-    answered = dealt.layout.saved(found.model, dataset.schema)
-    quality = exact(dealt.margins(answered), dataset.y_test) if len(dataset.y_test) else {}
-    evaluation = dealt.evaluate(held, answered)
+    rows = fit.encode_rows(dealt.tables, [dataset.y_train[part] for part in dealt.parts])
+    result = dealt.run_recipe(fit, rows, ledger, run_name, checkpoint)
+    found = fit.read_outcome(result.outcome, config.run.delta)
+    answered = dealt.layout.to_saved_model(found.model, dataset.schema)
+    quality = exact_metrics(dealt.margins(answered), dataset.y_test) if len(dataset.y_test) else {}
+    evaluation = dealt.evaluate_privately(held, answered)
     assert found.table is not None
     return Inferred(
-        **dealt.told(result, started, answered),
+        **dealt.fields_of_fit(result, started, answered),
         exact=quality,
         evaluation=evaluation,
         coefficients=found.table,
         estimates=result.outcome,
-    ).recorded()
+    ).with_own_record()
 
 
-def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
+def with_one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
     """Return the configuration with one row a person, as answers count rows."""
     if schema is None or schema.person is None:
         return run
     return replace(run, rows_per_person=1)
 
 
-def rows_read(n: int, people: IntArray | None) -> IntArray:
+def indices_of_rows_read(n: int, people: IntArray | None) -> IntArray:
     """Return the indices of the rows that answers read: one a person, else all n.
 
     They are chosen before anything is computed of them, so that a person's further rows can change
@@ -493,10 +493,10 @@ def rows_read(n: int, people: IntArray | None) -> IntArray:
     """
     if people is None:
         return np.arange(n)
-    return np.flatnonzero(kept(people, 1))
+    return np.flatnonzero(first_rows_of_each(people, 1))
 
 
-def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
+def names_of_sites(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
     """Return the sites' names: canonical values of the site column, or the sites' numbers.
 
     The spelling of a row is not used: the names are published, and how one row spells its site is
@@ -517,11 +517,11 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
     """
     kind, _, name = partition.partition(":")
     if kind == "site":
-        return tuple(sites_of(columns[name])[0])
+        return tuple(sites_named_in_column(columns[name])[0])
     return tuple(f"site {i}" for i in range(len(parts)))
 
 
-def check_held(
+def check_evaluation(
     held: Held | None,
     dataset: data.Dataset,
     run: RunConfig,
@@ -568,12 +568,12 @@ def check_held(
             counted = "people with test rows"
         rule = f"there are {dataset.n_units_held_out} {counted} for {sites} sites"
         raise InvalidInput("evaluation", held.epsilon, rule, "give a larger test_share")
-    judge_of(dataset.task, held, dataset.schema).check(run)
+    judge_for_task(dataset.task, held, dataset.schema).check_before_spending(run)
 
 
-def check(run: RunConfig, config: TrainConfig | None = None) -> None:
+def check_inference_options(run: RunConfig, config: TrainConfig | None = None) -> None:
     """Refuse options that inference does not have; InvalidInput."""
-    check_run(run)
+    check_run_is_inference(run)
     if config is not None and (config.start or config.public or config.public_share):
         raise InvalidInput(
             "start", None, "inference starts from a count of its own", "leave the start out"
@@ -597,24 +597,24 @@ def evaluate_report(report: Report, held: Held) -> Any:
     Raises
     ------
     InvalidInput
-        As :func:`check_held`.
+        As :func:`check_evaluation`.
     """
     dataset, result, run = report.dataset, report.result, report.config.run
-    check_held(held, dataset, run)
-    judge = judge_of(dataset.task, held, dataset.schema)
+    check_evaluation(held, dataset, run)
+    judge = judge_for_task(dataset.task, held, dataset.schema)
     w = result.consensus[0]
     X, y = dataset.all_held_out(dataset.X_test)
-    read = rows_read(len(y), dataset.held_people)
+    read = indices_of_rows_read(len(y), dataset.held_people)
     X, y = X[read], y[read]
     if result.move is None:
-        model, rows = digest_of(w), X
+        model, rows = digest_public_values(w), X
     else:
         # A run that moves rows trains on moved ones, so its model is scored on moved ones.
-        move = result.move.at(0)
-        model, rows = digest_of(w, move.digest), move.shortened(X)
-    scored = Scored(judge.margins(w, rows), model, y, X)
-    run = one_row_each(run, dataset.schema)
-    return judge.ask(scored, run, result.facts.n_nodes, caveat=dataset.caveat)
+        move = result.move.for_replicate(0)
+        model, rows = digest_public_values(w, move.digest), move.shorten_rows(X)
+    scored = Scored(judge.compute_margins(w, rows), model, y, X)
+    run = with_one_row_each(run, dataset.schema)
+    return judge.run_evaluation(scored, run, result.facts.n_nodes, caveat=dataset.caveat)
 
 
 __all__ = ["Held", "Inferred", "evaluate_report", "infer"]

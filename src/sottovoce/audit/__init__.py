@@ -104,13 +104,13 @@ def targets(form: str | None = None) -> list[tuple[str, str]]:
     >>> ("dvp", "printed") in targets("printed")
     True
     """
-    known = [(name, one) for name in _names() for one in forms_of(name)]
+    known = [(name, one) for name in _attackable_names() for one in forms_of(name)]
     return [(name, one) for name, one in known if form in (None, one)]
 
 
-def _names() -> list[str]:
+def _attackable_names() -> list[str]:
     """Return the names of everything that can be attacked, without loading any plug-in."""
-    brought = [*plugins.installed(plugins.METHODS), *plugins.installed(plugins.AUDITS)]
+    brought = [*plugins.installed_entry_points(plugins.METHODS), *plugins.installed_entry_points(plugins.AUDITS)]
     return list(dict.fromkeys([*REGISTRY, *brought, *ADVERSARIES]))
 
 
@@ -119,7 +119,7 @@ def forms_of(name: str) -> tuple[str, ...]:
 
     Empty if there is no such method, or if it adds no noise.
     """
-    game = _game(name)
+    game = _find_adversary(name)
     if game is not None:
         return game.forms
     method = find_method(name)
@@ -128,7 +128,7 @@ def forms_of(name: str) -> tuple[str, ...]:
     return tuple(method.forms)
 
 
-def _game(name: str) -> Adversary | None:
+def _find_adversary(name: str) -> Adversary | None:
     """Return the audit of this name, of this package or of a plug-in; None for a method.
 
     Raises
@@ -143,13 +143,13 @@ def _game(name: str) -> Adversary | None:
     # A method of this package wins without loading any plug-in.
     if name in REGISTRY and not outside:
         return None
-    entry = plugins.find(plugins.AUDITS, name)
+    entry = plugins.find_entry_point(plugins.AUDITS, name)
     if entry is None:
         return None
     if outside:
         rule = f"is brought by the package {entry.package}, and a method has the same name"
         raise InvalidInput("audit", name, rule, "let its package give the audit another name")
-    brought = plugins.load(plugins.AUDITS, name)
+    brought = plugins.load_entry_point(plugins.AUDITS, name)
     if not isinstance(brought, Adversary):
         rule = f"is brought by the package {entry.package}, and is no sottovoce.audit.Adversary"
         raise InvalidInput("audit", name, rule, f"repair or uninstall {entry.package}")
@@ -220,9 +220,9 @@ def attack(
         colluders=colluders,
         form=form,
     )
-    game = _game(method)
+    game = _find_adversary(method)
     if game is not None:
-        return _play_game(game, asked, quick=quick)
+        return _play_adversary(game, asked, quick=quick)
     return _play_method(method, asked, quick=quick)
 
 
@@ -239,7 +239,7 @@ def _play_method(method: str, asked: Options, *, quick: bool) -> Verdict:
     return replace(verdict, exact_epsilon=_exact_epsilon(case, verdict))
 
 
-def _play_game(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
+def _play_adversary(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
     """Play an audit of the code around the methods, or one that a plug-in brings.
 
     Most take no more runs than their default.
@@ -259,7 +259,7 @@ def _check_claim(method: str, form: str, confidence: float, colluders: int | Non
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     forms = forms_of(method)
     if not forms:
-        rule = f"must be all, or one of {', '.join(sorted(_names()))}"
+        rule = f"must be all, or one of {', '.join(sorted(_attackable_names()))}"
         raise InvalidInput("method", method, rule, "see docs/explanation/audit.md")
     if form not in forms:
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
@@ -273,6 +273,6 @@ def _exact_epsilon(case: Case, verdict: Verdict) -> float | None:
     if verdict.releases != 1:
         return None
     try:
-        return densities(case).epsilon_at(verdict.delta)
+        return densities(case).epsilon_at_delta(verdict.delta)
     except InvalidInput:
         return None

@@ -32,12 +32,12 @@ from ..runs.engine import Place
 from ..runs.prepare import prepare
 from ..runs.pricing import Prepared
 from ..runs.row_guard import Book, RowGuard
-from ..runs.start import named
+from ..runs.start import with_start_digest
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
 from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Silence
-from .worst_cases import signed_site
+from .worst_cases import site_from_signed_rows
 
 RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5
@@ -105,29 +105,29 @@ class Victim:
         """Both tables; site 0 is the victim."""
         if self.features == 1:
             own = [1.0, -1.0, 1.0]
-            other = signed_site(1.0, -1.0, 1.0, -1.0)
+            other = site_from_signed_rows(1.0, -1.0, 1.0, -1.0)
             # Sums have an honest third site, since between two nothing is hidden.
             others = [other, other] if self.sums else [other]
             instead = 1.0 if self.config.relation == "replace-one" else 0.0
-            first = Rows.build([signed_site(*own, -1.0), *others])
-            second = Rows.build([signed_site(*own, instead), *others])
+            first = Rows.build_from_parts([site_from_signed_rows(*own, -1.0), *others])
+            second = Rows.build_from_parts([site_from_signed_rows(*own, instead), *others])
             return first, second
         # Just inside the unit ball, so that rounding makes no row longer than 1.
         X = np.full((4, self.features), 1.0 / math.sqrt(self.features) / (1.0 + 1e-9))
         y = np.ones(4)
         turned = X.copy()
         turned[-1, ::2] *= -1.0
-        return Rows.build([(X, y), (X, y)]), Rows.build([(turned, y), (X, y)])
+        return Rows.build_from_parts([(X, y), (X, y)]), Rows.build_from_parts([(turned, y), (X, y)])
 
     @cached_property
     def ready(self) -> Prepared:
         """The calibrated run."""
         # Refuses a configuration that starts elsewhere than at zero, as every audit does.
-        named(self.config, None, self.features)
+        with_start_digest(self.config, None, self.features)
         return prepare(self.config, self.tables[0].n, self.features)
 
     @cached_property
-    def away(self) -> Array:
+    def row_difference(self) -> Array:
         """Direction in which the two rows differ."""
         first, second = (rows.signed[0, -1] for rows in self.tables)
         return np.asarray(first - second)
@@ -135,14 +135,14 @@ class Victim:
     @cached_property
     def claimed(self) -> float:
         """The ledger's total of a whole run."""
-        book = self._run(0, 1.0, Silence(()))[1]
+        book = self._run_against_length(0, 1.0, Silence(()))[1]
         accountant = accountants.make_accountant(self.config.notion)
         ledger = Ledger(accountant, math.inf, self.config.delta or 0.0)
         for event in book.rows:
-            ledger.charge(event)
+            ledger.record_event(event)
         return ledger.total()
 
-    def watch(self, table: int, length: float, noise: Noise) -> Seen:
+    def observe_run(self, table: int, length: float, noise: Noise) -> Seen:
         """Make one run against a vector with all entries equal to `length`.
 
         Parameters
@@ -158,21 +158,21 @@ class Victim:
         -------
         Seen
         """
-        return self._run(table, length, noise)[0]
+        return self._run_against_length(table, length, noise)[0]
 
-    def _run(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
+    def _run_against_length(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
         """Make one run, and return how it ended and what it charged."""
         ready, rows, book = self.ready, self.tables[table], Notes()
-        facts = ready.facts.node(0)
+        facts = ready.facts.facts_of_node(0)
         net = _Extreme(np.full(self.features, length))
-        guard: Any = self.guard(rows.node(0), facts, noise, book)
+        guard: Any = self.guard(rows.rows_of_node(0), facts, noise, book)
         if self.sums:
             guard = _WithHonestSite(guard, facts, net, noise)
         place = Place(facts, net, guard, (), self.features)
         # Overflow is what the adversary provokes; how the run ends is what counts.
         with np.errstate(all="ignore"):
             try:
-                ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
+                ended = engine.run_rounds(ready.algorithm.method_of_node(0), place, self.config.rounds).stopped
             except _BROKEN:
                 raise
             except Exception as error:
@@ -181,7 +181,7 @@ class Victim:
             all_finite = all(np.all(np.isfinite(sent)) for sent in net.sent)
             last = math.inf
             if all_finite and net.sent:
-                last = float(net.sent[-1] @ self.away)
+                last = float(net.sent[-1] @ self.row_difference)
         kind = "sent" if all_finite else "sent, no numbers"
         told = f"{ended} ({len(book.rows)} charged, {len(net.sent)} {kind})"
         return Seen(told, last), book
@@ -217,7 +217,7 @@ class _Extreme(Net):
         self.sent.append(np.array(x))
         return self._vector.copy()
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         return share
 
     def total(self, sealed: IntArray) -> IntArray:
@@ -237,15 +237,15 @@ class _WithHonestSite:
     noise: Noise
     attempts: int = 0
 
-    def ask(self, query: Query) -> Array:
-        return self.guard.ask(query)
+    def charge_and_answer(self, query: Query) -> Array:
+        return self.guard.charge_and_answer(query)
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
         self.attempts += 1
-        tau = query.attempt(self.facts, Among.all(self.facts)).grid.tau
-        entries = query.what.entries(self.facts)
-        self.net.honest = self.noise.steps(entries, tau, self.attempts, use=2)
-        return self.guard.ask_sum(query, net)
+        tau = query.attempt(self.facts, Among.all_sites(self.facts)).grid.tau
+        entries = query.what.number_of_entries(self.facts)
+        self.net.honest = self.noise.draw_rounded_gaussian(entries, tau, self.attempts, use=2)
+        return self.guard.charge_and_open_sum(query, net)
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class AbortVerdict(Verdict):
     """Bounds of all methods and lengths at which a first look at few runs refutes the claim."""
 
 
-def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
+def _default_victims(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
     """Make a victim for each kind of release between sites.
 
     Together they have every kind of abort that a length can provoke.
@@ -306,7 +306,7 @@ def lengths(stand: Victim) -> list[float]:
     """
     silent = Silence(())
     seen = [
-        tuple(stand.watch(table, length, silent).told for table in (0, 1)) for length in _LENGTHS
+        tuple(stand.observe_run(table, length, silent).told for table in (0, 1)) for length in _LENGTHS
     ]
     alike = [first == second for first, second in seen]
     # One length that tells the tables apart without noise is enough to play.
@@ -316,11 +316,11 @@ def lengths(stand: Victim) -> list[float]:
         k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]
     ]
     for k in changes[:_BRACKETS]:
-        found += _edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0])
+        found += _bisect_behaviour_change(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0])
     return found
 
 
-def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
+def _bisect_behaviour_change(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
     """Bisect between two lengths for one at which the tables behave differently.
 
     If there is none, return two neighbouring lengths between which both change.
@@ -336,7 +336,7 @@ def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...
         # Two neighbouring floating-point numbers have no middle.
         if not low < middle < high:
             break
-        first, second = (stand.watch(table, middle, silent).told for table in (0, 1))
+        first, second = (stand.observe_run(table, middle, silent).told for table in (0, 1))
         if first != second:
             return (middle,)
         if first == told:
@@ -352,15 +352,15 @@ NoiseAt = Callable[[int, int], Noise]
 """Makes the noise of a run, given the number of its table and its own."""
 
 
-def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
+def _run_both_tables(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
     """Run both tables against vectors of one length."""
     first, second = (
-        [stand.watch(table, length, noise(table, run)) for run in range(runs)] for table in (0, 1)
+        [stand.observe_run(table, length, noise(table, run)) for run in range(runs)] for table in (0, 1)
     )
     return first, second
 
 
-def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
+def _score_runs(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
     """Score runs by each behaviour to bet on, and by the last message.
 
     Of the last message there are two scores, with aborted runs above or below all others.  The
@@ -394,7 +394,7 @@ class Bet:
     test: Test
 
     @classmethod
-    def choose(cls, played: Played, delta: float, confidence: float) -> Bet:
+    def choose_best_bet(cls, played: Played, delta: float, confidence: float) -> Bet:
         """Choose the bet with the largest bound in these runs.
 
         Parameters
@@ -411,7 +411,7 @@ class Bet:
         Bet
         """
         bets = tuple(sorted({one.told for side in played for one in side}))
-        tests = [choose_test(scores, delta, confidence) for scores in _scores(played, bets)]
+        tests = [choose_test(scores, delta, confidence) for scores in _score_runs(played, bets)]
         which = max(range(len(tests)), key=lambda k: tests[k].bound)
         return cls(bets, which, tests[which])
 
@@ -431,18 +431,18 @@ class Bet:
         -------
         float
         """
-        return self.test.verdict(_scores(played, self.bets)[self.which], delta, confidence)
+        return self.test.epsilon_lower_bound(_score_runs(played, self.bets)[self.which], delta, confidence)
 
     @property
     def words(self) -> str:
         """The score in words."""
-        # The scores of the last message stand behind those of behaviours (`_scores`).
+        # The scores of the last message stand behind those of behaviours (`_score_runs`).
         if self.which < len(self.bets):
             return f"whether it says {self.bets[self.which]!r}"
         return "its last message"
 
 
-def halves(played: Played) -> tuple[Played, Played]:
+def split_in_halves(played: Played) -> tuple[Played, Played]:
     """Split runs into those that choose a bet, and those that bound epsilon by it."""
     half = len(played[0]) // 2
     return (played[0][:half], played[1][:half]), (played[0][half:], played[1][half:])
@@ -460,7 +460,7 @@ class _Look:
     mixed: bool
 
     @property
-    def over(self) -> float:
+    def excess_over_claim(self) -> float:
         """By how much the bound is above the claim, to a thousandth."""
         return round(self.bound - self.claimed, 3)
 
@@ -472,8 +472,8 @@ def _first_looks(
     looks = dict[tuple[str, float], _Look]()
     for name, stand in stands.items():
         for length in lengths(stand):
-            played = _played(stand, length, _LOOK, noise)
-            bet = Bet.choose(played, stand.config.delta or 0.0, confidence)
+            played = _run_both_tables(stand, length, _LOOK, noise)
+            bet = Bet.choose_best_bet(played, stand.config.delta or 0.0, confidence)
             mixed = any(len({one.told for one in side}) > 1 for side in played)
             looks[name, length] = _Look(bet.test.bound, stand.claimed, mixed)
     return looks
@@ -499,7 +499,7 @@ def play(
     """
     if stands is None:
         epsilon = 1.0 if asked.epsilon is None else asked.epsilon
-        stands = _stands(epsilon, asked.delta, asked.rounds)
+        stands = _default_victims(epsilon, asked.delta, asked.rounds)
     replicates, confidence = asked.replicates or RUNS, asked.confidence
 
     def keyed(first: int) -> NoiseAt:
@@ -513,9 +513,9 @@ def play(
 
     looks = _first_looks(stands, keyed(0), confidence)
     # Two games: the pair that looks worst, and the worst one where noise decides how a run ends.
-    certain = max(looks, key=lambda one: looks[one].over, default=(next(iter(stands)), 1.0))
+    certain = max(looks, key=lambda one: looks[one].excess_over_claim, default=(next(iter(stands)), 1.0))
     noisy = [one for one, look in looks.items() if look.mixed]
-    by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
+    by_noise = max(noisy, key=lambda one: looks[one].excess_over_claim, default=certain)
     games = [
         # Run numbers begin behind those of the first looks, so that all noise is fresh.
         (one, "simulated noise", keyed(_LOOK), replicates)
@@ -530,27 +530,27 @@ def play(
     verdicts = []
     for (name, length), source, noise, runs in games:
         stand = stands[name]
-        played = _played(stand, length, runs, noise)
+        played = _run_both_tables(stand, length, runs, noise)
         said = f"{name}, {source}"
-        verdicts.append(_verdict(stand, said, length, played, confidence, each))
+        verdicts.append(_judge_game(stand, said, length, played, confidence, each))
     # Rounded, so that the last digits of a bound do not decide which game is reported.
     best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
     channels = {
-        f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.over > 0.0
+        f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.excess_over_claim > 0.0
     }
     return replace(best, channels=channels)
 
 
-def _verdict(
+def _judge_game(
     stand: Victim, name: str, length: float, played: Played, confidence: float, each: float
 ) -> AbortVerdict:
     """Return the verdict of one game.
 
     All games together hold at `confidence`, this one alone at `each`.
     """
-    known, fresh = halves(played)
+    known, fresh = split_in_halves(played)
     delta = stand.config.delta or 0.0
-    bet = Bet.choose(known, delta, confidence)
+    bet = Bet.choose_best_bet(known, delta, confidence)
     return AbortVerdict(
         method="refusals",
         form="corrected",

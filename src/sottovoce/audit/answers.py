@@ -19,11 +19,11 @@ from ..algorithms.items import Item
 from ..algorithms.once import Once
 from ..algorithms.recipe import Recipe
 from ..answers.evaluation import Histogram
-from ..answers.inference import newton_of
-from ..answers.least_squares import slopes_of
+from ..answers.inference import newton_from_naming
+from ..answers.least_squares import slopes_from_naming
 from ..answers.regression import LeastSquares
 from ..answers.survey import Survey
-from ..answers.terms import of_columns
+from ..answers.terms import naming_from_columns
 from ..data.rows import Rows
 from ..privacy.events import GaussianMechanism
 from ..privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -64,14 +64,14 @@ from .game import (
     Options,
     Transcripts,
     Verdict,
-    attacks,
+    score_all_attacks,
     candidates,
-    likelihood,
-    verdict,
-    watch,
+    likelihood_attack,
+    judge_best_attack,
+    record_transcripts,
 )
-from .likelihood import honest_sums
-from .several import WorstVerdict, play_all
+from .likelihood import exact_honest_sums
+from .several import WorstVerdict, play_all_games
 
 RUNS, QUICK_RUNS = 4_000, 1_000
 MOVED = 2_000
@@ -95,7 +95,7 @@ class Given(Once):
     def items(self) -> tuple[Item, ...]:
         return self.asks
 
-    def point(self, d: int) -> Array:
+    def point_of_release(self, d: int) -> Array:
         return self.where
 
 
@@ -135,22 +135,22 @@ class Pair:
     long: bool = False
 
 
-def _row(*x: float, norm: float = 1.0) -> Array:
+def _row_of_norm(*x: float, norm: float = 1.0) -> Array:
     a = np.array(x)
     # Just inside the norm bound, so that rounding makes no row longer.
     return np.asarray(norm * a / (np.linalg.norm(a) * (1.0 + 1e-12)))
 
 
-_E0, _E1, _ZERO = _row(1, 0, 0), _row(0, 1, 0), np.zeros(D)
+_E0, _E1, _ZERO = _row_of_norm(1, 0, 0), _row_of_norm(0, 1, 0), np.zeros(D)
 _TILT = np.array([0.0, 0.0, -0.1])
 _STEEP = np.array([0.0, 0.0, 400.0])
 """A point at which derivatives of both tilted rows are at their bound."""
-_LEFT, _RIGHT = _row(*(_E0 + _TILT)), _row(*(-_E0 + _TILT))
-_DOWN = _row(*(_E1 + _TILT))
+_LEFT, _RIGHT = _row_of_norm(*(_E0 + _TILT)), _row_of_norm(*(-_E0 + _TILT))
+_DOWN = _row_of_norm(*(_E1 + _TILT))
 _FRAME = np.diag([3.0, 3.0, 1.0])[None]
 """A frame in which these rows are longer than 1."""
 _NO_FRAME = np.eye(D)[None]
-_ACROSS = (_row(1, 1, 0), _row(1, -1, 0))
+_ACROSS = (_row_of_norm(1, 1, 0), _row_of_norm(1, -1, 0))
 """Rows whose moments differ off the diagonal."""
 
 
@@ -204,16 +204,16 @@ PAIRS: dict[str, Pair] = {
         partial(Lengths, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)
     ),
     "count of positives": Pair(
-        partial(Positives, constant=LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))
+        partial(Positives, constant=LAST), _ZERO, (_row_of_norm(0, 0, 1), _row_of_norm(0, 0, -1))
     ),
     "scores": Pair(
-        partial(Scores, constant=LAST, edges=np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))
+        partial(Scores, constant=LAST, edges=np.array([0.0])), _E0, (_row_of_norm(1, 0, 1), _row_of_norm(-1, 0, 1))
     ),
-    "corrections of scores": Pair(_corrections, _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
+    "corrections of scores": Pair(_corrections, _E0, (_row_of_norm(1, 0, 1), _row_of_norm(-1, 0, 1))),
     "Huber step": Pair(partial(HuberGradient, h=0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
     "mean of rows": Pair(
-        partial(RowMean, constants=(D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))
+        partial(RowMean, constants=(D - 1,)), _ZERO, (_row_of_norm(1, 0, 1e-4), _row_of_norm(-1, 0, 1e-4))
     ),
     "residuals": Pair(
         partial(Residuals, constant=LAST, edges=np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)
@@ -294,12 +294,12 @@ def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> Recip
     )
 
 
-def recipes(config: RunConfig) -> dict[str, RecipeCase]:
+def recipe_cases(config: RunConfig) -> dict[str, RecipeCase]:
     """Make cases of whole recipes, at points that follow from earlier answers."""
-    naming = of_columns(["x0", "x1"], 1.0)
+    naming = naming_from_columns(["x0", "x1"], 1.0)
     why = "a row whose answer is replaced by its opposite"
-    flipped = Pair(Gradient, _ZERO, (_row(1, 0, 1), _row(1, 0, -1)))
-    numbers = Pair(Products, _ZERO, (_row(0, 0, 1),) * 2, (1.0, -1.0))
+    flipped = Pair(Gradient, _ZERO, (_row_of_norm(1, 0, 1), _row_of_norm(1, 0, -1)))
+    numbers = Pair(Products, _ZERO, (_row_of_norm(0, 0, 1),) * 2, (1.0, -1.0))
     score = 2.0 * np.eye(D)[0, :-1]
     residual = HuberResidual(1.0)
 
@@ -308,11 +308,11 @@ def recipes(config: RunConfig) -> dict[str, RecipeCase]:
 
     survey = Survey(cells=(2,) * D, grids=b"")
     return {
-        "inference": case(flipped, newton_of(naming)),
+        "inference": case(flipped, newton_from_naming(naming)),
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
         "survey": case(PAIRS["coarse counts"], survey, Weighted(LOGISTIC)),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
-        "regression with intervals": case(numbers, slopes_of(naming), residual),
+        "regression with intervals": case(numbers, slopes_from_naming(naming), residual),
     }
 
 
@@ -332,7 +332,7 @@ def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
     )
 
 
-def centred(config: RunConfig) -> RecipeCase:
+def centred_training_case(config: RunConfig) -> RecipeCase:
     """Make the case of a mean of rows, followed by a training on rows centred by it.
 
     The tables differ in a row and its opposite, of almost no constant.  Such a row is as long as a
@@ -360,7 +360,7 @@ def centred(config: RunConfig) -> RecipeCase:
     return RecipeCase(run, tables(PAIRS["mean of rows"], constant=-0.5), 0, why, centring=mean)
 
 
-def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, RecipeCase]:
+def all_answer_cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, RecipeCase]:
     """Make all cases: releases, recipes, and training with held-out rows and with centred ones.
 
     Parameters
@@ -383,9 +383,9 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
         summed = config.trusted.opens_sums
         mark = ", summed" if summed else ""
         found |= {name + mark: release(name, pair, config) for name, pair in PAIRS.items()}
-        found |= {name + mark: case for name, case in recipes(config).items()}
+        found |= {name + mark: case for name, case in recipe_cases(config).items()}
         found["held-out rows" + mark] = held_out(config)
-        found["centred training" + mark] = centred(config)
+        found["centred training" + mark] = centred_training_case(config)
         if summed:
             # One of three sites colludes, so a person at two of them has all other rows.
             name = "cross moments"
@@ -397,18 +397,18 @@ def shift(case: RecipeCase, seen: Transcripts) -> float:
     """Return shift over sigma (mu of GDP) between the tables of a case of one release."""
     if seen.opened:
         # The adversary sees the honest sites' sum alone, with all of their noise.
-        middles, deviation = honest_sums(
-            seen.opened[0], case.tables, seen.facts, case.solve, case.known
+        middles, deviation = exact_honest_sums(
+            seen.opened[0], case.tables, seen.facts, case.make_table_solver, case.colluding_sites
         )
         return float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     query, _ = seen.asked[0]
     event = query.event(seen.facts)
     assert isinstance(query, NoisyBounded) and isinstance(event, GaussianMechanism)
-    first, second = (one.silent(one.cut(query)) for one in candidates(case, seen.facts))
+    first, second = (one.noise_free_answer(one.cut(query)) for one in candidates(case, seen.facts))
     return float(np.linalg.norm((second - first)[0, 0]) / event.sigma[case.victim])
 
 
-def play_one(
+def play_answer_case(
     case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confidence: float = 0.95
 ) -> Verdict:
     """Play one case; single releases also get their exact epsilon.
@@ -431,14 +431,14 @@ def play_one(
     """
     parts = (case,) if case.before is None else (case.before, case)
     seen = [
-        (watch(one, 0, replicates, seed + k), watch(one, 1, replicates, seed + k + 1000))
+        (record_transcripts(one, 0, replicates, seed + k), record_transcripts(one, 1, replicates, seed + k + 1000))
         for k, one in enumerate(parts)
     ]
-    found = attacks(case, seen[-1])
+    found = score_all_attacks(case, seen[-1])
     if case.before is not None:
         # Their noise is independent, so the log likelihood ratios of both releases add.
         before, after = (
-            likelihood(one, pair).scores for one, pair in zip(parts, seen, strict=True)
+            likelihood_attack(one, pair).scores for one, pair in zip(parts, seen, strict=True)
         )
         together = (before[0] + after[0], before[1] + after[1])
         found = [Attack("likelihood ratio", together, 0)]
@@ -447,7 +447,7 @@ def play_one(
         # Gaussian releases compose exactly: their shifts over sigma add in squares.
         mu = math.hypot(*(shift(one, pair[0]) for one, pair in zip(parts, seen, strict=True)))
         exact = gaussian_epsilon(case.config.delta or 0.0, mu)
-    said = verdict(case, [one for pair in seen for one in pair], found, confidence)
+    said = judge_best_attack(case, [one for pair in seen for one in pair], found, confidence)
     return replace(said, exact_epsilon=exact, rounds=said.releases)
 
 
@@ -461,14 +461,14 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = Non
     asked : Options
         As :func:`sottovoce.audit.attack` passes them.
     stands : mapping of str to RecipeCase, optional
-        The cases to play; by default :func:`cases`.
+        The cases to play; by default :func:`all_answer_cases`.
 
     Returns
     -------
     WorstVerdict
     """
     if stands is None:
-        stands = cases(asked.epsilon, asked.delta)
+        stands = all_answer_cases(asked.epsilon, asked.delta)
 
     def play_case(case: RecipeCase, each: float) -> Verdict:
         runs = asked.replicates or RUNS
@@ -476,6 +476,6 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = Non
             runs = min(runs, MOVED)
         if isinstance(case.method, Histogram):
             runs = min(runs, CORRECTED)
-        return play_one(case, runs, seed=asked.seed, confidence=each)
+        return play_answer_case(case, runs, seed=asked.seed, confidence=each)
 
-    return play_all("answers", stands, asked.confidence, play_case)
+    return play_all_games("answers", stands, asked.confidence, play_case)

@@ -17,7 +17,7 @@ from ..util.typing import Any
 from .exact import densities
 from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
-from .several import play_all
+from .several import play_all_games
 from .worst_cases import make_case, tables
 
 RUNS, QUICK_RUNS = 8_000, 2_000
@@ -30,7 +30,7 @@ WHY = (
 )
 
 
-def cases(
+def clipping_cases(
     epsilon: float | None = None, delta: float | None = None, rounds: int | None = None
 ) -> dict[str, Case]:
     """Make the worst case of every method that clips gradients.
@@ -77,20 +77,20 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     asked : Options
         As :func:`sottovoce.audit.attack` passes them.
     stands : mapping of str to Case, optional
-        The cases to play; by default :func:`cases`.
+        The cases to play; by default :func:`clipping_cases`.
 
     Returns
     -------
     Verdict
     """
     if stands is None:
-        stands = cases(asked.epsilon, asked.delta, asked.rounds)
+        stands = clipping_cases(asked.epsilon, asked.delta, asked.rounds)
 
     def play_case(case: Case, each: float) -> Verdict:
         found = game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each)
         exact = None
         if found.method == "output" and found.releases == 1:
-            exact = densities(case).epsilon_at(found.delta)
+            exact = densities(case).epsilon_at_delta(found.delta)
         return replace(found, exact_epsilon=exact)
 
-    return play_all("capped", stands, asked.confidence, play_case)
+    return play_all_games("capped", stands, asked.confidence, play_case)

@@ -17,7 +17,7 @@ from ..errors import InvalidInput
 from ..util.typing import Array, ArrayLike
 
 
-def least_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
+def probability_lower_limit(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
     """Return the one-sided lower confidence limit of a binomial probability (Clopper and Pearson).
 
     Parameters
@@ -39,7 +39,7 @@ def least_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array
         return np.where(hits > 0, betaincinv(hits, trials - hits + 1.0, error), 0.0)
 
 
-def most_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
+def probability_upper_limit(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
     """Return the one-sided upper confidence limit of a binomial probability (Clopper and Pearson).
 
     Parameters
@@ -101,9 +101,9 @@ def epsilon_bound(
     error = 0.5 * (1.0 - confidence)
     # The numerator is bounded from below and the denominator from above, so the ratio is bounded
     # from below (docs/explanation/audit.md, "The game").
-    over = least_probability(true, positives, error) - delta
+    over = probability_lower_limit(true, positives, error) - delta
     with np.errstate(divide="ignore", invalid="ignore"):
-        bound = np.log(over) - np.log(most_probability(false, negatives, error))
+        bound = np.log(over) - np.log(probability_upper_limit(false, negatives, error))
     return np.where(over > 0, np.maximum(bound, 0.0), 0.0)
 
 
@@ -118,7 +118,7 @@ class Test:
     table: int
     bound: float
 
-    def verdict(self, scores: tuple[Array, Array], delta: float, confidence: float) -> float:
+    def epsilon_lower_bound(self, scores: tuple[Array, Array], delta: float, confidence: float) -> float:
         """Return the lower bound on epsilon that this region gives on fresh scores.
 
         Parameters

@@ -16,8 +16,8 @@ from ..errors import InvalidInput
 from ..queries import Query
 from ..util.later import Later
 from ..util.typing import Array
-from .game import Case, Transcripts, candidates, watch
-from .likelihood import honest_sums, of_node
+from .game import Case, Transcripts, candidates, record_transcripts
+from .likelihood import exact_honest_sums, restrict_to_node
 
 optimize = Later("scipy.optimize")
 _POINTS = {1: 40_001, 2: 601}
@@ -51,7 +51,7 @@ class Exact:
 
         return max(divergence(p, q), divergence(q, p))
 
-    def epsilon_at(self, delta: float) -> float:
+    def epsilon_at_delta(self, delta: float) -> float:
         """Return the smallest epsilon at which the divergence is at most `delta`."""
         if delta <= 0:
             return self.epsilon
@@ -82,16 +82,16 @@ def densities(case: Case, seed: int = 0) -> Exact:
     InvalidInput
         For more than two features, or a query whose density is not known.
     """
-    seen = [watch(case, table, _SEEN, seed + table) for table in (0, 1)]
+    seen = [record_transcripts(case, table, _SEEN, seed + table) for table in (0, 1)]
     facts, d = seen[0].facts, case.tables[0].d
     if d not in _POINTS:
         raise InvalidInput("features", d, "quadrature is for one or two", "use a game")
     if seen[0].opened:
-        return _of_sum(case, seen[0])
+        return _densities_of_sum(case, seen[0])
     whole = seen[0].asked[0][0]
     tables = candidates(case, facts)
     victim, n_nodes = tables[0].i, len(facts.n)
-    answers = np.concatenate([of_node(one.asked[0][1], victim, n_nodes)[:, 0] for one in seen])
+    answers = np.concatenate([restrict_to_node(one.asked[0][1], victim, n_nodes)[:, 0] for one in seen])
     if answers.shape[1] != d:
         rule = "its answer is more than a model"
         raise InvalidInput("method", case.config.method, rule, "use a game")
@@ -105,8 +105,8 @@ def densities(case: Case, seed: int = 0) -> Exact:
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 1, d)
     logs = []
     for one in tables:
-        query = _first(one.cut(whole))
-        if not one.is_sharp(query, grid):
+        query = _without_replicates(one.cut(whole))
+        if not one.has_exact_density(query, grid):
             rule = "noise on its answer blurs a density that is not Gaussian there"
             raise InvalidInput("method", case.config.method, rule, "use a game")
         density = one.log_density(query, grid)
@@ -117,13 +117,13 @@ def densities(case: Case, seed: int = 0) -> Exact:
     return Exact((logs[0], logs[1]))
 
 
-def _of_sum(case: Case, seen: Transcripts) -> Exact:
+def _densities_of_sum(case: Case, seen: Transcripts) -> Exact:
     """Return the densities of the first sum, less the shares of colluding sites.
 
     It is Gaussian, so only the line matters on which the tables differ.
     """
-    middles, deviation = honest_sums(
-        seen.opened[0], case.tables, seen.facts, case.solve, case.known
+    middles, deviation = exact_honest_sums(
+        seen.opened[0], case.tables, seen.facts, case.make_table_solver, case.colluding_sites
     )
     apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     # In deviations, along the line; the grid reaches beyond both means.
@@ -132,7 +132,7 @@ def _of_sum(case: Case, seen: Transcripts) -> Exact:
     return Exact((logs[0] - logsumexp(logs[0]), logs[1] - logsumexp(logs[1])))
 
 
-def _first(query: Query) -> Query:
+def _without_replicates(query: Query) -> Query:
     """Return the query with its public vectors of round 1 only once.
 
     They are the same at every point of the grid.

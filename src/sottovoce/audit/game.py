@@ -34,15 +34,15 @@ from ..runs import engine
 from ..runs.centre import Centring
 from ..runs.config import RunConfig
 from ..runs.engine import Place
-from ..runs.prepare import held, prepare
+from ..runs.prepare import rows_on_backend, prepare
 from ..runs.row_guard import Book, RowGuard, make_solver
-from ..runs.start import named
+from ..runs.start import with_start_digest
 from ..solvers.apart import Apart
 from ..solvers.local import Solver
 from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
-from .likelihood import Candidate, OpenedSum, Solvers, score, score_sums
+from .likelihood import Candidate, OpenedSum, Solvers, log_likelihood_ratio, log_likelihood_ratio_of_sums
 
 spatial = Later("scipy.spatial")
 Scores = tuple[Array, Array]
@@ -126,13 +126,13 @@ class Case:
     centring: Centring | None = None
 
     @property
-    def known(self) -> int:
+    def colluding_sites(self) -> int:
         """Number of colluding sites of a sum."""
         if self.colluders is None:
             return self.config.colluders
         return self.colluders
 
-    def solve(self, rows: Rows, facts: Facts, table: int) -> Solver:
+    def make_table_solver(self, rows: Rows, facts: Facts, table: int) -> Solver:
         """Make the solver of a table, for its sites and for the adversary.
 
         Parameters
@@ -162,7 +162,7 @@ class Case:
 
         def solver(rows: Rows, facts: Facts, table: int) -> Solver:
             # Every replicate released another mean, so its rows are moved by another map.
-            solvers = [self.solve(replace(rows, move=one), facts, table) for one in move.apart()]
+            solvers = [self.make_table_solver(replace(rows, move=one), facts, table) for one in move.split_by_replicate()]
             if len(solvers) == 1:
                 return solvers[0]
             return Apart(solvers)
@@ -179,13 +179,13 @@ class Recorder:
     asked: list[tuple[Query, Array]] = field(default_factory=list)
     opened: list[tuple[Sum, Array]] = field(default_factory=list)
 
-    def ask(self, query: Query) -> Array:
-        answer = self.guard.ask(query)
+    def charge_and_answer(self, query: Query) -> Array:
+        answer = self.guard.charge_and_answer(query)
         self.asked.append((query, answer))
         return answer
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        answer = self.guard.ask_sum(query, net)
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
+        answer = self.guard.charge_and_open_sum(query, net)
         self.opened.append((query, answer))
         return answer
 
@@ -196,13 +196,13 @@ class Notes:
     def __init__(self) -> None:
         self.rows: tuple[Event, ...] = ()
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Record the event."""
         self.rows = (*self.rows, event)
 
-    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+    def charge_once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Record the event, then draw."""
-        self.charge(event)
+        self.record_event(event)
         return draw()
 
     def to_list(self) -> list[dict[str, Any]]:
@@ -226,17 +226,17 @@ class OpenNet(DenseNet):
         self.sent.append(np.array(x))
         return super().neighbour_sum(x)
 
-    def whole_sum(self, x: Array) -> Array:
+    def sum_of_all_nodes(self, x: Array) -> Array:
         self.sent.append(np.array(x))
-        return super().whole_sum(x)
+        return super().sum_of_all_nodes(x)
 
-    def everyones(self, x: Array) -> Array:
+    def gather_from_all_nodes(self, x: Array) -> Array:
         self.sent.append(np.array(x))
-        return super().everyones(x)
+        return super().gather_from_all_nodes(x)
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         self.shares.append(share)
-        return super().seal(share)
+        return super().mask_share(share)
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class Transcripts:
     move: Move | None = None
 
 
-def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
+def record_transcripts(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     """Run a case on one of its tables, and record everything that leaves the sites.
 
     Parameters
@@ -288,11 +288,11 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.tables[table]
     # Refuses a configuration that starts elsewhere than at zero, as every audit does.
-    named(config, None, rows.d)
+    with_start_digest(config, None, rows.d)
     ready = prepare(
         config, rows.n, rows.d, method=case.method, loss=case.loss, centre=case.centring
     )
-    rows = held(ready.config, rows)
+    rows = rows_on_backend(ready.config, rows)
     algorithm = ready.algorithm
     if case.algorithm is not None:
         algorithm = case.algorithm(algorithm)
@@ -301,18 +301,18 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     book: Book = ready.ledger
     if case.book is not None:
         book = case.book(ready.ledger)
-    solver = partial(case.solve, table=table)
+    solver = partial(case.make_table_solver, table=table)
     guard = RowGuard(rows, ready.facts, noise, book, solver, case.centring)
     recorder = Recorder(guard, ready.facts)
     net = OpenNet(ready.graph)
     place = Place(ready.facts, net, recorder, (replicates, len(rows.n)), rows.d)
     if case.centring is not None:
-        place, _ = engine.centred(place, guard, ready.facts)
-    engine.run(algorithm, place, ready.config.rounds)
-    return replace(transcripts(case, recorder, net, ready.ledger, book.rows), move=guard.move)
+        place, _ = engine.release_mean(place, guard, ready.facts)
+    engine.run_rounds(algorithm, place, ready.config.rounds)
+    return replace(collect_transcripts(case, recorder, net, ready.ledger, book.rows), move=guard.move)
 
 
-def transcripts(
+def collect_transcripts(
     case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]
 ) -> Transcripts:
     """Collect what left the sites of a run, and price everything that was charged.
@@ -338,7 +338,7 @@ def transcripts(
     spent = Ledger(own.accountant, math.inf, own.delta, own.sites_per_row)
     # Price what was charged, not what the run's own ledger holds: a planted book may differ.
     for event in charged:
-        spent.charge(event)
+        spent.record_event(event)
     proved, papers_claim = spent.total(), spent.claimed()
     claimed = proved
     if case.config.form != "corrected" and papers_claim is not None:
@@ -352,7 +352,7 @@ def transcripts(
     ]
     # The adversary knows the colluding sites' shares, and those of the honest ones as a sum.
     opened = []
-    honest = nodes - case.known
+    honest = nodes - case.colluding_sites
     for (query, answer), share in zip(seen.opened, net.shares, strict=True):
         opened.append(OpenedSum(query, share[:, :honest].sum(axis=1, keepdims=True)))
         sent += [answer[:, 0], share[:, honest:].reshape(replicates, -1).astype(float)]
@@ -402,7 +402,7 @@ class Verdict:
         return self.lower_bound > self.claimed_epsilon
 
     @property
-    def refuted_exactly(self) -> bool:
+    def is_refuted_exactly(self) -> bool:
         """True if the claim is refuted by quadrature: the exact epsilon is above it."""
         if self.exact_epsilon is None:
             return False
@@ -411,7 +411,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain data, with both refutations."""
-        return {**vars(self), "refuted": self.refuted, "refuted_exactly": self.refuted_exactly}
+        return {**vars(self), "refuted": self.refuted, "refuted_exactly": self.is_refuted_exactly}
 
 
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
@@ -422,8 +422,8 @@ def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
         rows, victim = case.tables[table], case.victim
         if pooled:
             # The curator is the only node.
-            rows, victim = rows.pooled(), 0
-        return Candidate(rows, facts, victim, partial(case.solve, table=table))
+            rows, victim = rows.pool_at_one_node(), 0
+        return Candidate(rows, facts, victim, partial(case.make_table_solver, table=table))
 
     return candidate(0), candidate(1)
 
@@ -439,7 +439,7 @@ class Attack(NamedTuple):
     learned: int
 
 
-def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
+def likelihood_attack(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
     """Score all replicates by the log likelihood ratio of all releases."""
 
     def ratio(transcripts: Transcripts) -> Array:
@@ -448,15 +448,15 @@ def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
         before = 0 if transcripts.move is None else 1
         moved = case.moved(transcripts.move)
         if not opened:
-            first = score(asked[:before], candidates(case, facts))
-            return first + score(asked[before:], candidates(moved, facts))
-        first = score_sums(opened[:before], case.tables, facts, case.solve, case.known)
-        return first + score_sums(opened[before:], case.tables, facts, moved.solve, case.known)
+            first = log_likelihood_ratio(asked[:before], candidates(case, facts))
+            return first + log_likelihood_ratio(asked[before:], candidates(moved, facts))
+        first = log_likelihood_ratio_of_sums(opened[:before], case.tables, facts, case.make_table_solver, case.colluding_sites)
+        return first + log_likelihood_ratio_of_sums(opened[before:], case.tables, facts, moved.make_table_solver, case.colluding_sites)
 
     return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
 
 
-def discriminant(known: Sequence[Array]) -> Array:
+def linear_discriminant(known: Sequence[Array]) -> Array:
     """Return Fisher's linear discriminant of two samples (m, d), a vector (d,).
 
     It is the difference of the means, multiplied by the inverse of the pooled covariance.
@@ -469,13 +469,13 @@ def discriminant(known: Sequence[Array]) -> Array:
     return np.asarray(np.linalg.solve(within + ridge * np.eye(len(within)), apart))
 
 
-def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
+def score_all_attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
     """Score all replicates by every attack of the game.
 
     The linear discriminant and the nearest transcript are learned on the first quarter of them.
     """
     quarter = len(seen[0].messages) // 4
-    found = [likelihood(case, seen)]
+    found = [likelihood_attack(case, seen)]
     messages = [one.messages for one in seen]
     spread = np.concatenate([m[:quarter] for m in messages]).std(axis=0)
     # A constant message has no scale to divide by.
@@ -483,7 +483,7 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
     if not kept.any():
         return found
     x = [m[:, kept] / spread[kept] for m in messages]
-    line = discriminant([m[:quarter] for m in x])
+    line = linear_discriminant([m[:quarter] for m in x])
     found.append(Attack("linear discriminant", (x[0] @ line, x[1] @ line), quarter))
     trees = [spatial.cKDTree(m[:quarter]) for m in x]
 
@@ -522,11 +522,11 @@ def play(
         If replicates are too few to see anything.
     """
     # Seeds differ, so that the noise of the two tables is independent.
-    seen = (watch(case, 0, replicates, 2 * seed + 1), watch(case, 1, replicates, 2 * seed + 2))
-    return verdict(case, seen, attacks(case, seen), confidence)
+    seen = (record_transcripts(case, 0, replicates, 2 * seed + 1), record_transcripts(case, 1, replicates, 2 * seed + 2))
+    return judge_best_attack(case, seen, score_all_attacks(case, seen), confidence)
 
 
-def verdict(
+def judge_best_attack(
     case: Case, seen: Sequence[Transcripts], found: Sequence[Attack], confidence: float
 ) -> Verdict:
     """Choose the best attack on one half of the replicates, and bound epsilon on the other half.
@@ -558,7 +558,7 @@ def verdict(
     assert chosen is not None
     test, attack = chosen
     # Fresh replicates: nothing that chose the score or its threshold enters the bound.
-    bound = test.verdict((attack.scores[0][half:], attack.scores[1][half:]), delta, confidence)
+    bound = test.epsilon_lower_bound((attack.scores[0][half:], attack.scores[1][half:]), delta, confidence)
     return Verdict(
         method=case.config.method,
         form=case.config.form,

@@ -16,13 +16,13 @@ import numpy as np
 
 from .. import data
 from ..data.rows import Rows
-from ..problem.task import of_margins
+from ..problem.task import task_of_margins
 from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
 from ..runs.config import RunConfig
 from ..util.typing import Any, Array, IntArray
-from .confidence import least_probability
-from .game import Case, Transcripts, watch
-from .likelihood import Candidate, of_node
+from .confidence import probability_lower_limit
+from .game import Case, Transcripts, record_transcripts
+from .likelihood import Candidate, restrict_to_node
 
 SITES, VICTIM = 5, 0
 ROUNDS, ROWS, OTHERS, PUBLIC = 5, 50, 100, 2000
@@ -73,14 +73,14 @@ class _Stage:
     truth: dict[str, IntArray]
     prior: dict[str, Array]
 
-    def holding(self, row: Array) -> Rows:
+    def rows_with_target(self, row: Array) -> Rows:
         """Return the rows of all sites, with `row` as the victim's last."""
         signed = self.rows.signed.copy()
         signed[VICTIM, ROWS - 1] = row
         return replace(self.rows, signed=signed)
 
 
-def _stage(targets: int, seed: int) -> _Stage:
+def _deal_adult_rows(targets: int, seed: int) -> _Stage:
     """Deal rows of Adult at random to the sites, the targets, and what stands in their place."""
     adult = data.load("adult")
     order = np.random.default_rng(seed).permutation(len(adult.y_train))
@@ -110,11 +110,11 @@ def _stage(targets: int, seed: int) -> _Stage:
         truth[column] = np.argmin(np.abs(guesses[column] - whole[:, None]).sum(axis=2), axis=1)
         alike = [np.all(with_value(column, value, public) == known, axis=1) for value in values]
         prior[column] = np.mean(alike, axis=1)
-    rows = Rows.build([(adult.X_train[part], adult.y_train[part]) for part in sites])
+    rows = Rows.build_from_parts([(adult.X_train[part], adult.y_train[part]) for part in sites])
     return _Stage(rows, whole, signed(raw.take(other)), guesses, truth, prior)
 
 
-def _with_density(query: Query) -> Query:
+def _give_sharp_density(query: Query) -> Query:
     """Give an exact minimiser next to no noise, so that it has a density.
 
     Its likelihood then asks for rows that explain it.
@@ -129,7 +129,7 @@ def _with_density(query: Query) -> Query:
     return query
 
 
-def _likelihood(seen: Transcripts, rows: Rows) -> Array:
+def _log_likelihood_of_rows(seen: Transcripts, rows: Rows) -> Array:
     """Return the log likelihood of the victim's releases if the sites held `rows`, (R,).
 
     It is known up to a constant.
@@ -137,11 +137,11 @@ def _likelihood(seen: Transcripts, rows: Rows) -> Array:
     candidate = Candidate(rows, seen.facts, VICTIM)
     total = np.zeros(len(seen.messages))
     for query, answers in seen.asked:
-        own = candidate.cut(_with_density(query))
-        density = candidate.log_density(own, of_node(answers, VICTIM, SITES))
+        own = candidate.cut(_give_sharp_density(query))
+        density = candidate.log_density(own, restrict_to_node(answers, VICTIM, SITES))
         assert density is not None
         total = total + density
-    # As in `likelihood.score`: the last digits of simulated noise depend on what it was added to.
+    # As in `likelihood.log_likelihood_ratio`: the last digits of simulated noise depend on what it was added to.
     return np.round(total, 9)
 
 
@@ -168,20 +168,20 @@ class _Seen:
     right: dict[str, Array]
 
 
-def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
+def _play_setting(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
     """Play both attacks on every target in one setting."""
     inside, outside = list[Array](), list[Array]()
     right: dict[str, list[Array]] = {column: [] for column in ATTRIBUTES}
     claimed = proved = 0.0
     for t, (target, other) in enumerate(zip(stage.target, stage.other, strict=True)):
-        without, with_target = stage.holding(other), stage.holding(target)
+        without, with_target = stage.rows_with_target(other), stage.rows_with_target(target)
         case = Case(config, (without, with_target), VICTIM, "rows of Adult")
-        seen = [watch(case, table, replicates, 2 * (1000 * key + t) + table) for table in (0, 1)]
+        seen = [record_transcripts(case, table, replicates, 2 * (1000 * key + t) + table) for table in (0, 1)]
         claimed, proved = max(claimed, seen[1].claimed), max(proved, seen[1].proved)
-        likelihood_without = _likelihood(seen[1], without)
-        true = _likelihood(seen[1], with_target)
+        likelihood_without = _log_likelihood_of_rows(seen[1], without)
+        true = _log_likelihood_of_rows(seen[1], with_target)
         inside.append(true - likelihood_without)
-        outside.append(_likelihood(seen[0], with_target) - _likelihood(seen[0], without))
+        outside.append(_log_likelihood_of_rows(seen[0], with_target) - _log_likelihood_of_rows(seen[0], without))
         for column, guesses in stage.guesses.items():
             fits = []
             for v, row in enumerate(guesses[t]):
@@ -189,10 +189,10 @@ def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
                 if v == stage.truth[column][t]:
                     fits.append(true)
                 else:
-                    fits.append(_likelihood(seen[1], stage.holding(row)))
+                    fits.append(_log_likelihood_of_rows(seen[1], stage.rows_with_target(row)))
             # Bayes' rule: the likeliest value by all messages and the prior.
             posterior = np.stack(fits) + np.log(stage.prior[column])[:, None]
-            named = of_margins(len(fits)).decode(posterior)
+            named = task_of_margins(len(fits)).decode(posterior)
             right[column].append((named == stage.truth[column][t]).astype(float))
     found = {column: np.stack(each) for column, each in right.items()}
     return _Seen(claimed, proved, np.stack(inside), np.stack(outside), found)
@@ -229,7 +229,7 @@ def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
     return rates(there, outside.shape[1]), rates(here, inside.shape[1])
 
 
-def area(fpr: Array, tpr: Array) -> Array:
+def area_under_curves(fpr: Array, tpr: Array) -> Array:
     """Return the area under each ROC curve, (B,), by trapezoids."""
     return np.asarray(np.sum(np.diff(fpr, axis=1) * 0.5 * (tpr[:, 1:] + tpr[:, :-1]), axis=1))
 
@@ -251,7 +251,7 @@ def reach(fpr: Array, tpr: Array, most: float) -> Array:
     return np.asarray(np.where(fpr <= most + 1e-12, tpr, 0.0).max(axis=1))
 
 
-def _interval(value: float, resampled: Array, targets: int) -> list[float]:
+def _bootstrap_interval(value: float, resampled: Array, targets: int) -> list[float]:
     """Return bootstrap percentiles over targets.
 
     Where all targets agree the lower end is Clopper and Pearson's limit.
@@ -260,11 +260,11 @@ def _interval(value: float, resampled: Array, targets: int) -> list[float]:
     low, high = np.quantile(resampled, [error, 1.0 - error])
     if min(value, low) > 1.0 - 1e-9:
         # Resampling a sample without errors never shows one, so its percentile says too much.
-        low = least_probability(targets, targets, error)
+        low = probability_lower_limit(targets, targets, error)
     return [float(low), float(high)]
 
 
-def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
+def measure_inference_attacks(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     """Measure membership and attribute inference on a ring of five sites of Adult rows.
 
     Parameters
@@ -285,7 +285,7 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     targets, replicates = TARGETS, REPLICATES
     if quick:
         targets, replicates = QUICK_TARGETS, QUICK_REPLICATES
-    stage = _stage(targets, seed)
+    stage = _deal_adult_rows(targets, seed)
     rng = np.random.default_rng([seed, 1])
     # The bootstrap is over targets, not runs: runs on one target share its row.
     resampled = rng.multinomial(targets, np.full(targets, 1 / targets), RESAMPLES)
@@ -299,7 +299,7 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
         config = RunConfig(method=method, form=form, epsilon=epsilon, rounds=ROUNDS)
         # Without noise, repetitions would all be alike.
         without_noise = math.isinf(epsilon) or form == "listed"
-        seen = _play(config, stage, 1 if without_noise else replicates, k + 100 * seed)
+        seen = _play_setting(config, stage, 1 if without_noise else replicates, k + 100 * seed)
         fpr, tpr = curve(seen.inside, seen.outside, weights)
         name = {
             "method": method,
@@ -307,22 +307,22 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
             "claimed_epsilon": epsilon,
             "proved_epsilon": seen.proved,
         }
-        areas[method, form, epsilon] = area(fpr, tpr)
-        membership.append(name | _rates(fpr, tpr, targets))
+        areas[method, form, epsilon] = area_under_curves(fpr, tpr)
+        membership.append(name | _summarise_curves(fpr, tpr, targets))
         for column, right in seen.right.items():
             each = weights @ right.mean(axis=1) / targets
-            interval = _interval(float(each[0]), each[1:], targets)
+            interval = _bootstrap_interval(float(each[0]), each[1:], targets)
             told[column].append(name | {"accuracy": float(each[0]), "interval": interval})
-    setting = _setting(stage, targets, replicates)
+    setting = _attack_sizes(stage, targets, replicates)
     return {
         "setting": setting | {"seed": seed, "confidence": CONFIDENCE, "quick": quick},
         "membership": membership,
-        "printed_beside_corrected": _printed_beside_corrected(areas, targets),
-        "attributes": [_attribute(column, stage, told[column]) for column in ATTRIBUTES],
+        "printed_beside_corrected": _compare_printed_forms(areas, targets),
+        "attributes": [_attribute_accuracy(column, stage, told[column]) for column in ATTRIBUTES],
     }
 
 
-def _setting(stage: _Stage, targets: int, replicates: int) -> dict[str, Any]:
+def _attack_sizes(stage: _Stage, targets: int, replicates: int) -> dict[str, Any]:
     """Return the sizes of the attacks, for the report."""
     return {
         "data": "adult",
@@ -338,28 +338,28 @@ def _setting(stage: _Stage, targets: int, replicates: int) -> dict[str, Any]:
     }
 
 
-def _rates(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
+def _summarise_curves(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
     """Return a ROC curve with its area and rates, and their intervals."""
     found: dict[str, Any] = {}
     measures = {
-        "auc": area(fpr, tpr),
+        "auc": area_under_curves(fpr, tpr),
         "tpr_1": reach(fpr, tpr, 0.01),
         "tpr_10": reach(fpr, tpr, 0.1),
     }
     for name, values in measures.items():
         # The first curve is of all targets, the others of resampled ones.
         found[name] = float(values[0])
-        found[f"{name}_interval"] = _interval(float(values[0]), values[1:], targets)
+        found[f"{name}_interval"] = _bootstrap_interval(float(values[0]), values[1:], targets)
     grid = np.linspace(0.0, 1.0, 101)
     found["fpr"] = grid.tolist()
     found["tpr"] = [float(reach(fpr[:1], tpr[:1], most)[0]) for most in grid]
     return found
 
 
-def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _attribute_accuracy(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the base rate of an attribute, and how often each method revealed it."""
     values, prior, truth = list(ATTRIBUTES[column]), stage.prior[column], stage.truth[column]
-    common = int(of_margins(len(prior)).decode(prior[:, None])[0])
+    common = int(task_of_margins(len(prior)).decode(prior[:, None])[0])
     return {
         "attribute": column,
         "values": values,
@@ -370,7 +370,7 @@ def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[s
     }
 
 
-def _printed_beside_corrected(
+def _compare_printed_forms(
     areas: dict[tuple[str, str, float], Array], targets: int
 ) -> list[dict[str, Any]]:
     """Return areas of printed and corrected forms, and intervals of their difference."""
@@ -386,7 +386,7 @@ def _printed_beside_corrected(
                 "claimed_epsilon": epsilon,
                 "printed": float(printed[0]),
                 "corrected": float(corrected[0]),
-                "interval": _interval(float(apart[0]), apart[1:], targets),
+                "interval": _bootstrap_interval(float(apart[0]), apart[1:], targets),
             }
         )
     return beside

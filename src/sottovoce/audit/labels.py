@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import HolderNote, InvalidInput
 from ..ledger.memory import Ledger
 from ..util.typing import Any, Array, IntArray
-from .aborts import Bet, Played, Seen, halves
+from .aborts import Bet, Played, Seen, split_in_halves
 from .game import DEFAULT, Options, Verdict
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Stand:
             "the rare label not declared": (COMMON, OTHER),
         }
 
-    def watch(self, table: int, epsilon: float, classes: Sequence[str] | None) -> Seen:
+    def observe_fit(self, table: int, epsilon: float, classes: Sequence[str] | None) -> Seen:
         """Fit once, and collect everything that the fit leaves behind.
 
         Parameters
@@ -119,7 +119,7 @@ class Stand:
         Seen
             Attributes, errors, warnings and the ledger's state, as text.
         """
-        y, groups = self._labels()
+        y, groups = self._labels_and_sites()
         y[-1] = (COMMON, RARE)[table]
         # Points on a circle inside the unit ball; steps of 2.4 radians, the golden angle, spread
         # them evenly.
@@ -145,7 +145,7 @@ class Stand:
             told += f"; the ledger has {len(ledger.rows)} rows, {ledger.total():.6g}"
         return Seen(told, 0.0)
 
-    def _labels(self) -> tuple[list[str], IntArray | None]:
+    def _labels_and_sites(self) -> tuple[list[str], IntArray | None]:
         """Return labels of common classes, and the site of each row; None for one site."""
         if not self.sites:
             return [self.common[k % len(self.common)] for k in range(_ROWS)], None
@@ -173,7 +173,7 @@ def outputs(model: Any) -> dict[str, str]:
     return found
 
 
-def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
+def _estimator_factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
     def make(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         options = dict(knobs)
         if classes is not None:
@@ -183,7 +183,7 @@ def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
     return make
 
 
-def _with_ledger(make: Factory, delta: float | None) -> Factory:
+def _factory_with_ledger(make: Factory, delta: float | None) -> Factory:
     def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         model: Any = make(epsilon, classes)
         accountant = "pure" if delta is None else "rdp"
@@ -192,18 +192,18 @@ def _with_ledger(make: Factory, delta: float | None) -> Factory:
     return made
 
 
-def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
+def _default_stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
     # Here, since they load scikit-learn.
     from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier
 
-    one = _factory(PrivateClassifier, method="objective", delta=delta)
+    one = _estimator_factory(PrivateClassifier, method="objective", delta=delta)
     several: dict[str, Any] = {"delta": delta, "rounds": rounds or 2, "n_sites": 2}
-    many = _factory(ConsensusClassifier, **several, method="mr_admm")
-    soft = _factory(ConsensusClassifier, **several, loss="softmax", method="prox_admm")
+    many = _estimator_factory(ConsensusClassifier, **several, method="mr_admm")
+    soft = _estimator_factory(ConsensusClassifier, **several, loss="softmax", method="prox_admm")
     found = {
         "PrivateClassifier, two common classes": Stand(one),
         "PrivateClassifier, one common class": Stand(one, (COMMON,)),
-        "PrivateClassifier, a shared ledger": Stand(_with_ledger(one, delta)),
+        "PrivateClassifier, a shared ledger": Stand(_factory_with_ledger(one, delta)),
         "ConsensusClassifier, two common classes": Stand(many),
         "ConsensusClassifier, a site of one class": Stand(many, sites=True),
         "ConsensusClassifier, softmax": Stand(soft),
@@ -248,12 +248,12 @@ class _Tried:
         """
         stand = stands[self.name]
         first, second = (
-            [stand.watch(table, epsilon, self.classes) for _ in range(runs)] for table in (0, 1)
+            [stand.observe_fit(table, epsilon, self.classes) for _ in range(runs)] for table in (0, 1)
         )
         return first, second
 
 
-def _first_look(
+def _select_by_first_look(
     tried: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float
 ) -> tuple[list[_Tried], list[_Tried]]:
     """Return what needs no more than a look, and what releases a model at all.
@@ -272,7 +272,7 @@ def _first_look(
     return apart, released
 
 
-def _strongest(
+def _play_and_choose_strongest(
     games: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float, asked: Options
 ) -> LabelVerdict:
     """Return the verdict with the largest bound among several games.
@@ -284,7 +284,7 @@ def _strongest(
     found = []
     for one in games:
         played = one.releases(stands, epsilon, runs)
-        found.append(_verdict((one.name, one.how), played, delta, asked.confidence, each))
+        found.append(_judge_game((one.name, one.how), played, delta, asked.confidence, each))
     return max(found, key=lambda one: one.lower_bound)
 
 
@@ -309,20 +309,20 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     """
     epsilon = 1.0 if asked.epsilon is None else asked.epsilon
     if stands is None:
-        stands = _stands(asked.rounds, asked.delta)
+        stands = _default_stands(asked.rounds, asked.delta)
     tried = [
         _Tried(name, how, classes)
         for name, stand in stands.items()
         for how, classes in stand.declared().items()
     ]
-    apart, released = _first_look(tried, stands, epsilon)
+    apart, released = _select_by_first_look(tried, stands, epsilon)
     silent = sorted(stands.keys() - {one.name for one in released})
     if silent and not apart:
         rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
         raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
     # What differs by its noise alone must not stand before what differs by the label.
     games = apart or released[:1]
-    best = _strongest(games, stands, epsilon, asked)
+    best = _play_and_choose_strongest(games, stands, epsilon, asked)
     return replace(
         best,
         claimed_epsilon=epsilon,
@@ -332,15 +332,15 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     )
 
 
-def _verdict(
+def _judge_game(
     key: tuple[str, str], played: Played, delta: float, confidence: float, each: float
 ) -> LabelVerdict:
     """Return the verdict of one game, without its claim.
 
     All bounds together hold at `confidence`, each alone at `each`.
     """
-    known, fresh = halves(played)
-    bet = Bet.choose(known, delta, confidence)
+    known, fresh = split_in_halves(played)
+    bet = Bet.choose_best_bet(known, delta, confidence)
     return LabelVerdict(
         method="labels",
         form="corrected",

@@ -35,7 +35,7 @@ class Silence(KeyedNoise):
     def __init__(self, lead: tuple[int, ...] = (1, 1)) -> None:
         super().__init__(0, [0], [0], lead)
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
         """Return zeros in place of standard normals.
 
         Parameters
@@ -43,7 +43,7 @@ class Silence(KeyedNoise):
         d : int
             Entries of a vector.
         release, use : int
-            As for :meth:`sottovoce.privacy.noise.Noise.gaussian`; they have no effect.
+            As for :meth:`sottovoce.privacy.noise.Noise.draw_gaussian`; they have no effect.
 
         Returns
         -------
@@ -51,10 +51,10 @@ class Silence(KeyedNoise):
         """
         return np.zeros((*self._lead, d))
 
-    spherical = gaussian
+    draw_spherical = draw_gaussian
 
 
-def of_node(x: T, i: int, nodes: int) -> T:
+def restrict_to_node(x: T, i: int, nodes: int) -> T:
     """Restrict a query, a law or an array to one node.
 
     Node axes, the last but one, are cut to length one, recursively in tuples and dataclasses.
@@ -78,10 +78,10 @@ def of_node(x: T, i: int, nodes: int) -> T:
             return x[..., i : i + 1, :]  # type: ignore[return-value]
         return x
     if isinstance(x, tuple):
-        return tuple(of_node(part, i, nodes) for part in x)  # type: ignore[return-value]
+        return tuple(restrict_to_node(part, i, nodes) for part in x)  # type: ignore[return-value]
     if is_dataclass(x) and not isinstance(x, type):
         cut = [f.name for f in fields(x) if not f.metadata.get("whole")]
-        return replace(x, **{name: of_node(getattr(x, name), i, nodes) for name in cut})
+        return replace(x, **{name: restrict_to_node(getattr(x, name), i, nodes) for name in cut})
     return x
 
 
@@ -107,23 +107,23 @@ class Candidate:
     solver: Callable[[Rows, Facts], Solver] = make_solver
 
     def __post_init__(self) -> None:
-        alone = self.rows.node(self.i)
+        alone = self.rows.rows_of_node(self.i)
         own = replace(self.facts, n=self.facts.n[self.i : self.i + 1])
         self._supposed = Supposed(Vault(self.solver(alone, own), Silence()), own, alone.signed[0])
         self._all = len(self.facts.n)
 
     def cut(self, query: Query) -> Query:
         """Return the query as this node was asked it."""
-        return of_node(query, self.i, self._all)
+        return restrict_to_node(query, self.i, self._all)
 
-    def silent(self, query: Query) -> Array:
+    def noise_free_answer(self, query: Query) -> Array:
         """Return the noise-free answer, (R, 1, d).
 
         Call it once a round: some queries keep a secret.
         """
         return query.answer(self._supposed.vault, self._supposed.facts, 1)
 
-    def is_sharp(self, query: Query, answers: Array) -> bool:
+    def has_exact_density(self, query: Query, answers: Array) -> bool:
         """Return True if :meth:`log_density` is exact."""
         return query.has_exact_density(self._supposed, answers)
 
@@ -135,7 +135,7 @@ class Candidate:
         return query.log_density(self._supposed, answer)
 
 
-def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candidate]) -> Array:
+def log_likelihood_ratio(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candidate]) -> Array:
     """Return the log likelihood ratio of the second candidate to the first, (R,), over all rounds.
 
     A query without a density adds a linear score in its place.
@@ -143,12 +143,12 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
     total: Array | float = 0.0
     for whole, answers in asked:
         query = candidates[0].cut(whole)
-        answer = of_node(answers, candidates[0].i, len(candidates[0].facts.n))
+        answer = restrict_to_node(answers, candidates[0].i, len(candidates[0].facts.n))
         first, second = (one.log_density(query, answer) for one in candidates)
         if first is not None and second is not None:
             total = total + second - first
             continue
-        a, b = (np.broadcast_to(one.silent(query), answer.shape) for one in candidates)
+        a, b = (np.broadcast_to(one.noise_free_answer(query), answer.shape) for one in candidates)
         # No density: project the answer on the line between the noise-free answers, in units of
         # their distance, zero in the middle.
         line = b - a
@@ -172,7 +172,7 @@ Solvers = Callable[[Rows, Facts, int], Solver]
 """Makes the solver of table 0 or 1."""
 
 
-def honest_sums(
+def exact_honest_sums(
     one: OpenedSum, tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
 ) -> tuple[tuple[IntArray, IntArray], float]:
     """Return the honest sites' exact sums on both tables, and the deviation of their noise.
@@ -197,18 +197,18 @@ def honest_sums(
     deviation : float
         Standard deviation of an entry of the honest sites' noise, in steps of the grid.
     """
-    attempt = one.query.attempt(facts, Among.all(facts))
+    attempt = one.query.attempt(facts, Among.all_sites(facts))
     honest = facts.n_nodes - known
 
     def exact(table: int) -> IntArray:
         vault = Vault(solvers(tables[table], facts, table), Silence())
-        return np.asarray(attempt.addend(vault)[..., :honest, :].sum(axis=-2, keepdims=True))
+        return np.asarray(attempt.share_without_noise(vault)[..., :honest, :].sum(axis=-2, keepdims=True))
 
     # Each honest site adds its own noise of deviation tau, so their sum has sqrt(honest) of it.
     return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(attempt.grid.tau))
 
 
-def score_sums(
+def log_likelihood_ratio_of_sums(
     opened: list[OpenedSum], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
 ) -> Array:
     """Return the log likelihood ratio of the second table to the first, (R,), over all sums.
@@ -232,10 +232,10 @@ def score_sums(
     """
     total: Array | float = 0.0
     for one in opened:
-        exact, deviation = honest_sums(one, tables, facts, solvers, known)
+        exact, deviation = exact_honest_sums(one, tables, facts, solvers, known)
         # The noise of the honest shares is Gaussian about either exact sum, with the same
         # deviation.
         first, second = (np.sum((one.honest - x).astype(float) ** 2, axis=(-2, -1)) for x in exact)
         total = total + (first - second) / (2.0 * deviation**2)
-    # As in `score`: the last digits of simulated noise depend on what it was added to.
+    # As in `log_likelihood_ratio`: the last digits of simulated noise depend on what it was added to.
     return np.asarray(np.round(total, 9))

@@ -17,7 +17,7 @@ picked by the scores it would depend on the answer, over which that term average
 *Score.*  Let s = +-1 be the coins' signs.  The noise that a release would hold if every canary were
 halfway between its values is to first order ``R s + noise``: the columns of R are half the
 differences of the canaries' gradients, through the solve where noise sits on its answer
-(:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
+(:meth:`sottovoce.queries.Query.canary_dependence`).  Rounds add up in
 ``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as
 Gaussian, are ``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  If the stated noise is wrong, guesses are
 worse, and the bound stays true.
@@ -43,9 +43,9 @@ from ..runs.config import RunConfig
 from ..runs.registering import find_method
 from ..util.later import Later
 from ..util.typing import Array, BoolArray, IntArray
-from .game import USUAL, BookOf, Case, Claim, NoiseOf, Transcripts, Verdict, watch
-from .likelihood import of_node
-from .worst_cases import regulariser_for
+from .game import USUAL, BookOf, Case, Claim, NoiseOf, Transcripts, Verdict, record_transcripts
+from .likelihood import restrict_to_node
+from .worst_cases import printed_form_options
 
 optimize, stats = Later("scipy.optimize"), Later("scipy.stats")
 FRACTIONS = (1, 2, 4, 8, 16)
@@ -58,7 +58,7 @@ _FLOOR = 1e-6
 """Standard deviation, on the scale of sums, that stands for that of a release without noise."""
 
 
-def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
+def guesses_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
     """Return the bound of the theorem above on the probability of so many right guesses.
 
     It holds if the run is (epsilon, delta)-private.  It grows with epsilon wherever ``2 m delta``
@@ -90,8 +90,8 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
 
     Examples
     --------
-    >>> from sottovoce.audit.one_run import p_value
-    >>> p_value(canaries=100, guesses=20, right=18, epsilon=1.0) > 0.05
+    >>> from sottovoce.audit.one_run import guesses_p_value
+    >>> guesses_p_value(canaries=100, guesses=20, right=18, epsilon=1.0) > 0.05
     True
     """
     if not 0 <= right <= guesses <= canaries:
@@ -116,7 +116,7 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     return min(tail + 2.0 * canaries * delta * float(derivative), 1.0)
 
 
-def least_epsilon(
+def epsilon_from_guesses(
     canaries: int, guesses: int, right: int, delta: float = 0.0, confidence: float = 0.95
 ) -> float:
     """Return a lower confidence bound on epsilon at `delta`, from the number of right guesses.
@@ -137,13 +137,13 @@ def least_epsilon(
     Returns
     -------
     float
-        The epsilon at which :func:`p_value` is ``1 - confidence``; 0 if even epsilon 0 explains the
+        The epsilon at which :func:`guesses_p_value` is ``1 - confidence``; 0 if even epsilon 0 explains the
         guesses.
     """
     error = 1.0 - confidence
 
     def over(epsilon: float) -> float:
-        return p_value(canaries, guesses, right, epsilon, delta) - error
+        return guesses_p_value(canaries, guesses, right, epsilon, delta) - error
 
     if over(0.0) >= 0.0:
         return 0.0
@@ -166,7 +166,7 @@ class Count:
     right: int
 
 
-def best_count(
+def bound_by_best_count(
     scores: Array, coins: BoolArray, delta: float = 0.0, confidence: float = 0.95
 ) -> Count:
     """Guess coins by the signs of the largest scores, and bound epsilon by the best count.
@@ -197,7 +197,7 @@ def best_count(
     for k in FRACTIONS:
         guesses = max(m // k, 1)
         right = int(hits[guesses - 1])
-        bound = least_epsilon(m, guesses, right, delta, careful)
+        bound = epsilon_from_guesses(m, guesses, right, delta, careful)
         found.append(Count(bound, guesses, right))
     return max(found, key=lambda one: one.lower_bound)
 
@@ -243,7 +243,7 @@ class Planted:
         )
 
 
-def plant(
+def plant_canaries(
     parts: Sequence[tuple[Array, Array]],
     canaries: int,
     relation: str = "replace-one",
@@ -305,7 +305,7 @@ def plant(
         where.append(np.arange(len(X), len(X) + counts[i], dtype=np.int64))
         values.append((false, true))
         coins.append(coin)
-    return Planted(Rows.build(tables), others, where, values, coins)
+    return Planted(Rows.build_from_parts(tables), others, where, values, coins)
 
 
 def _orthogonal_rows(d: int, rng: np.random.Generator) -> Array:
@@ -345,9 +345,9 @@ class _Reader:
         inverse = np.linalg.inv(self._M + np.eye(len(self._t)))
         return np.asarray(2.0 * (inverse @ self._t) / np.diag(inverse))
 
-    def _loss(self, rows: Array) -> Loss:
+    def _loss_of_rows(self, rows: Array) -> Loss:
         """Return the loss of these rows, whose clipping depends on their norms."""
-        return self.facts.loss.at(lambda: np.linalg.norm(rows, axis=1))
+        return self.facts.loss.for_row_norms(lambda: np.linalg.norm(rows, axis=1))
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
         """Compute the sum of gradients with every canary halfway between its values.
@@ -370,10 +370,10 @@ class _Reader:
             minibatches.
         """
         own = self.others[part::parts]
-        false, true = (self._loss(v).derivative(v @ w)[:, None] * v for v in self.values)
+        false, true = (self._loss_of_rows(v).derivative(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
         canaries = 0.5 * np.sum((false + true) * here, axis=0)
-        middle = own.T @ self._loss(own).derivative(own @ w) + canaries
+        middle = own.T @ self._loss_of_rows(own).derivative(own @ w) + canaries
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
@@ -393,15 +393,15 @@ class _Reader:
         array (d, d)
         """
         own = self.others[part::parts]
-        total = own.T @ (self._loss(own).curvature(own @ w)[:, None] * own)
+        total = own.T @ (self._loss_of_rows(own).curvature(own @ w)[:, None] * own)
         for v in self.values:
             kept = v[self.where % parts == part]
-            total = total + 0.5 * kept.T @ (self._loss(kept).curvature(kept @ w)[:, None] * kept)
+            total = total + 0.5 * kept.T @ (self._loss_of_rows(kept).curvature(kept @ w)[:, None] * kept)
         return np.asarray(total)
 
     def read(self, query: Query, answer: Array) -> None:
         """Add one release to the scores."""
-        said = query.leaning(self, answer)
+        said = query.canary_dependence(self, answer)
         if said is None:
             return
         lean, covariance = said.lean, said.covariance
@@ -429,7 +429,7 @@ def scores(planted: Planted, seen: Transcripts) -> Array:
         own = replace(seen.facts, n=seen.facts.n[i : i + 1])
         reader = _Reader(planted.others[i], planted.where[i], planted.values[i], own)
         for query, answer in seen.asked:
-            reader.read(of_node(query, i, nodes), of_node(answer, i, nodes).reshape(-1))
+            reader.read(restrict_to_node(query, i, nodes), restrict_to_node(answer, i, nodes).reshape(-1))
         found.append(reader.scores())
     return np.concatenate(found)
 
@@ -443,7 +443,7 @@ class OneRunVerdict(Verdict):
     right: int = 0
 
 
-def play_once(
+def audit_one_run(
     config: RunConfig,
     parts: Sequence[tuple[Array, Array]],
     canaries: int | None = None,
@@ -491,22 +491,22 @@ def play_once(
         canaries = d if pooled else d * systems
     if canaries < _LEAST:
         raise InvalidInput("canaries", canaries, f"fewer than {_LEAST} show nothing", "use 500")
-    planted = plant(parts, canaries, config.relation, sites, seed, nodes if pooled else 1)
+    planted = plant_canaries(parts, canaries, config.relation, sites, seed, nodes if pooled else 1)
     what = "with one label or the other" if config.relation == "replace-one" else "there or not"
     why = f"{canaries} rows at random in orthogonal systems of {d}, each {what}"
     # Both tables of the case are the one table of this run.
     case = Case(config, (planted.rows, planted.rows), 0, why, noise=noise, book=book)
-    seen = watch(case, 0, 1, seed)
-    return _verdict(config, planted, seen, why, confidence)
+    seen = record_transcripts(case, 0, 1, seed)
+    return _judge_canaries(config, planted, seen, why, confidence)
 
 
-def _verdict(
+def _judge_canaries(
     config: RunConfig, planted: Planted, seen: Transcripts, why: str, confidence: float
 ) -> OneRunVerdict:
     """Bound epsilon by the coins that are guessed best."""
     delta = config.delta or 0.0
     coins = np.concatenate(planted.coins)
-    count = best_count(scores(planted, seen), coins, delta, confidence)
+    count = bound_by_best_count(scores(planted, seen), coins, delta, confidence)
     return OneRunVerdict(
         method=config.method,
         form=config.form,
@@ -606,7 +606,7 @@ def attack_once(
     Raises
     ------
     InvalidInput
-        For an unknown method, and as :func:`play_once`.
+        For an unknown method, and as :func:`audit_one_run`.
     """
     cls = find_method(method)
     if cls is None or not cls.private:
@@ -622,7 +622,7 @@ def attack_once(
         nodes = max(5, math.ceil(run.canaries / table.X_train.shape[1]))
     dealt = datasets.partition("iid", table.y_train, nodes, seed)
     parts = [(table.X_train[rows], table.y_train[rows]) for rows in dealt]
-    return play_once(config, parts, run.canaries, seed=seed, confidence=confidence)
+    return audit_one_run(config, parts, run.canaries, seed=seed, confidence=confidence)
 
 
 def _claimed_run(method: str, form: str, claim: Claim, run: CanaryRun) -> RunConfig:
@@ -642,4 +642,4 @@ def _claimed_run(method: str, form: str, claim: Claim, run: CanaryRun) -> RunCon
         "loss": run.loss,
         "relation": run.relation,
     }
-    return RunConfig.from_dict(options | regulariser_for(method, form))
+    return RunConfig.from_dict(options | printed_form_options(method, form))

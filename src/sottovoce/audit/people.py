@@ -23,8 +23,8 @@ from ..runs.config import RunConfig
 from . import answers
 from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
-from .several import play_all
-from .worst_cases import make_case, signed_site
+from .several import play_all_games
+from .worst_cases import make_case, site_from_signed_rows
 
 RUNS, QUICK_RUNS = 8_000, 2_000
 ROWS = 4
@@ -63,11 +63,11 @@ def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Ro
     pair of Rows
         The person has `ROWS` rows on table 0, and two opposite ones on table 1.
     """
-    others = [signed_site(*other)] * (sites - 1)
+    others = [site_from_signed_rows(*other)] * (sites - 1)
 
     def table(row: float, count: int) -> Rows:
         """Build the table in which the person has `count` rows."""
-        rows = Rows.build([signed_site(*own, *[row] * count), *others])
+        rows = Rows.build_from_parts([site_from_signed_rows(*own, *[row] * count), *others])
         person = len(own)
         victims = np.append(np.arange(len(own)), [person] * count)
         people = [victims, *(np.arange(len(y)) for _, y in others)]
@@ -76,7 +76,7 @@ def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Ro
     return table(1.0, ROWS), table(-1.0, 2)
 
 
-def cases(
+def user_level_cases(
     epsilon: float | None = None, delta: float | None = None, rounds: int | None = None
 ) -> dict[str, Case]:
     """Make the worst cases of every kind of release that is proved for people.
@@ -106,12 +106,12 @@ def cases(
     config = RunConfig("auto", epsilon or 1.0, delta or DELTA, rows_per_person=ROWS)
     for name in ANSWERS:
         release = answers.release(name, answers.PAIRS[name], config)
-        found[name] = replace(release, tables=_pair(name))
-    found["survey"] = _survey(config)
+        found[name] = replace(release, tables=_pair_of_people(name))
+    found["survey"] = _survey_of_people(config)
     return found
 
 
-def _pair(name: str) -> tuple[Rows, Rows]:
+def _pair_of_people(name: str) -> tuple[Rows, Rows]:
     """Return the tables of an answer's worst pair, made into a pair of people.
 
     The row that differs is a person's: `ROWS` times on one table, twice on the other.
@@ -126,20 +126,20 @@ def _pair(name: str) -> tuple[Rows, Rows]:
         victims = np.append(np.zeros(count - 1, dtype=int), np.arange(counts[0]))
         people = [victims, *map(np.arange, counts[1:])]
         # Rows are signed already, so that all labels are 1.
-        return Rows.build([(own, np.ones(len(own))) for own in parts]).with_people(people, ROWS)
+        return Rows.build_from_parts([(own, np.ones(len(own))) for own in parts]).with_people(people, ROWS)
 
     first, second = answers.tables(answers.PAIRS[name])
     return repeated(first, ROWS), repeated(second, 2)
 
 
-def _survey(config: RunConfig) -> Case:
+def _survey_of_people(config: RunConfig) -> Case:
     """Make a case of two columns; all rows of the person lie in the first cell, or the second."""
     recipe = Survey(cells=(2, 2), grids=b"")
 
     def table(cell: float, count: int) -> Rows:
         # Twenty other people a site, of cell 0 in both columns: their one row counts nowhere.
         first = np.concatenate([np.zeros((20, 2)), np.full((count, 2), cell)])
-        rows = Rows.of_any_norm([(own, np.ones(len(own))) for own in (first, np.zeros((20, 2)))])
+        rows = Rows.build_with_any_norm([(own, np.ones(len(own))) for own in (first, np.zeros((20, 2)))])
         people = [np.append(np.arange(20), [20] * count), np.arange(20)]
         return rows.with_people(people, ROWS)
 
@@ -155,16 +155,16 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     asked : Options
         As :func:`sottovoce.audit.attack` passes them.
     stands : mapping of str to Case, optional
-        The cases to play; by default :func:`cases`.
+        The cases to play; by default :func:`user_level_cases`.
 
     Returns
     -------
     Verdict
     """
     if stands is None:
-        stands = cases(asked.epsilon, asked.delta, asked.rounds)
+        stands = user_level_cases(asked.epsilon, asked.delta, asked.rounds)
 
     def play_case(case: Case, each: float) -> Verdict:
         return game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each)
 
-    return play_all("people", stands, asked.confidence, play_case)
+    return play_all_games("people", stands, asked.confidence, play_case)

@@ -21,7 +21,7 @@ from ..data.schema import Schema
 from ..data.table import Table
 from ..runs.config import RunConfig
 from ..util.typing import Any, Array
-from .confidence import choose_test, least_probability
+from .confidence import choose_test, probability_lower_limit
 from .game import DEFAULT, Options, Verdict
 
 RUNS, QUICK_RUNS = 4_000, 1_000
@@ -69,7 +69,7 @@ class RareVerdict(Verdict):
         return self.rate_bound > self.stated or super().refuted
 
 
-def _levels(config: RunConfig) -> Stand:
+def _survey_of_rare_levels(config: RunConfig) -> Stand:
     """Make a survey of a column of categories, of which all but one are rare."""
     few = [f"level {k}" for k in range(LEVELS)]
     block = {"kind": "category", "values": ["common", *few]}
@@ -86,7 +86,7 @@ def _levels(config: RunConfig) -> Stand:
     return Stand(Schema.from_dict({"columns": {"x": block}}), (table(0), table(1)), shows, config)
 
 
-def _ranges(config: RunConfig) -> Stand:
+def _survey_of_rare_ranges(config: RunConfig) -> Stand:
     """Make a survey of three numbers, of which few rows have a large value."""
     names = ("a", "b", "c")
     block = {"kind": "number", "lo": 0, "hi": 1e6}
@@ -104,7 +104,7 @@ def _ranges(config: RunConfig) -> Stand:
     return Stand(schema, (table(0), table(1)), shows, config)
 
 
-def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, Stand]:
+def rare_level_cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, Stand]:
     """Make surveys of rare levels and of rare ranges, for each trust.
 
     Parameters
@@ -119,7 +119,7 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
     found = dict[str, Stand]()
     for trust in ("nobody", "sum"):
         config = RunConfig("auto", epsilon or 1.0, delta or DELTA, trust=trust)
-        found |= {f"levels, {trust}": _levels(config), f"ranges, {trust}": _ranges(config)}
+        found |= {f"levels, {trust}": _survey_of_rare_levels(config), f"ranges, {trust}": _survey_of_rare_ranges(config)}
     return found
 
 
@@ -131,23 +131,23 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     asked : Options
         As :func:`sottovoce.audit.attack` passes them.
     stands : mapping of str to Stand, optional
-        What is surveyed; by default :func:`cases`.
+        What is surveyed; by default :func:`rare_level_cases`.
 
     Returns
     -------
     RareVerdict
     """
     if stands is None:
-        stands = cases(asked.epsilon, asked.delta)
+        stands = rare_level_cases(asked.epsilon, asked.delta)
     # Each game gets an equal share of the error, so that all bounds hold together.
     each = 1.0 - (1.0 - asked.confidence) / len(stands)
     runs = asked.replicates or RUNS
-    found = [_verdict(name, stand, runs, asked.seed, each) for name, stand in stands.items()]
+    found = [_judge_survey(name, stand, runs, asked.seed, each) for name, stand in stands.items()]
     worst = max(found, key=lambda one: (one.refuted, one.rate_bound))
     return replace(worst, confidence=asked.confidence)
 
 
-def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -> RareVerdict:
+def _judge_survey(name: str, stand: Stand, runs: int, seed: int, confidence: float) -> RareVerdict:
     """Survey both tables many times, and return the verdict of one game."""
     sides, expected = list[Array](), None
     for k, columns in enumerate(stand.tables):
@@ -167,7 +167,7 @@ def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -
         form="corrected",
         claimed_epsilon=said.epsilon,
         proved_epsilon=said.epsilon,
-        lower_bound=test.verdict((sides[0][half:], sides[1][half:]), delta, confidence),
+        lower_bound=test.epsilon_lower_bound((sides[0][half:], sides[1][half:]), delta, confidence),
         delta=delta,
         confidence=confidence,
         replicates=runs,
@@ -175,5 +175,5 @@ def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -
         attack=f"whether {name}, is shown",
         why=f"every rare level or range has {RARE:g} rows, or one of them a row less",
         shown=shown,
-        rate_bound=float(least_probability(shown, 2 * runs, 1.0 - confidence)),
+        rate_bound=float(probability_lower_limit(shown, 2 * runs, 1.0 - confidence)),
     )

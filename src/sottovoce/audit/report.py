@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..privacy.statement import ceil_text
 from ..util import files
-from ..util.pages import Column, Table, path, render, versions
+from ..util.pages import Column, Table, svg_path_of_line, render_template, describe_versions
 from ..util.typing import Any
 from .game import Verdict
 
@@ -30,11 +30,11 @@ def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
         "corrected_refuted": sum(one.refuted for one in corrected),
         "printed": len(printed),
         "printed_refuted": sum(one.refuted for one in printed),
-        "exact_only": sum(one.refuted_exactly and not one.refuted for one in claims),
+        "exact_only": sum(one.is_refuted_exactly and not one.refuted for one in claims),
     }
 
 
-def headline(verdicts: Iterable[Verdict]) -> str:
+def summarise_counts(verdicts: Iterable[Verdict]) -> str:
     """Return the counts in one sentence."""
     n = counts(verdicts)
     more = ""
@@ -47,24 +47,24 @@ def headline(verdicts: Iterable[Verdict]) -> str:
     )
 
 
-def _floor(x: float) -> str:
+def _lower_bound_text(x: float) -> str:
     """Format a lower bound, rounded down to three decimals."""
     # A hair more, so that 0.001 does not become 0.000 by its binary digits.
     return f"{math.floor(1000.0 * x + 1e-9) / 1000.0:.3f}"
 
 
-def _sure(confidence: float) -> str:
+def _confidence_text(confidence: float) -> str:
     return f"{100.0 * confidence:g}%"
 
 
-def _total(epsilon: float) -> str:
+def _epsilon_text(epsilon: float) -> str:
     """Format an epsilon, rounded up; it may be infinite."""
     if math.isinf(epsilon):
         return "∞"
     return ceil_text(epsilon)
 
 
-def _at(epsilon: float) -> str:
+def _place_on_epsilon_axis(epsilon: float) -> str:
     """Return the place on the logarithmic axis of epsilon, in percent."""
     inside = min(max(epsilon, _LEAST), _MOST)
     return f"{100.0 * math.log(inside / _LEAST) / math.log(_MOST / _LEAST):.2f}%"
@@ -91,8 +91,8 @@ class ClaimPlot(NamedTuple):
 
 
 def _claim_plots(verdicts: Sequence[Verdict]) -> list[ClaimPlot]:
-    printed = [_claim_row(one) for one in verdicts if one.form != "corrected"]
-    corrected = [_claim_row(one) for one in verdicts if one.form == "corrected"]
+    printed = [_plot_row_of_claim(one) for one in verdicts if one.form != "corrected"]
+    corrected = [_plot_row_of_claim(one) for one in verdicts if one.form == "corrected"]
     plots = [
         ClaimPlot("As printed in the papers", printed),
         ClaimPlot("As corrected here", corrected),
@@ -100,12 +100,12 @@ def _claim_plots(verdicts: Sequence[Verdict]) -> list[ClaimPlot]:
     return [plot for plot in plots if plot.rows]
 
 
-def _claim_row(one: Verdict) -> ClaimRow:
-    title = f"claimed {ceil_text(one.claimed_epsilon)}, lower bound {_floor(one.lower_bound)}"
+def _plot_row_of_claim(one: Verdict) -> ClaimRow:
+    title = f"claimed {ceil_text(one.claimed_epsilon)}, lower bound {_lower_bound_text(one.lower_bound)}"
     exact = ""
     if one.exact_epsilon is not None:
         title += f", exact {one.exact_epsilon:.3f}"
-        exact = _at(one.exact_epsilon)
+        exact = _place_on_epsilon_axis(one.exact_epsilon)
     name = one.method
     # The plot's title tells these two forms.
     if one.form not in ("corrected", "printed"):
@@ -113,21 +113,21 @@ def _claim_row(one: Verdict) -> ClaimRow:
     return ClaimRow(
         name=name,
         title=title,
-        colour="red" if one.refuted or one.refuted_exactly else "blue",
-        claimed=_at(one.claimed_epsilon),
-        bound=_at(one.lower_bound),
+        colour="red" if one.refuted or one.is_refuted_exactly else "blue",
+        claimed=_place_on_epsilon_axis(one.claimed_epsilon),
+        bound=_place_on_epsilon_axis(one.lower_bound),
         exact=exact,
     )
 
 
-def _name(one: dict[str, Any]) -> str:
+def _setting_name(one: dict[str, Any]) -> str:
     """Return the name of a setting of the inference attacks."""
     if math.isinf(one["claimed_epsilon"]):
         return "no noise"
     return f"{one['method']}, {one['form']}"
 
 
-def _style(one: dict[str, Any]) -> str:
+def _curve_css_classes(one: dict[str, Any]) -> str:
     """Return the CSS classes of a setting's curve."""
     if math.isinf(one["claimed_epsilon"]):
         return "mark wide"
@@ -156,22 +156,22 @@ class Panel(NamedTuple):
     curves: list[Curve]
 
 
-def _panel(those: Sequence[dict[str, Any]], epsilon: float) -> Panel:
+def _roc_curve_panel(those: Sequence[dict[str, Any]], epsilon: float) -> Panel:
     # A pure claim bounds the curve by tpr <= e^epsilon fpr and by its mirror image; both lines meet
     # at this false positive rate.
     knee = 1.0 / (1.0 + math.exp(epsilon))
     curves = [
-        Curve(_name(one), _style(one), path([0.0, *one["fpr"]], [0.0, *one["tpr"]]))
+        Curve(_setting_name(one), _curve_css_classes(one), svg_path_of_line([0.0, *one["fpr"]], [0.0, *one["tpr"]]))
         for one in those
     ]
-    return Panel(f"{epsilon:g}", path([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0]), curves)
+    return Panel(f"{epsilon:g}", svg_path_of_line([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0]), curves)
 
 
-def _share(x: float) -> str:
+def _percent_text(x: float) -> str:
     return f"{100.0 * x:.1f}"
 
 
-def _by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[dict[str, Any]]]]:
+def _group_by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[dict[str, Any]]]]:
     """Return the settings of each finite claim, behind those without noise."""
     without_noise = [one for one in those if math.isinf(one["claimed_epsilon"])]
     claims = sorted({one["claimed_epsilon"] for one in those} - {math.inf})
@@ -194,7 +194,7 @@ class Pair(NamedTuple):
     high: str
 
 
-def _pair(one: dict[str, Any]) -> Pair:
+def _compare_leakage(one: dict[str, Any]) -> Pair:
     low, high = one["interval"]
     if low > 0.0:
         word = "more"
@@ -214,7 +214,7 @@ def _pair(one: dict[str, Any]) -> Pair:
     )
 
 
-def _membership(those: Sequence[dict[str, Any]]) -> Table:
+def _membership_table(those: Sequence[dict[str, Any]]) -> Table:
     """Return the table of membership inference, a line for each setting."""
     columns = [
         Column("claimed ε", "n"),
@@ -227,11 +227,11 @@ def _membership(those: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for one in those:
         low, high = (f"{x:.3f}" for x in one["auc_interval"])
-        row = [_total(one["claimed_epsilon"]), _name(one), _total(one["proved_epsilon"])]
+        row = [_epsilon_text(one["claimed_epsilon"]), _setting_name(one), _epsilon_text(one["proved_epsilon"])]
         row.append(f"{one['auc']:.3f} ({low} to {high})")
         for key in ("tpr_1", "tpr_10"):
-            low, high = map(_share, one[f"{key}_interval"])
-            row.append(f"{_share(one[key])} ({low} to {high})")
+            low, high = map(_percent_text, one[f"{key}_interval"])
+            row.append(f"{_percent_text(one[key])} ({low} to {high})")
         rows.append(row)
     return Table(columns, rows)
 
@@ -257,27 +257,27 @@ class Attribute(NamedTuple):
     base_rate: str
 
 
-def _attribute(column: dict[str, Any]) -> Attribute:
+def _attribute_guesses(column: dict[str, Any]) -> Attribute:
     values = ", ".join(
         f"{v} {100 * p:.0f}%" for v, p in zip(column["values"], column["prior"], strict=True)
     )
     return Attribute(
         title=f"{column['attribute']}: {values}",
-        rows=[_guess_row(one, column["base_rate"]) for one in column["rows"]],
+        rows=[_guess_accuracy_row(one, column["base_rate"]) for one in column["rows"]],
         commoner=column["commoner"],
-        base_rate=_share(column["base_rate"]),
+        base_rate=_percent_text(column["base_rate"]),
     )
 
 
-def _guess_row(one: dict[str, Any], base_rate: float) -> GuessRow:
+def _guess_accuracy_row(one: dict[str, Any], base_rate: float) -> GuessRow:
     low, high = (f"{100.0 * x:.2f}%" for x in one["interval"])
-    name = _name(one)
+    name = _setting_name(one)
     if not math.isinf(one["claimed_epsilon"]):
         name += f", ε {one['claimed_epsilon']:g}"
     return GuessRow(
         name=name,
-        title=f"{_share(one['accuracy'])}%",
-        colour=_style(one).split()[0],
+        title=f"{_percent_text(one['accuracy'])}%",
+        colour=_curve_css_classes(one).split()[0],
         accuracy=f"{100.0 * one['accuracy']:.2f}%",
         base=f"{100.0 * base_rate:.2f}%",
         low=low,
@@ -285,7 +285,7 @@ def _guess_row(one: dict[str, Any], base_rate: float) -> GuessRow:
     )
 
 
-def _gain(those: Sequence[dict[str, Any]]) -> str:
+def _largest_gain_in_words(those: Sequence[dict[str, Any]]) -> str:
     """Say by how much, at most, corrected forms let an attribute be guessed above the base rate."""
     gains = []
     for column in those:
@@ -298,7 +298,7 @@ def _gain(those: Sequence[dict[str, Any]]) -> str:
         return "Corrected forms gain nothing over it"
     return (
         f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({attribute}, "
-        f"{_name(one)}, ε {one['claimed_epsilon']:g})"
+        f"{_setting_name(one)}, ε {one['claimed_epsilon']:g})"
     )
 
 
@@ -325,10 +325,10 @@ class ClaimLine(NamedTuple):
     refuted: bool
 
 
-def _claim_line(one: Verdict) -> ClaimLine:
+def _table_line_of_claim(one: Verdict) -> ClaimLine:
     if one.refuted:
         verdict = "refuted"
-    elif one.refuted_exactly:
+    elif one.is_refuted_exactly:
         verdict = "refuted (exact)"
     else:
         verdict = "stands"
@@ -336,9 +336,9 @@ def _claim_line(one: Verdict) -> ClaimLine:
         one.method,
         one.form,
         ceil_text(one.claimed_epsilon),
-        _floor(one.lower_bound),
+        _lower_bound_text(one.lower_bound),
         "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}",
-        _total(one.proved_epsilon),
+        _epsilon_text(one.proved_epsilon),
         verdict,
         f"{one.delta:g}",
         f"{one.rounds}",
@@ -349,7 +349,7 @@ def _claim_line(one: Verdict) -> ClaimLine:
     return ClaimLine(cells, refuted=verdict != "stands")
 
 
-def page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -> str:
+def render_audit_page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -> str:
     """Render the page of an audit as HTML.
 
     Parameters
@@ -357,7 +357,7 @@ def page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -
     verdicts : sequence of Verdict
         Of :func:`sottovoce.audit.attack`, one a claim.
     inference : dict
-        Of :func:`sottovoce.audit.inference_attacks.measure`.
+        Of :func:`sottovoce.audit.inference_attacks.measure_inference_attacks`.
     command : str
         The command that makes the page, as it would be typed.
 
@@ -366,26 +366,26 @@ def page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -
     str
     """
     setting = inference["setting"]
-    return render(
+    return render_template(
         "audit.html",
         title="sottovoce audit",
-        headline=headline(verdicts),
+        headline=summarise_counts(verdicts),
         plots=_claim_plots(verdicts),
-        epsilon_ticks=[(_at(epsilon), f"{epsilon:g}") for epsilon in _TICKS],
+        epsilon_ticks=[(_place_on_epsilon_axis(epsilon), f"{epsilon:g}") for epsilon in _TICKS],
         least=f"{_LEAST:g}",
         setting=setting,
-        panels=[_panel(group, epsilon) for epsilon, group in _by_claim(inference["membership"])],
-        pairs=[_pair(one) for one in inference["printed_beside_corrected"]],
-        membership=_membership(inference["membership"]),
-        confidence=_sure(setting["confidence"]),
-        gain=_gain(inference["attributes"]),
-        attributes=[_attribute(column) for column in inference["attributes"]],
+        panels=[_roc_curve_panel(group, epsilon) for epsilon, group in _group_by_claim(inference["membership"])],
+        pairs=[_compare_leakage(one) for one in inference["printed_beside_corrected"]],
+        membership=_membership_table(inference["membership"]),
+        confidence=_confidence_text(setting["confidence"]),
+        gain=_largest_gain_in_words(inference["attributes"]),
+        attributes=[_attribute_guesses(column) for column in inference["attributes"]],
         claim_columns=_CLAIM_COLUMNS,
-        claims=[_claim_line(one) for one in verdicts],
-        confidences=" or ".join(sorted({_sure(one.confidence) for one in verdicts})),
+        claims=[_table_line_of_claim(one) for one in verdicts],
+        confidences=" or ".join(sorted({_confidence_text(one.confidence) for one in verdicts})),
         deltas=", ".join(f"{delta:g}" for delta in sorted({one.delta for one in verdicts})),
         command=command,
-        versions=versions("numpy", "scipy"),
+        versions=describe_versions("numpy", "scipy"),
     )
 
 
@@ -401,8 +401,8 @@ def write(
     verdicts : sequence of Verdict
         Of :func:`sottovoce.audit.attack`, one a claim.
     inference : dict
-        Of :func:`sottovoce.audit.inference_attacks.measure`.
+        Of :func:`sottovoce.audit.inference_attacks.measure_inference_attacks`.
     command : str
         The command that makes the page, as it would be typed.
     """
-    files.write("report", path, page(verdicts, inference, command))
+    files.write_atomically("report", path, render_audit_page(verdicts, inference, command))

@@ -19,7 +19,7 @@ class WorstVerdict(Verdict):
     """Bound and, where known, exact epsilon of every game."""
 
 
-def play_all(
+def play_all_games(
     method: str, stands: Mapping[str, C], confidence: float, play: Callable[[C, float], Verdict]
 ) -> WorstVerdict:
     """Play every game, and return the verdict that is worst for its claim.
@@ -43,7 +43,7 @@ def play_all(
     # Bonferroni: the worst of several bounds is chosen after all were seen.
     each = 1.0 - (1.0 - confidence) / len(stands)
     found = {name: play(case, each) for name, case in stands.items()}
-    worst = max(found, key=lambda name: _badness(found[name]))
+    worst = max(found, key=lambda name: _severity_of_verdict(found[name]))
     told = {"method": method, "confidence": confidence, "attack": f"{worst}: {found[worst].attack}"}
     games = {
         name: {"lower_bound": one.lower_bound, "exact_epsilon": one.exact_epsilon}
@@ -52,11 +52,11 @@ def play_all(
     return WorstVerdict(**(vars(found[worst]) | told), games=games)
 
 
-def _badness(verdict: Verdict) -> tuple[bool, float, float]:
+def _severity_of_verdict(verdict: Verdict) -> tuple[bool, float, float]:
     """Return a key that sorts verdicts by how bad they are for their claims.
 
     The ratio to the claim is rounded to a thousandth, so that the bound decides among equals.
     """
     shown = max(verdict.lower_bound, verdict.exact_epsilon or 0.0)
-    found = verdict.refuted or verdict.refuted_exactly
+    found = verdict.refuted or verdict.is_refuted_exactly
     return found, round(shown / verdict.claimed_epsilon, 3), verdict.lower_bound

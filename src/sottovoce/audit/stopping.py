@@ -36,7 +36,7 @@ from ..queries import NoisyGradient
 from ..runs.row_guard import RowGuard
 from ..util.later import Later
 from ..util.typing import Any, Array, ArrayLike
-from .confidence import least_probability
+from .confidence import probability_lower_limit
 from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Candidate
 from .worst_cases import tables
@@ -67,7 +67,7 @@ class Quoting(Protocol):
     def accountant(self) -> Accountant[Any]:
         """Prices its rows."""
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Record a release."""
 
     def total(self) -> float:
@@ -78,7 +78,7 @@ OpensLedger = Callable[[float, float], AbstractContextManager[Quoting]]
 """Opens a new ledger of an epsilon and a delta."""
 
 
-def in_memory(notion: str) -> OpensLedger:
+def open_memory_ledger(notion: str) -> OpensLedger:
     """Return a function that opens ledgers in memory, of this accountant."""
 
     def opened(epsilon: float, delta: float) -> AbstractContextManager[Quoting]:
@@ -87,7 +87,7 @@ def in_memory(notion: str) -> OpensLedger:
     return opened
 
 
-def on_disk(notion: str) -> OpensLedger:
+def open_disk_ledger(notion: str) -> OpensLedger:
     """Return a function that opens durable ledgers in a temporary folder, of this accountant."""
 
     @contextmanager
@@ -105,7 +105,7 @@ def on_disk(notion: str) -> OpensLedger:
 LEDGERS: dict[str, OpensLedger] = {
     f"{notion} {where}": make(notion)
     for notion in NOTIONS
-    for where, make in (("ledger in memory", in_memory), ("ledger on disk", on_disk))
+    for where, make in (("ledger in memory", open_memory_ledger), ("ledger on disk", open_disk_ledger))
 }
 
 
@@ -137,7 +137,7 @@ class Rule:
     bars: Array
 
 
-def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
+def best_stopping_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
     """Find the adversary's best stopping rule against a ledger's quotes, by backward induction.
 
     Parameters
@@ -168,7 +168,7 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
         """Return the expectation of values after a release, given the loss before it."""
         near = int(_WIDTH * shift / step)
         # The next loss adds a normal step, so its expectation is a convolution on the grid.
-        weights = _density(np.arange(-near, near + 1) * (step / shift))
+        weights = _normal_density(np.arange(-near, near + 1) * (step / shift))
         # The transform's rounding may leave values a little below zero.
         return np.maximum(signal.fftconvolve(values, weights / weights.sum(), mode="same"), 0.0)
 
@@ -184,16 +184,16 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
         if stops.size:
             bars[t] = drift[t] + x[stops[0]]
         value = np.maximum(now, later)
-    weights = _density(x / shifts[0]) * step / shifts[0]
+    weights = _normal_density(x / shifts[0]) * step / shifts[0]
     return Rule(float(value @ weights), bars)
 
 
-def _density(x: ArrayLike) -> Array:
+def _normal_density(x: ArrayLike) -> Array:
     """Return the density of the standard normal."""
     return np.asarray(np.exp(-np.square(x) / 2.0) / math.sqrt(2.0 * math.pi))
 
 
-def needed(quotes: Array, shifts: Array, delta: float) -> float:
+def raise_needed_by_quotes(quotes: Array, shifts: Array, delta: float) -> float:
     """Return what every quote must be raised by so that the best rule reaches exactly `delta`.
 
     Parameters
@@ -212,7 +212,7 @@ def needed(quotes: Array, shifts: Array, delta: float) -> float:
     """
 
     def over(more: float) -> float:
-        return best_rule(quotes + more, shifts).delta - delta
+        return best_stopping_rule(quotes + more, shifts).delta - delta
 
     low, high = -float(quotes.max()), 1.0
     # Lowered by this, no quote is above zero any more.
@@ -252,33 +252,33 @@ class _Watched(Notes):
         self._ledger = ledger
         self.quotes: list[float] = []
 
-    def charge(self, event: Event) -> None:
-        self._ledger.charge(event)
-        super().charge(event)
+    def record_event(self, event: Event) -> None:
+        self._ledger.record_event(event)
+        super().record_event(event)
         self.quotes.append(self._ledger.total())
 
 
 _FACTS = Facts(make_loss("huber:0.5"), np.array([[4.0]]), 1, 1.0, 1.0, 1, pure=False)
-_TABLES = tuple(rows.node(0) for rows in tables([1.0, -1.0, 1.0], [1.0, -1.0], 1.0))
+_TABLES = tuple(rows.rows_of_node(0) for rows in tables([1.0, -1.0, 1.0], [1.0, -1.0], 1.0))
 
 
-def _release(alpha: float) -> NoisyGradient:
+def _release_of_size(alpha: float) -> NoisyGradient:
     return NoisyGradient(np.zeros((1, 1, 1)), np.array([[alpha]]), "release of the game")
 
 
-def _candidates() -> tuple[Candidate, Candidate]:
+def _table_candidates() -> tuple[Candidate, Candidate]:
     return Candidate(_TABLES[0], _FACTS, 0), Candidate(_TABLES[1], _FACTS, 0)
 
 
-def _shift(query: NoisyGradient) -> float:
+def _shift_over_sigma(query: NoisyGradient) -> float:
     """Return shift over sigma (mu of Gaussian differential privacy), by the query's own code."""
     event = query.event(_FACTS)
     assert isinstance(event, GaussianMechanism)
-    first, second = (one.silent(query) for one in _candidates())
+    first, second = (one.noise_free_answer(query) for one in _table_candidates())
     return float(np.abs(second - first)[0, 0, 0] / event.sigma[0])
 
 
-def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) -> Game:
+def prepare_stopping_game(opened: OpensLedger, epsilon: float, delta: float, releases: int) -> Game:
     """Spend the budget of a new ledger in releases that grow by a constant factor.
 
     The best stopping rule against its quotes is found, too.
@@ -302,8 +302,8 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
         low, high = 0.0, 1.0
 
         def fits(alpha: float) -> bool:
-            event = _release(alpha).event(_FACTS)
-            return bool(np.all(ledger.accountant.total([event], delta) <= epsilon))
+            event = _release_of_size(alpha).event(_FACTS)
+            return bool(np.all(ledger.accountant.epsilon_of_events([event], delta) <= epsilon))
 
         # Scale all releases together until the accountant prices them at the whole budget.
         while fits(high):
@@ -315,13 +315,13 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
             else:
                 high = middle
         # A little less than the whole, so that rounding does not exceed the budget.
-        queries = tuple(_release(low * (1.0 - 1e-6) * float(size)) for size in sizes)
+        queries = tuple(_release_of_size(low * (1.0 - 1e-6) * float(size)) for size in sizes)
         book = _Watched(ledger)
         for query in queries:
-            book.charge(query.event(_FACTS))
+            book.record_event(query.event(_FACTS))
     quotes = np.array(book.quotes)
-    shifts = np.array([_shift(query) for query in queries])
-    return Game(queries, quotes, shifts, best_rule(quotes, shifts))
+    shifts = np.array([_shift_over_sigma(query) for query in queries])
+    return Game(queries, quotes, shifts, best_stopping_rule(quotes, shifts))
 
 
 def losses(
@@ -348,23 +348,23 @@ def losses(
     quotes : array (T,)
         Epsilon as the ledger quotes it after each release.
     """
-    candidates = _candidates()
+    candidates = _table_candidates()
     total, found = np.zeros(runs), []
     with opened(epsilon, delta) as ledger:
         book = _Watched(ledger)
         guard = RowGuard(_TABLES[1], _FACTS, KeyedNoise(seed, range(runs), [0]), book)
         for query in game.queries:
-            answer = guard.ask(replace(query, start=np.zeros((runs, 1, 1))))
+            answer = guard.charge_and_answer(replace(query, start=np.zeros((runs, 1, 1))))
             first, second = (one.log_density(query, answer) for one in candidates)
             assert first is not None and second is not None
             total = total + second - first
-            # As in `likelihood.score`: the last digits of simulated noise depend on what it was
+            # As in `likelihood.log_likelihood_ratio`: the last digits of simulated noise depend on what it was
             # added to.
             found.append(np.round(total, 9))
     return np.array(found), np.array(book.quotes)
 
 
-def ahead(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
+def margins_of_heads(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
     """Return for every run by how much all quotes could be raised with the coin showing heads.
 
     The coin shows heads with probability ``(1 - e^(quote - loss))_+`` where she stopped.
@@ -418,7 +418,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     replicates, seed, confidence = asked.replicates or RUNS, asked.seed, asked.confidence
     # Which ledger is worst is decided by induction, without runs, so the choice costs no error.
     games = {
-        name: prepare(opened, epsilon, delta, asked.rounds or RELEASES)
+        name: prepare_stopping_game(opened, epsilon, delta, asked.rounds or RELEASES)
         for name, opened in stands.items()
     }
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
@@ -426,10 +426,10 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
     # Raising all quotes by a margin leaves heads only in the runs whose margin is as large.
-    margins = np.sort(ahead(game, followed, quotes, coins))[::-1]
+    margins = np.sort(margins_of_heads(game, followed, quotes, coins))[::-1]
     last = float(quotes[-1])
     bound = _bound_of_last(last, margins, delta, confidence)
-    won = least_probability(np.sum(margins > 0.0), replicates, 1.0 - confidence)
+    won = probability_lower_limit(np.sum(margins > 0.0), replicates, 1.0 - confidence)
     attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
     return StoppingVerdict(
         method="stopping",
@@ -444,7 +444,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
         attack=attack,
         why=_WHY,
         releases=len(quotes),
-        exact_epsilon=last + needed(quotes, game.shifts, delta),
+        exact_epsilon=last + raise_needed_by_quotes(quotes, game.shifts, delta),
         realised_delta=game.rule.delta,
         realised_delta_bound=float(won),
         ledgers={one: each.rule.delta for one, each in games.items()},
@@ -456,7 +456,7 @@ def _bound_of_last(last: float, margins: Array, delta: float, confidence: float)
     replicates = len(margins)
     heads = np.arange(1, replicates + 1)
     # Numbers of heads that are more than the claim allows, at the confidence.
-    too_many = least_probability(heads, replicates, 1.0 - confidence) > delta
+    too_many = probability_lower_limit(heads, replicates, 1.0 - confidence) > delta
     if not too_many.any():
         return 0.0
     # Raised by less than this margin, quotes would still be refuted.

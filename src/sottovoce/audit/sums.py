@@ -17,8 +17,8 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
-from .several import play_all
-from .worst_cases import LINEAR, linear, signed_site
+from .several import play_all_games
+from .worst_cases import LINEAR, linear, site_from_signed_rows
 
 RUNS, QUICK_RUNS = 20_000, 4_000
 DELTA = 0.1
@@ -45,13 +45,13 @@ def tables(victims: int, sites: int) -> tuple[Rows, Rows]:
     -------
     pair of Rows
     """
-    others = [signed_site(*OTHER)] * (sites - victims)
-    first = Rows.build([signed_site(*OWN, 1.0)] * victims + others)
-    second = Rows.build([signed_site(*OWN, -1.0)] * victims + others)
+    others = [site_from_signed_rows(*OTHER)] * (sites - victims)
+    first = Rows.build_from_parts([site_from_signed_rows(*OWN, 1.0)] * victims + others)
+    second = Rows.build_from_parts([site_from_signed_rows(*OWN, -1.0)] * victims + others)
     return first, second
 
 
-def cases(
+def summing_cases(
     epsilon: float | None = None, delta: float | None = None, rounds: int | None = None
 ) -> dict[str, Case]:
     """Make the worst case of every method of sums, for one row and for a person with two rows.
@@ -98,7 +98,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     asked : Options
         As :func:`sottovoce.audit.attack` passes them.
     stands : mapping of str to Case, optional
-        The cases to play; by default :func:`cases`.
+        The cases to play; by default :func:`summing_cases`.
 
     Returns
     -------
@@ -110,10 +110,10 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
         If sites of the victim would have to collude.
     """
     if stands is None:
-        stands = cases(asked.epsilon, asked.delta, asked.rounds)
+        stands = summing_cases(asked.epsilon, asked.delta, asked.rounds)
 
     def play_case(case: Case, each: float) -> Verdict:
-        colluders = case.known if asked.colluders is None else asked.colluders
+        colluders = case.colluding_sites if asked.colluders is None else asked.colluders
         sites, victims = len(case.tables[0].n), case.config.sites_per_row
         # The colluding sites are the last ones, those of the victim the first.
         if not 0 <= colluders <= sites - victims:
@@ -123,4 +123,4 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
         runs = asked.replicates or RUNS
         return game(with_colluders, runs, seed=asked.seed, confidence=each)
 
-    return play_all("sums", stands, asked.confidence, play_case)
+    return play_all_games("sums", stands, asked.confidence, play_case)

@@ -33,7 +33,7 @@ LINEAR = (
 )
 
 
-def signed_site(*signed: float) -> tuple[Array, Array]:
+def site_from_signed_rows(*signed: float) -> tuple[Array, Array]:
     """Return X, (n, 1), and y, (n,), of a site of one feature, from the numbers ``y x``."""
     a = np.array(signed)
     return np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)
@@ -58,13 +58,13 @@ def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> 
     pair of Rows
         Table 0 and table 1.
     """
-    others = [signed_site(*other)] * (sites - 1)
-    first = Rows.build([signed_site(*own, row), *others])
-    second = Rows.build([signed_site(*own, -row), *others])
+    others = [site_from_signed_rows(*other)] * (sites - 1)
+    first = Rows.build_from_parts([site_from_signed_rows(*own, row), *others])
+    second = Rows.build_from_parts([site_from_signed_rows(*own, -row), *others])
     return first, second
 
 
-def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
+def _stiff_options(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
     """Return options that give n rows the curvature STIFF, with one neighbour and C = 1."""
     # A penalty eta adds a curvature of 2 eta for an edge, or of eta for a node.
     per_penalty = 2.0 if REGISTRY[method].curvature == "edge" else 1.0
@@ -76,7 +76,7 @@ def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
     }
 
 
-def regulariser_for(method: str, form: str) -> dict[str, Any]:
+def printed_form_options(method: str, form: str) -> dict[str, Any]:
     """Return options of a run within its theorem: 004's printed forms presume a regulariser.
 
     Few rows make it large, but next to `STIFF` it is nothing.  On real rows it moves the model, but
@@ -119,13 +119,13 @@ def linear(
         "delta": delta,
         "rounds": rounds,
     }
-    options = _stiff(method, 4) | regulariser_for(method, form) | knobs
+    options = _stiff_options(method, 4) | printed_form_options(method, form) | knobs
     config = RunConfig.from_dict(claim | options)
     sites = 3 if REGISTRY[method].trust.opens_sums else 2
     return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
 
 
-def gated(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def sparse_vector_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
     """Make the worst case of a sparse-vector gate: a bar that every gradient passes.
 
     As corrected there is a release in every round; as printed in all but one (004 has c < T).
@@ -149,7 +149,7 @@ def gated(method: str, form: str, epsilon: float, delta: float | None, rounds: i
     return linear(method, form, epsilon, delta, rounds, positives=releases, threshold=-1e6)
 
 
-def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def minibatch_pass_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
     """Make the worst case of a pass over two minibatches, hidden by the last noise only.
 
     The last step does not depend on where it started.
@@ -177,7 +177,7 @@ def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: 
     return replace(case, why=why)
 
 
-def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def huber_edge_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
     """Make the worst case of 003's Algorithm 3: curvature differs where derivatives differ by 2.
 
     The minimiser lies where the Huber loss bends: one row has curvature there, its opposite has
@@ -255,7 +255,7 @@ class Contrary(Solver):
         return replace(exact, w=exact.w + away)
 
 
-def contrary(rows: Rows, facts: Facts, table: int) -> Solver:
+def make_contrary_solver(rows: Rows, facts: Facts, table: int) -> Solver:
     """Make a solver that errs upwards on table 0, whose row pulls its minimiser up, else downwards.
 
     Parameters
@@ -277,7 +277,7 @@ def contrary(rows: Rows, facts: Facts, table: int) -> Solver:
     return solver
 
 
-def plausible(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def coarse_solver_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
     """Make the worst case of 004's Theorem 3.3: an uneven split and a coarse solver.
 
     rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau C / n`` and
@@ -308,10 +308,10 @@ def plausible(method: str, form: str, epsilon: float, delta: float | None, round
         return replace(algorithm, options=replace(algorithm.options, split=0.8, tolerance=16.0 / n))
 
     why = f"{LINEAR}; rho_2 is 4/5 of rho, and a solver errs by its tolerance of 16 C / n"
-    return replace(case, algorithm=uneven, solver=contrary, why=why)
+    return replace(case, algorithm=uneven, solver=make_contrary_solver, why=why)
 
 
-def last_step(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def last_step_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
     """Make the worst case of 001's last step, which starts from an exact minimiser never sent.
 
     A weak regulariser lets a row move that minimiser far.
@@ -335,12 +335,12 @@ def last_step(method: str, form: str, epsilon: float, delta: float | None, round
 
 
 RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Case]] = {
-    ("ipp_admm", "corrected"): gated,
-    ("ipp_admm", "printed"): gated,
-    ("central_sgd", "corrected"): passes,
-    ("generalised", "printed"): kifer,
-    ("pp_admm", "printed"): plausible,
-    ("pvp", "printed"): last_step,
+    ("ipp_admm", "corrected"): sparse_vector_case,
+    ("ipp_admm", "printed"): sparse_vector_case,
+    ("central_sgd", "corrected"): minibatch_pass_case,
+    ("generalised", "printed"): huber_edge_case,
+    ("pp_admm", "printed"): coarse_solver_case,
+    ("pvp", "printed"): last_step_case,
 }
 """Methods and forms for which a worse pair than the common one is known."""
 

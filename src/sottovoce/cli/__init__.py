@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ..errors import EXIT_CODES, SchemaError, SottovoceError, exit_code, printable
+from ..errors import EXIT_CODES, SchemaError, SottovoceError, exit_code_for_error, escape_unprintable
 from ..util import plugins
 
 _EXAMPLES = """
@@ -115,12 +115,12 @@ class Commands(click.Group):
             module = import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__)
             command = getattr(module, cmd_name)
         else:
-            command = plugins.load(plugins.COMMANDS, cmd_name)
+            command = plugins.load_entry_point(plugins.COMMANDS, cmd_name)
         return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         # By name alone: what other packages bring is imported when it is called.
-        return sorted({*COMMANDS, *plugins.installed(plugins.COMMANDS)})
+        return sorted({*COMMANDS, *plugins.installed_entry_points(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command to the end; if printing fails, say where the result is stored."""
@@ -132,20 +132,20 @@ class Commands(click.Group):
             return done
         except (click.Abort, KeyboardInterrupt, MemoryError):
             # It may come while a run is scored that was stored before.
-            where = _where_stored(ctx)
+            where = _stored_result_sentence(ctx)
             if where is not None:
-                _say(where)
+                _print_to_stderr(where)
             raise
         except OSError as error:
             if isinstance(error, SottovoceError):
                 raise
-            where = _where_stored(ctx)
+            where = _stored_result_sentence(ctx)
             # Asked before standard output is given up, which it is about.
-            closed = isinstance(error, BrokenPipeError) and _reader_left()
-            _give_up_output()
+            closed = isinstance(error, BrokenPipeError) and _pipe_reader_has_left()
+            _discard_further_output()
             if closed:
                 if where is not None:
-                    _say(where)
+                    _print_to_stderr(where)
                 sys.exit(CLOSED)
             if where is not None:
                 error.add_note(where)
@@ -153,8 +153,8 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from their lines alone: no command is imported for it."""
-        brought = plugins.installed(plugins.COMMANDS)
-        lines = {name: plugins.first_line(entries[0]) for name, entries in brought.items()}
+        brought = plugins.installed_entry_points(plugins.COMMANDS)
+        lines = {name: plugins.first_docstring_line(entries[0]) for name, entries in brought.items()}
         known = {name: click.Command(name, help=line) for name, line in (lines | COMMANDS).items()}
         click.Group(commands=known).format_commands(ctx, formatter)
 
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Exit codes: :data:`sottovoce.errors.EXITS`.
     """
-    _fit_encodings()
+    _tolerate_encodings()
     words = None
     if arguments is not None:
         words = list(arguments)
@@ -195,25 +195,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(error, SchemaError):
             more = " (`sottovoce schema check SCHEMA TABLE` tells all at once)"
         click.echo(f"error: {error}{more}", err=True)
-        sys.exit(exit_code(error))
+        sys.exit(exit_code_for_error(error))
     except OSError as error:
         # A full disk behind standard output, for example.
         place = ""
         if error.filename is not None:
             place = f" for {error.filename!r}"
         more = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        _say_last(
+        _exit_with_line(
             f"error: {error.strerror or type(error).__name__}{place}; repair that, and try "
             f"again{more}"
         )
     except MemoryError:
-        _say_last(
+        _exit_with_line(
             "error: this machine's memory does not hold that; use less data, or fewer features or "
             "replicates"
         )
 
 
-def _where_stored(ctx: click.Context) -> str | None:
+def _stored_result_sentence(ctx: click.Context) -> str | None:
     """Return the sentence that says where the result is, if it is stored."""
     stored = ctx.meta.get(STORED)
     if stored is None:
@@ -221,20 +221,20 @@ def _where_stored(ctx: click.Context) -> str | None:
     return f"the result was stored before it was shown: {stored}"
 
 
-def _say_last(line: str) -> None:
+def _exit_with_line(line: str) -> None:
     """End after an unforeseen error; standard output may have failed, so it is not used again."""
-    _give_up_output()
-    _say(line)
+    _discard_further_output()
+    _print_to_stderr(line)
     sys.exit(1)
 
 
-def _say(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     """Say something on standard error, if there is one."""
     with suppress(OSError):
-        click.echo(printable(line), err=True)
+        click.echo(escape_unprintable(line), err=True)
 
 
-def _give_up_output() -> None:
+def _discard_further_output() -> None:
     """Redirect standard output to nowhere from now on."""
     if sys.stdout is None:
         return
@@ -244,7 +244,7 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _reader_left() -> bool:
+def _pipe_reader_has_left() -> bool:
     """Return True if standard output is a pipe whose reader has left."""
     if sys.stdout is None:
         return False
@@ -257,27 +257,27 @@ def _reader_left() -> bool:
         return True
 
 
-def _fit_encodings() -> None:
+def _tolerate_encodings() -> None:
     """Let standard output and error write every text, whatever their encoding.
 
     A console of Windows, or a file to which output goes there, has a code page that lacks most of
     Unicode's characters, and what cannot be printed may have been paid for.
     """
-    codecs.register_error(_REPLACED, _replaced)
+    codecs.register_error(_REPLACED, _replace_unencodable)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_REPLACED)
 
 
-def _replaced(error: UnicodeError) -> tuple[str, int]:
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     """Return look-alikes or numbers for characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    return "".join(_LOOKS.get(c) or _escaped(c) for c in lacking), error.end
+    return "".join(_LOOKS.get(c) or _escape_character(c) for c in lacking), error.end
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     """Return a character's number as JSON, TOML and Python write it."""
     code = ord(character)
     if code < 2**16:

@@ -13,12 +13,12 @@ from ..answers.evaluation import Evaluation
 from ..answers.numbers import Fitted
 from ..answers.numeric_metrics import NumberEvaluation
 from ..answers.training import Inferred
-from ..errors import printable
+from ..errors import escape_unprintable
 from ..privacy.statement import Statement
-from ..reports.coefficients import NOISE_MEANS, assumptions, has_intervals, remark, rows_of
-from ..reports.quality import RECALIBRATION, cell_text
-from .render import privacy, show_notes, sizes_text
-from .screen import Console, Listing, escape, listing
+from ..reports.coefficients import NOISE_MEANS, assumption_sentences, has_intervals, remarks_below_table, table_rows_as_text
+from ..reports.quality import RECALIBRATION, calibration_cell_text
+from .render import make_privacy_panel, print_notes, format_site_sizes
+from .screen import Console, Listing, escape_markup, make_listing
 
 DIMMED = ("reference", "refused", "-")
 HELD = "Privacy of held-out rows"
@@ -31,18 +31,18 @@ _NAMES = {
 }
 
 
-def _print_head(what: str, done: Inferred | Fitted, console: Console) -> None:
+def _print_run_header(what: str, done: Inferred | Fitted, console: Console) -> None:
     """Print the data, sizes and privacy statement of a run."""
     sizes = done.sizes.astype(int)
     console.print(
-        f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of "
-        f"{sizes_text(sizes)} {done.statement.counted}, {escape(done.config.partition or '')} "
+        f"[bold]{what}[/] on [bold]{escape_markup(done.config.data)}[/]: {len(sizes)} sites of "
+        f"{format_site_sizes(sizes)} {done.statement.counted}, {escape_markup(done.config.partition or '')} "
         f"partition, {len(done.answered.model)} columns"
     )
-    console.print(privacy(done.statement.words))
+    console.print(make_privacy_panel(done.statement.words))
 
 
-def render_inferred(done: Inferred, console: Console, saved: Path | None) -> None:
+def render_inference(done: Inferred, console: Console, saved: Path | None) -> None:
     """Print an inference for people.
 
     Parameters
@@ -54,7 +54,7 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
     saved : Path or None
         Where the run is stored; None if nowhere.
     """
-    _print_head("inference", done, console)
+    _print_run_header("inference", done, console)
     if done.evaluation is not None:
         render_evaluation(done.evaluation, console)
     elif done.exact:
@@ -68,12 +68,12 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
             "[dim]taken as public, without noise: for the data's holder only[/]"
         )
     show_coefficients(done.to_dict(), console)
-    show_notes(done.notes, console, saved)
+    print_notes(done.notes, console, saved)
 
 
-def render_record(record: dict[str, Any], console: Console) -> None:
+def render_answers_record(record: dict[str, Any], console: Console) -> None:
     """Print the answers of a run between sites, as their files hold them."""
-    show_notes(record["notes"], console)
+    print_notes(record["notes"], console)
     if record["evaluation"] is not None:
         render_quality(record["evaluation"], console)
     if "coefficients" in record:
@@ -83,8 +83,8 @@ def render_record(record: dict[str, Any], console: Console) -> None:
 def show_coefficients(plain: dict[str, Any], console: Console) -> None:
     """Print a run's table of coefficients with their intervals."""
     lines = plain["coefficients"]
-    table = listing()
-    (column, heads), *rows = rows_of(lines)
+    table = make_listing()
+    (column, heads), *rows = table_rows_as_text(lines)
     table.add_column(column, overflow="fold")
     for head in heads:
         # The entries of an interval are wider than its head.
@@ -92,16 +92,16 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
             head = head.replace(" ", "\n")
         table.add_column(head, justify="right", no_wrap=True)
     for name, row in rows:
-        table.add_row(escape(name), *map(_dimmed, row))
+        table.add_row(escape_markup(name), *map(_dim_placeholder, row))
     console.print(table)
     if any(line.get("noise_share") for line in lines):
         console.print(f"[dim]{NOISE_MEANS}.[/]")
-    note = remark(lines, plain["needs"], assumptions(plain))
+    note = remarks_below_table(lines, plain["needs"], assumption_sentences(plain))
     if note:
-        console.print(f"[yellow]note[/] {escape(note)}")
+        console.print(f"[yellow]note[/] {escape_markup(note)}")
 
 
-def _dimmed(entry: str) -> str:
+def _dim_placeholder(entry: str) -> str:
     """Dim an entry of a table that stands in place of a number."""
     if entry in DIMMED:
         return f"[dim]{entry}[/]"
@@ -127,7 +127,7 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
 
 def render_quality(found: dict[str, Any], console: Console) -> None:
     """Print an evaluation of two classes from plain data, with ``exact`` if there is any."""
-    console.print(privacy(Statement.from_dict(found["privacy"]).words, HELD))
+    console.print(make_privacy_panel(Statement.from_dict(found["privacy"]).words, HELD))
     names = ["all held-out rows", *found["by"]]
     every = [found, *found["by"].values()]
     console.print(_quality_table(found, names, every))
@@ -135,7 +135,7 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     for quality, name in zip(every, names, strict=True):
         for key, head in ({"auc": "AUC"} | _RECALIBRATED).items():
             if quality[key].get("refused") is not None:
-                console.print(f"[yellow]note[/] {head}, {escape(name)}: {quality[key]['refused']}")
+                console.print(f"[yellow]note[/] {head}, {escape_markup(name)}: {quality[key]['refused']}")
 
 
 def _quality_table(
@@ -155,7 +155,7 @@ def _quality_table(
     table = Listing(padding=(0, gap, 0, 0))
     table.add_column("held-out rows")
     for head in heads:
-        table.add_column(escape(head), justify="right")
+        table.add_column(escape_markup(head), justify="right")
     exact = found.get("exact", {})
     exact_head = ""
     if exact:
@@ -163,8 +163,8 @@ def _quality_table(
     table.add_column(exact_head, justify="right")
 
     def add_measure(head: str, estimates: list[dict[str, Any]], name: str) -> None:
-        texts = [estimate_text(one, many) for one in estimates]
-        table.add_row(head, *texts, _exact_text(exact, name))
+        texts = [format_estimate(one, many) for one in estimates]
+        table.add_row(head, *texts, _format_exact_number(exact, name))
 
     measures = {"auc": "AUC", "brier": "Brier score"} | _RECALIBRATED | {"positives": "positives"}
     for key, head in measures.items():
@@ -175,14 +175,14 @@ def _quality_table(
     return table
 
 
-def _exact_text(exact: Mapping[str, float], name: str) -> str:
+def _format_exact_number(exact: Mapping[str, float], name: str) -> str:
     """Format a number without noise, for the holder of the rows; empty if there is none."""
     if name not in exact:
         return ""
     return f"[dim]{exact[name]:.4f}[/]"
 
 
-def estimate_text(found: dict[str, Any], below: bool = False) -> str:
+def format_estimate(found: dict[str, Any], below: bool = False) -> str:
     """Format an estimate with its 95% interval, or say that it was refused."""
     if found["value"] is None:
         return "[dim]refused[/]"
@@ -194,10 +194,10 @@ def estimate_text(found: dict[str, Any], below: bool = False) -> str:
 
 def _calibration_table(cells: Sequence[dict[str, Any]]) -> Table:
     """Make a table of observed shares of positives, by what was predicted."""
-    table = listing(">predicted", ">observed", ">95% interval", ">rows, about")
+    table = make_listing(">predicted", ">observed", ">95% interval", ">rows, about")
     for cell in cells:
         table.add_row(
-            cell_text(cell),
+            calibration_cell_text(cell),
             f"{100 * cell['observed']:.1f}%",
             f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}",
             f"{cell['rows']:,.0f}",
@@ -205,7 +205,7 @@ def _calibration_table(cells: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def render_any(found: Any, console: Console, *, exact: bool = True) -> None:
+def render_any_evaluation(found: Any, console: Console, *, exact: bool = True) -> None:
     """Print an evaluation of two classes, of several classes or of a number.
 
     Parameters
@@ -217,13 +217,13 @@ def render_any(found: Any, console: Console, *, exact: bool = True) -> None:
         Also print quality without noise, which is for the holder of the rows only.
     """
     kinds: dict[type, Callable[..., None]] = {
-        ClassEvaluation: render_classes,
-        NumberEvaluation: render_errors,
+        ClassEvaluation: render_class_evaluation,
+        NumberEvaluation: render_number_errors,
     }
     kinds.get(type(found), render_evaluation)(found, console, exact=exact)
 
 
-def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = True) -> None:
+def render_class_evaluation(found: ClassEvaluation, console: Console, *, exact: bool = True) -> None:
     """Print an evaluation of several classes.
 
     Parameters
@@ -234,33 +234,33 @@ def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = Tr
     exact : bool
         Also print recalls without noise, which are for the holder of the rows only.
     """
-    console.print(privacy(found.statement.words, HELD))
+    console.print(make_privacy_panel(found.statement.words, HELD))
     heads = ["<held-out rows", ">share", ">found (recall)", ">answers right (precision)"]
     if exact:
         heads.append(">[dim]recall, exact, for\nthe holder[/]")
-    table = listing(*heads)
+    table = make_listing(*heads)
     for name in found.names:
         row = [
-            estimate_text(estimates[name].to_dict(), True)
+            format_estimate(estimates[name].to_dict(), True)
             for estimates in (found.share, found.found, found.right)
         ]
         if exact:
             row.append(f"[dim]{found.exact[f'recall on {name}']:.4f}[/]")
-        table.add_row(escape(printable(name)), *row)
-    row = ["[bold]all: accuracy[/]", "", estimate_text(found.accuracy.to_dict(), True), ""]
+        table.add_row(escape_markup(escape_unprintable(name)), *row)
+    row = ["[bold]all: accuracy[/]", "", format_estimate(found.accuracy.to_dict(), True), ""]
     if exact:
         row.append(f"[dim]{found.exact['accuracy']:.4f}[/]")
     table.add_row(*row)
     console.print(table)
-    counts = listing(
-        "<rows, about, of", *(f">answered\n{escape(printable(name))}" for name in found.names)
+    counts = make_listing(
+        "<rows, about, of", *(f">answered\n{escape_markup(escape_unprintable(name))}" for name in found.names)
     )
     for name, line in zip(found.names, found.counts, strict=True):
-        counts.add_row(escape(printable(name)), *(f"{count:,.0f}" for count in line))
+        counts.add_row(escape_markup(escape_unprintable(name)), *(f"{count:,.0f}" for count in line))
     console.print(counts)
 
 
-def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
+def render_least_squares(done: Fitted, console: Console, saved: Path | None) -> None:
     """Print a least squares fit for people.
 
     Parameters
@@ -273,15 +273,15 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
         Where the run is stored; None if nowhere.
     """
     unit = done.task.unit
-    _print_head("least squares", done, console)
+    _print_run_header("least squares", done, console)
     if done.evaluation is not None:
-        render_errors(done.evaluation, console)
+        render_number_errors(done.evaluation, console)
     elif done.exact.get("rows"):
-        table = listing("<on test rows", ">this run", ">mean of training rows")
+        table = make_listing("<on test rows", ">this run", ">mean of training rows")
         for name, words in _NAMES.items():
             if name != "mean_target" and name in done.exact:
                 table.add_row(
-                    _with_unit(words, name, unit),
+                    _add_target_unit(words, name, unit),
                     f"{done.exact[name]:.4g}",
                     f"{done.baseline[name]:.4g}",
                 )
@@ -292,22 +292,22 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
         )
     if has_intervals(done.coefficients):
         console.print(
-            f"[dim]coefficients in {escape(unit or 'units of the target')} a step of the column[/]"
+            f"[dim]coefficients in {escape_markup(unit or 'units of the target')} a step of the column[/]"
         )
         show_coefficients(done.to_dict(), console)
     else:
         console.print(_coefficients_table(done))
         console.print("[dim]without standard errors: --inference spends the budget on intervals[/]")
         if done.weighed:
-            console.print(f"[yellow]note[/] {escape(done.weighed)}")
-    show_notes(done.notes, console, saved)
+            console.print(f"[yellow]note[/] {escape_markup(done.weighed)}")
+    print_notes(done.notes, console, saved)
 
 
-def _with_unit(words: str, name: str, unit: str) -> str:
+def _add_target_unit(words: str, name: str, unit: str) -> str:
     """Add the unit of the target to the name of a measure; R2 has none."""
     if name == "r2" or not unit:
         return words
-    return f"{words} ({escape(unit)})"
+    return f"{words} ({escape_markup(unit)})"
 
 
 def _coefficients_table(done: Fitted) -> Table:
@@ -315,7 +315,7 @@ def _coefficients_table(done: Fitted) -> Table:
     head = "coefficient"
     if done.task.unit:
         head = f"coefficient ({done.task.unit})"
-    table = listing("<column", "<level", f">{escape(head)}")
+    table = make_listing("<column", "<level", f">{escape_markup(head)}")
     named: set[str] = set()
     for line in done.coefficients:
         level = line["level"] or ""
@@ -323,11 +323,11 @@ def _coefficients_table(done: Fitted) -> Table:
         if line["reference"] is not None and line["name"] not in named:
             level += f"  (against {line['reference']})"
         named.add(line["name"])
-        table.add_row(escape(line["name"]), escape(level), f"{line['estimate']:.4g}")
+        table.add_row(escape_markup(line["name"]), escape_markup(level), f"{line['estimate']:.4g}")
     return table
 
 
-def render_errors(found: NumberEvaluation, console: Console, *, exact: bool = True) -> None:
+def render_number_errors(found: NumberEvaluation, console: Console, *, exact: bool = True) -> None:
     """Print an evaluation of a predicted number.
 
     Parameters
@@ -338,18 +338,18 @@ def render_errors(found: NumberEvaluation, console: Console, *, exact: bool = Tr
     exact : bool
         Also print errors without noise, which are for the holder of the rows only.
     """
-    console.print(privacy(found.statement.words, HELD))
+    console.print(make_privacy_panel(found.statement.words, HELD))
     exact_head = ">"
     exact_numbers: dict[str, float] = {}
     if exact:
         exact_head = ">[dim]exact, for the holder[/]"
         exact_numbers = found.exact
-    table = listing("<held-out rows", ">with its 95% interval", exact_head)
+    table = make_listing("<held-out rows", ">with its 95% interval", exact_head)
     for name, estimate in found.errors.estimates.items():
         table.add_row(
-            _with_unit(_NAMES[name], name, found.errors.unit),
-            estimate_text(estimate.to_dict()),
-            _exact_text(exact_numbers, name),
+            _add_target_unit(_NAMES[name], name, found.errors.unit),
+            format_estimate(estimate.to_dict()),
+            _format_exact_number(exact_numbers, name),
         )
     console.print(table)
     if found.errors.r2.refused is not None:

@@ -14,7 +14,7 @@ import click
 from rich.table import Table
 
 from ..audit import ADVERSARIES, FORMS, Claim, Verdict, attack, targets
-from ..audit.inference_attacks import measure
+from ..audit.inference_attacks import measure_inference_attacks
 from ..audit.one_run import CanaryRun, OneRunVerdict, attack_once
 from ..audit.rare import RareVerdict
 from ..audit.report import write
@@ -23,53 +23,53 @@ from ..audit.stopping import StoppingVerdict
 from ..errors import InvalidInput
 from ..privacy.statement import ceil_text
 from ..util import files
-from ..util.plain import jsonable
-from .options import as_json, say, takes, typed
-from .screen import Console, escape, listing
+from ..util.plain import infinities_to_text
+from .options import json_flag_option, make_option, decorate_with_options, typed_command_line
+from .screen import Console, escape_markup, make_listing
 
 _OPTIONS = [
-    say(
+    make_option(
         "--form",
         "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]",
     ),
-    say("--epsilon", "Total that the run claims.  [default: 1]", type=float),
-    say("--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float),
-    say(
+    make_option("--epsilon", "Total that the run claims.  [default: 1]", type=float),
+    make_option("--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float),
+    make_option(
         "--rounds",
         "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]",
         type=int,
     ),
-    say(
+    make_option(
         "--replicates",
         f"Runs of each of the two tables.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at "
         f"most {', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
         type=int,
     ),
-    say(
+    make_option(
         "--colluders",
         "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]",
         type=int,
     ),
-    say("--confidence", "That the lower bound is true.", type=float, default=0.95),
-    say("--seed", "Keys the noise of both tables.", type=int, default=0),
-    say(
+    make_option("--confidence", "That the lower bound is true.", type=float, default=0.95),
+    make_option("--seed", "Keys the noise of both tables.", type=int, default=0),
+    make_option(
         "--report",
         "Also write an HTML page: bounds, and what a neighbour learns about real rows.",
         type=click.Path(),
     ),
-    say(
+    make_option(
         "--quick",
         "At most 4,000 runs of each table by default; smaller attacks in the page.",
         is_flag=True,
     ),
-    say(
+    make_option(
         "--one-run",
         "One run on real rows with canaries among them, instead of the worst pair.",
         is_flag=True,
     ),
-    say("--data", "With --one-run: the rows.  [default: adult]"),
-    say("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
-    as_json(),
+    make_option("--data", "With --one-run: the rows.  [default: adult]"),
+    make_option("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
+    json_flag_option(),
 ]
 
 
@@ -107,13 +107,13 @@ class AuditOptions:
         return {"--data": self.data, "--canaries": self.canaries}
 
     @property
-    def targets(self) -> list[tuple[str, str]]:
+    def attacked_targets(self) -> list[tuple[str, str]]:
         """Methods with their forms that are attacked."""
         if self.method == "all":
             return targets(self.form)
         return [(self.method, self.form or "corrected")]
 
-    def attacker(self) -> Callable[[str, str], Verdict]:
+    def make_attack_function(self) -> Callable[[str, str], Verdict]:
         """Return the attack on a method and form, with everything else of it given."""
         claim = Claim(self.epsilon, self.delta, self.rounds)
         if self.one_run:
@@ -140,7 +140,7 @@ class AuditOptions:
 
 @click.command(name="audit")
 @click.argument("method")
-@takes(_OPTIONS)
+@decorate_with_options(_OPTIONS)
 def audit(**parameters: Any) -> None:
     """Attack METHOD (or `all`): play the worst distinguishing game known against the real code.
 
@@ -165,34 +165,34 @@ def audit(**parameters: Any) -> None:
     """
     options = AuditOptions(**parameters)
     report = options.report
-    _check_way(options.method, options.one_run, options.of_the_other_way)
-    _check_games(options.method, options.replicates, options.colluders)
+    _check_one_run_options(options.method, options.one_run, options.of_the_other_way)
+    _check_game_options(options.method, options.replicates, options.colluders)
     if report is not None:
-        files.check("report", report)
-    _check_claim(options.form, options.epsilon)
-    chosen, play = options.targets, options.attacker()
+        files.check_writable_path("report", report)
+    _check_claimed_epsilon(options.form, options.epsilon)
+    chosen, play = options.attacked_targets, options.make_attack_function()
     console = Console(stderr=True)
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
-        with _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
+        with _show_step_progress(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
             found.append(play(name, kind))
     if not options.as_json:
         _render(found, options.confidence)
     elif options.method == "all":
-        _print_json([one.to_dict() for one in found])
+        _print_verdicts_json([one.to_dict() for one in found])
     else:
-        _print_json(found[0].to_dict())
+        _print_verdicts_json(found[0].to_dict())
     # Last, so that a full disk costs the page only.
     if report is not None:
-        with _step(console, report, "attacks on real rows"):
-            write(report, found, measure(options.seed, options.quick), typed())
+        with _show_step_progress(console, report, "attacks on real rows"):
+            write(report, found, measure_inference_attacks(options.seed, options.quick), typed_command_line())
 
 
-def _print_json(plain: Any) -> None:
-    click.echo(json.dumps(jsonable(plain), indent=2))
+def _print_verdicts_json(plain: Any) -> None:
+    click.echo(json.dumps(infinities_to_text(plain), indent=2))
 
 
-def _check_way(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> None:
+def _check_one_run_options(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> None:
     """Refuse options of games with ``--one-run``, and its own options without it."""
     rule = "needs --one-run"
     if one_run:
@@ -206,7 +206,7 @@ def _check_way(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> 
         )
 
 
-def _check_games(method: str, replicates: int | None, colluders: int | None) -> None:
+def _check_game_options(method: str, replicates: int | None, colluders: int | None) -> None:
     """Refuse colluders where nothing is summed, and too few runs."""
     if colluders is not None and method != "sums":
         raise click.BadParameter("is for the game of sums", param_hint="--colluders")
@@ -215,7 +215,7 @@ def _check_games(method: str, replicates: int | None, colluders: int | None) -> 
         raise click.BadParameter(few, param_hint="--replicates")
 
 
-def _check_claim(form: str | None, epsilon: float | None) -> None:
+def _check_claimed_epsilon(form: str | None, epsilon: float | None) -> None:
     """Refuse an unknown form, and an epsilon that claims nothing."""
     # None takes the usual form, or every form for `all`.
     if form not in (None, *FORMS):
@@ -230,21 +230,21 @@ def _check_claim(form: str | None, epsilon: float | None) -> None:
 
 def _games_table(found: WorstVerdict) -> Table:
     """Make a table of the bounds of all games of which the worst is the verdict."""
-    table = listing("<game", ">bound", ">exact", no_wrap=True)
+    table = make_listing("<game", ">bound", ">exact", no_wrap=True)
     table.title = "All games"
     for name, game in found.games.items():
-        table.add_row(escape(name), *map(_bound_text, game.values()))
+        table.add_row(escape_markup(name), *map(_format_lower_bound, game.values()))
     return table
 
 
-def _bound_text(bound: float | None) -> str:
+def _format_lower_bound(bound: float | None) -> str:
     """Format a lower bound on epsilon, rounded down so that it stays one; empty for None."""
     if bound is None:
         return ""
     return f"{math.floor(1000 * bound) / 1000:.3f}"
 
 
-def _step(console: Console, report: str | None, about: str) -> AbstractContextManager[Any]:
+def _show_step_progress(console: Console, report: str | None, about: str) -> AbstractContextManager[Any]:
     """Show the progress of a long command; plain lines if there is no terminal."""
     if console.is_terminal:
         return console.status(about)
@@ -255,7 +255,7 @@ def _step(console: Console, report: str | None, about: str) -> AbstractContextMa
 
 def _render(found: list[Verdict], confidence: float) -> None:
     bound = f">bound, {confidence:.0%}"
-    table = listing(
+    table = make_listing(
         "<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True
     )
     # On a narrow screen names give way, not numbers.
@@ -274,31 +274,31 @@ def _render(found: list[Verdict], confidence: float) -> None:
             f"{one.method}, {one.form}",
             claimed,
             ceil_text(one.proved_epsilon),
-            _bound_text(one.lower_bound),
+            _format_lower_bound(one.lower_bound),
             exact,
-            _verdict_text(one),
+            _format_verdict(one),
         )
     console = Console()
     console.print(table)
     if len(found) != 1:
         return
     one = found[0]
-    for line in _game_lines(one):
-        console.print(f"[dim]{escape(line)}[/]")
+    for line in _describe_game(one):
+        console.print(f"[dim]{escape_markup(line)}[/]")
     if isinstance(one, WorstVerdict):
         console.print(_games_table(one))
 
 
-def _verdict_text(one: Verdict) -> str:
+def _format_verdict(one: Verdict) -> str:
     """Format a verdict: by the runs, else by the exact privacy loss of the pair."""
     if one.refuted:
         return "[bold red]refuted[/]"
-    if one.refuted_exactly:
+    if one.is_refuted_exactly:
         return "[bold red]refuted (exact)[/]"
     return "[green]stands[/]"
 
 
-def _game_lines(one: Verdict) -> list[str]:
+def _describe_game(one: Verdict) -> list[str]:
     """Describe the game that was played, and its two tables or its canaries."""
     at = ""
     if one.delta:

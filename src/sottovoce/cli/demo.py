@@ -20,76 +20,76 @@ from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
-from .options import as_json, say, takes
-from .plan_options import asked
-from .render import privacy
-from .screen import Console, escape, listing, print_json
+from .options import json_flag_option, make_option, decorate_with_options
+from .plan_options import make_requested_answers
+from .render import make_privacy_panel
+from .screen import Console, escape_markup, make_listing, print_json
 
 _EVERY = 0.5
 """Seconds between two updates of the table."""
 
 
 @click.command(name="demo")
-@takes(
+@decorate_with_options(
     [
-        say("--sites", "Number of sites.", type=int, default=5),
-        say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
-        say(
+        make_option("--sites", "Number of sites.", type=int, default=5),
+        make_option("--rounds", "Exchanges with the neighbours.", type=int, default=30),
+        make_option(
             "--method",
             "One of `sottovoce methods`.  [default: prox_admm; momentum with --trust sum]",
         ),
-        say(
+        make_option(
             "--trust",
             "Whom sites trust: nobody, or that only sums over sites are seen.  [default: nobody]",
             type=click.Choice(["nobody", "sum"]),
         ),
-        say(
+        make_option(
             "--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1
         ),
-        say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
-        say(
+        make_option("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
+        make_option(
             "--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA
         ),
-        say("--graph", "The sites' network.", default="ring"),
-        say(
+        make_option("--graph", "The sites' network.", default="ring"),
+        make_option(
             "--centre/--no-centre",
             "Whether the means of all columns are released first, where it pays.",
             default=True,
         ),
-        say(
+        make_option(
             "--inference",
             "Coefficients with intervals of a few columns, in place of training.",
             is_flag=True,
         ),
-        say(
+        make_option(
             "--evaluation",
             "Also ask held-out rows how good it is, with this epsilon of theirs.",
             type=float,
         ),
-        say(
+        make_option(
             "--holdout",
             "Share of every site's rows that is held out for that.",
             type=float,
             default=0.2,
         ),
-        say(
+        make_option(
             "--lose-site",
             "Sites that are killed in the middle of the run, and do not come back.",
             type=int,
             default=0,
         ),
-        say(
+        make_option(
             "--transport",
             "What carries the messages.",
             type=click.Choice(["relay", "nvflare"]),
             default="relay",
         ),
-        say(
+        make_option(
             "--keep",
             "Folder for hub and sites, which stays.  [default: one that is removed at the end]",
             type=click.Path(file_okay=False, path_type=Path),
         ),
-        as_json(),
+        json_flag_option(),
     ]
 )
 def demo(
@@ -123,7 +123,7 @@ def demo(
       sottovoce demo --inference --keep rehearsal   look into the folders
     """
     _check_lost_sites(lose_site, sites, transport, inference or evaluation is not None)
-    asks = asked(inference, False, evaluation, holdout, 0.5, None)
+    asks = make_requested_answers(inference, False, evaluation, holdout, 0.5, None)
     named = method or _default_method(inference, trust)
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
@@ -133,8 +133,8 @@ def demo(
         schema = demonstration.FEW
     if lose_site:
         waits = demonstration.SOON
-    with _folder_of_run(keep) as place:
-        built = demonstration.build(
+    with _open_run_folder(keep) as place:
+        built = demonstration.build_demonstration(
             Path(place), config, sites, schema=schema, asks=asks, centre=centre, waits=waits
         )
         report = _run_and_compare(built, transport, lose_site, console, as_json)
@@ -149,7 +149,7 @@ def demo(
     _show_comparison(built, report, transport, console)
     if keep is not None:
         text = f"everything is in {keep}: start with {keep / 'hub' / 'hub.html'}"
-        console.print(escape(text), highlight=False, soft_wrap=True)
+        console.print(escape_markup(text), highlight=False, soft_wrap=True)
 
 
 def _check_lost_sites(lose_site: int, sites: int, transport: str, answers: bool) -> None:
@@ -173,7 +173,7 @@ def _default_method(inference: bool, trust: str | None) -> str:
     return "prox_admm"
 
 
-def _folder_of_run(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[Path]:
+def _open_run_folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[Path]:
     """Return a context whose value is the folder that was asked for, or one that is removed."""
     if keep is None:
         return tempfile.TemporaryDirectory(prefix="sottovoce-demo-")
@@ -189,14 +189,14 @@ def _run_and_compare(
     if not as_json and console.is_terminal:
         live = Live(_progress_table(built), console=console, transient=True)
     with live as shown:
-        exits = _run_to_end(built, transport, lose_site, shown)
-    report = demonstration.compare(built, transport, time.perf_counter() - started)
+        exits = _run_demonstration(built, transport, lose_site, shown)
+    report = demonstration.compare_with_simulation(built, transport, time.perf_counter() - started)
     if lose_site:
         report["exits"] = exits
     return report
 
 
-def _run_to_end(
+def _run_demonstration(
     built: Demonstration, transport: str, lose_site: int, shown: Live | None
 ) -> dict[str, int]:
     """Run hub and sites, and return the exit codes of processes, which only the relay has."""
@@ -209,11 +209,11 @@ def _run_to_end(
             shown.update(_progress_table(built))
 
     if transport == "relay":
-        return demonstration.relay(built, update_table, lose_site)
+        return demonstration.run_over_relay(built, update_table, lose_site)
     # NVFlare is an extra, which other demonstrations do not need.
-    from ..deploy.nvflare.loopback import demonstrate
+    from ..deploy.nvflare.loopback import run_demonstration
 
-    demonstrate(built, update_table)
+    run_demonstration(built, update_table)
     return {}
 
 
@@ -221,12 +221,12 @@ def _show_comparison(
     built: Demonstration, report: dict[str, Any], transport: str, console: Console
 ) -> None:
     """Print the privacy of a demonstration, its answers, and how it differs from one process."""
-    console.print(privacy(built.plan.privacy.statement.words, f"Privacy: {DEMONSTRATION}"))
+    console.print(make_privacy_panel(built.plan.planned_privacy.statement.words, f"Privacy: {DEMONSTRATION}"))
     if "record" in report:
         # Loads SciPy's statistics.
-        from .answers import render_record
+        from .answers import render_answers_record
 
-        render_record(report["record"], console)
+        render_answers_record(report["record"], console)
         same = "[bold red]are not[/]"
         if report["same_answers"]:
             same = "are"
@@ -241,17 +241,17 @@ def _show_comparison(
     if roster:
         for name, why in roster["gone"].items():
             console.print(
-                f"without {escape(name)} from round {roster['since'][name]} on: it {why}",
+                f"without {escape_markup(name)} from round {roster['since'][name]} on: it {why}",
                 highlight=False,
             )
 
 
 def _progress_table(demo: Demonstration) -> Table:
     """Make a table of how far every site is, and what it has spent."""
-    table = listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
+    table = make_listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
     rounds = demo.plan.exchange_table.attempts
     rows = demo.rows.n[:, 0].astype(int)
-    for one, size in zip(demonstration.progress(demo), rows, strict=True):
+    for one, size in zip(demonstration.read_site_progress(demo), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")
         table.add_row(

@@ -8,56 +8,56 @@ from pathlib import Path
 import click
 
 from ..answers.evaluation import Held
-from ..answers.judging import Scored, judge_of
-from ..answers.own_site import unknown
+from ..answers.judging import Scored, judge_for_task
+from ..answers.own_site import note_on_unknown_sites
 from ..answers.saved import SavedModel
-from ..answers.terms import columns_of
-from ..answers.training import one_row_each, rows_read
+from ..answers.terms import rows_of_columns
+from ..answers.training import with_one_row_each, indices_of_rows_read
 from ..data import Schema, Table, table_digest
 from ..ledger.digest import rows_digest
 from ..problem.task import TwoClasses
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..runs.training import ONE_SITE, deal_of
+from ..runs.training import ONE_SITE, describe_deal
 from ..util import files
-from ..util.plain import json_text, jsonable, shown_of
+from ..util.plain import format_json_text, infinities_to_text, select_shown_figures
 from ..util.typing import Any, IntArray
 from . import results
-from .answers import render_any
-from .options import FILE, as_json, holder_too, method_of_run, opened_ledger, say, takes, typed
-from .render import show_notes
-from .report import written
+from .answers import render_any_evaluation
+from .options import FILE, json_flag_option, holder_flag_option, saved_method_option, opened_ledger, make_option, decorate_with_options, typed_command_line
+from .render import print_notes
+from .report import write_page_or_error
 from .screen import Console, print_json
-from .tables import read_rows
+from .tables import read_table_with_notes
 
 _OPTIONS = [
-    say("--epsilon", "Budget of these rows for this evaluation.", type=float, default=0.5),
-    say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
-    say("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
-    say(
+    make_option("--epsilon", "Budget of these rows for this evaluation.", type=float, default=0.5),
+    make_option("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
+    make_option("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
+    make_option(
         "--threshold",
         "Probability from which on a row counts as positive.  [default: the run's, else 0.5]",
         type=float,
     ),
-    say("--by", "Also for every level of this column of the schema."),
-    say("--replicate", "Which repetition's model to use.", type=int, default=0),
-    say("--site", "Read all rows with the constant of one site, by name or number: see `predict`."),
-    say("--seed", "Keys the noise: a simulation.", type=int, default=0),
-    say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
-    say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
-    say(
+    make_option("--by", "Also for every level of this column of the schema."),
+    make_option("--replicate", "Which repetition's model to use.", type=int, default=0),
+    make_option("--site", "Read all rows with the constant of one site, by name or number: see `predict`."),
+    make_option("--seed", "Keys the noise: a simulation.", type=int, default=0),
+    make_option("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
+    make_option("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
+    make_option(
         "--report",
         "Also write this, with the run's own answers, as one HTML page to read or pass on.",
         type=FILE,
     ),
-    say(
+    make_option(
         "--run",
         "Name of this evaluation in the ledger.  [default: from all that is asked]",
         name="run_name",
     ),
-    method_of_run(),
-    as_json(),
-    holder_too(),
+    saved_method_option(),
+    json_flag_option(),
+    holder_flag_option(),
 ]
 
 
@@ -82,7 +82,7 @@ class EvaluateOptions:
     as_json: bool
     holder: bool
 
-    def config(self) -> RunConfig:
+    def make_run_config(self) -> RunConfig:
         """Return the configuration of the release; a seed makes it a simulation."""
         seed: int | None = self.seed
         if self.system_noise:
@@ -93,7 +93,7 @@ class EvaluateOptions:
 @click.command()
 @click.argument("run", type=FILE)
 @click.argument("rows", type=FILE)
-@takes(_OPTIONS)
+@decorate_with_options(_OPTIONS)
 def evaluate(**parameters: Any) -> None:
     """Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.
 
@@ -111,17 +111,17 @@ def evaluate(**parameters: Any) -> None:
     """
     options = EvaluateOptions(**parameters)
     if options.report is not None:
-        files.check("report", options.report, reads=(options.run, options.rows, options.ledger))
+        files.check_writable_path("report", options.report, reads=(options.run, options.rows, options.ledger))
     # Before anything is spent.
-    results.check(options.ledger, None)
+    results.check_results_writable(options.ledger, None)
     saved = SavedModel.load(options.run, options.replicate, options.site)
     schema = saved.encoding(options.run)
-    found, where = _ask_rows(options, saved, schema, read_rows(options.rows))
-    stored, unwritten = _store_answer(options, saved, found)
-    notes = _notes(where)
+    found, where = _evaluate_on_rows(options, saved, schema, read_table_with_notes(options.rows))
+    stored, unwritten = _store_evaluation(options, saved, found)
+    notes = _unknown_site_notes(where)
     if options.as_json:
-        shown = shown_of(
-            jsonable(found.released()),
+        shown = select_shown_figures(
+            infinities_to_text(found.released()),
             found.held_back() | {"notes": notes},
             release=options.system_noise,
             holder=options.holder,
@@ -132,37 +132,37 @@ def evaluate(**parameters: Any) -> None:
         if options.system_noise:
             notes = []
         console = Console()
-        render_any(found, console, exact=not options.system_noise)
-        show_notes(notes, console, stored)
-    results.end_with(unwritten)
+        render_any_evaluation(found, console, exact=not options.system_noise)
+        print_notes(notes, console, stored)
+    results.raise_first_unwritten(unwritten)
 
 
-def _ask_rows(
+def _evaluate_on_rows(
     options: EvaluateOptions, saved: SavedModel, schema: Schema, table: Table
 ) -> tuple[Any, IntArray | None]:
     """Evaluate the model by one release on these rows, at the price that the ledger is charged.
 
     Returns the evaluation, and the place of each row's site among those that the model knows.
     """
-    asked = _one_unit_each(table, schema)
+    asked = _keep_one_row_a_person(table, schema)
     encoded = schema.encode(asked)
     assert encoded.y is not None
-    threshold = _threshold(options.threshold, saved, schema)
-    judge = judge_of(schema.task, Held(options.epsilon, threshold, options.by), schema)
-    config = options.config()
+    threshold = _choose_threshold(options.threshold, saved, schema)
+    judge = judge_for_task(schema.task, Held(options.epsilon, threshold, options.by), schema)
+    config = options.make_run_config()
     with opened_ledger(options.ledger) as book:
-        where = saved.places(asked)
+        where = saved.site_indices(asked)
         scored = Scored(saved.margins(asked, encoded.X, where), saved.digest, encoded.y, encoded.X)
-        config = one_row_each(config, schema)
+        config = with_one_row_each(config, schema)
         # Of the file as it was read, so that the ledger knows the rows under every schema.
-        raw = table_digest([table], deal_of(ONE_SITE, schema, 1, config))
+        raw = table_digest([table], describe_deal(ONE_SITE, schema, 1, config))
         # A ledger that was used for encoded rows knows those.
         if book is not None:
             design = encoded.X
             if scored.X is not None:
                 design = scored.X
-            book.identity.bind(raw, rows_digest(design, scored.y))
-        found = judge.ask(
+            book.identity.bind_to_rows(raw, rows_digest(design, scored.y))
+        found = judge.run_evaluation(
             scored,
             config,
             ledger=book,
@@ -173,7 +173,7 @@ def _ask_rows(
     return found, where
 
 
-def _store_answer(
+def _store_evaluation(
     options: EvaluateOptions, saved: SavedModel, found: Any
 ) -> tuple[Path | None, list[Any]]:
     """Store the run with its evaluation, and write its page, before anything is shown.
@@ -181,23 +181,23 @@ def _store_answer(
     Returns where it is stored, and errors of files that could not be written.
     """
     record = saved.record | {
-        "evaluation": jsonable(found.released()),
-        "command": _commands(saved.record),
+        "evaluation": infinities_to_text(found.released()),
+        "command": _commands_of_record(saved.record),
     }
     name = None
     if found.statement.ledger is not None:
         name = found.statement.ledger.run
-    text = json_text({"record": record}, indent=1) + "\n"
-    stored, lost = results.store(
+    text = format_json_text({"record": record}, indent=1) + "\n"
+    stored, lost = results.store_before_showing(
         "result", None, text, ledger=options.ledger, run=name, ending="json"
     )
     unwritten: list[Any] = [lost]
     if options.report is not None:
-        unwritten.append(written(options.report, record))
+        unwritten.append(write_page_or_error(options.report, record))
     return stored, unwritten
 
 
-def _threshold(given: float | None, saved: SavedModel, schema: Schema) -> float:
+def _choose_threshold(given: float | None, saved: SavedModel, schema: Schema) -> float:
     """Return the probability from which on a row is called positive.
 
     As given, else the run's own, else the usual one.
@@ -209,24 +209,24 @@ def _threshold(given: float | None, saved: SavedModel, schema: Schema) -> float:
     return given
 
 
-def _one_unit_each(table: Table, schema: Schema) -> Table:
+def _keep_one_row_a_person(table: Table, schema: Schema) -> Table:
     """Keep one row of each person, where a person may have several."""
     people = None
     if schema.person is not None:
-        people = schema.person.among(table.columns, frozenset(schema.na))
-    return Table(table.name, columns_of(table, rows_read(table.n_rows, people)))
+        people = schema.person.number_people_of_table(table.columns, frozenset(schema.na))
+    return Table(table.name, rows_of_columns(table, indices_of_rows_read(table.n_rows, people)))
 
 
-def _commands(record: dict[str, Any]) -> str:
+def _commands_of_record(record: dict[str, Any]) -> str:
     """Return the command of the run, if its record has it, and this one."""
-    return "\n".join(filter(None, (record.get("command"), typed())))
+    return "\n".join(filter(None, (record.get("command"), typed_command_line())))
 
 
-def _notes(where: IntArray | None) -> list[str]:
+def _unknown_site_notes(where: IntArray | None) -> list[str]:
     """Say how many rows name no site that the model knows, for their holder alone."""
     if where is None:
         return []
-    others = unknown(where)
+    others = note_on_unknown_sites(where)
     if others is None:
         return []
     return [f"{others[:1].upper()}{others[1:]}."]

@@ -7,30 +7,30 @@ from pathlib import Path
 import click
 
 from ..answers.saved import SavedModel
-from ..estimators.exporting import Linear, to_onnx
+from ..estimators.exporting import Linear, build_onnx_model
 from ..util import files
-from .options import FILE, method_of_run, say, takes
+from .options import FILE, saved_method_option, make_option, decorate_with_options
 
 _OPTIONS = [
-    say(
+    make_option(
         "--onnx",
         "Write an ONNX graph here, from raw columns to answers.",
         type=FILE,
         required=True,
         name="place",
     ),
-    say("--replicate", "Which repetition's model to use.", type=int, default=0),
-    say(
+    make_option("--replicate", "Which repetition's model to use.", type=int, default=0),
+    make_option(
         "--site",
         "Write one site's own model, or the average with the constant of one site: see `predict`.",
     ),
-    method_of_run(),
+    saved_method_option(),
 ]
 
 
 @click.command()
 @click.argument("run", type=FILE)
-@takes(_OPTIONS)
+@decorate_with_options(_OPTIONS)
 def export(run: Path, place: Path, replicate: int, site: str | None) -> None:
     """Write the model in RUN for other programs, with the schema's encoding in it.
 
@@ -43,10 +43,10 @@ def export(run: Path, place: Path, replicate: int, site: str | None) -> None:
     \b
       sottovoce export run.json --onnx model.onnx
     """
-    files.check("onnx", place, reads=(run,))
+    files.check_writable_path("onnx", place, reads=(run,))
     saved = SavedModel.load(run, replicate, site)
-    model = Linear.of(saved)
-    files.write("onnx", place, to_onnx(model).SerializeToString())
+    model = Linear.from_saved_model(saved)
+    files.write_atomically("onnx", place, build_onnx_model(model).SerializeToString())
     if saved.only is None and saved.naming is not None and saved.naming.sites:
         click.echo(
             "Note: all rows get the average of the sites' constants; --site NAME takes one site's.",

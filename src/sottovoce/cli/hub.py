@@ -11,34 +11,34 @@ from typing import NamedTuple
 import click
 
 from ..deploy import certificates
-from ..deploy.certificates import Authority, check_host, fingerprint, hosts_of
+from ..deploy.certificates import Authority, check_host, public_key_fingerprint, hosts_in_certificate
 from ..deploy.crypto import need_cryptography
-from ..deploy.files import KEY, together, write_new
+from ..deploy.files import KEY, all_files_or_none, write_new_file
 from ..deploy.hub import Hub
 from ..deploy.hublog import HubLog
 from ..deploy.invitation import Answer
-from ..deploy.lock import only_one
+from ..deploy.lock import exclusive_lock
 from ..deploy.members import ANSWER
 from ..deploy.monitor import PAGE
-from ..deploy.names import check_name
-from ..deploy.plan_file import read_plan
+from ..deploy.names import check_site_name
+from ..deploy.plan_file import read_plan_file
 from ..deploy.relay import Credentials
-from ..deploy.report import other_run, run_of
+from ..deploy.report import run_in_the_way, run_of_results
 from ..deploy.waits import DEFAULT
-from ..deploy.watch import Watch, waiting_lines
+from ..deploy.watch import Watch, describe_long_waits
 from ..errors import EXIT_CODES, InvalidInput
-from ..util.files import read
-from .join import check_answer, codes_of, invite
-from .options import FILE, FOLDER, as_json, check_folder, say, takes
-from .screen import Console, escape, print_json
-from .serving import LINGER, Serving, Teller, sites_table
+from ..util.files import read_bounded_file
+from .join import read_checked_answer, parse_site_codes, invite
+from .options import FILE, FOLDER, json_flag_option, check_parent_folder, make_option, decorate_with_options
+from .screen import Console, escape_markup, print_json
+from .serving import LINGER, Serving, Teller, make_progress_table
 
 _STATES = {
     True: "the hub runs",
     False: "the hub does not run",
     None: "no times are kept by this carrier",
 }
-_CODE = say(
+_CODE = make_option(
     "--code",
     "NAME=CODE, what a site read out, so that nobody is asked; once a site.",
     name="codes",
@@ -63,9 +63,9 @@ def hub() -> None:
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
-@takes(
+@decorate_with_options(
     [
-        say(
+        make_option(
             "--host",
             "Name or address by which sites reach the hub; repeat for more.",
             name="hosts",
@@ -77,30 +77,30 @@ def hub() -> None:
 def init(folder: Path, hosts: tuple[str, ...]) -> None:
     """Make a hub's FOLDER: an authority, a certificate."""
     need_cryptography()
-    check_folder("folder", folder)
+    check_parent_folder("folder", folder)
     if (folder / "ca.key").exists():
         raise InvalidInput(
             "folder", str(folder), "holds an authority already", "use another folder"
         )
     for host in hosts:
         check_host(host)
-    with together(folder) as made:
+    with all_files_or_none(folder) as made:
         authority = Authority.make(folder)
         made(folder / "ca.key")
         made(folder / "ca.crt")
-        authority.serve(folder, hosts)
+        authority.write_hub_certificate(folder, hosts)
     click.echo(
         f"made {folder}; give ca.crt to every site, and keep ca.key to yourself\n"
-        f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same"
+        f"authority {public_key_fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same"
     )
 
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
 @click.argument("requests", type=FILE, nargs=-1, required=True)
-@takes(
+@decorate_with_options(
     [
-        say(
+        make_option(
             "--renew",
             "Sign new keys of sites that have a certificate: into FOLDER/renewal.",
             is_flag=True,
@@ -117,10 +117,10 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: tuple[st
     signed before is refused: with --renew its new certificate goes to the folder renewal.  All are
     signed, or none.
     """
-    _admit(folder, requests, renew, codes_of(codes))
+    _admit_all_or_none(folder, requests, renew, parse_site_codes(codes))
 
 
-def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[str, str]) -> None:
+def _admit_all_or_none(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[str, str]) -> None:
     """Check all requests, sign them, and write the certificates: all of them, or none.
 
     Names are compared without case, as some file systems do.
@@ -134,7 +134,7 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
         taken = {path.name.lower() for path in place.iterdir()}
     signed: list[_Signed] = []
     for path in requests:
-        one = _sign_request(authority, folder, path, codes)
+        one = _check_and_sign_request(authority, folder, path, codes)
         file = f"{one.name}.crt".lower()
         if file in taken:
             rule = (
@@ -148,9 +148,9 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
         taken.add(file)
         signed.append(one)
     # Certificates are written only once every request is checked, and all or none.
-    with together(place) as made:
+    with all_files_or_none(place) as made:
         for one in signed:
-            write_new(place / f"{one.name}.crt", one.certificate)
+            write_new_file(place / f"{one.name}.crt", one.certificate)
             made(place / f"{one.name}.crt")
     for one in signed:
         if one.key is None:
@@ -173,14 +173,14 @@ class _Signed(NamedTuple):
     key: str | None
 
 
-def _sign_request(authority: Authority, folder: Path, path: Path, codes: dict[str, str]) -> _Signed:
+def _check_and_sign_request(authority: Authority, folder: Path, path: Path, codes: dict[str, str]) -> _Signed:
     """Check an answer to an invitation, or read a plain request, and sign its key."""
     if path.suffix != f".{ANSWER}":
-        request = read("request", path, KEY)
-        name, certificate = authority.admit(request)
-        return _Signed(path, name, certificate, fingerprint(request))
-    answer = check_answer(folder, path, codes)
-    name, certificate = authority.admit(answer.request.encode())
+        request = read_bounded_file("request", path, KEY)
+        name, certificate = authority.sign_site_request(request)
+        return _Signed(path, name, certificate, public_key_fingerprint(request))
+    answer = read_checked_answer(folder, path, codes)
+    name, certificate = authority.sign_site_request(answer.request.encode())
     # The request carries a name of its own, which becomes that of the certificate.
     if name != answer.member.name:
         raise InvalidInput(
@@ -191,19 +191,19 @@ def _sign_request(authority: Authority, folder: Path, path: Path, codes: dict[st
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
-@takes(
+@decorate_with_options(
     [
-        say(
+        make_option(
             "--authority",
             "A new authority, which takes the place of the old one step by step.",
             is_flag=True,
         ),
-        say(
+        make_option(
             "--forget",
             "Last step: certificates of an earlier authority are no longer taken.",
             is_flag=True,
         ),
-        say(
+        make_option(
             "--host",
             "Name or address by which sites reach the hub; repeat for more.  [default: as before]",
             name="hosts",
@@ -237,8 +237,8 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
     if forget:
         _forget_old_authority(folder, signs)
         return
-    signs.serve(folder, hosts or hosts_of(folder / "hub.crt"), again=True)
-    end = certificates.ends(folder / "ca.crt", folder / "hub.crt")
+    signs.write_hub_certificate(folder, hosts or hosts_in_certificate(folder / "hub.crt"), again=True)
+    end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
     click.echo(
         f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself"
     )
@@ -246,11 +246,11 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
 
 def _begin_new_authority(folder: Path) -> None:
     """Make an authority that follows the hub's own, and print the steps that are left."""
-    Authority.follow(folder)
+    Authority.create_successor(folder)
     click.echo(
         f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one from "
         "now on\n"
-        f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same\n"
+        f"authority {public_key_fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same\n"
         "1. give ca.crt to every site, which puts it in place of its own, and starts `site renew`\n"
         f"2. when all have it: sottovoce hub renew {folder}"
     )
@@ -258,15 +258,15 @@ def _begin_new_authority(folder: Path) -> None:
 
 def _forget_old_authority(folder: Path, signs: Authority) -> None:
     """Take only the new authority's certificates from now on."""
-    certificates.check(
+    certificates.check_tls_files(
         "hub", *((folder / name).read_bytes() for name in ("ca.crt", "hub.crt", "hub.key"))
     )
-    end = certificates.ends(folder / "ca.crt", folder / "hub.crt")
+    end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
     # Without the earlier authority, ca.crt would no longer verify the hub's own certificate.
     if not signs.signed((folder / "hub.crt").read_bytes()):
         rule = "the hub's own certificate is of the earlier authority"
         raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
-    signs.forget(folder)
+    signs.remove_former_authorities(folder)
     click.echo(
         f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until "
         f"{end:%Y-%m-%d}"
@@ -284,8 +284,8 @@ def revoke(folder: Path, name: str) -> None:
     signing key: end its part in a run that goes on, and write the next plan with a new key, or
     without the site.
     """
-    check_name("name", name)
-    gone = certificates.revoke(folder, name)
+    check_site_name("name", name)
+    gone = certificates.revoke_certificates(folder, name)
     if not gone:
         raise InvalidInput(
             "name", name, f"has no certificate in {folder}", "see the names of NAME.crt there"
@@ -297,33 +297,33 @@ def revoke(folder: Path, name: str) -> None:
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
-@takes(
+@decorate_with_options(
     [
-        say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
-        say("--once", "End when every site has left the run.", is_flag=True),
-        say(
+        make_option("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
+        make_option("--once", "End when every site has left the run.", is_flag=True),
+        make_option(
             "--patience",
             "Seconds that a round waits for the last site after the first.  [default: the plan's "
             "deadline]",
             type=float,
         ),
-        say(
+        make_option(
             "--greeting",
             "The same for the greeting.  [default: until all sites are there]",
             type=float,
         ),
-        say(
+        make_option(
             "--linger",
             "With --once: seconds more for sites without which the run went on, to be told.",
             type=float,
             default=LINGER,
         ),
-        say(
+        make_option(
             "--page",
             "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
             f"{PAGE}, or a free port]",
         ),
-        say(
+        make_option(
             "--admit",
             "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
             name="answers",
@@ -331,7 +331,7 @@ def revoke(folder: Path, name: str) -> None:
             type=FILE,
         ),
         _CODE,
-        as_json(
+        json_flag_option(
             "Print a JSON object at the start, for every refusal, and when every site has left."
         ),
     ]
@@ -355,27 +355,27 @@ def run(
     unless --once is given.  A site without which a run of sums went on erases its key of the run
     when it is told so; --once gives it some time to ask.
     """
-    plan = read_plan(folder / "plan.json")
-    _check_seconds(patience, greeting, linger)
+    plan = read_plan_file(folder / "plan.json")
+    _check_waiting_times(patience, greeting, linger)
     waits = None
     if patience is not None:
         waits = plan.waits.with_deadline(patience)
     if greeting is None:
         greeting = math.inf
     credentials = Credentials(*(folder / name for name in ("ca.crt", "hub.crt", "hub.key")))
-    certificates.check("hub", *credentials.read())
-    other_run(folder / "hub", plan)
-    _admit_new(folder, answers, codes)
-    stop = _stop_on_signals()
-    with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
+    certificates.check_tls_files("hub", *credentials.read())
+    run_in_the_way(folder / "hub", plan)
+    _admit_new_answers(folder, answers, codes)
+    stop = _make_stop_event()
+    with exclusive_lock(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
         carried = Hub(plan, log, waits, greeting)
-        carried.check()
+        carried.check_log()
         serving = Serving(folder, carried, Teller(as_json), once=once, linger=linger)
-        with serving.open(credentials, listen, page):
-            serving.follow(stop)
+        with serving.open_servers(credentials, listen, page):
+            serving.follow_until_over(stop)
 
 
-def _check_seconds(patience: float | None, greeting: float | None, linger: float) -> None:
+def _check_waiting_times(patience: float | None, greeting: float | None, linger: float) -> None:
     """Raise :class:`InvalidInput` for times that no clock can reach."""
     for field, seconds in (("patience", patience), ("greeting", greeting)):
         if seconds is not None and not 0.0 < seconds < math.inf:
@@ -388,7 +388,7 @@ def _check_seconds(patience: float | None, greeting: float | None, linger: float
         )
 
 
-def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) -> None:
+def _admit_new_answers(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) -> None:
     """Admit the sites of these answers that have no certificate yet."""
     waiting = []
     for path in answers:
@@ -397,10 +397,10 @@ def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) 
             waiting.append(path)
     # After a restart by the same command none is left, and nobody is asked for a code again.
     if waiting:
-        _admit(folder, tuple(waiting), False, codes_of(codes))
+        _admit_all_or_none(folder, tuple(waiting), False, parse_site_codes(codes))
 
 
-def _stop_on_signals() -> threading.Event:
+def _make_stop_event() -> threading.Event:
     """Return an event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -410,17 +410,17 @@ def _stop_on_signals() -> threading.Event:
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
-@takes([as_json()])
+@decorate_with_options([json_flag_option()])
 def status(folder: Path, as_json: bool) -> None:
     """How far every site of the run is, when it was heard, who waits for whom, and what to do.
 
     Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.
     """
-    plan = read_plan(folder / "plan.json")
-    with _open_log(folder, read_only=True) as log:
+    plan = read_plan_file(folder / "plan.json")
+    with _open_hub_log(folder, read_only=True) as log:
         carried = Hub(plan, log)
-        carried.check()
-        shown = Watch(carried, folder).status()
+        carried.check_log()
+        shown = Watch(carried, folder).status_with_times()
     if as_json:
         print_json(shown)
         return
@@ -432,13 +432,13 @@ def status(folder: Path, as_json: bool) -> None:
     if shown["seconds_a_round"] is not None:
         pace = f", {shown['seconds_a_round']:.3g} s a round"
     console.print(
-        f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
+        f"run [bold]{escape_markup(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
         f"{pace}; {state}\nplan {shown['plan']}",
         soft_wrap=True,
         highlight=False,
     )
-    console.print(sites_table(shown["sites"], shown["rounds"]))
-    for line in waiting_lines(shown, 0.0):
+    console.print(make_progress_table(shown["sites"], shown["rounds"]))
+    for line in describe_long_waits(shown, 0.0):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     for one in shown["alarms"]:
         console.print(f"{one['what']}: {one['do']}", markup=False, highlight=False, soft_wrap=True)
@@ -454,19 +454,19 @@ def end(folder: Path, run_name: str) -> None:
     it has not spent. The hub may run meanwhile or be started afterwards; what the sites have spent
     stays spent.
     """
-    plan = read_plan(folder / "plan.json")
+    plan = read_plan_file(folder / "plan.json")
     if run_name != plan.run:
         raise InvalidInput(
             "run", run_name, f"the plan of {folder} is of the run {plan.run!r}", "give that name"
         )
-    with _open_log(folder) as log:
+    with _open_hub_log(folder) as log:
         carried = Hub(plan, log)
-        carried.check()
-        if carried.over:
+        carried.check_log()
+        if carried.all_sites_left:
             raise InvalidInput(
                 "run", run_name, "is over: every site has left it", "there is nothing to end"
             )
-        log.decisions.end(plan.run)
+        log.decisions.record_end_of_run(plan.run)
     click.echo(
         f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run "
         f"{folder}` runs"
@@ -483,10 +483,10 @@ def expel(folder: Path, name: str) -> None:
     few would be left. NAME is told when it asks, and ends with exit code 4.  The hub may run
     meanwhile or be started afterwards.
     """
-    plan = read_plan(folder / "plan.json")
+    plan = read_plan_file(folder / "plan.json")
     # Refuses a name that is not in the plan.
     plan.index(name)
-    if plan.waits.endless:
+    if plan.waits.waits_for_ever:
         rule = "this plan needs all its sites to its end: it was written without a deadline"
         raise InvalidInput(
             "name",
@@ -494,14 +494,14 @@ def expel(folder: Path, name: str) -> None:
             rule,
             f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`",
         )
-    with _open_log(folder) as log:
+    with _open_hub_log(folder) as log:
         carried = Hub(plan, log)
-        carried.check()
+        carried.check_log()
         if name in carried.gone():
             raise InvalidInput(
                 "name", name, f"is out already: {carried.gone()[name]}", "there is nothing to do"
             )
-        log.decisions.expel(plan.run, name)
+        log.decisions.record_expulsion(plan.run, name)
     click.echo(
         f"{name} is taken out of run {plan.run}; the others go on while `sottovoce hub run "
         f"{folder}` runs"
@@ -517,21 +517,21 @@ def prune(folder: Path) -> None:
     by `hub end`.  The sites' greetings and farewells stay: a farewell is signed, and holds the hash
     of the site's ledger, in which every message is.  The hub must not run meanwhile.
     """
-    plan = read_plan(folder / "plan.json")
-    with only_one(folder / "hub.lock"), _open_log(folder) as log:
-        with_results = {run_of(path) for path in folder.glob("hub*.json")}
+    plan = read_plan_file(folder / "plan.json")
+    with exclusive_lock(folder / "hub.lock"), _open_hub_log(folder) as log:
+        with_results = {run_of_results(path) for path in folder.glob("hub*.json")}
         over = []
         for run in log.runs():
             # A run whose results are not written yet may need its messages for them.
-            if run != plan.run and (run in with_results or log.decisions.ended(run)):
+            if run != plan.run and (run in with_results or log.decisions.is_run_ended(run)):
                 over.append(run)
         before = (folder / "hub.log").stat().st_size
-        removed = log.prune(over)
+        removed = log.prune_runs(over)
     saved = before - (folder / "hub.log").stat().st_size
     click.echo(f"removed {removed:,} messages of {', '.join(over) or 'no run'}: {saved:,} bytes")
 
 
-def _open_log(folder: Path, *, read_only: bool = False) -> HubLog:
+def _open_hub_log(folder: Path, *, read_only: bool = False) -> HubLog:
     """Open the hub's log; InvalidInput if no hub has run in this folder."""
     path = folder / "hub.log"
     if not path.exists():

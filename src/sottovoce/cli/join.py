@@ -8,16 +8,16 @@ import click
 
 from ..data.draft import toml_of
 from ..data.schema import Schema
-from ..deploy.certificates import Authority, check_host, hosts_of
-from ..deploy.files import together, write_new
-from ..deploy.invitation import Answer, Invitation, same
-from ..deploy.joining import LifetimeBudget, Made, TableSource, make_site
+from ..deploy.certificates import Authority, check_host, hosts_in_certificate
+from ..deploy.files import all_files_or_none, write_new_file
+from ..deploy.invitation import Answer, Invitation, matches_code
+from ..deploy.joining import LifetimeBudget, Made, TableSource, make_site_folder
 from ..deploy.members import ANSWER, Member
-from ..deploy.names import check_name
-from ..deploy.relay import target
-from ..errors import InvalidInput, printable
+from ..deploy.names import check_site_name
+from ..deploy.relay import grpc_target
+from ..errors import InvalidInput, escape_unprintable
 from ..util import files
-from .options import FILE, FOLDER, check_folder, say, takes
+from .options import FILE, FOLDER, check_parent_folder, make_option, decorate_with_options
 
 INVITE = "invite"
 """Ending of an invitation's file."""
@@ -30,26 +30,26 @@ _TRIES = 3
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@takes(
+@decorate_with_options(
     [
-        say(
+        make_option(
             "--host",
             "HOST or HOST:PORT by which sites reach the hub.  [default: as in the invitations "
             "before]",
         ),
-        say("--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER),
-        say(
+        make_option("--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER),
+        make_option(
             "--schema",
             "TOML file that the sites are asked to use; a site may give another.",
             type=FILE,
         ),
-        say(
+        make_option(
             "--epsilon",
             "Lifetime budget that the sites are asked to choose; each decides itself.",
             type=float,
             default=3.0,
         ),
-        say("--delta", "The delta of that budget; 0 for none.", type=float, default=1e-5),
+        make_option("--delta", "The delta of that budget; 0 for none.", type=float, default=1e-5),
     ]
 )
 def invite(
@@ -75,24 +75,24 @@ def invite(
     declared = None
     if schema is not None:
         declared = Schema.from_toml(schema).to_dict()
-    check_folder("folder", folder)
-    address = _hub_address(folder, host)
+    check_parent_folder("folder", folder)
+    address = _choose_hub_address(folder, host)
     _check_not_invited(folder, names)
-    with together(folder) as made:
+    with all_files_or_none(folder) as made:
         if not (folder / "ca.crt").exists():
             authority = Authority.make(folder)
             made(folder / "ca.key")
             made(folder / "ca.crt")
-            authority.serve(folder, [address.rpartition(":")[0].strip("[]")])
+            authority.write_hub_certificate(folder, [address.rpartition(":")[0].strip("[]")])
             made(folder / "hub.key")
             made(folder / "hub.crt")
         authority = Authority.read(folder)
         pem = (folder / "ca.crt").read_text()
         for name in names:
-            certificate, key = (part.decode() for part in authority.invite(name))
+            certificate, key = (part.decode() for part in authority.make_invitation_certificate(name))
             one = Invitation(name, address, pem, certificate, key, epsilon, delta or None, declared)
             # It holds a private key, by which the site asks the hub for its certificate.
-            write_new(folder / f"{name}.{INVITE}", one.text(), secret=True)
+            write_new_file(folder / f"{name}.{INVITE}", one.text(), secret=True)
             made(folder / f"{name}.{INVITE}")
     # Printed only when all are written: a failure takes all of them back.
     for name in names:
@@ -106,7 +106,7 @@ def invite(
 def _check_invited_names(names: tuple[str, ...]) -> None:
     """Refuse names that cannot be file names, or are equal but for case."""
     for name in names:
-        check_name("name", name)
+        check_site_name("name", name)
     # Files are named by sites, and some file systems do not tell case apart.
     if len({name.lower() for name in names}) != len(names):
         raise InvalidInput("name", None, "is given twice", "give every site a name of its own")
@@ -125,7 +125,7 @@ def _check_not_invited(folder: Path, names: tuple[str, ...]) -> None:
                 raise InvalidInput("name", name, rule, remedy)
 
 
-def _hub_address(folder: Path, host: str | None) -> str:
+def _choose_hub_address(folder: Path, host: str | None) -> str:
     """Return ``HOST:PORT`` for invitations: as given, or as in the earlier ones."""
     if host is None:
         for path in sorted(folder.glob(f"*.{INVITE}")):
@@ -143,17 +143,17 @@ def _hub_address(folder: Path, host: str | None) -> str:
     address = f"{name}:{port}"
     if ":" in name:
         address = f"[{name}]:{port}"
-    target(address, "host")
-    if (folder / "hub.crt").exists() and name not in hosts_of(folder / "hub.crt"):
+    grpc_target(address, "host")
+    if (folder / "hub.crt").exists() and name not in hosts_in_certificate(folder / "hub.crt"):
         rule = (
             "is not in the hub's certificate, which is for "
-            f"{', '.join(hosts_of(folder / 'hub.crt'))}"
+            f"{', '.join(hosts_in_certificate(folder / 'hub.crt'))}"
         )
         raise InvalidInput("host", name, rule, "use one of those, or `hub renew --host`")
     return address
 
 
-def codes_of(given: tuple[str, ...]) -> dict[str, str]:
+def parse_site_codes(given: tuple[str, ...]) -> dict[str, str]:
     """Parse the option ``--code NAME=CODE``, which is given once a site."""
     found = {}
     for option in given:
@@ -164,13 +164,13 @@ def codes_of(given: tuple[str, ...]) -> dict[str, str]:
             )
         if name in found:
             raise InvalidInput(
-                "code", None, f"is given twice for {printable(name)}", "leave one of the two out"
+                "code", None, f"is given twice for {escape_unprintable(name)}", "leave one of the two out"
             )
         found[name] = code
     return found
 
 
-def check_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answer:
+def read_checked_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answer:
     """Read an answer to an invitation, and check it by the code heard from the site.
 
     Parameters
@@ -198,12 +198,12 @@ def check_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answer:
         raise InvalidInput(
             "answer", path, f"is from {name!r}, who was not invited", "see `sottovoce hub invite`"
         )
-    answer.check(Invitation.read(invitation))
-    heard(f"{name}: the code that {name} reads to you", answer.code, codes.get(name), f"of {name}")
+    answer.check_answers_invitation(Invitation.read(invitation))
+    check_spoken_code(f"{name}: the code that {name} reads to you", answer.comparison_code, codes.get(name), f"of {name}")
     return answer
 
 
-def heard(question: str, code: str, given: str | None, of: str) -> None:
+def check_spoken_code(question: str, code: str, given: str | None, of: str) -> None:
     """Check that somebody types the right code.
 
     Parameters
@@ -223,11 +223,11 @@ def heard(question: str, code: str, given: str | None, of: str) -> None:
         If every code that was typed is another.
     """
     if given is not None:
-        if same(given, code):
+        if matches_code(given, code):
             return
     else:
         for _ in range(_TRIES):
-            if same(click.prompt(question, err=True), code):
+            if matches_code(click.prompt(question, err=True), code):
                 return
             click.echo("that is another code", err=True)
     rule = f"is not the code {of}: it was misheard, or a file was changed on its way"
@@ -239,7 +239,7 @@ def heard(question: str, code: str, given: str | None, of: str) -> None:
 # The site's side
 
 
-def make(
+def make_invited_site(
     invited: Invitation,
     folder: Path,
     data: Path | None,
@@ -280,7 +280,7 @@ def make(
         raise InvalidInput(
             "schema", None, rule, "agree on one with the other sites: --schema schema.toml"
         )
-    check_folder("folder", folder)
+    check_parent_folder("folder", folder)
     table, files_of_schema = _encoding_source(invited, data, schema)
 
     def make_more_files(member: Member, request: str) -> dict[str, str]:
@@ -291,7 +291,7 @@ def make(
             f"{name}.{ANSWER}": answer.text(),
         }
 
-    made = make_site(folder, name, invited.hub, table, budget, make_more_files)
+    made = make_site_folder(folder, name, invited.hub, table, budget, make_more_files)
     click.echo(f"made {folder}: {made.member.rows:,} rows, keys, and the one ledger of these rows")
     if schema is None:
         click.echo(f"the schema is the invitation's: read {folder / 'schema.toml'}")
@@ -302,8 +302,8 @@ def make(
         f"lifetime budget of these rows: epsilon {budget.epsilon:g}, {delta_text}; never make a "
         "second ledger for them"
     )
-    tell_more(made)
-    tell(folder, Answer(made.member, made.request, invited.digest))
+    print_ledger_notes(made)
+    print_next_steps(folder, Answer(made.member, made.request, invited.digest))
 
 
 def _lifetime_budget(
@@ -336,7 +336,7 @@ def _encoding_source(
     return TableSource(data, encoding, Path("schema.toml")), {"schema.toml": text}
 
 
-def tell_more(made: Made) -> None:
+def print_ledger_notes(made: Made) -> None:
     """Print what there is to know about a new ledger."""
     if made.share is not None:
         click.echo(made.share)
@@ -344,20 +344,20 @@ def tell_more(made: Made) -> None:
         click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
 
 
-def tell(folder: Path, answer: Answer) -> None:
+def print_next_steps(folder: Path, answer: Answer) -> None:
     """Print what the site's people have to do next."""
     name = answer.member.name
     click.echo(
         f"1. send {folder / name}.{ANSWER} to the hub's operator\n"
         "2. telephone the operator, by a number that you know, and read out this code: "
-        f"{answer.code}"
+        f"{answer.comparison_code}"
     )
 
 
-def agree(settings: Path, digest: str) -> None:
+def write_agreed_digest(settings: Path, digest: str) -> None:
     """Write the plan's digest into ``site.toml``."""
     old_lines = settings.read_text("utf-8").splitlines()
     lines = [line for line in old_lines if not line.startswith("agreed =")]
     # A key of the file itself must stand above its first table.
     lines.insert(lines.index("[data]"), f'agreed = "{digest}"')
-    files.write("settings", settings, "\n".join(lines) + "\n")
+    files.write_atomically("settings", settings, "\n".join(lines) + "\n")

@@ -9,13 +9,13 @@ import click
 import numpy as np
 
 from ..ledger.durable import DurableLedger
-from ..ledger.life import example
+from ..ledger.life import describe_example_run
 from ..privacy.statement import ceil_text
 from ..util import files
 from ..util.compatibility import FORMER
 from . import results
-from .options import FILE, NUMBER, as_json, check_folder, takes
-from .screen import Console, escape, listing, print_json
+from .options import FILE, NUMBER, json_flag_option, check_parent_folder, decorate_with_options
+from .screen import Console, escape_markup, make_listing, print_json
 
 
 @click.group()
@@ -53,7 +53,7 @@ def init(
     nodes: int,
 ) -> None:
     """Make the ledger FILE.  It is tied to the rows of its first run; its budget never changes."""
-    check_folder("file", file)
+    check_parent_folder("file", file)
     kind = accountant
     # Every other accountant promises an epsilon at a delta.
     if not kind and delta is None:
@@ -63,27 +63,27 @@ def init(
     delta = delta or 0.0
     DurableLedger.create(file, epsilon=epsilon, delta=delta, accountant=kind, n_nodes=nodes).close()
     click.echo(f"made {file}; keep it where the rows are, and never restore it from a backup")
-    share = example(kind, float(np.min(epsilon)), delta)
+    share = describe_example_run(kind, float(np.min(epsilon)), delta)
     if share is not None:
         click.echo(share)
 
 
 @ledger.command()
 @click.argument("file", type=FILE)
-@takes([as_json("Print one JSON object.")])
+@decorate_with_options([json_flag_option("Print one JSON object.")])
 def show(file: Path, as_json: bool) -> None:
     """Budget, spending and runs of FILE."""
     with DurableLedger.open(file) as book:
         shown = book.show()
     for run in shown["runs"]:
-        run["results"] = [str(path) for path in results.find(file, run["run"])]
+        run["results"] = [str(path) for path in results.find_stored_results(file, run["run"])]
     if as_json:
         print_json(shown)
         return
-    _show_ledger(file, shown, Console())
+    _print_ledger_summary(file, shown, Console())
 
 
-def _show_ledger(file: Path, shown: dict[str, Any], console: Console) -> None:
+def _print_ledger_summary(file: Path, shown: dict[str, Any], console: Console) -> None:
     """Print a ledger's summary for people; its head is the last line."""
     tied = "not tied to any rows yet"
     if shown["bound"]:
@@ -91,35 +91,35 @@ def _show_ledger(file: Path, shown: dict[str, Any], console: Console) -> None:
     if shown["demonstration"]:
         tied += "; [bold red]of a demonstration: it holds no release[/]"
     console.print(
-        f"[bold]{escape(str(file))}[/]: {shown['accountant']} accountant, delta = "
+        f"[bold]{escape_markup(str(file))}[/]: {shown['accountant']} accountant, delta = "
         f"{shown['delta']:g}, {shown['releases']} releases, {tied}"
     )
-    nodes = listing(">node", ">budget", ">spent", ">spent or held")
+    nodes = make_listing(">node", ">budget", ">spent", ">spent or held")
     epsilons = zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)
     for i, values in enumerate(epsilons):
-        nodes.add_row(str(i), *map(_epsilon_text, values))
+        nodes.add_row(str(i), *map(_format_ledger_epsilon, values))
     console.print(nodes)
     for caution in shown["cautions"]:
-        console.print(f"[bold yellow]note[/]: {escape(caution)}", highlight=False)
+        console.print(f"[bold yellow]note[/]: {escape_markup(caution)}", highlight=False)
     for run in shown["runs"]:
-        _show_run(run, console)
+        _print_run_in_ledger(run, console)
     console.print(
         "[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]"
     )
     click.echo(f"head {shown['head']}")
 
 
-def _epsilon_text(value: float | str) -> str:
+def _format_ledger_epsilon(value: float | str) -> str:
     """Format an epsilon of a ledger's summary, in which infinity is a text."""
     if isinstance(value, float):
         return ceil_text(value, 6)
     return str(value)
 
 
-def _show_run(run: dict[str, Any], console: Console) -> None:
+def _print_run_in_ledger(run: dict[str, Any], console: Console) -> None:
     """Print what a run has charged and holds, and the files of its result."""
     console.print(
-        f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
+        f"run {escape_markup(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
         f"{run['held']} held, since {run['since']}"
     )
     if run["state"] == "open" and not run["goes_on"]:
@@ -129,7 +129,7 @@ def _show_run(run: dict[str, Any], console: Console) -> None:
             highlight=False,
         )
     for path in run["results"]:
-        console.print(f"  result in {escape(path)}", highlight=False)
+        console.print(f"  result in {escape_markup(path)}", highlight=False)
 
 
 @ledger.command()
@@ -148,9 +148,9 @@ def verify(file: Path, head: str | None) -> None:
 @click.argument("out", type=FILE)
 def export(file: Path, out: Path) -> None:
     """Write all records of FILE to OUT as JSON lines: no keys, no releases, no data."""
-    files.check("out", out, reads=(file,))
+    files.check_writable_path("out", out, reads=(file,))
     with DurableLedger.open(file) as book:
-        book.file.export(out)
+        book.file.export_records(out)
 
 
 @ledger.command()
@@ -163,13 +163,13 @@ def close(file: Path, run: str) -> None:
     Keys of runs of sums that cannot go on are erased, this run's first.
     """
     # Loads all that a site needs.
-    from ..deploy.sums.masks import erase_old, give_up
+    from ..deploy.sums.masks import erase_old_masking_keys, give_up_run
 
     with DurableLedger.open(file) as book:
-        _, erased = give_up(book, run)
+        _, erased = give_up_run(book, run)
         key = ""
         if erased:
             key = "; its key is erased"
         click.echo(f"closed {run}; its name is taken{key}")
-        for other, state in erase_old(book).items():
+        for other, state in erase_old_masking_keys(book).items():
             click.echo(f"erased the key of run {other}, which is {state} in the ledger")

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
+from ..algorithms import NAMES, REGISTRY, equal_methods, trusts_of
 from ..errors import InvalidInput
 from ..network.graphs import names
 from ..util import plugins
-from .screen import Console, escape, listing, print_json
+from .screen import Console, escape_markup, make_listing, print_json
 
 
 @click.command(name="methods")
@@ -33,7 +33,7 @@ def methods(everything: bool, as_json: bool) -> None:
     if as_json:
         print_json(rows, indent=2)
         return
-    _print_rows("Methods", [_method_row(row) for row in rows])
+    _print_rows_or_json("Methods", [_method_table_row(row) for row in rows])
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
     Console().print(
         f"Every private method: {relations} (--set relation).  `--method auto` picks one from "
@@ -41,11 +41,11 @@ def methods(everything: bool, as_json: bool) -> None:
         "sum or curator: a method that lists it releases sums over all sites, or answers of all "
         "rows."
     )
-    for entry in _of_other_packages():
-        line = plugins.first_line(entry)
+    for entry in _unloaded_package_methods():
+        line = plugins.first_docstring_line(entry)
         Console().print(
-            f"Of the package {escape(entry.package)}: --method {escape(entry.name)}.  "
-            f"{escape(line)}"
+            f"Of the package {escape_markup(entry.package)}: --method {escape_markup(entry.name)}.  "
+            f"{escape_markup(line)}"
         )
 
 
@@ -59,19 +59,19 @@ def _method_facts(name: str) -> dict[str, Any]:
     return {
         "name": cls.name,
         "private": cls.private,
-        "trusts": _trusts(cls.name),
+        "trusts": _describe_trusts(cls.name),
         "releases": cls.releases,
         "noise": cls.noise_law,
         "relations": relations,
         "good for": cls.good_for,
-        "equals": list(same_as(cls.name)),
+        "equals": list(equal_methods(cls.name)),
         "paper": cls.paper,
         "summary": cls.summary,
         "forms": list(cls.forms),
     }
 
 
-def _method_row(facts: dict[str, Any]) -> dict[str, object]:
+def _method_table_row(facts: dict[str, Any]) -> dict[str, object]:
     """Return a line of the table of methods, with its facts in sentences."""
     releases = f"{facts['releases']}, {facts['noise']}."
     if not facts["private"]:
@@ -89,13 +89,13 @@ def _method_row(facts: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _of_other_packages() -> list[plugins.EntryPoint]:
+def _unloaded_package_methods() -> list[plugins.EntryPoint]:
     """Return methods of other installed packages that are not loaded, without loading any."""
-    brought = plugins.installed(plugins.METHODS)
+    brought = plugins.installed_entry_points(plugins.METHODS)
     return [entries[0] for name, entries in brought.items() if name not in REGISTRY]
 
 
-def _trusts(name: str) -> dict[str, dict[str, str]]:
+def _describe_trusts(name: str) -> dict[str, dict[str, str]]:
     """Return a method's trusts, with the name in records and the releases of each."""
     pairs = {trust: REGISTRY[pair] for trust, pair in trusts_of(name).items()}
     return {
@@ -132,26 +132,26 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     """
     # The lists of methods and graphs need no data.
     from .. import data as datasets
-    from .schema import show_fill, show_review
-    from .tables import read_rows
+    from .schema import print_norm_forecast, print_table_review
+    from .tables import read_table_with_notes
 
     if schema is None:
         if table is not None:
             raise InvalidInput(
                 "schema", None, "a table is compared with its schema", "give --schema FILE"
             )
-        _print_rows("Data sets", datasets.describe(), as_json)
+        _print_rows_or_json("Data sets", datasets.describe(), as_json)
         return
     declared = datasets.Schema.from_toml(schema)
     if table is not None:
         # Loads all that a training needs.
         from ..runs.table_check import review_for_training
 
-        compared = review_for_training(declared, read_rows(table))
+        compared = review_for_training(declared, read_table_with_notes(table))
         if as_json:
             print_json(compared.to_dict(), indent=2)
         else:
-            show_review(compared)
+            print_table_review(compared)
         if compared.refused:
             sys.exit(2)
         return
@@ -159,7 +159,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found.to_dict(), indent=2)
     else:
-        show_fill(found)
+        print_norm_forecast(found)
 
 
 @click.command(name="graphs")
@@ -172,25 +172,25 @@ def graphs(as_json: bool) -> None:
       sottovoce train --graph watts-strogatz:k=4,p=0.1
     """
     rows = [{"spec": spec, "about": about} for spec, about in names().items()]
-    _print_rows("Networks", rows, as_json)
+    _print_rows_or_json("Networks", rows, as_json)
 
 
-def _print_rows(title: str, rows: Sequence[Mapping[str, object]], as_json: bool = False) -> None:
+def _print_rows_or_json(title: str, rows: Sequence[Mapping[str, object]], as_json: bool = False) -> None:
     """Print rows that have the same keys, as a table with a column for each key, or as JSON."""
     if as_json:
         print_json(rows, indent=2)
         return
-    table = listing()
+    table = make_listing()
     table.title = title
     # The names in the first column are never broken.
     for i, key in enumerate(rows[0]):
         table.add_column(key, overflow="fold", no_wrap=i == 0)
     for row in rows:
-        table.add_row(*(escape(_entry_text(value)) for value in row.values()))
+        table.add_row(*(escape_markup(_format_table_entry(value)) for value in row.values()))
     Console().print(table)
 
 
-def _entry_text(value: object) -> str:
+def _format_table_entry(value: object) -> str:
     """Format an entry of a table."""
     if isinstance(value, list):
         return ", ".join(value)

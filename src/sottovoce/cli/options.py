@@ -65,7 +65,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
+def make_option(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
     """Make an option with its help.
 
     Parameters
@@ -90,7 +90,7 @@ def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Optio
     return click.option(*declarations, help=about, show_default="default" in more, **more)
 
 
-def takes(options: Iterable[Option]) -> Option:
+def decorate_with_options(options: Iterable[Option]) -> Option:
     """Return a decorator that gives a command these options, in this order."""
 
     def decorate(command: Any) -> Any:
@@ -102,21 +102,21 @@ def takes(options: Iterable[Option]) -> Option:
     return decorate
 
 
-def as_json(text: str = "Print one JSON object and nothing else.", **more: Any) -> Option:
+def json_flag_option(text: str = "Print one JSON object and nothing else.", **more: Any) -> Option:
     """Make ``--json``."""
-    return say("--json", text, name="as_json", is_flag=True, **more)
+    return make_option("--json", text, name="as_json", is_flag=True, **more)
 
 
-def holder_too(**more: Any) -> Option:
+def holder_flag_option(**more: Any) -> Option:
     """Make ``--holder``, for commands that may print what a release holds back."""
     text = (
         "In the JSON of a release, also numbers without noise, under holder_only: for the "
         "holder of the rows only."
     )
-    return say("--holder", text, is_flag=True, **more)
+    return make_option("--holder", text, is_flag=True, **more)
 
 
-def method_of_run() -> Option:
+def saved_method_option() -> Option:
     """Make ``--method``, for commands that read a run.
 
     Files never make anybody load a package, but a user may.
@@ -125,16 +125,16 @@ def method_of_run() -> Option:
         "Method of the run, where another installed package brings it: it is loaded only if "
         "it is typed here."
     )
-    return say("--method", about, metavar="NAME", expose_value=False, callback=_load_method)
+    return make_option("--method", about, metavar="NAME", expose_value=False, callback=_load_typed_method)
 
 
-def _load_method(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+def _load_typed_method(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
     """Load and register the method that was typed."""
     if name is not None and find_method(name) is None:
         raise InvalidInput("method", name, "is no method", "see `sottovoce methods`")
 
 
-def run_config(
+def make_run_config(
     knobs: dict[str, Any],
     *,
     seed: int | None,
@@ -199,7 +199,7 @@ def opened_ledger(path: Path | None) -> AbstractContextManager[DurableLedger | N
     return DurableLedger.open(path)
 
 
-def left_open() -> tuple[str, ...]:
+def knobs_left_open() -> tuple[str, ...]:
     """Return the knobs that the command line did not give, for ``--method auto`` to choose."""
     context = click.get_current_context()
     return tuple(
@@ -207,7 +207,7 @@ def left_open() -> tuple[str, ...]:
     )
 
 
-def typed() -> str:
+def typed_command_line() -> str:
     """Return the command as it was typed, without defaults and with the seed.
 
     Of each path the last part alone is kept.  What a file of a run gave is written out, as if it
@@ -223,11 +223,11 @@ def typed() -> str:
             continue
         value = context.params.get(param.name or "")
         if value is not None and param.name not in FILES_OF_RUNS:
-            words += _words_of(param, value)
+            words += _words_of_parameter(param, value)
     return " ".join(words)
 
 
-def _words_of(param: click.Parameter, value: Any) -> list[str]:
+def _words_of_parameter(param: click.Parameter, value: Any) -> list[str]:
     """Return the words of one parameter, as it is typed."""
     values = [value]
     if param.multiple:
@@ -257,26 +257,26 @@ def _text_without_folders(param: click.Parameter, value: Any) -> str:
     )
     if is_path:
         return Path(str(value)).name
-    return text_of(value)
+    return format_typed_value(value)
 
 
-def text_of(value: Any) -> str:
+def format_typed_value(value: Any) -> str:
     """Return a value as one types it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return ",".join(map(text_of, value))
+        return ",".join(map(format_typed_value, value))
     return str(value)
 
 
-def path_text(path: Path | None) -> str | None:
+def path_text_or_none(path: Path | None) -> str | None:
     """Return a path as JSON has it; None stays None."""
     if path is None:
         return None
     return str(path)
 
 
-def check_folder(field: str, path: Path) -> None:
+def check_parent_folder(field: str, path: Path) -> None:
     """Refuse a path whose folder is missing or read-only."""
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise InvalidInput(

@@ -11,32 +11,32 @@ import numpy as np
 from rich.table import Table
 
 from ..algorithms import REGISTRY
-from ..answers.assumed import expected_shares
+from ..answers.assumed import parse_expected_shares
 from ..data import load
 from ..data.expected import expected_rows
 from ..data.schema import Schema
 from ..data.synthetic_tables import Expected
 from ..errors import InvalidInput
-from ..network.dropout import outlook
+from ..network.dropout import simulate_dropout
 from ..network.graphs import MOST_NODES, make_graph
 from ..privacy.statement import Statement, ceil_text
 from ..problem.losses import make_loss
 from ..runs.auto_candidates import KNOBS
-from ..runs.auto_search import Choice, choose, declared
-from ..runs.centre import Centring, Decision, decide, frame_of
+from ..runs.auto_search import Choice, choose_method, heterogeneity_of_partition
+from ..runs.centre import Centring, Decision, decide_centring, frame_of_schema
 from ..runs.config import RunConfig
-from ..runs.prepare import outline, quorum
-from ..runs.public import Public, start_of
+from ..runs.prepare import outline_run, quorum_of_sums
+from ..runs.public import Public, start_from_result
 from ..runs.simulate import Result
 from ..runs.start import Start
 from ..util import files
-from ..util.plain import jsonable
+from ..util.plain import infinities_to_text
 from ..util.typing import Array
-from .options import left_open, run_config, takes
+from .options import knobs_left_open, make_run_config, decorate_with_options
 from .plan_options import PLAN_OPTIONS, PlanOptions
-from .render import privacy
+from .render import make_privacy_panel
 from .run_command import RunCommand, save_config
-from .screen import Console, escape, listing
+from .screen import Console, escape_markup, make_listing
 
 if TYPE_CHECKING:
     from ..deploy.members import Member  # only the sites' plan needs `deploy`
@@ -77,7 +77,7 @@ class Sites:
     schema: Schema | None
 
     @property
-    def encoded(self) -> Schema | None:
+    def matching_schema(self) -> Schema | None:
         """The schema, if encoded rows have its number of features; else None."""
         if self.schema is None or self.schema.n_features != self.features:
             return None
@@ -87,7 +87,7 @@ class Sites:
 @click.command(
     name="plan", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100}
 )
-@takes(PLAN_OPTIONS)
+@decorate_with_options(PLAN_OPTIONS)
 def plan(**parameters: Any) -> None:
     """Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are
     read.
@@ -95,31 +95,31 @@ def plan(**parameters: Any) -> None:
     With --write it is the plan that separate sites agree on.
     """
     options = PlanOptions.from_parameters(parameters)
-    check_answers(options)
-    members = members_of(options)
+    check_planned_answers(options)
+    members = read_plan_members(options)
     schema = None
     if options.schema is not None:
         schema = Schema.from_toml(options.schema)
     if options.inference and schema is not None:
         # Checks the shares before anything is written.
-        expected_shares(schema, options.expect_share)
-    check_outputs(options, schema)
-    sites = sites_of(options, members, schema)
+        parse_expected_shares(schema, options.expect_share)
+    check_plan_outputs(options, schema)
+    sites = make_priced_sites(options, members, schema)
     # A plan with a seed would be a demonstration, whose noise anybody can repeat.
     seed = None
     if options.write is None:
         seed = RunConfig().seed
-    config = run_config(options.run, seed=seed, priced=True)
+    config = make_run_config(options.run, seed=seed, priced=True)
     if options.inference and options.write is None:
         assert schema is not None
-        found = forecast(options, config, sites.sizes, schema)
+        found = forecast_inference(options, config, sites.sizes, schema)
     else:
-        found = outlined(options, *trained_part(options, config, sites))
+        found = outline_and_write_plan(options, *without_held_out_rows(options, config, sites))
     save_config(options.save_config)
-    _show(found, options.as_json)
+    _print_plan(found, options.as_json)
 
 
-def forecast(
+def forecast_inference(
     options: PlanOptions, config: RunConfig, sizes: Array, schema: Schema
 ) -> dict[str, Any]:
     """Forecast the price and the standard errors of an inference over sites of these sizes.
@@ -141,14 +141,14 @@ def forecast(
         Plain data.
     """
     # Only a forecast needs recipes.
-    from ..answers.forecast import without_sites
+    from ..answers.forecast import forecast_from_schema
 
-    return without_sites(
-        schema, config, sizes, options.site_constants, options.assumed, options.life
+    return forecast_from_schema(
+        schema, config, sizes, options.site_constants, options.forecast_assumptions, options.life
     )
 
 
-def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple[RunConfig, Sites]:
+def without_held_out_rows(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple[RunConfig, Sites]:
     """Return the run and its sites without held-out rows, in the schema's unit of privacy.
 
     Where the schema declares people with several rows, sizes are numbers of people.
@@ -180,13 +180,13 @@ def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple
         return config, sites
     trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
     # An inference has no method, so a knob of one that was typed would do nothing.
-    if options.inference and config.auto and left_open() != KNOBS:
+    if options.inference and config.auto and knobs_left_open() != KNOBS:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
     return config, replace(sites, sizes=np.array(trained))
 
 
-def check_answers(options: PlanOptions) -> None:
+def check_planned_answers(options: PlanOptions) -> None:
     """Refuse answers that this plan cannot ask."""
     # To make them refuses a cut and a share that are none.
     _ = options.asks
@@ -203,7 +203,7 @@ def check_answers(options: PlanOptions) -> None:
         )
 
 
-def members_of(options: PlanOptions) -> tuple[Member, ...]:
+def read_plan_members(options: PlanOptions) -> tuple[Member, ...]:
     """Read the sites that agree on the plan; none if only sizes are given."""
     if bool(options.sites) != (options.write is not None):
         raise InvalidInput(
@@ -216,12 +216,12 @@ def members_of(options: PlanOptions) -> tuple[Member, ...]:
     return tuple(map(Member.read, options.sites))
 
 
-def check_outputs(options: PlanOptions, schema: Schema | None) -> None:
+def check_plan_outputs(options: PlanOptions, schema: Schema | None) -> None:
     """Refuse files that cannot be written, and a plan of sites that lacks something."""
     reads = (options.schema, options.start, options.public, options.config, *options.sites)
     for name, path in (("write", options.write), ("save_config", options.save_config)):
         if path is not None:
-            files.check(name, path, reads=reads)
+            files.check_writable_path(name, path, reads=reads)
     if options.write is not None and (
         options.run_name is None or schema is None or not schema.n_features
     ):
@@ -233,7 +233,7 @@ def check_outputs(options: PlanOptions, schema: Schema | None) -> None:
         raise InvalidInput("start", None, rule, "set one of start and public, with --write")
 
 
-def sites_of(options: PlanOptions, members: tuple[Member, ...], schema: Schema | None) -> Sites:
+def make_priced_sites(options: PlanOptions, members: tuple[Member, ...], schema: Schema | None) -> Sites:
     """Return the sites of a plan, from the files of its members or from typed sizes.
 
     Parameters
@@ -276,7 +276,7 @@ def _checked_sizes(sizes: Array) -> Array:
     return sizes
 
 
-def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str, Any]:
+def outline_and_write_plan(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str, Any]:
     """Outline a plan as plain data, and write the plan of separate sites to its file.
 
     Parameters
@@ -297,9 +297,9 @@ def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str,
     decision = decided(options, config, sites)
     choice = None
     if config.auto and not options.inference:
-        choice = chosen(options, config, sites, decision)
+        choice = choose_method_by_trials(options, config, sites, decision)
         config = choice.config
-    start = start_at(options, config, sites)
+    start = load_starting_point(options, config, sites)
     found: dict[str, Any] = {}
     if not options.inference:
         schema_caveat = None
@@ -308,26 +308,26 @@ def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str,
         caveats = [schema_caveat]
         if start is not None:
             caveats.append(start.caveat)
-        found = outline(
+        found = outline_run(
             config,
             sites.sizes[:, None],
             sites.features,
             caveat=caveats,
             life=options.life,
-            centre=_centring_of(decision),
+            centre=_centring_or_none(decision),
         )
         if options.dropout:
-            found["dropout"] = outlook_of(options.dropout, config, len(sites.sizes))
+            found["dropout"] = compute_dropout_outlook(options.dropout, config, len(sites.sizes))
     if decision is not None:
         found["centre"] = decision.to_dict()
     if options.write is not None:
-        found |= agreed(options, config, sites, found.get("releases", []), decision, start)
+        found |= make_and_write_plan(options, config, sites, found.get("releases", []), decision, start)
     if choice is not None:
         found["choice"] = choice.to_dict()
     return found
 
 
-def _centring_of(decision: Decision | None) -> Centring | None:
+def _centring_or_none(decision: Decision | None) -> Centring | None:
     """Return how rows are centred first; None if they are not."""
     if decision is None:
         return None
@@ -351,12 +351,12 @@ def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision |
     Decision or None
     """
     one_output = make_loss(config.loss).outputs == 1
-    if sites.encoded is None or not options.centre or options.inference or not one_output:
+    if sites.matching_schema is None or not options.centre or options.inference or not one_output:
         return None
-    return decide(config, sites.sizes, sites.features, frame_of(sites.encoded))
+    return decide_centring(config, sites.sizes, sites.features, frame_of_schema(sites.matching_schema))
 
 
-def chosen(
+def choose_method_by_trials(
     options: PlanOptions, config: RunConfig, sites: Sites, decision: Decision | None
 ) -> Choice:
     """Choose the method and its open knobs by trials on synthetic data like the expected rows.
@@ -377,22 +377,22 @@ def chosen(
     Choice
     """
     likely: Expected | None = None
-    if sites.encoded is not None:
-        likely = expected_rows(sites.encoded)
+    if sites.matching_schema is not None:
+        likely = expected_rows(sites.matching_schema)
     if options.public is not None:
-        likely = public_of(options, config, sites).expected() or likely
-    return choose(
+        likely = load_public_rows(options, config, sites).expected_worlds() or likely
+    return choose_method(
         config,
         sites.sizes,
         sites.features,
-        heterogeneity=declared(options.partition),
-        free=left_open(),
+        heterogeneity=heterogeneity_of_partition(options.partition),
+        free=knobs_left_open(),
         expected=likely,
-        centre=_centring_of(decision),
+        centre=_centring_or_none(decision),
     )
 
 
-def public_of(options: PlanOptions, config: RunConfig, sites: Sites) -> Public:
+def load_public_rows(options: PlanOptions, config: RunConfig, sites: Sites) -> Public:
     """Load the public rows that a plan names.
 
     Parameters
@@ -409,10 +409,10 @@ def public_of(options: PlanOptions, config: RunConfig, sites: Sites) -> Public:
     Public
     """
     rows = load(str(options.public), schema=sites.schema, test_share=None)
-    return Public.of(rows, config, len(sites.sizes))
+    return Public.from_dataset(rows, config, len(sites.sizes))
 
 
-def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | None:
+def load_starting_point(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | None:
     """Return the starting point of an agreed plan's run; None for zero.
 
     Parameters
@@ -435,13 +435,13 @@ def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | N
     assert sites.schema is not None
     check_public(str(options.run_name), config, sites.members, sites.features)
     if options.public is not None:
-        return public_of(options, config, sites).start
+        return load_public_rows(options, config, sites).start
     if options.start is not None:
-        return start_of(Result.load(options.start), config, sites.schema.n_features, sites.schema)
+        return start_from_result(Result.load(options.start), config, sites.schema.n_features, sites.schema)
     return None
 
 
-def outlook_of(rate: float, config: RunConfig, sites: int) -> dict[str, Any]:
+def compute_dropout_outlook(rate: float, config: RunConfig, sites: int) -> dict[str, Any]:
     """Compute how a run ends if each site is lost with this probability a round.
 
     Parameters
@@ -458,16 +458,16 @@ def outlook_of(rate: float, config: RunConfig, sites: int) -> dict[str, Any]:
     dict
         Plain data.
     """
-    least, _ = quorum(config, sites)
+    least, _ = quorum_of_sums(config, sites)
     # A plan without a seed has the graph of seed 0.
     graph = make_graph(config.graph, sites, config.seed or 0)
     method = REGISTRY[config.method]
-    return outlook(
+    return simulate_dropout(
         rate, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced)
     )
 
 
-def agreed(
+def make_and_write_plan(
     options: PlanOptions,
     config: RunConfig,
     sites: Sites,
@@ -497,14 +497,14 @@ def agreed(
     dict
         The outline of the answers, the plan's file, digest and code, and the names of its sites.
     """
-    from ..deploy.answering import ahead
-    from ..deploy.invitation import plan_code
-    from ..deploy.plan_file import write_plan
-    from ..deploy.proposal import Proposal, make_plan
+    from ..deploy.answering import outline_recipes
+    from ..deploy.invitation import plan_comparison_code
+    from ..deploy.plan_file import write_plan_file
+    from ..deploy.proposal import Proposal, make_calibrated_plan
     from ..deploy.waits import Waits
 
     assert sites.schema is not None and options.run_name is not None and options.write is not None
-    made = make_plan(
+    made = make_calibrated_plan(
         Proposal(
             options.run_name,
             config,
@@ -514,28 +514,28 @@ def agreed(
             norm_cap=options.norm_cap,
             start=start,
             asks=options.asks,
-            centre=_centring_of(decision),
+            centre=_centring_or_none(decision),
             waits=Waits(options.deadline, options.patience),
         )
     )
-    write_plan(made, options.write)
-    return ahead(made, releases, options.life, options.assumed) | {
+    write_plan_file(made, options.write)
+    return outline_recipes(made, releases, options.life, options.forecast_assumptions) | {
         "plan": str(options.write),
         "digest": made.digest,
-        "code": plan_code(made.digest),
+        "code": plan_comparison_code(made.digest),
         "sites": list(made.names),
     }
 
 
-def _show(outlined: dict[str, Any], as_json: bool) -> None:
+def _print_plan(outlined: dict[str, Any], as_json: bool) -> None:
     """Print a plan, as JSON or for people."""
     if as_json:
-        click.echo(json.dumps(jsonable(outlined)))
+        click.echo(json.dumps(infinities_to_text(outlined)))
     else:
-        _render(outlined, Console())
+        _render_plan(outlined, Console())
 
 
-def _lifetime_text(life: dict[str, Any]) -> str:
+def _describe_lifetime_use(life: dict[str, Any]) -> str:
     """Describe what a run takes of a ledger's lifetime budget."""
     text = (
         f"a ledger with a lifetime budget of {ceil_text(life['least'])} can pay for this run, "
@@ -553,12 +553,12 @@ def _lifetime_text(life: dict[str, Any]) -> str:
     return text
 
 
-def _render(outlined: dict[str, Any], console: Console) -> None:
+def _render_plan(outlined: dict[str, Any], console: Console) -> None:
     """Print a plan for people."""
     stated = Statement.from_dict(outlined["privacy"])
-    _render_head(outlined, stated, console)
-    console.print(_noise_table(outlined, stated))
-    _render_notes(outlined, console)
+    _render_plan_header(outlined, stated, console)
+    console.print(_make_noise_table(outlined, stated))
+    _render_plan_notes(outlined, console)
     # The first part is of the rows that are trained on.
     for part in outlined.get("parts", [])[1:]:
         console.print(
@@ -570,7 +570,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     if outlined.get("forecast"):
         _render_forecast(outlined["forecast"], console)
     if "plan" in outlined:
-        wrote = f"wrote {escape(outlined['plan'])}, digest {outlined['digest']}"
+        wrote = f"wrote {escape_markup(outlined['plan'])}, digest {outlined['digest']}"
         code = f"the plan's code, for the telephone: {outlined['code']}"
         console.print(f"{wrote}\n{code}", soft_wrap=True, highlight=False)
     console.print(
@@ -579,7 +579,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     )
 
 
-def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) -> None:
+def _render_plan_header(outlined: dict[str, Any], stated: Statement, console: Console) -> None:
     """Print what would run, and what it would promise."""
     sizes = outlined["n"]
     size = f"{min(sizes):,}"
@@ -587,18 +587,18 @@ def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) 
         size += f" to {max(sizes):,}"
     console.print(
         f"[bold]{outlined['method']}[/] ({outlined['privacy']['form']}): {len(sizes)} sites of "
-        f"{size} {stated.counted}, {escape(outlined['graph'])} graph, {outlined['features']} "
+        f"{size} {stated.counted}, {escape_markup(outlined['graph'])} graph, {outlined['features']} "
         f"features, {outlined['rounds']} rounds: a plan, no data were read"
     )
     if "choice" in outlined:
-        console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
+        console.print(f"[bold]auto[/] {escape_markup(outlined['choice']['says'])}", highlight=False)
     # The guarantee alone: what makes a run a simulation is not decided yet.
-    console.print(privacy(stated.guarantee))
+    console.print(make_privacy_panel(stated.guarantee))
     if "centre" in outlined:
-        console.print(escape(outlined["centre"]["says"]), highlight=False)
+        console.print(escape_markup(outlined["centre"]["says"]), highlight=False)
 
 
-def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
+def _make_noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
     """Make a table of the price and noise of every site, or of the first ones."""
     heads = (
         ">epsilon\nin all",
@@ -606,7 +606,7 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
         ">noise of its\nfirst release",
         ">noise of\nits last",
     )
-    table = listing(">site", f">{stated.counted}", *heads, vertical="bottom")
+    table = make_listing(">site", f">{stated.counted}", *heads, vertical="bottom")
     sizes = outlined["n"]
     first = outlined["releases"][0]
     last = outlined["releases"][-1]
@@ -616,13 +616,13 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
             ceil_text(each[i]) for each in (outlined["privacy"]["per_node"], first["epsilon"])
         )
         noise = (f"{release['spread'][i]:.3g}" for release in (first, last))
-        table.add_row(escape(str(names[i])), f"{rows:,}", *prices, *noise)
+        table.add_row(escape_markup(str(names[i])), f"{rows:,}", *prices, *noise)
     if len(sizes) > _SHOWN:
         table.add_row("…", f"and {len(sizes) - _SHOWN} more", "", "", "", "")
     return table
 
 
-def _render_notes(outlined: dict[str, Any], console: Console) -> None:
+def _render_plan_notes(outlined: dict[str, Any], console: Console) -> None:
     """Print how lost sites end the run, what it takes of a ledger, and the method's own noise."""
     dropout = outlined.get("dropout")
     if dropout is not None:
@@ -634,7 +634,7 @@ def _render_notes(outlined: dict[str, Any], console: Console) -> None:
             highlight=False,
         )
     if outlined["life"] is not None:
-        console.print(_lifetime_text(outlined["life"]), highlight=False)
+        console.print(_describe_lifetime_use(outlined["life"]), highlight=False)
     schedule = outlined["algorithm"].get("noise")
     if schedule is not None:
         factors = np.atleast_1d(schedule["factor"])[:_SHOWN]
@@ -656,7 +656,7 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
         highlight=False,
     )
     heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")
-    table = listing(*heads, vertical="bottom")
+    table = make_listing(*heads, vertical="bottom")
     for line in said["standard_errors"]:
         name = line["name"]
         if line["level"] is not None:
@@ -665,11 +665,11 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
         if line["standard_error"] is not None:
             error = f"{line['standard_error']:.3g}"
         table.add_row(
-            escape(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}"
+            escape_markup(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}"
         )
     console.print(table)
     console.print(
         "[dim]standard errors: if nine in ten numbers fill their declared ranges, "
-        f"{escape(said['expects'])}; by made-up rows, no data were read[/]",
+        f"{escape_markup(said['expects'])}; by made-up rows, no data were read[/]",
         highlight=False,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers.assumed import Assumed
 from ..deploy.waits import Waits
-from .options import FILE, NUMBER, Option, as_json
+from .options import FILE, NUMBER, Option, json_flag_option
 from .run_command import RunOption
 from .run_options import (
     ANSWERS,
@@ -21,11 +21,11 @@ from .run_options import (
     TRUST_OPTIONS,
     by,
     centre,
-    option,
+    grouped_option,
     save_config,
-    setting,
-    split,
-    starts,
+    grouped_setting,
+    split_parameters,
+    starting_point_settings,
 )
 
 if TYPE_CHECKING:
@@ -75,15 +75,15 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         # What is expected must be possible, also where nothing asks for it.
-        _ = self.assumed
+        _ = self.forecast_assumptions
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> PlanOptions:
         """Make the options of click's parameters."""
-        return cls(**split(cls, parameters))
+        return cls(**split_parameters(cls, parameters))
 
     @property
-    def assumed(self) -> Assumed:
+    def forecast_assumptions(self) -> Assumed:
         """Assumptions of a forecast about rows that nobody has read."""
         return Assumed(
             self.expect_positives, self.expect_correlation, self.expect_residuals, self.expect_share
@@ -92,12 +92,12 @@ class PlanOptions:
     @property
     def asks(self) -> Asks | None:
         """Answers that are asked for in addition to training; None without any."""
-        return asked(
+        return make_requested_answers(
             self.inference, self.site_constants, self.evaluation, self.holdout, self.cut, self.by
         )
 
 
-def asked(
+def make_requested_answers(
     inference: bool,
     site_constants: bool,
     evaluation: float | None,
@@ -135,35 +135,35 @@ def asked(
 
 
 _ANSWERS: list[Option] = [
-    setting(
+    grouped_setting(
         ANSWERS,
         "site_constants",
         "Of inference: whether every site has a constant of its own.",
         type=bool,
         default=True,
     ),
-    setting(
+    grouped_setting(
         ANSWERS,
         "expect_positives",
         "Of inference: share of positive rows that you expect.",
         type=float,
         default=_EXPECTED.positives,
     ),
-    setting(
+    grouped_setting(
         ANSWERS,
         "expect_share",
         "Of inference: share of a level that you expect among all rows, as "
         "--set 'expect_share=stage: b=0.03'; may be repeated.",
         multiple=True,
     ),
-    setting(
+    grouped_setting(
         ANSWERS,
         "expect_correlation",
         "Of inference: correlation that you expect of each number with the next.",
         type=float,
         default=_EXPECTED.correlation,
     ),
-    setting(
+    grouped_setting(
         ANSWERS,
         "expect_residuals",
         "Of inference on numbers: standard deviation of their residuals, over the width of the "
@@ -171,7 +171,7 @@ _ANSWERS: list[Option] = [
         type=float,
         default=_EXPECTED.residuals,
     ),
-    setting(
+    grouped_setting(
         ANSWERS,
         "holdout",
         "Of the evaluation: share of every site's rows that is held out for it.",
@@ -179,7 +179,7 @@ _ANSWERS: list[Option] = [
         default=0.2,
         is_limit=True,
     ),
-    setting(
+    grouped_setting(
         ANSWERS,
         "cut",
         "Of the evaluation: probability from which on a row is positive.",
@@ -190,28 +190,28 @@ _ANSWERS: list[Option] = [
 ]
 
 _RULES: list[Option] = [
-    *starts("a table under the schema of the sites' plan"),
-    setting(
+    *starting_point_settings("a table under the schema of the sites' plan"),
+    grouped_setting(
         SITES_PLAN,
         "norm_cap",
         "Longest message of the run.  [default: from public facts]",
         type=float,
     ),
-    setting(
+    grouped_setting(
         SITES_PLAN,
         "dropout",
         "Probability of each site to be lost in a round: also say how the run would end.",
         type=float,
         default=0.0,
     ),
-    setting(
+    grouped_setting(
         SITES_PLAN,
         "deadline",
         "Seconds that a round waits for its last site; then the run goes on without it.",
         type=float,
         default=Waits.deadline,
     ),
-    setting(
+    grouped_setting(
         SITES_PLAN,
         "patience",
         "Seconds that a round waits where it may not go on without that site; then the run ends.",
@@ -221,7 +221,7 @@ _RULES: list[Option] = [
 ]
 
 PLAN_OPTIONS: list[Option] = [
-    option(
+    grouped_option(
         DATA,
         "--sizes",
         "Rows of every site; commas give each site its own number.",
@@ -229,7 +229,7 @@ PLAN_OPTIONS: list[Option] = [
         type=NUMBER,
         default=8000.0,
     ),
-    option(
+    grouped_option(
         DATA,
         "--nodes",
         "Number of sites, if --sizes is one number.",
@@ -237,7 +237,7 @@ PLAN_OPTIONS: list[Option] = [
         type=int,
         default=5,
     ),
-    option(
+    grouped_option(
         DATA,
         "--features",
         "Features of a row, the constant one included.",
@@ -245,7 +245,7 @@ PLAN_OPTIONS: list[Option] = [
         type=int,
         default=36,
     ),
-    option(
+    grouped_option(
         DATA,
         "--schema",
         "Public facts of the sites' tables, as TOML: for their plan, for --inference, and for "
@@ -253,7 +253,7 @@ PLAN_OPTIONS: list[Option] = [
         metavar="FILE",
         type=FILE,
     ),
-    option(
+    grouped_option(
         DATA,
         "--partition",
         "How sites will differ, for --method auto: iid, or as for train.",
@@ -262,7 +262,7 @@ PLAN_OPTIONS: list[Option] = [
     ),
     centre(),
     *PRIVACY_OPTIONS,
-    option(
+    grouped_option(
         PRIVACY,
         "--life",
         "Lifetime epsilon of a site's ledger: also say how much of it the run takes.",
@@ -272,14 +272,14 @@ PLAN_OPTIONS: list[Option] = [
     ),
     *TRUST_OPTIONS,
     *METHOD_OPTIONS,
-    option(
+    grouped_option(
         ANSWERS,
         "--inference",
         "Coefficients with intervals in place of a classifier; with --schema also which "
         "standard errors to expect, and from how many rows on coefficients are printed.",
         is_flag=True,
     ),
-    option(
+    grouped_option(
         ANSWERS,
         "--evaluation",
         "The sites' plan ends with an evaluation of held-out rows, with this epsilon of theirs.",
@@ -287,7 +287,7 @@ PLAN_OPTIONS: list[Option] = [
         type=float,
     ),
     *_ANSWERS,
-    option(
+    grouped_option(
         SITES_PLAN,
         "--write",
         "Write the plan that separate sites agree on; needs --run, --schema and --site.",
@@ -295,14 +295,14 @@ PLAN_OPTIONS: list[Option] = [
         type=FILE,
         typed_only=True,
     ),
-    option(
+    grouped_option(
         SITES_PLAN,
         "--run",
         "Name of the run in that plan, new to every site's ledger.",
         metavar="NAME",
         name="run_name",
     ),
-    option(
+    grouped_option(
         SITES_PLAN,
         "--site",
         "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's "
@@ -314,6 +314,6 @@ PLAN_OPTIONS: list[Option] = [
     ),
     *_RULES,
     save_config(),
-    as_json(cls=RunOption, group=OUTPUT, typed_only=True),
+    json_flag_option(cls=RunOption, group=OUTPUT, typed_only=True),
 ]
 """Parameters of ``sottovoce plan``."""

@@ -15,43 +15,43 @@ import numpy as np
 from scipy.special import expit, log_softmax, logit
 
 from .. import data
-from ..answers.own_site import AVERAGE, unknown
+from ..answers.own_site import AVERAGE, note_on_unknown_sites
 from ..answers.saved import SavedModel
-from ..data.schema import unfit
-from ..errors import InvalidInput, printable
+from ..data.schema import describe_unfit_rows
+from ..errors import InvalidInput, escape_unprintable
 from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses
 from ..util import files
 from ..util.typing import Any, Array, IntArray
-from .options import FILE, as_json, method_of_run, say, takes
-from .tables import read_rows
+from .options import FILE, json_flag_option, saved_method_option, make_option, decorate_with_options
+from .tables import read_table_with_notes
 
 
 @click.command()
 @click.argument("run", type=FILE)
 @click.argument("rows", type=FILE)
-@takes(
+@decorate_with_options(
     [
-        say("--replicate", "Which repetition's model to use.", type=int, default=0),
-        say(
+        make_option("--replicate", "Which repetition's model to use.", type=int, default=0),
+        make_option(
             "--site",
             "Use one site's own model, or the constant of one site: by name, or number from 0 on.  "
             "[default: what each row's site column says, else the average over sites]",
         ),
-        say(
+        make_option(
             "--threshold",
             "Probability from which on a row is called positive.  [default: the run's, else 0.5]",
             type=float,
         ),
-        say("--proba", "Also the probability of every class.", is_flag=True),
-        say(
+        make_option("--proba", "Also the probability of every class.", is_flag=True),
+        make_option(
             "--interval",
             "Also an interval of this level, such as 0.95, for the probability or the mean number.",
             type=float,
         ),
-        say("--out", "Write here instead of to the screen.", type=FILE),
-        method_of_run(),
-        as_json("Print a JSON list instead of CSV."),
+        make_option("--out", "Write here instead of to the screen.", type=FILE),
+        saved_method_option(),
+        json_flag_option("Print a JSON list instead of CSV."),
     ]
 )
 def predict(
@@ -92,30 +92,30 @@ def predict(
       sottovoce predict run.json new.csv --interval 0.95
     """
     if out is not None:
-        files.check("out", out, reads=(run, rows))
+        files.check_writable_path("out", out, reads=(run, rows))
     _check_options(threshold, interval)
     saved = SavedModel.load(run, replicate, site)
     schema = saved.encoding(run)
-    table = read_rows(rows)
+    table = read_table_with_notes(rows)
     encoded = schema.encode(table, labels=False)
     # Who predicts holds the table, so counts of its rows may be told.
-    for note in unfit(encoded.clipped, shortened=False):
+    for note in describe_unfit_rows(encoded.clipped, shortened=False):
         click.echo(f"Note: {note}", err=True)
-    where = saved.places(table)
+    where = saved.site_indices(table)
     _note_unknown_sites(where)
     margins = saved.margins(table, encoded.X, where)
-    answers = schema_answers(schema, margins, saved.trained_by, proba)
+    answers = answers_from_margins(schema, margins, saved.trained_by, proba)
     if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
         if as_json:
             answers = [answer | {"calibrated": False} for answer in answers]
     if threshold is None:
-        answers = _called_as_in_the_run(answers, saved, schema, margins)
-    answers = at_threshold(answers, schema, threshold)
+        answers = _apply_run_threshold(answers, saved, schema, margins)
+    answers = classify_at_threshold(answers, schema, threshold)
     if interval is not None:
-        answers = with_intervals(answers, saved, table, interval)
+        answers = add_answer_intervals(answers, saved, table, interval)
         _note_other_sites(saved, where)
-    _write(answers, out, as_json)
+    _write_predictions(answers, out, as_json)
 
 
 def _check_options(threshold: float | None, interval: float | None) -> None:
@@ -136,7 +136,7 @@ def _note_unknown_sites(where: IntArray | None) -> None:
     """Say how many rows name no site that the model knows, and have the average for it."""
     if where is None:
         return
-    note = unknown(where)
+    note = note_on_unknown_sites(where)
     if note is not None:
         click.echo(f"Note: {note}; --site NAME gives all rows that of one site.", err=True)
 
@@ -145,12 +145,12 @@ def _note_other_sites(saved: SavedModel, where: IntArray | None) -> None:
     """Say why rows of other sites have no interval, if there are such rows and such a reason."""
     if where is None or not np.any(where == AVERAGE):
         return
-    why = saved.table.site_constants.too_few
+    why = saved.table.site_constants.too_few_reason
     if why is not None:
         click.echo(f"Note: {why}.", err=True)
 
 
-def with_intervals(
+def add_answer_intervals(
     answers: list[Answer], saved: SavedModel, table: data.Table, level: float
 ) -> list[Answer]:
     """Add the ends of an interval to every answer: for the probability, or the mean number.
@@ -188,7 +188,7 @@ def _number_or_none(x: float) -> float | None:
     return x
 
 
-def schema_answers(
+def answers_from_margins(
     schema: data.Schema, margin: Array, loss: str, proba: bool = False
 ) -> list[Answer]:
     """Return the answer to every row, with probabilities where the loss gives them.
@@ -218,14 +218,14 @@ def schema_answers(
         raise InvalidInput(
             "proba", None, f"the loss {loss} gives no probabilities", "leave --proba out"
         )
-    answers: list[Answer] = [{"prediction": answer} for answer in schema.task.answers(margin)]
+    answers: list[Answer] = [{"prediction": answer} for answer in schema.task.shown_answers(margin)]
     if loss == "logistic":
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)
     if proba:
         for name, chances in zip(schema.task.names, _class_probabilities(margin), strict=True):
             for answer, p in zip(answers, np.round(chances, 6), strict=True):
-                answer[f"probability of {printable(name)}"] = float(p)
+                answer[f"probability of {escape_unprintable(name)}"] = float(p)
     return answers
 
 
@@ -240,7 +240,7 @@ def _class_probabilities(margin: Array) -> Array:
     return chances
 
 
-def at_threshold(
+def classify_at_threshold(
     answers: list[Answer], schema: data.Schema, threshold: float | None
 ) -> list[Answer]:
     """Call rows positive from a probability on.
@@ -279,7 +279,7 @@ def at_threshold(
     return found
 
 
-def _called_as_in_the_run(
+def _apply_run_threshold(
     answers: list[Answer], saved: SavedModel, schema: data.Schema, margins: Array
 ) -> list[Answer]:
     """Call rows positive from the run's own threshold on, if it has one.
@@ -292,10 +292,10 @@ def _called_as_in_the_run(
         f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.",
         err=True,
     )
-    return as_in_the_run(answers, schema, margins, saved.threshold)
+    return classify_by_run_threshold(answers, schema, margins, saved.threshold)
 
 
-def as_in_the_run(
+def classify_by_run_threshold(
     answers: list[Answer], schema: data.Schema, margin: Array, threshold: float
 ) -> list[Answer]:
     """Call rows positive where an evaluation at this threshold does so, for any loss.
@@ -326,20 +326,20 @@ def as_in_the_run(
     ]
 
 
-def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:
+def _write_predictions(answers: list[Answer], out: Path | None, as_json: bool) -> None:
     """Write the answers to a file, or to standard output."""
     if as_json:
         text = json.dumps(answers, indent=1) + "\n"
     else:
-        text = _csv_text(answers)
+        text = _format_as_csv(answers)
     if out is None:
         _check_encoding(text)
         click.echo(text, nl=False)
     else:
-        files.write("out", out, text)
+        files.write_atomically("out", out, text)
 
 
-def _csv_text(answers: list[Answer]) -> str:
+def _format_as_csv(answers: list[Answer]) -> str:
     """Return answers as CSV; a table without rows gives the heading alone."""
     names = ["prediction"]
     if answers:

@@ -12,7 +12,7 @@ from ..privacy.statement import Words, ceil_text
 from ..problem.task import Detail
 from ..runs.training import Report
 from ..util.typing import IntArray
-from .screen import Console, escape, listing
+from .screen import Console, escape_markup, make_listing
 
 if TYPE_CHECKING:
     from rich.panel import Panel
@@ -23,18 +23,18 @@ _MOST_SITES = 10
 """Sites in the table of a training; there may be thousands in a simulation."""
 
 
-def marked_words(words: Words) -> str:
+def mark_up_statement(words: Words) -> str:
     """Return a privacy statement as marked-up text, with its headlines coloured."""
     lines = []
     for head, rest in words:
-        line = escape(rest)
+        line = escape_markup(rest)
         if head:
-            line = f"[{_style_of(head)}]{escape(head)}[/]{line}"
+            line = f"[{_headline_style(head)}]{escape_markup(head)}[/]{line}"
         lines.append(line)
     return "\n".join(lines)
 
 
-def _style_of(head: str) -> str:
+def _headline_style(head: str) -> str:
     """Return the colour of a statement's headline: green for what holds, dim for a simulation."""
     if head in _STYLES:
         return _STYLES[head]
@@ -43,7 +43,7 @@ def _style_of(head: str) -> str:
     return "bold green"
 
 
-def sizes_text(sizes: IntArray) -> str:
+def format_site_sizes(sizes: IntArray) -> str:
     """Format the numbers of rows of sites, as one number or as a range."""
     smallest, largest = sizes.min(), sizes.max()
     if smallest == largest:
@@ -51,7 +51,7 @@ def sizes_text(sizes: IntArray) -> str:
     return f"{smallest:,} to {largest:,}"
 
 
-def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
+def make_privacy_panel(words: Words, title: str = "Privacy", more: str = "") -> Panel:
     """Make a framed panel of a privacy statement.
 
     Parameters
@@ -70,10 +70,10 @@ def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
     # Many commands show no panel.
     from rich.panel import Panel
 
-    return Panel(marked_words(words) + more, title=title, title_align="left")
+    return Panel(mark_up_statement(words) + more, title=title, title_align="left")
 
 
-def render(report: Report, console: Console, saved: Path | None) -> None:
+def render_training(report: Report, console: Console, saved: Path | None) -> None:
     """Print the report of a training for people.
 
     Parameters
@@ -86,34 +86,34 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         Where the run is stored; None if nowhere.
     """
     result, wording = report.result, report.task.wording
-    console.print(_head_text(report))
+    console.print(_training_header_text(report))
     if report.choice is not None:
-        console.print(f"[bold]auto[/] {escape(report.choice.says)}", highlight=False)
+        console.print(f"[bold]auto[/] {escape_markup(report.choice.says)}", highlight=False)
     book = result.statement.ledger
     spent = ""
     if book is not None:
         spent = (
-            f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of "
+            f"\nLedger: run {escape_markup(book.run)}; {ceil_text(book.spent)} spent of "
             f"{min(book.budget):g} for life."
         )
-    console.print(privacy(result.statement.words, more=spent))
+    console.print(make_privacy_panel(result.statement.words, more=spent))
     if report.test_errors.size:
         # What the names and numbers of the table leave of the screen.
         bar = max(8, min(40, console.width - 34))
-        console.print(_quality_table(report, bar))
+        console.print(_make_quality_table(report, bar))
     if report.details:
-        console.print(details_table(report.details))
-    console.print(_sites_table(report))
-    show_notes(report.notes, console, saved)
+        console.print(make_details_table(report.details))
+    console.print(_make_sites_table(report))
+    print_notes(report.notes, console, saved)
     console.print(
         f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken "
         "as public\n"
-        f"{wording.qualities} and '{escape(wording.labels)}' read rows without noise: for the "
+        f"{wording.qualities} and '{escape_markup(wording.labels)}' read rows without noise: for the "
         "data's holder only[/]"
     )
 
 
-def _head_text(report: Report) -> str:
+def _training_header_text(report: Report) -> str:
     """Describe what was trained on which data, and how far it came."""
     config = report.config.run
     result = report.result
@@ -121,9 +121,9 @@ def _head_text(report: Report) -> str:
     sizes = facts.n[:, 0].astype(int)
     # The model has a column of weights for each output of the task.
     text = (
-        f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
-        f"{facts.n_nodes} sites of {sizes_text(sizes)} {result.statement.counted}, "
-        f"{escape(report.config.partition or '')} partition, {escape(config.graph)} graph, "
+        f"[bold]{config.method}[/] ({config.form}) on [bold]{escape_markup(report.config.data)}[/]: "
+        f"{facts.n_nodes} sites of {format_site_sizes(sizes)} {result.statement.counted}, "
+        f"{escape_markup(report.config.partition or '')} partition, {escape_markup(config.graph)} graph, "
         f"{facts.d // report.task.outputs} features, {result.rounds} of {config.rounds} rounds"
     )
     if config.replicates != 1:
@@ -133,7 +133,7 @@ def _head_text(report: Report) -> str:
     return text
 
 
-def show_notes(notes: Iterable[str], console: Console, saved: Path | None = None) -> None:
+def print_notes(notes: Iterable[str], console: Console, saved: Path | None = None) -> None:
     """Print what a reader should know, and where the run is stored.
 
     Parameters
@@ -146,12 +146,12 @@ def show_notes(notes: Iterable[str], console: Console, saved: Path | None = None
         Where the run is stored; None if nowhere.
     """
     for note in notes:
-        console.print(f"[yellow]note[/] {escape(note)}")
+        console.print(f"[yellow]note[/] {escape_markup(note)}")
     if saved is not None:
-        console.print(f"saved to {escape(str(saved))}", highlight=False)
+        console.print(f"saved to {escape_markup(str(saved))}", highlight=False)
 
 
-def _quality_table(report: Report, bar: int) -> Table:
+def _make_quality_table(report: Report, bar: int) -> Table:
     """Make a table of models' qualities, with bars.
 
     A full bar is a model that is always right.
@@ -159,7 +159,7 @@ def _quality_table(report: Report, bar: int) -> Table:
     task = report.task
     errors = report.test_errors
     wording = task.wording
-    table = listing(f"<test {wording.quality}", f">{escape(wording.unit)}", "<")
+    table = make_listing(f"<test {wording.quality}", f">{escape_markup(wording.unit)}", "<")
     # One run without repetitions has no standard deviation.
     spread = ""
     if errors.size > 1:
@@ -170,7 +170,7 @@ def _quality_table(report: Report, bar: int) -> Table:
         if error is not None:
             lines.append((name, error, "", "blue"))
     for name, error, extra, colour in lines:
-        right = 1 - error / task.worst
+        right = 1 - error / task.worst_error
         table.add_row(
             name,
             wording.quality_text(task.quality(error)) + extra,
@@ -179,15 +179,15 @@ def _quality_table(report: Report, bar: int) -> Table:
     return table
 
 
-def details_table(details: dict[str, Detail]) -> Table:
+def make_details_table(details: dict[str, Detail]) -> Table:
     """Make a table of exact metrics after the first, for the holder of the test rows."""
-    table = listing("<on test rows, without noise", ">")
+    table = make_listing("<on test rows, without noise", ">")
     for name, detail in details.items():
-        table.add_row(escape(name), escape(detail.text))
+        table.add_row(escape_markup(name), escape_markup(detail.text))
     return table
 
 
-def _sites_table(report: Report) -> Table:
+def _make_sites_table(report: Report) -> Table:
     """Make a table of the first sites: rows, labels, what was spent, and quality on own rows."""
     task = report.task
     wording = report.task.wording
@@ -195,7 +195,7 @@ def _sites_table(report: Report) -> Table:
     heads = ["site", report.result.statement.counted, wording.labels, "epsilon spent"]
     if scored:
         heads.append(f"own test {wording.quality} {wording.unit}".rstrip())
-    table = listing(*(f">{escape(head)}" for head in heads))
+    table = make_listing(*(f">{escape_markup(head)}" for head in heads))
     sizes = report.result.facts.n[:, 0].astype(int)
     for i, spent in enumerate(report.result.statement.per_node[:_MOST_SITES]):
         row = [

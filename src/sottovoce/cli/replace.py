@@ -11,38 +11,38 @@ import click
 
 from ..data.schema import Schema
 from ..deploy.amendment import ENDING, Amendment
-from ..deploy.joining import LifetimeBudget, TableSource, make_site
+from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder
 from ..deploy.keys import SigningKey
 from ..deploy.known import ENDING as KNOWN
 from ..deploy.known import Known
-from ..deploy.lock import only_one
+from ..deploy.lock import exclusive_lock
 from ..deploy.members import Member
-from ..deploy.plan_file import read_plan
+from ..deploy.plan_file import read_plan_file
 from ..deploy.settings import SiteSettings
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..util import files
-from .join import heard, tell_more
-from .options import FILE, FOLDER, check_folder, say, takes
+from .join import check_spoken_code, print_ledger_notes
+from .options import FILE, FOLDER, check_parent_folder, make_option, decorate_with_options
 
 
 @click.command()
 @click.argument("settings", type=FILE)
-@takes(
+@decorate_with_options(
     [
-        say("--folder", "The ledger was lost: make the site's new folder here.", type=FOLDER),
-        say(
+        make_option("--folder", "The ledger was lost: make the site's new folder here.", type=FOLDER),
+        make_option(
             "--plan",
             "With --folder: the plan of a run that the site ever agreed to; once a run.",
             name="plans",
             type=FILE,
             multiple=True,
         ),
-        say(
+        make_option(
             "--epsilon", "With --folder: the lifetime budget that the lost ledger had.", type=float
         ),
-        say("--delta", "With --folder: its delta; 0 for none.", type=float, default=0.0),
-        say(
+        make_option("--delta", "With --folder: its delta; 0 for none.", type=float, default=0.0),
+        make_option(
             "--old-key",
             "The public key of before, of a .public.json, if the signing key is lost, too.",
             metavar="KEY",
@@ -73,31 +73,31 @@ def replace(
     runs: dict[str, str] | None = None
     if folder is not None:
         place = folder
-        key, runs = _replace_ledger(found, folder, plans, epsilon, delta)
+        key, runs = _replace_lost_ledger(found, folder, plans, epsilon, delta)
     elif plans or epsilon is not None:
         rule = "a new ledger needs a new folder"
         raise InvalidInput("folder", None, rule, "give --folder, or leave --plan out")
     else:
         place = found.folder
-        key = _replace_key(found)
+        key = _replace_signing_key(found)
     amendment = Amendment(name, old, key.public, runs).sign(name, key)
     path = place / f"{name}.{ENDING}"
-    files.write("amendment", path, amendment.text())
+    files.write_atomically("amendment", path, amendment.text())
     click.echo(
         f"1. send {path} to the other members, one after another: each signs it with `site "
         "accept`\n"
-        f"2. read this code to each by telephone: {amendment.code}\n"
+        f"2. read this code to each by telephone: {amendment.comparison_code}\n"
         "3. when all have signed, each puts the file beside its site.toml; write the next plan "
         f"with {name}'s new key"
     )
 
 
-def _replace_key(found: SiteSettings) -> SigningKey:
+def _replace_signing_key(found: SiteSettings) -> SigningKey:
     """Make a new signing key of a site that has its ledger; the old one gets another name.
 
     The site must not run meanwhile.
     """
-    with only_one(found.lock):
+    with exclusive_lock(found.lock_file):
         # An error if the ledger cannot be opened: then more than the key is lost.
         DurableLedger.open(found.ledger).close()
         key = SigningKey.make()
@@ -105,13 +105,13 @@ def _replace_key(found: SiteSettings) -> SigningKey:
             now = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
             found.signing.replace(found.signing.with_name(f"{found.signing.name}.{now}"))
         key.write(found.signing)
-    public = found.file("public.json")
+    public = found.result_file("public.json")
     if public.exists():
-        files.write("public", public, _public_text(Member.read(public), key))
+        files.write_atomically("public", public, _format_public_facts(Member.read(public), key))
     return key
 
 
-def _replace_ledger(
+def _replace_lost_ledger(
     found: SiteSettings,
     folder: Path,
     plans: tuple[Path, ...],
@@ -125,18 +125,18 @@ def _replace_ledger(
     if epsilon is None:
         rule = "is missing: the lifetime budget that the lost ledger had"
         raise InvalidInput("epsilon", None, rule, "give it, and its --delta")
-    check_folder("folder", folder)
-    agreed = [read_plan(path) for path in plans]
+    check_parent_folder("folder", folder)
+    agreed = [read_plan_file(path) for path in plans]
     if found.schema is None:
         rule = "is in no file that site.toml names"
         raise InvalidInput("schema", None, rule, "write it there: [data] schema")
     name = found.name
     table = TableSource(found.data, Schema.from_toml(found.schema), found.schema)
     budget = LifetimeBudget(epsilon, delta or None)
-    made = make_site(folder, name, found.hub, table, budget, spent=agreed)
+    made = make_site_folder(folder, name, found.hub, table, budget, spent=agreed)
     key = SigningKey.read(folder / f"{name}.signing")
     runs = {plan.run: plan.digest for plan in agreed}
-    known = Known.read(found.file(KNOWN))
+    known = Known.read(found.result_file(KNOWN))
     if agreed:
         with DurableLedger.open(folder / f"{name}.ledger") as ledger:
             # The keys of the other sites that the lost folder knew are still compared.
@@ -146,11 +146,11 @@ def _replace_ledger(
                 f"made {folder}: {ledger.total():.6g} of {epsilon:g} count as spent, by "
                 f"{len(runs)} plans"
             )
-    tell_more(made)
+    print_ledger_notes(made)
     return key, runs
 
 
-def _public_text(before: Member, key: SigningKey) -> str:
+def _format_public_facts(before: Member, key: SigningKey) -> str:
     """Return the site's public facts with a new key, as JSON."""
     plain = {"name": before.name, "rows": before.rows, "key": key.public}
     return json.dumps(plain, indent=1) + "\n"
@@ -159,7 +159,7 @@ def _public_text(before: Member, key: SigningKey) -> str:
 @click.command()
 @click.argument("settings", type=FILE)
 @click.argument("amendment", type=FILE)
-@takes([say("--code", "What the site read out, so that nobody is asked.", metavar="CODE")])
+@decorate_with_options([make_option("--code", "What the site read out, so that nobody is asked.", metavar="CODE")])
 def accept(settings: Path, amendment: Path, code: str | None) -> None:
     """Sign the AMENDMENT of another member, which lost its key or its ledger.
 
@@ -171,15 +171,15 @@ def accept(settings: Path, amendment: Path, code: str | None) -> None:
     one = Amendment.read(amendment)
     if one.name == found.name:
         raise InvalidInput("amendment", one.name, "is of this site itself", "the others sign it")
-    one.check_shared(Known.read(found.file(KNOWN)))
+    one.check_shared(Known.read(found.result_file(KNOWN)))
     if one.runs is None:
         what = "lost its signing key"
     else:
         what = f"lost its ledger; all of {_names_of_runs(one.runs)} counts as spent"
     click.echo(f"{one.name} {what}")
-    heard(f"{one.name}: the code that {one.name} reads to you", one.code, code, "of this amendment")
+    check_spoken_code(f"{one.name}: the code that {one.name} reads to you", one.comparison_code, code, "of this amendment")
     signed = one.sign(found.name, SigningKey.read(found.signing))
-    files.write("amendment", amendment, signed.text())
+    files.write_atomically("amendment", amendment, signed.text())
     click.echo(f"signed {amendment}, as {', '.join(signed.signatures)} have")
 
 

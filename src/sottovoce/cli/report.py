@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ..errors import CheckpointError, InvalidInput, NotWritten, SottovoceError, shown
+from ..errors import CheckpointError, InvalidInput, NotWritten, SottovoceError, format_declared_value
 from ..util import files
-from ..util.plain import HOLDER_ONLY, with_held_back
-from .options import FILE, method_of_run
-from .screen import Console, escape
+from ..util.plain import HOLDER_ONLY, merge_held_back_figures
+from .options import FILE, saved_method_option
+from .screen import Console, escape_markup
 
 
 @click.command()
@@ -21,7 +21,7 @@ from .screen import Console, escape
 )
 @click.option("--plot", type=FILE, help="Also write the plot of coefficients alone here, as SVG.")
 @click.option("--title", help="Title of the page.  [default: from the label's name]")
-@method_of_run()
+@saved_method_option()
 @click.option(
     "--holder",
     is_flag=True,
@@ -44,25 +44,25 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
     """
     if out is None:
         out = run.with_suffix(".html")
-    files.check("out", out, reads=(run,))
+    files.check_writable_path("out", out, reads=(run,))
     if plot is not None:
-        files.check("plot", plot, reads=(run,))
-    plain = document(run)
+        files.check_writable_path("plot", plot, reads=(run,))
+    plain = read_run_record(run)
     # What a release holds back goes into no page unless it is asked for.
     held_back = plain.pop(HOLDER_ONLY, None) or {}
     if holder:
-        plain = with_held_back(plain, held_back)
+        plain = merge_held_back_figures(plain, held_back)
     if plot is not None and not plain.get("coefficients"):
         rule = "is of coefficients with intervals, and the run has none"
         raise InvalidInput("plot", str(plot), rule, "leave it out")
-    write(out, plain, title=title, holder=holder)
+    write_report_page(out, plain, title=title, holder=holder)
     if plot is not None:
         from ..reports import picture
 
-        files.write("plot", plot, picture(plain))
+        files.write_atomically("plot", plot, picture(plain))
 
 
-def write(
+def write_report_page(
     path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False
 ) -> None:
     """Write the page of a run's record, and say where it is on standard error.
@@ -79,37 +79,37 @@ def write(
         Also show numbers without noise, for the holder of the rows only.
     """
     # Few runs are reported at once, and `train` and others load this module too.
-    from ..answers.coefficients import with_sites
+    from ..answers.coefficients import add_site_effects
     from ..reports import page
 
-    files.write("report", path, page(with_sites(plain), title=title, holder=holder))
-    Console(stderr=True).print(f"report in {escape(str(path))}", highlight=False)
+    files.write_atomically("report", path, page(add_site_effects(plain), title=title, holder=holder))
+    Console(stderr=True).print(f"report in {escape_markup(str(path))}", highlight=False)
 
 
-def written(path: Path, plain: dict[str, Any]) -> NotWritten | None:
-    """Write the page of a run that was paid for, as :func:`write`.
+def write_page_or_error(path: Path, plain: dict[str, Any]) -> NotWritten | None:
+    """Write the page of a run that was paid for, as :func:`write_report_page`.
 
     An error is returned, to be raised once the run was shown.
     """
     try:
-        write(path, plain)
+        write_report_page(path, plain)
     except NotWritten as error:
-        return error.after_release()
+        return error.mark_as_after_release()
     return None
 
 
-def document(run: Path) -> dict[str, Any]:
+def read_run_record(run: Path) -> dict[str, Any]:
     """Return the record of a saved run, or of a JSON object that a command printed."""
-    from ..answers.saved import SavedModel, is_text, refusal_of_model
+    from ..answers.saved import SavedModel, starts_like_json, refusal_of_model
 
     if not run.is_file():
         raise InvalidInput(
             "run", str(run), "is no file", "check the path, or save a run with `train --save`"
         )
-    if not is_text(run):
+    if not starts_like_json(run):
         return SavedModel.load(run).record
     try:
-        found = files.from_json(files.read_text("run", run))
+        found = files.parse_bounded_json(files.read_bounded_text("run", run))
         # A saved file holds its record beside other things; --json prints the record alone.
         record = found.get("record", found)
         if not isinstance(record, dict) or not isinstance(record.get(HOLDER_ONLY) or {}, dict):
@@ -123,5 +123,5 @@ def document(run: Path) -> dict[str, Any]:
             "run", str(run), rule, "use a file written by `train --save`, or by --json"
         ) from None
     if refused is not None:
-        raise CheckpointError(f"run={shown(run)}: {refused}")
+        raise CheckpointError(f"run={format_declared_value(run)}: {refused}")
     return record

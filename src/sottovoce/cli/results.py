@@ -25,12 +25,12 @@ ENDINGS = ("npz", "json")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
-def folder_of(ledger: Path) -> Path:
+def results_folder(ledger: Path) -> Path:
     """Return the folder of results beside a ledger."""
     return ledger.with_name(f"{ledger.name}.results")
 
 
-def path_of(ledger: Path, run: str, ending: str) -> Path:
+def result_path(ledger: Path, run: str, ending: str) -> Path:
     """Return the file of a run's result in the folder beside its ledger.
 
     Parameters
@@ -50,29 +50,29 @@ def path_of(ledger: Path, run: str, ending: str) -> Path:
     name = run
     if not _PLAIN.fullmatch(run):
         name = hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
-    return folder_of(ledger) / f"{name}.{ending}"
+    return results_folder(ledger) / f"{name}.{ending}"
 
 
-def find(ledger: Path, run: str) -> list[Path]:
+def find_stored_results(ledger: Path, run: str) -> list[Path]:
     """Return the existing files that hold a run's result."""
-    return [path for path in (path_of(ledger, run, ending) for ending in ENDINGS) if path.is_file()]
+    return [path for path in (result_path(ledger, run, ending) for ending in ENDINGS) if path.is_file()]
 
 
-def check(ledger: Path | None, path: Path | None) -> None:
+def check_results_writable(ledger: Path | None, path: Path | None) -> None:
     """Refuse a ledger beside which no result can be stored, before anything is spent.
 
     A ledger is not refused if `path` takes the result.
     """
     if ledger is None or path is not None:
         return
-    folder = folder_of(ledger)
+    folder = results_folder(ledger)
     # It is made when the first result is written, in the folder of the ledger.
     if not folder.exists():
         folder = ledger.parent
-    files.check("ledger", folder / f"{ledger.name}.probe")
+    files.check_writable_path("ledger", folder / f"{ledger.name}.probe")
 
 
-def store(
+def store_before_showing(
     field: str,
     path: Path | None,
     content: bytes | memoryview | str,
@@ -110,31 +110,31 @@ def store(
         if ledger is None or run is None:
             return None, None
         field = "result"
-        path = path_of(ledger, run, ending)
-        _set_aside(path, data)
+        path = result_path(ledger, run, ending)
+        _keep_other_result(path, data)
     try:
-        files.write(field, path, data, make=beside_ledger)
+        files.write_atomically(field, path, data, make=beside_ledger)
     except NotWritten as error:
         # What was paid for goes wherever there is space.
-        kept = files.keep(path.name, data)
+        kept = files.keep_in_temporary_folder(path.name, data)
         if kept is None:
             where = "and nowhere else; the same command makes it again"
         else:
             where = f"the run is kept in {kept}"
-        told(kept)
-        return kept, NotWritten(f"{error}; {where}").after_release()
-    told(path)
+        remember_stored_path(kept)
+        return kept, NotWritten(f"{error}; {where}").mark_as_after_release()
+    remember_stored_path(path)
     return path, None
 
 
-def end_with(unwritten: Iterable[NotWritten | None]) -> None:
+def raise_first_unwritten(unwritten: Iterable[NotWritten | None]) -> None:
     """Raise the first error of files that could not be written, once everything was shown."""
     for error in unwritten:
         if error is not None:
             raise error
 
 
-def _set_aside(path: Path, data: bytes) -> None:
+def _keep_other_result(path: Path, data: bytes) -> None:
     """Keep another result of the same name.
 
     A ledger that stood here before may have paid for it.  The copy has a digest in its name.  A
@@ -149,7 +149,7 @@ def _set_aside(path: Path, data: bytes) -> None:
             os.replace(path, path.with_name(f"{path.stem}.{digest}{path.suffix}"))
 
 
-def told(path: Path | None) -> None:
+def remember_stored_path(path: Path | None) -> None:
     """Remember where the result is, for what is said if it cannot be shown."""
     context = click.get_current_context(silent=True)
     if context is not None and path is not None:

@@ -27,11 +27,11 @@ import click
 from click.core import ParameterSource
 
 from ..algorithms import KNOBS, KNOWN, REGISTRY, knobs_of
-from ..data.meant import meant
+from ..data.meant import suggest_spelling
 from ..errors import InvalidInput
-from ..runs.registering import AUTO, offered
+from ..runs.registering import AUTO, offered_methods
 from ..util import files
-from .options import FILES_OF_RUNS, Numbers, text_of
+from .options import FILES_OF_RUNS, Numbers, format_typed_value
 
 SETTINGS = "help"
 """What ``--set`` takes instead of a setting, to list them."""
@@ -88,12 +88,12 @@ class Setting(RunOption):
     def get_help_record(self, ctx: click.Context) -> None:
         """No line in ``--help``, which has one for ``--set``."""
 
-    def line(self) -> tuple[str, str]:
+    def explanation_line(self) -> tuple[str, str]:
         """Return the name and the meaning, for ``--set help``."""
         about = self.help or ""
         if not self.show_default:
             return str(self.name), about
-        return str(self.name), f"{about}  [default: {text_of(self.default)}]"
+        return str(self.name), f"{about}  [default: {format_typed_value(self.default)}]"
 
 
 class RunCommand(click.Command):
@@ -103,10 +103,10 @@ class RunCommand(click.Command):
         """Read ``--config`` and ``--set`` first, as defaults of all that is not typed."""
         # Completion in a shell parses half a line, and must not fail by its files.
         if not ctx.resilient_parsing:
-            typed = self._typed(ctx, args)
+            typed = self._parse_typed_options(ctx, args)
             # `--help` must print even if the file is missing or wrong.
             if not typed.get("help"):
-                ctx.default_map = self._defaults(ctx, typed)
+                ctx.default_map = self._defaults_from_files(ctx, typed)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -122,10 +122,10 @@ class RunCommand(click.Command):
                 with formatter.section(group):
                     formatter.write_dl(lines, col_max=22)
         with formatter.section(f"Settings, by --set NAME=VALUE (--set {SETTINGS} explains them)"):
-            names = ", ".join(str(setting.name) for setting in self.settings())
+            names = ", ".join(str(setting.name) for setting in self.settings_of_method())
             formatter.write_text(names)
 
-    def settings(self, method: str | None = None) -> list[Setting]:
+    def settings_of_method(self, method: str | None = None) -> list[Setting]:
         """Return the settings of a method: those of no method, and its own knobs.
 
         Without a method, or with an unknown one, return those of all methods.
@@ -137,7 +137,7 @@ class RunCommand(click.Command):
         found = (param for param in self.params if isinstance(param, Setting))
         return [one for one in found if one.name not in KNOBS or one.name in own]
 
-    def by_key(self) -> dict[str, RunOption]:
+    def parameters_by_key(self) -> dict[str, RunOption]:
         """Return parameters by their names in files and for ``--set``.
 
         Those are the names of their options, or their own.
@@ -147,23 +147,23 @@ class RunCommand(click.Command):
             for param in self.params
             if isinstance(param, RunOption) and param.name not in FILES_OF_RUNS
         )
-        return {_key(param): param for param in found}
+        return {_key_of_parameter(param): param for param in found}
 
-    def _typed(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
+    def _parse_typed_options(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
         """Parse what the command line gives, without defaults or conversions."""
         try:
             return dict(self.make_parser(ctx).parse_args(args=list(args))[0])
         # Earlier versions had an option for what is a setting now.
         except click.NoSuchOption as error:
-            moved = self._moved(error)
+            moved = self._error_for_moved_option(error)
             if moved is not None:
                 raise moved from None
             raise
 
-    def _moved(self, error: click.NoSuchOption) -> InvalidInput | None:
+    def _error_for_moved_option(self, error: click.NoSuchOption) -> InvalidInput | None:
         """Return the error for an option that is now a setting, or spelled like one; else None."""
         flag = error.option_name
-        names = [str(setting.name) for setting in self.settings()]
+        names = [str(setting.name) for setting in self.settings_of_method()]
         name = flag.removeprefix("--").replace("-", "_")
         if flag in _FLAGS and _FLAGS[flag].partition("=")[0] in names:
             return InvalidInput(flag, None, "is a setting", f"use --set {_FLAGS[flag]}")
@@ -172,12 +172,12 @@ class RunCommand(click.Command):
         # Where click knows a likely option, its own message names that one.
         if error.possibilities:
             return None
-        hint = meant(name, names)
+        hint = suggest_spelling(name, names)
         if not hint:
             return None
         return InvalidInput(flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE")
 
-    def _defaults(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
+    def _defaults_from_files(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of files and of ``--set`` by the names of parameters.
 
         All of them have been checked to be of the right type.
@@ -185,12 +185,12 @@ class RunCommand(click.Command):
         path = typed.get("config")
         given: dict[str, Any] = {}
         if path is not None:
-            given = self._from_file(ctx, Path(str(path)))
+            given = self._read_run_file(ctx, Path(str(path)))
         texts = typed.get("set_", ())
         method = typed.get("method", given.get("method"))
         if SETTINGS in texts:
             self._list_settings(ctx, method)
-        chosen = self._from_settings(ctx, texts, typed, method)
+        chosen = self._read_set_options(ctx, texts, typed, method)
         asked = typed.keys() | chosen.keys()
         if "method" in given and "method" not in asked:
             _check_method_of_file(given["method"])
@@ -202,18 +202,18 @@ class RunCommand(click.Command):
         # `--set` wins over the file; click takes both as defaults, so what is typed wins.
         return given | chosen
 
-    def _from_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
-        entries = _entries(path)
-        known = self.by_key()
+    def _read_run_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
+        entries = _read_file_entries(path)
+        known = self.parameters_by_key()
         found = dict[str, Any]()
         for name, value in entries.items():
             key = name.replace("-", "_")
             # Other commands are loaded only if need be.
-            param = known.get(key) or _keys_elsewhere(ctx).get(key)
+            param = known.get(key) or _keys_of_other_commands(ctx).get(key)
             if param is None:
                 allowed = [one_key for one_key, one in known.items() if not one.typed_only]
                 rule = f"is no name in a file of a run; there are {', '.join(allowed)}"
-                raise InvalidInput(f"config: {key}", None, rule, meant(key, allowed) or "remove it")
+                raise InvalidInput(f"config: {key}", None, rule, suggest_spelling(key, allowed) or "remove it")
             if param.typed_only:
                 rule = (
                     "must be typed: a file says what to run, and not what is spent, written or "
@@ -222,17 +222,17 @@ class RunCommand(click.Command):
                 remedy = f"remove it, and type {param.opts[0]}"
                 raise InvalidInput(f"config: {key}", None, rule, remedy)
             if key not in known:
-                _pass_over(ctx, key, param)
+                _note_foreign_key(ctx, key, param)
                 continue
             # `expect-share` and `expect_share` are two keys of TOML, and one parameter.
             if param.name in found:
                 raise InvalidInput(
                     f"config: {key}", None, "is given twice", "leave one of the two out"
                 )
-            found[str(param.name)] = _read(ctx, param, f"config: {key}", value)
+            found[str(param.name)] = _read_checked_value(ctx, param, f"config: {key}", value)
         return found
 
-    def _from_settings(
+    def _read_set_options(
         self,
         ctx: click.Context,
         texts: Collection[str],
@@ -240,7 +240,7 @@ class RunCommand(click.Command):
         method: str | None,
     ) -> dict[str, Any]:
         """Read settings, and options by their names, from ``--set``."""
-        known = self.by_key()
+        known = self.parameters_by_key()
         found = dict[str, Any]()
         for text in texts:
             name, equals, value = text.partition("=")
@@ -254,23 +254,23 @@ class RunCommand(click.Command):
             if param.name in typed or (param.name in found and not param.multiple):
                 raise InvalidInput(key, None, "is given twice", "leave one of the two out")
             if param.multiple:
-                found[name] = _read(ctx, param, key, [*found.get(name, []), value])
+                found[name] = _read_checked_value(ctx, param, key, [*found.get(name, []), value])
             else:
-                found[name] = _read(ctx, param, key, value)
+                found[name] = _read_checked_value(ctx, param, key, value)
         return found
 
     def _unknown_setting(self, text: str, key: str, method: str | None) -> InvalidInput:
         """Return the error for a name that no parameter has."""
-        names = [str(setting.name) for setting in self.settings(method)]
+        names = [str(setting.name) for setting in self.settings_of_method(method)]
         rule = f"is no setting; there are {', '.join(names)}"
         if method is not None:
             rule = f"is no setting of {method}; there are {', '.join(names)}"
-        return InvalidInput("set", text, rule, meant(key, self.by_key()) or f"see --set {SETTINGS}")
+        return InvalidInput("set", text, rule, suggest_spelling(key, self.parameters_by_key()) or f"see --set {SETTINGS}")
 
     def _list_settings(self, ctx: click.Context, method: str | None) -> None:
         """Explain every setting, and end."""
         formatter = ctx.make_formatter()
-        settings = self.settings(method)
+        settings = self.settings_of_method(method)
         whose = method
         if method is None:
             whose = "all methods"
@@ -279,7 +279,7 @@ class RunCommand(click.Command):
             "--config."
         )
         for group in GROUPS:
-            lines = [setting.line() for setting in settings if setting.group == group]
+            lines = [setting.explanation_line() for setting in settings if setting.group == group]
             if lines:
                 with formatter.section(group):
                     formatter.write_dl(lines)
@@ -287,7 +287,7 @@ class RunCommand(click.Command):
         ctx.exit()
 
 
-def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
+def given_parameters(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
     """Yield parameters that were typed, set, or read from a file, with their values."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")
@@ -297,16 +297,16 @@ def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
             yield param, ctx.params.get(param.name or "")
 
 
-def as_file(ctx: click.Context) -> str:
+def format_run_file(ctx: click.Context) -> str:
     """Return the run that was asked for, as text of a file for ``--config``."""
-    typed = [param for param, _ in given(ctx) if isinstance(param, RunOption) and param.typed_only]
-    found = {param: _plain(value) for param, value in given(ctx) if param not in typed}
+    typed = [param for param, _ in given_parameters(ctx) if isinstance(param, RunOption) and param.typed_only]
+    found = {param: _to_toml_value(value) for param, value in given_parameters(ctx) if param not in typed}
     options = {
-        _key(param): value for param, value in found.items() if not isinstance(param, Setting)
+        _key_of_parameter(param): value for param, value in found.items() if not isinstance(param, Setting)
     }
     from ..data.draft import toml_entries  # only --save-config writes TOML
 
-    settings = {_key(param): value for param, value in found.items() if isinstance(param, Setting)}
+    settings = {_key_of_parameter(param): value for param, value in found.items() if isinstance(param, Setting)}
     # No file can say these, so its first line does.
     flags = "".join(f" {param.opts[0]}" for param in typed)
     lines = [f"# {ctx.command_path} --config THIS_FILE{flags}", *toml_entries(options)]
@@ -318,26 +318,26 @@ def as_file(ctx: click.Context) -> str:
 def save_config(path: Path | None) -> None:
     """Write the run that was asked for, to the place that ``--save-config`` names."""
     if path is not None:
-        files.write("save_config", path, as_file(click.get_current_context()))
+        files.write_atomically("save_config", path, format_run_file(click.get_current_context()))
 
 
-def _plain(value: Any) -> Any:
+def _to_toml_value(value: Any) -> Any:
     """Return a value as TOML has it."""
     if isinstance(value, tuple):
-        return list(map(_plain, value))
+        return list(map(_to_toml_value, value))
     if isinstance(value, bool | int | float):
         return value
     return str(value)
 
 
-def _key(param: click.Parameter) -> str:
+def _key_of_parameter(param: click.Parameter) -> str:
     """Return a parameter's name in files and for ``--set``."""
     if not param.opts:
         return str(param.name)
     return param.opts[0].removeprefix("--").replace("-", "_")
 
 
-def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
+def _keys_of_other_commands(ctx: click.Context) -> dict[str, RunOption]:
     """Return the options that other commands read from a file of a run, by name.
 
     One file may so serve a plan and its training.
@@ -351,11 +351,11 @@ def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
     for name in ("plan", "train"):
         command = group.get_command(ctx.parent, name)
         if isinstance(command, RunCommand):
-            found |= command.by_key()
+            found |= command.parameters_by_key()
     return found
 
 
-def _pass_over(ctx: click.Context, key: str, param: RunOption) -> None:
+def _note_foreign_key(ctx: click.Context, key: str, param: RunOption) -> None:
     """Say that a name in a file belongs to another command.
 
     Raises InvalidInput if it is a limit that would not be kept.
@@ -373,16 +373,16 @@ def _check_method_of_file(method: str) -> None:
 
     A file comes from others, and must not make this program load code.
     """
-    if method != AUTO and method not in KNOWN and method in offered():
+    if method != AUTO and method not in KNOWN and method in offered_methods():
         rule = "is of another package, and a file makes this program load none"
         raise InvalidInput("config: method", method, rule, f"type --method {method}")
 
 
-def _entries(path: Path) -> dict[str, Any]:
+def _read_file_entries(path: Path) -> dict[str, Any]:
     """Read a file of a run; the entries of its table ``set`` join the others."""
-    text = files.read_text("config", path)
+    text = files.read_bounded_text("config", path)
     try:
-        entries = files.from_toml(text)
+        entries = files.parse_bounded_toml(text)
     except ValueError as error:
         raise InvalidInput(
             "config", path, f"must be TOML: {error}", "write e.g. epsilon = 2.0"
@@ -399,9 +399,9 @@ def _entries(path: Path) -> dict[str, Any]:
     return entries | dict(settings)
 
 
-def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any:
+def _read_checked_value(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any:
     """Return a value as it would be typed, after checking it against the parameter's type."""
-    text = _as_typed(param, name, value)
+    text = _format_value_as_typed(param, name, value)
     try:
         param.type_cast_value(ctx, text)
     except click.BadParameter as error:
@@ -415,11 +415,11 @@ def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any
     return text
 
 
-def _as_typed(param: click.Option, name: str, value: Any) -> Any:
+def _format_value_as_typed(param: click.Option, name: str, value: Any) -> Any:
     """Return a value of a file as text, or as several texts."""
     if not isinstance(value, list):
-        return _text_in_file(name, value)
-    texts = [_text_in_file(name, each) for each in value]
+        return _format_file_value(name, value)
+    texts = [_format_file_value(name, each) for each in value]
     if param.multiple:
         return texts
     if isinstance(param.type, Numbers):
@@ -427,9 +427,9 @@ def _as_typed(param: click.Option, name: str, value: Any) -> Any:
     raise InvalidInput(name, None, "must be one value, not a list", "see --help")
 
 
-def _text_in_file(name: str, value: Any) -> str:
+def _format_file_value(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
-        return text_of(value)
+        return format_typed_value(value)
     raise InvalidInput(name, type(value), "must be a text, a number, true or false", "see --help")

@@ -20,7 +20,7 @@ from ..network import graphs
 from ..problem.losses import loss_texts
 from ..runs import defaults
 from ..runs.config import RunConfig
-from .options import FILE, FILES_OF_RUNS, NUMBER, Option, say
+from .options import FILE, FILES_OF_RUNS, NUMBER, Option, make_option
 from .run_command import GROUPS, RunOption, Setting
 
 DATA, PRIVACY, TRUST, METHOD, ANSWERS, SITES_PLAN, OUTPUT = GROUPS
@@ -32,7 +32,7 @@ _KINDS: dict[str, click.ParamType[Any]] = {
 }
 
 
-def option(group: str, flag: str, about: str, **more: Any) -> Option:
+def grouped_option(group: str, flag: str, about: str, **more: Any) -> Option:
     """Make an option under a heading of ``--help``.
 
     Parameters
@@ -51,10 +51,10 @@ def option(group: str, flag: str, about: str, **more: Any) -> Option:
     callable
         A decorator of commands.
     """
-    return say(flag, about, cls=RunOption, group=group, **more)
+    return make_option(flag, about, cls=RunOption, group=group, **more)
 
 
-def setting(group: str, name: str, about: str, **more: Any) -> Option:
+def grouped_setting(group: str, name: str, about: str, **more: Any) -> Option:
     """Make a parameter for ``--set`` and files, without an option of its own.
 
     See :class:`sottovoce.cli.run_command.Setting`.
@@ -75,20 +75,20 @@ def setting(group: str, name: str, about: str, **more: Any) -> Option:
     callable
         A decorator of commands.
     """
-    return say(f"--{name}", about, name=name, cls=Setting, group=group, **more)
+    return make_option(f"--{name}", about, name=name, cls=Setting, group=group, **more)
 
 
-def _knobs() -> list[Option]:
+def _knob_settings() -> list[Option]:
     """Make the parameters of single methods."""
     offered = (knob for knob in KNOBS.values() if knob.offered)
     return [
-        setting(METHOD, one.name, one.about, type=_KINDS[one.kind], default=one.default)
+        grouped_setting(METHOD, one.name, one.about, type=_KINDS[one.kind], default=one.default)
         for one in offered
     ]
 
 
 PRIVACY_OPTIONS: list[Option] = [
-    option(
+    grouped_option(
         PRIVACY,
         "--epsilon",
         "Privacy loss of the whole run for one row; commas give each site its own.  "
@@ -96,7 +96,7 @@ PRIVACY_OPTIONS: list[Option] = [
         metavar="E[,E...]",
         type=NUMBER,
     ),
-    option(
+    grouped_option(
         PRIVACY,
         "--delta",
         "Addend of the guarantee, in total: far below 1 over the number of rows.  [default: "
@@ -105,33 +105,33 @@ PRIVACY_OPTIONS: list[Option] = [
         metavar="D",
         type=float,
     ),
-    option(
+    grouped_option(
         PRIVACY,
         "--pure",
         "Pure epsilon, without a delta: a stronger promise for more noise.",
         is_flag=True,
     ),
-    setting(
+    grouped_setting(
         PRIVACY,
         "accountant",
         "How releases add up: pure, zcdp, rdp, pld or best.  [default: pure without a delta, "
         "else best: the least]",
     ),
-    setting(
+    grouped_setting(
         PRIVACY,
         "relation",
         "Neighbouring data: replace-one (a row with any other) or zero-out (with an empty one, "
         "which promises less).",
         default=_RUN.relation,
     ),
-    setting(
+    grouped_setting(
         PRIVACY,
         "sites_per_row",
         "Sites at which one person may have a row.",
         type=int,
         default=_RUN.sites_per_row,
     ),
-    setting(
+    grouped_setting(
         PRIVACY,
         "noise",
         "The method's own noise parameter, alpha in its paper; commas give each site its own.  "
@@ -139,7 +139,7 @@ PRIVACY_OPTIONS: list[Option] = [
         "from epsilon]",
         type=NUMBER,
     ),
-    setting(
+    grouped_setting(
         PRIVACY,
         "noise_growth",
         "Factor of alpha from one release to the next.",
@@ -150,7 +150,7 @@ PRIVACY_OPTIONS: list[Option] = [
 """How much to spend, and what it promises."""
 
 TRUST_OPTIONS: list[Option] = [
-    option(
+    grouped_option(
         TRUST,
         "--trust",
         "Whom people trust with rows: nobody but their site (local); sum: only sums over all "
@@ -159,7 +159,7 @@ TRUST_OPTIONS: list[Option] = [
         "the method's name says]",
         metavar="WHOM",
     ),
-    option(
+    grouped_option(
         TRUST,
         "--colluders",
         "Under sum: sites that may tell others all they know.",
@@ -167,13 +167,13 @@ TRUST_OPTIONS: list[Option] = [
         type=int,
         default=_RUN.colluders,
     ),
-    setting(
+    grouped_setting(
         TRUST,
         "participants",
         "Under sum: the least number of sites of one.  [default: more than half]",
         type=int,
     ),
-    option(
+    grouped_option(
         TRUST,
         "--graph",
         f"Who exchanges with whom: {', '.join(graphs.names())}.",
@@ -184,7 +184,7 @@ TRUST_OPTIONS: list[Option] = [
 """Who may see what, and who talks to whom."""
 
 METHOD_OPTIONS: list[Option] = [
-    option(
+    grouped_option(
         METHOD,
         "--method",
         "auto, which tries methods on synthetic data, with rounds, eta, rho and max_grad_norm "
@@ -192,14 +192,14 @@ METHOD_OPTIONS: list[Option] = [
         metavar="NAME",
         default=defaults.METHOD,
     ),
-    option(
+    grouped_option(
         METHOD,
         "--form",
         "corrected; or printed: a paper's algorithm to the letter.",
         metavar="NAME",
         default=_RUN.form,
     ),
-    option(
+    grouped_option(
         METHOD,
         "--rounds",
         "Exchanges with the neighbours.",
@@ -207,7 +207,7 @@ METHOD_OPTIONS: list[Option] = [
         type=int,
         default=_RUN.rounds,
     ),
-    option(
+    grouped_option(
         METHOD,
         "--rho",
         "Weight of the regulariser: more shrinks coefficients, and needs less noise.",
@@ -215,22 +215,22 @@ METHOD_OPTIONS: list[Option] = [
         type=float,
         default=_RUN.rho,
     ),
-    option(
+    grouped_option(
         METHOD,
         "--eta",
         "Penalty, or one a site.  [default: from sizes, graph and budget]",
         metavar="PENALTY",
         type=NUMBER,
     ),
-    setting(
+    grouped_setting(
         METHOD,
         "loss",
         f"One of: {', '.join(loss_texts())}; of a number also squared, huber-residual:H, "
         "log-cosh:H and quantile:Q; of several classes softmax:K.",
         default=_RUN.loss,
     ),
-    setting(METHOD, "C", "Weight of the data.", type=float, default=_RUN.C),
-    setting(
+    grouped_setting(METHOD, "C", "Weight of the data.", type=float, default=_RUN.C),
+    grouped_setting(
         METHOD,
         "eta_growth",
         "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ...  002 "
@@ -238,15 +238,15 @@ METHOD_OPTIONS: list[Option] = [
         type=NUMBER,
         default=_RUN.eta_growth,
     ),
-    *_knobs(),
-    setting(
+    *_knob_settings(),
+    grouped_setting(
         METHOD,
         "tol",
         "Relative gradient norm to which local solves are certified.  [default: matched to the "
         "noise]",
         type=float,
     ),
-    option(
+    grouped_option(
         METHOD,
         "--set",
         "Any setting of those below; may be repeated.",
@@ -254,7 +254,7 @@ METHOD_OPTIONS: list[Option] = [
         name="set_",
         multiple=True,
     ),
-    option(
+    grouped_option(
         METHOD,
         "--config",
         "Read options and settings from this TOML file; what is typed wins.",
@@ -265,22 +265,22 @@ METHOD_OPTIONS: list[Option] = [
 """What runs, and with which parameters."""
 
 
-def starts(table: str) -> list[Option]:
+def starting_point_settings(table: str) -> list[Option]:
     """Make the parameters of where a run starts, if not from zero."""
     return [
-        setting(
+        grouped_setting(
             DATA,
             "start",
             "Start from the model of this earlier run, a file of `train --save` or a hub's.",
             type=FILE,
         ),
-        setting(DATA, "public", f"Start from public rows: {table}.", type=FILE),
+        grouped_setting(DATA, "public", f"Start from public rows: {table}.", type=FILE),
     ]
 
 
 def centre() -> Option:
     """Make the parameter that asks for the mean of rows first."""
-    return setting(
+    return grouped_setting(
         DATA,
         "centre",
         "Whether the means of all columns are released first, within epsilon, and taken away from "
@@ -292,12 +292,12 @@ def centre() -> Option:
 
 def by() -> Option:
     """Make the parameter that asks an evaluation by groups."""
-    return setting(ANSWERS, "by", "Of the evaluation: also for every level of this column.")
+    return grouped_setting(ANSWERS, "by", "Of the evaluation: also for every level of this column.")
 
 
 def save_config() -> Option:
     """Make ``--save-config``."""
-    return option(
+    return grouped_option(
         OUTPUT,
         "--save-config",
         "Write the options and settings of this command as a file for --config.",
@@ -306,7 +306,7 @@ def save_config() -> Option:
     )
 
 
-def split(cls: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def split_parameters(cls: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Split click's parameters into the fields of a dataclass.
 
     Those that it does not name are its field `run`.

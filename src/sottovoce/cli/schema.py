@@ -16,18 +16,18 @@ from ..data.check import CAVEAT, Review
 from ..data.column_counts import ColumnCounts
 from ..data.draft import draft
 from ..data.expected import Fill
-from ..data.listed import names_in
+from ..data.listed import split_column_names
 from ..data.mistakes import Checked, check_file
-from ..errors import EXIT_CODES, InvalidInput, NotWritten, printable
+from ..errors import EXIT_CODES, InvalidInput, NotWritten, escape_unprintable
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..util import files
-from ..util.plain import json_text
+from ..util.plain import format_json_text
 from . import results
-from .options import FILE, NUMBER, as_json, opened_ledger, path_text, say, takes
-from .render import privacy, show_notes
-from .screen import Console, Listing, escape, listing, print_json
-from .tables import read_rows
+from .options import FILE, NUMBER, json_flag_option, opened_ledger, path_text_or_none, make_option, decorate_with_options
+from .render import make_privacy_panel, print_notes
+from .screen import Console, Listing, escape_markup, make_listing, print_json
+from .tables import read_table_with_notes
 
 if TYPE_CHECKING:
     from ..answers.surveyed import Question, Surveyed
@@ -52,23 +52,23 @@ def schema() -> None:
 
 @schema.command()
 @click.argument("table", type=FILE)
-@takes(
+@decorate_with_options(
     [
-        say("--label", "The column that is predicted."),
-        say("--site", "The column that says who holds a row."),
-        say("--person", "The column that says whose row it is, if people have several."),
-        say(
+        make_option("--label", "The column that is predicted."),
+        make_option("--site", "The column that says who holds a row."),
+        make_option("--person", "The column that says whose row it is, if people have several."),
+        make_option(
             "--ignore",
             "Columns that are not used, separated by commas; may be given several times.",
             multiple=True,
         ),
-        say(
+        make_option(
             "--types",
             "Also read the types that the file declares: Parquet, Stata, SPSS, SAS.",
             is_flag=True,
         ),
-        say("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
-        as_json("Print the draft and its columns as one JSON object."),
+        make_option("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
+        json_flag_option("Print the draft and its columns as one JSON object."),
     ]
 )
 def init(
@@ -89,15 +89,15 @@ def init(
     """
     text = draft(table, types=types, label=label, site=site, person=person, ignore=ignore)
     if out is not None:
-        files.check("out", out, reads=(table,))
+        files.check_writable_path("out", out, reads=(table,))
         # A draft never replaces declarations that somebody has filled in.
         if out.exists():
             raise InvalidInput(
                 "out", str(out), "exists, and somebody may have worked on it", "give a new file"
             )
-        files.write("out", out, text)
+        files.write_atomically("out", out, text)
     if as_json:
-        print_json({"schema": text, "out": path_text(out)})
+        print_json({"schema": text, "out": path_text_or_none(out)})
     elif out is None:
         click.echo(text, nl=False)
     else:
@@ -107,7 +107,7 @@ def init(
 @schema.command()
 @click.argument("schema", type=FILE)
 @click.argument("table", type=FILE, required=False)
-@takes([as_json()])
+@decorate_with_options([json_flag_option()])
 def check(schema: Path, table: Path | None, as_json: bool) -> None:
     """Find every mistake in SCHEMA, and what in TABLE does not fit it.
 
@@ -128,22 +128,22 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
         # Loads all that a training needs.
         from ..runs.table_check import review_for_training
 
-        compared = review_for_training(found.schema, read_rows(table))
+        compared = review_for_training(found.schema, read_table_with_notes(table))
     if as_json:
-        print_json(_plain_check(schema, found, filled, compared), indent=2)
+        print_json(_check_report_as_data(schema, found, filled, compared), indent=2)
     else:
-        _show_mistakes(schema, found.mistakes)
+        _print_schema_mistakes(schema, found.mistakes)
         if table is None and filled is not None:
-            show_fill(filled)
+            print_norm_forecast(filled)
         if compared is not None:
-            show_review(compared)
+            print_table_review(compared)
         if table is not None and found.mistakes:
             click.echo("The table was not read: correct the schema first.")
     if found.mistakes or (compared is not None and compared.refused):
         sys.exit(2)
 
 
-def _plain_check(
+def _check_report_as_data(
     schema: Path, found: Checked, filled: Fill | None, compared: Review | None
 ) -> dict[str, Any]:
     """Return what was checked, as plain data."""
@@ -166,37 +166,37 @@ MIN_SUMMED = 3
 """The fewest sites whose sum hides each of them, where one may collude."""
 
 _SURVEY = [
-    say("--columns", "Only these, separated by commas: fewer columns have less noise."),
-    say("--epsilon", "Budget of each row for this survey.", type=float, default=0.2),
-    say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
-    say("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
-    say(
+    make_option("--columns", "Only these, separated by commas: fewer columns have less noise."),
+    make_option("--epsilon", "Budget of each row for this survey.", type=float, default=0.2),
+    make_option("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
+    make_option("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
+    make_option(
         "--trust",
         "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or "
         "curator.",
         default="nobody",
     ),
-    say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
-    say(
+    make_option("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
+    make_option(
         "--rare", "Show no level and no range with at most so many rows.", type=float, default=10.0
     ),
-    say("--error", "Rate of all errors together.", type=float, default=0.05),
-    say(
+    make_option("--error", "Rate of all errors together.", type=float, default=0.05),
+    make_option(
         "--sizes",
         "Instead of tables, rows of each site, separated by commas: what could be seen.",
         type=NUMBER,
     ),
-    say("--seed", "Keys the noise: a simulation.", type=int, default=0),
-    say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
-    say("--ledger", "The rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
-    say(
+    make_option("--seed", "Keys the noise: a simulation.", type=int, default=0),
+    make_option("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
+    make_option("--ledger", "The rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
+    make_option(
         "--run",
         "Name of this survey in the ledger.  [default: from all that is asked]",
         name="run_name",
     ),
-    say("--checkpoint", "Save the answer here; go on from it if it exists.", type=FILE),
-    say("--out", "Write the proposed schema here instead of to the screen.", type=FILE),
-    as_json(),
+    make_option("--checkpoint", "Save the answer here; go on from it if it exists.", type=FILE),
+    make_option("--out", "Write the proposed schema here instead of to the screen.", type=FILE),
+    json_flag_option(),
 ]
 
 
@@ -223,7 +223,7 @@ class SurveyOptions:
     out: Path | None
     as_json: bool
 
-    def config(self) -> RunConfig:
+    def make_run_config(self) -> RunConfig:
         """Return the configuration of the release; a seed makes it a simulation."""
         seed: int | None = self.seed
         if self.system_noise:
@@ -238,21 +238,21 @@ class SurveyOptions:
             seed=seed,
         )
 
-    def question(self, declared: data.Schema) -> Question:
+    def make_question(self, declared: data.Schema) -> Question:
         """Return what is asked of the columns: of those that are named, or of all."""
         # Loads SciPy's special functions, which other commands of schemas do not need.
         from ..answers.surveyed import Question
 
         named = None
         if self.columns is not None:
-            named = names_in(self.columns, [block.name for block in declared.blocks])
+            named = split_column_names(self.columns, [block.name for block in declared.blocks])
         return Question(named, self.rare, self.error)
 
 
 @schema.command()
 @click.argument("schema", type=FILE)
 @click.argument("tables", type=FILE, nargs=-1, metavar="[TABLE]...")
-@takes(_SURVEY)
+@decorate_with_options(_SURVEY)
 def survey(**parameters: Any) -> None:
     """Count coarsely in one release with noise, and propose bounds, typical ranges and levels.
 
@@ -274,45 +274,45 @@ def survey(**parameters: Any) -> None:
     """
     options = SurveyOptions(**parameters)
     if options.out is not None:
-        files.check("out", options.out, reads=(options.schema, options.ledger, *options.tables))
+        files.check_writable_path("out", options.out, reads=(options.schema, options.ledger, *options.tables))
     # Before anything is spent.
     if options.sizes is None:
-        results.check(options.ledger, None)
+        results.check_results_writable(options.ledger, None)
     declared = data.Schema.from_toml(options.schema)
-    question, run = options.question(declared), options.config()
+    question, run = options.make_question(declared), options.make_run_config()
     if (options.sizes is None) == (not options.tables):
         rule = "is what is surveyed, or --sizes what a plan is about"
         raise InvalidInput("table", None, rule, "give one of them")
     if options.sizes is None:
-        _show_answer(_ask_survey(options, declared, run, question), options)
+        _store_and_print_survey(_run_survey_on_tables(options, declared, run, question), options)
     elif isinstance(options.sizes, float):
-        _plan_survey(declared, (options.sizes,), run, question, options.as_json)
+        _print_survey_plan(declared, (options.sizes,), run, question, options.as_json)
     else:
-        _plan_survey(declared, options.sizes, run, question, options.as_json)
+        _print_survey_plan(declared, options.sizes, run, question, options.as_json)
 
 
-def _plan_survey(
+def _print_survey_plan(
     declared: data.Schema, rows: Sequence[float], run: RunConfig, question: Question, as_json: bool
 ) -> None:
     """Print what a survey of sites with these numbers of rows would see."""
-    from ..answers.surveyed import ahead
+    from ..answers.surveyed import price_survey
 
-    plan = ahead(declared, rows, run, question)
+    plan = price_survey(declared, rows, run, question)
     if as_json:
         print_json(plan.to_dict(), indent=2)
         return
     console = Console(highlight=False)
-    console.print(privacy(plan.statement.guarantee))
-    console.print(f"A plan, no data were read: {escape(plan.says)}.")
+    console.print(make_privacy_panel(plan.statement.guarantee))
+    console.print(f"A plan, no data were read: {escape_markup(plan.says)}.")
 
 
-def _ask_survey(
+def _run_survey_on_tables(
     options: SurveyOptions, declared: data.Schema, run: RunConfig, question: Question
 ) -> Surveyed:
     """Read the tables and survey them, at the price that the ledger is charged."""
     from ..answers.surveyed import survey as ask
 
-    tables = [read_rows(table) for table in options.tables]
+    tables = [read_table_with_notes(table) for table in options.tables]
     with opened_ledger(options.ledger) as book:
         return ask(
             declared,
@@ -325,46 +325,46 @@ def _ask_survey(
         )
 
 
-def _show_answer(found: Surveyed, options: SurveyOptions) -> None:
+def _store_and_print_survey(found: Surveyed, options: SurveyOptions) -> None:
     """Store the result beside its ledger, write the proposed schema, and print both.
 
     Errors of files that could not be written come last.
     """
     out = options.out
-    report = found.to_dict() | {"toml": found.toml, "out": path_text(out)}
+    report = found.to_dict() | {"toml": found.toml, "out": path_text_or_none(out)}
     run_name = None
     if found.statement.ledger is not None:
         run_name = found.statement.ledger.run
-    text = json_text(report, indent=1) + "\n"
-    stored, lost = results.store(
+    text = format_json_text(report, indent=1) + "\n"
+    stored, lost = results.store_before_showing(
         "result", None, text, ledger=options.ledger, run=run_name, ending="json"
     )
     unwritten = [lost]
     if out is not None:
         try:
-            files.write("out", out, found.toml)
+            files.write_atomically("out", out, found.toml)
         except NotWritten as error:
-            unwritten.append(error.after_release())
+            unwritten.append(error.mark_as_after_release())
             # The schema was paid for: what no file takes is shown.
             out = None
     if options.as_json:
         print_json(report, indent=2)
     else:
         console = Console(highlight=False)
-        _show_survey(found, console)
-        show_notes((), console, stored)
+        _print_survey_table(found, console)
+        print_notes((), console, stored)
         if out is None:
             click.echo(found.toml, nl=False)
         else:
             click.echo(f"wrote {out}")
-    results.end_with(unwritten)
+    results.raise_first_unwritten(unwritten)
 
 
-def _show_survey(found: Surveyed, console: Console) -> None:
+def _print_survey_table(found: Surveyed, console: Console) -> None:
     """Print a survey's privacy, and what it proposes for each column."""
-    console.print(privacy(found.statement.words))
-    console.print(f"{escape(found.expected.says)}.")
-    table = listing(
+    console.print(make_privacy_panel(found.statement.words))
+    console.print(f"{escape_markup(found.expected.says)}.")
+    table = make_listing(
         "<column",
         "<proposed",
         ">beyond,\nat most",
@@ -378,28 +378,28 @@ def _show_survey(found: Surveyed, console: Console) -> None:
         if one.dropped:
             kept = {key: value for key, value in proposed.items() if key != "values"}
             proposed = kept | {"not seen": list(one.dropped)}
-        texts = [f"{key} = {_declared_text(value)}" for key, value in proposed.items()]
-        shares = map(_share_text, (one.beyond, one.missing, one.unread))
+        texts = [f"{key} = {_format_declared_value(value)}" for key, value in proposed.items()]
+        shares = map(_format_share, (one.beyond, one.missing, one.unread))
         table.add_row(
-            escape(printable(one.name)), escape("\n".join(texts) or "as declared"), *shares
+            escape_markup(escape_unprintable(one.name)), escape_markup("\n".join(texts) or "as declared"), *shares
         )
     console.print(table)
     for one in found.columns:
         if one.says:
-            console.print(f"[yellow]note[/] {escape(printable(one.name))}: {escape(one.says)}")
+            console.print(f"[yellow]note[/] {escape_markup(escape_unprintable(one.name))}: {escape_markup(one.says)}")
 
 
-def _share_text(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     """Format a share of rows in percent; empty for None."""
     if share is None:
         return ""
     return f"{share:.1%}"
 
 
-def _declared_text(value: Any) -> str:
+def _format_declared_value(value: Any) -> str:
     """Format a value of a declaration as TOML writes it, with numbers in short."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_declared_text, value))}]"
+        return f"[{', '.join(map(_format_declared_value, value))}]"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
     if isinstance(value, float):
@@ -407,41 +407,41 @@ def _declared_text(value: Any) -> str:
     return str(value)
 
 
-def _show_mistakes(schema: Path, mistakes: tuple[str, ...]) -> None:
+def _print_schema_mistakes(schema: Path, mistakes: tuple[str, ...]) -> None:
     """Print the mistakes of a schema, a line each; nothing if there are none."""
     console = Console(highlight=False)
     if mistakes:
         noun = "mistake" if len(mistakes) == 1 else "mistakes"
-        console.print(f"[bold]{escape(str(schema))}[/]: {len(mistakes)} {noun}")
+        console.print(f"[bold]{escape_markup(str(schema))}[/]: {len(mistakes)} {noun}")
     for line in mistakes:
-        console.print(f"[bold red]mistake[/] {escape(line)}")
+        console.print(f"[bold red]mistake[/] {escape_markup(line)}")
 
 
-def show_review(found: Review) -> None:
+def print_table_review(found: Review) -> None:
     """Print what in a table does not fit its schema, and what its declared columns hold."""
     console = Console(highlight=False)
     console.print(
-        f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} "
+        f"[bold]{escape_markup(found.table)}[/] against [bold]{escape_markup(found.schema)}[/]: {found.rows:,} "
         "rows"
     )
     if found.counts:
-        console.print(_counts_table(found))
-    _show_columns(found, console)
+        console.print(_make_counts_table(found))
+    _print_column_counts(found, console)
     for line in found.refused:
-        console.print(f"[bold red]refused[/] {escape(line)}")
+        console.print(f"[bold red]refused[/] {escape_markup(line)}")
     for line in found.notes:
-        console.print(f"[bold yellow]note[/] {escape(line)}")
+        console.print(f"[bold yellow]note[/] {escape_markup(line)}")
     if found.fine:
         console.print("[bold green]Fine[/]: every value fits the schema.")
 
 
-def _show_columns(found: Review, console: Console) -> None:
+def _print_column_counts(found: Review, console: Console) -> None:
     """Print counts of the label, sites, people and weights, and how many features fit."""
     for column in found.columns:
         if column.role != "feature":
             console.print(
-                f"{column.role} [bold]{escape(printable(column.column))}[/]: "
-                f"{escape(in_words(column))}"
+                f"{column.role} [bold]{escape_markup(escape_unprintable(column.column))}[/]: "
+                f"{escape_markup(describe_counts(column))}"
             )
     unfit = [one for one in found.counts if not one.fits]
     features = {one.column for one in found.columns if one.role == "feature"}
@@ -455,69 +455,69 @@ def _show_columns(found: Review, console: Console) -> None:
         console.print(f"[bold]{CAVEAT}[/]{located}")
 
 
-def _counts_table(found: Review) -> Table:
+def _make_counts_table(found: Review) -> Table:
     """Make a table of what was counted in each column, and where."""
-    table = listing("<column", ">rows", ">share", "<what", overflow="fold")
+    table = make_listing("<column", ">rows", ">share", "<what", overflow="fold")
     for one in found.counts:
         what = one.what
         if one.detail:
             what += f" ({one.detail})"
         if one.located and not one.fits:
             what += f"; {one.located}"
-        text = escape(what)
+        text = escape_markup(what)
         if not one.fits:
             text = f"[yellow]{text}[/]"
         table.add_row(
-            escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text
+            escape_markup(escape_unprintable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text
         )
     return table
 
 
-def in_words(one: ColumnCounts) -> str:
+def describe_counts(one: ColumnCounts) -> str:
     """Return the counts of a label, of sites, of people or of weights, in one line."""
     counts = one.counts
     if one.role == "site":
-        return _sites_in_words(counts)
+        return _describe_site_counts(counts)
     if one.role == "person":
-        return _people_in_words(counts)
+        return _describe_people_counts(counts)
     if one.role == "weight":
-        return _all_counts(counts, ("missing", "not a number", "negative", "above", "zero"))
+        return _list_all_counts(counts, ("missing", "not a number", "negative", "above", "zero"))
     if one.kind == "number":
-        return _all_counts(counts, ("missing", "not a number", "below", "above"))
-    levels = [f"{n:,} {printable(name)}" for name, n in one.levels.items()]
+        return _list_all_counts(counts, ("missing", "not a number", "below", "above"))
+    levels = [f"{n:,} {escape_unprintable(name)}" for name, n in one.levels.items()]
     # Where no negative text is declared, every text but the positive one is of the first level.
     if counts.get("negative texts", 0) > 1:
         levels[0] += f" ({counts['negative texts']:,} different texts)"
-    return ", ".join([*levels, _all_counts(counts, ("missing", "undeclared"))])
+    return ", ".join([*levels, _list_all_counts(counts, ("missing", "undeclared"))])
 
 
-def _sites_in_words(counts: Mapping[str, int]) -> str:
+def _describe_site_counts(counts: Mapping[str, int]) -> str:
     text = (
-        f"{_count_text(counts['sites'], 'site')} of {counts['smallest']:,} to "
-        f"{_count_text(counts['largest'], 'row')}"
+        f"{_format_count(counts['sites'], 'site')} of {counts['smallest']:,} to "
+        f"{_format_count(counts['largest'], 'row')}"
     )
     if counts["sites"] < MIN_SUMMED:
         text += f" (a sum needs {MIN_SUMMED}: --trust sum is refused)"
     of_sites = [key for key in counts if key.startswith("sites ")]
-    return ", ".join([text, *_nonzero_counts(counts, ["missing", *of_sites])])
+    return ", ".join([text, *_list_nonzero_counts(counts, ["missing", *of_sites])])
 
 
-def _people_in_words(counts: Mapping[str, int]) -> str:
+def _describe_people_counts(counts: Mapping[str, int]) -> str:
     people = "1 person"
     if counts["people"] != 1:
         people = f"{counts['people']:,} people"
-    text = f"{people} of up to {_count_text(counts['most rows of a person'], 'row')}"
+    text = f"{people} of up to {_format_count(counts['most rows of a person'], 'row')}"
     if counts["most sites of a person"] > 1:
         text += f", some of them at {counts['most sites of a person']:,} sites (see sites_per_row)"
-    return ", ".join([text, *_nonzero_counts(counts, ["missing", "left out"])])
+    return ", ".join([text, *_list_nonzero_counts(counts, ["missing", "left out"])])
 
 
-def _all_counts(counts: Mapping[str, int], keys: Iterable[str]) -> str:
+def _list_all_counts(counts: Mapping[str, int], keys: Iterable[str]) -> str:
     """List these counts, zero or not."""
     return ", ".join(f"{counts[key]:,} {key}" for key in keys)
 
 
-def _nonzero_counts(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
+def _list_nonzero_counts(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
     """List those counts that are not zero; a key that begins with "sites" counts sites."""
     found = []
     for key in keys:
@@ -526,23 +526,23 @@ def _nonzero_counts(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]
         if key.startswith("sites "):
             found.append(f"{key}: {counts[key]:,}")
         else:
-            found.append(f"{_count_text(counts[key], 'row')} {key}")
+            found.append(f"{_format_count(counts[key], 'row')} {key}")
     return found
 
 
-def _count_text(n: int, noun: str) -> str:
+def _format_count(n: int, noun: str) -> str:
     """Format a number with its noun, in the plural unless it is 1."""
     if n == 1:
         return f"{n:,} {noun}"
     return f"{n:,} {noun}s"
 
 
-def show_fill(found: Fill) -> None:
+def print_norm_forecast(found: Fill) -> None:
     """Print how long the rows of a schema will be, and what to change."""
     schema = found.schema
     console = Console(highlight=False)
-    console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
-    console.print(_norms_table(found))
+    console.print(f"[bold]{escape_markup(schema.name)}[/]: {schema.n_features} features")
+    console.print(_make_norms_table(found))
     # Below half a percent the text would say that 0% of the noise is wasted.
     if found.wasted >= 0.005:
         needed = ""
@@ -553,22 +553,22 @@ def show_fill(found: Fill) -> None:
             f"row{needed}."
         )
     if schema.caveat is not None:
-        console.print(f"[bold yellow]Not covered[/]: {escape(schema.caveat)}")
+        console.print(f"[bold yellow]Not covered[/]: {escape_markup(schema.caveat)}")
     if found.fine:
         console.print(
             "[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change."
         )
     for change in found.changes:
-        console.print(f"[bold]change[/] {escape(change)}")
+        console.print(f"[bold]change[/] {escape_markup(change)}")
     if found.common:
-        console.print(f"[bold yellow]Note[/]: {escape(found.says_common)}.")
+        console.print(f"[bold yellow]Note[/]: {escape_markup(found.note_on_common_offset)}.")
     console.print(
         "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their "
         "typical range or bounds, bins and categories equally likely.[/]"
     )
 
 
-def _norms_table(found: Fill) -> Table:
+def _make_norms_table(found: Fill) -> Table:
     """Make a table of the norms that rows of a schema will have."""
     schema = found.schema
     table = Listing(show_header=False, padding=(0, 2, 0, 0))

@@ -2,7 +2,7 @@
 
 Names from files are shown as text and can control nothing.
 
-In :class:`Console` no character can control the terminal; :func:`escape` keeps ``[red]`` in a name
+In :class:`Console` no character can control the terminal; :func:`escape_markup` keeps ``[red]`` in a name
 from being a colour. What is printed may have been paid for, so it fits every screen: a
 :class:`Listing` that is too wide is written line below line, with no number cut.
 """
@@ -20,9 +20,9 @@ from rich.cells import cell_len
 from rich.table import Column, Table
 from rich.text import Text
 
-from ..errors import printable
-from ..util.plain import json_text
-from ..util.progress import bar
+from ..errors import escape_unprintable
+from ..util.plain import format_json_text
+from ..util.progress import show_bar_on_console
 from ..util.typing import Any
 
 NARROWEST = 20
@@ -50,7 +50,7 @@ class Console(rich.console.Console):
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(_lines(text), **options)
+        return super().render_str(_printable_lines(text), **options)
 
 
 class Listing(Table):
@@ -80,7 +80,7 @@ class Listing(Table):
             for column, width in zip(self.columns, natural, strict=True)
         ]
         if sum(least) > room:
-            yield from self._stacked(console)
+            yield from self._stacked_lines(console)
             return
         fits = sum(natural) <= room
         for column, width in zip(self.columns, least, strict=True):
@@ -104,19 +104,19 @@ class Listing(Table):
     @staticmethod
     def _longest_line(console: rich.console.Console, entries: Iterable[Any]) -> int:
         """Compute the width of the longest line of several entries."""
-        lines = [line for entry in entries for line in _text(console, entry).split("\n")]
+        lines = [line for entry in entries for line in _entry_as_text(console, entry).split("\n")]
         return max((line.cell_len for line in lines), default=0)
 
     @staticmethod
     def _longest_word(console: rich.console.Console, head: Any) -> int:
-        return max(map(cell_len, _text(console, head).plain.split()), default=0)
+        return max(map(cell_len, _entry_as_text(console, head).plain.split()), default=0)
 
-    def _stacked(self, console: rich.console.Console) -> Iterator[Text]:
+    def _stacked_lines(self, console: rich.console.Console) -> Iterator[Text]:
         """Yield a line for every entry that is not empty."""
-        heads = [_one_line(console, column.header) for column in self.columns]
+        heads = [_entry_on_one_line(console, column.header) for column in self.columns]
         for row in zip(*(column.cells for column in self.columns), strict=True):
             for k, (head, entry) in enumerate(zip(heads, row, strict=True)):
-                said = _one_line(console, entry)
+                said = _entry_on_one_line(console, entry)
                 if not said.plain:
                     continue
                 # The lines of a row below its first are indented, so that rows are told apart.
@@ -136,7 +136,7 @@ def _holds_numbers(column: Column) -> bool:
     return column.justify == "right"
 
 
-def _text(console: rich.console.Console, entry: Any) -> Text:
+def _entry_as_text(console: rich.console.Console, entry: Any) -> Text:
     """Return an entry of a table as rich's text."""
     if isinstance(entry, str):
         return console.render_str(entry)
@@ -144,13 +144,13 @@ def _text(console: rich.console.Console, entry: Any) -> Text:
     return text
 
 
-def _one_line(console: rich.console.Console, entry: Any) -> Text:
+def _entry_on_one_line(console: rich.console.Console, entry: Any) -> Text:
     """Return an entry with its lines joined by spaces."""
-    parts = [part for part in _text(console, entry).split("\n") if part.plain.strip()]
+    parts = [part for part in _entry_as_text(console, entry).split("\n") if part.plain.strip()]
     return Text(" ").join(parts)
 
 
-def listing(*heads: str, **options: Any) -> Table:
+def make_listing(*heads: str, **options: Any) -> Table:
     """Make a table without lines.
 
     Each head begins with ``<`` or ``>``, the side of its column; `options` are for all.
@@ -163,7 +163,7 @@ def listing(*heads: str, **options: Any) -> Table:
 
 
 @contextmanager
-def progress(
+def show_progress_bar(
     console: Console,
     text: str,
     total: int | None = None,
@@ -194,19 +194,19 @@ def progress(
     if quiet or not console.is_terminal:
         yield None
         return
-    with bar(console, escape(text), total, left=left) as update:
+    with show_bar_on_console(console, escape_markup(text), total, left=left) as update:
         yield update
 
 
 def print_json(plain: Any, indent: int | None = None) -> None:
     """Print plain data as JSON, infinities as texts."""
-    click.echo(json_text(plain, indent))
+    click.echo(format_json_text(plain, indent))
 
 
-def escape(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Escape a name for marked-up text."""
-    return rich.markup.escape(_lines(text))
+    return rich.markup.escape(_printable_lines(text))
 
 
-def _lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+def _printable_lines(text: str) -> str:
+    return "\n".join(map(escape_unprintable, text.split("\n")))

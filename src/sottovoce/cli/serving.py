@@ -15,13 +15,13 @@ from rich.table import Table
 
 from ..deploy import certificates
 from ..deploy.hub import Hub
-from ..deploy.monitor import PAGE, serve_page
-from ..deploy.names import check_name
+from ..deploy.monitor import PAGE, serve_status_page
+from ..deploy.names import check_site_name
 from ..deploy.plan import Plan
-from ..deploy.relay import Credentials, serve
-from ..deploy.report import finished, last_words, write_hub
-from ..deploy.watch import Watch, waiting_lines
-from .screen import Console, escape, listing, print_json
+from ..deploy.relay import Credentials, start_relay
+from ..deploy.report import read_finished_results, describe_progress, write_hub_results
+from ..deploy.watch import Watch, describe_long_waits
+from .screen import Console, escape_markup, make_listing, print_json
 
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
@@ -40,20 +40,20 @@ class Teller:
     as_json: bool
     console: Console = field(default_factory=Console)
 
-    def tell(self, text: str, **more: Any) -> None:
+    def print_line_or_json(self, text: str, **more: Any) -> None:
         """Say a line; a program gets what is in it."""
         if self.as_json:
             print_json(more)
         else:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def refused(self, site: str, why: str) -> None:
+    def tell_refused_request(self, site: str, why: str) -> None:
         """Tell that a request of a site was wrong."""
-        self.tell(f"{site}: refused: {why}", site=site, refused=why)
+        self.print_line_or_json(f"{site}: refused: {why}", site=site, refused=why)
 
-    def failed(self, site: str, why: str) -> None:
+    def tell_failed_request(self, site: str, why: str) -> None:
         """Tell that a request was not answered, by an error of the hub's own."""
-        self.tell(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
+        self.print_line_or_json(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
 
 
 class News:
@@ -68,20 +68,20 @@ class News:
         self._looked = self._said = time.monotonic()
         self._alarms: set[str] = set()
 
-    def look(self, *, last: bool = False) -> None:
+    def look_and_tell(self, *, last: bool = False) -> None:
         """Note how far the run is, and tell what is new."""
         now = time.monotonic()
         if not last and now - self._looked < _BETWEEN_LOOKS:
             return
         self._looked = now
-        self._watch.look(now=last)
+        self._watch.note_new_messages(now=last)
         if not last and now - self._said >= _BEFORE_A_LINE:
             self._tell_news(now)
 
     def _tell_news(self, now: float) -> None:
         """Say who is waited for, and alarms that were not told before."""
-        status = self._watch.status()
-        lines = waiting_lines(status, _BEFORE_A_LINE)
+        status = self._watch.status_with_times()
+        lines = describe_long_waits(status, _BEFORE_A_LINE)
         self._said = now
         if lines:
             # So that the next such line comes _BETWEEN_LINES from now.
@@ -115,12 +115,12 @@ class Serving:
         self._once = once
         self._linger = linger
         self._watch = Watch(hub, folder)
-        self._news = News(self._watch, teller.tell)
+        self._news = News(self._watch, teller.print_line_or_json)
         self._written = False
         self._lingers_until: float | None = None
 
     @contextmanager
-    def open(self, credentials: Credentials, listen: str, page: str | None) -> Iterator[None]:
+    def open_servers(self, credentials: Credentials, listen: str, page: str | None) -> Iterator[None]:
         """Serve the hub for the sites, and the page that shows the run.
 
         Everything that is started ends with the context.
@@ -135,26 +135,26 @@ class Serving:
             HOST:PORT of the page, or "none"; None takes the default, or a free port.
         """
         hub, folder = self._hub, self._folder
-        server, port = serve(
+        server, port = start_relay(
             hub,
             credentials,
             listen,
-            self._teller.refused,
-            self._teller.failed,
-            lambda name: welcome(folder, name),
-            self._watch.hear,
+            self._teller.tell_refused_request,
+            self._teller.tell_failed_request,
+            lambda name: files_for_invited_site(folder, name),
+            self._watch.note_request,
             lambda pem: certificates.is_revoked(folder, pem),
         )
         shown = address = None
         # The usual port may be taken by the page of another hub; a port that was typed may not.
         if page != "none":
-            shown = serve_page(self._watch.status, page or PAGE, free=page is None)
+            shown = serve_status_page(self._watch.status_with_times, page or PAGE, free=page is None)
             address = shown[1]
-        self._tell_start(port, address)
+        self._announce_start(port, address)
         try:
             yield
         finally:
-            self._news.look(last=True)
+            self._news.look_and_tell(last=True)
             if shown is not None:
                 shown[0].shutdown()
                 shown[0].server_close()
@@ -162,24 +162,24 @@ class Serving:
             # Requests that are being answered have a second to end.
             server.stop(1.0).wait()
 
-    def follow(self, stop: Event) -> None:
+    def follow_until_over(self, stop: Event) -> None:
         """Look at the run until it is over, or `stop` is set.
 
-        Raises as :meth:`Hub.check_end` for a run that is over.
+        Raises as :meth:`Hub.check_complete_end` for a run that is over.
         """
-        with self._live():
+        with self._live_sites_table():
             while not stop.wait(_BETWEEN_STEPS):
-                self._news.look()
-                if not self._written and self._hub.over:
-                    self._write()
-                if self._once and self._written and self._all_told():
+                self._news.look_and_tell()
+                if not self._written and self._hub.all_sites_left:
+                    self._write_results()
+                if self._once and self._written and self._all_sites_told():
                     break
         if self._written:
-            self._hub.check_end()
+            self._hub.check_complete_end()
         elif stop.is_set() and not self._teller.as_json:
-            self._teller.tell("stopped; the same command goes on")
+            self._teller.print_line_or_json("stopped; the same command goes on")
 
-    def _tell_start(self, port: int, page: str | None) -> None:
+    def _announce_start(self, port: int, page: str | None) -> None:
         plan = self._hub.plan
         where = ""
         if page is not None:
@@ -187,9 +187,9 @@ class Serving:
         text = (
             f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}"
         )
-        self._teller.tell(text, run=plan.run, plan=plan.digest, port=port, page=page)
+        self._teller.print_line_or_json(text, run=plan.run, plan=plan.digest, port=port, page=page)
 
-    def _live(self) -> Any:
+    def _live_sites_table(self) -> Any:
         """Show a table of the sites on a terminal, renewed while the run goes on.
 
         There is none for a file or a program.
@@ -199,32 +199,32 @@ class Serving:
             return nullcontext()
         rounds = self._hub.plan.exchange_table.attempts
         return Live(
-            get_renderable=lambda: sites_table(self._hub.sites(), rounds),
+            get_renderable=lambda: make_progress_table(self._hub.sites(), rounds),
             console=console,
             refresh_per_second=2,
         )
 
-    def _write(self) -> None:
+    def _write_results(self) -> None:
         """Write the results once every site has left, and say so."""
         plan = self._hub.plan
-        has_results = write_hub(self._folder, self._hub)
+        has_results = write_hub_results(self._folder, self._hub)
         self._written = True
         where = ""
         if has_results:
-            where = f": {_result_files(plan)} are in {self._folder}"
-        self._teller.tell(
+            where = f": {_result_file_names(plan)} are in {self._folder}"
+        self._teller.print_line_or_json(
             f"every site has left{where}", left=self._hub.gone(), finished=has_results
         )
         if has_results and plan.asks is not None and not self._teller.as_json:
             # Loads SciPy's statistics.
-            from .answers import render_record
+            from .answers import render_answers_record
 
-            summary = finished(self._folder / "hub", plan) or {}
-            render_record(summary["record"], self._teller.console)
+            summary = read_finished_results(self._folder / "hub", plan) or {}
+            render_answers_record(summary["record"], self._teller.console)
 
-    def _all_told(self) -> bool:
+    def _all_sites_told(self) -> bool:
         """Return True if all sites know that the run is over, or had the time to ask."""
-        untold = self._hub.rounds.untold
+        untold = self._hub.rounds.sites_not_told
         if not untold:
             return True
         who = ", ".join(untold)
@@ -234,42 +234,42 @@ class Serving:
                 f"waits {self._linger:g} s for {who}, to be told that the run went on without; "
                 "Ctrl-C ends it"
             )
-            self._teller.tell(text, untold=untold, seconds=self._linger)
+            self._teller.print_line_or_json(text, untold=untold, seconds=self._linger)
         if time.monotonic() < self._lingers_until:
             return False
         key = (
             "the key of this run stays there until `site end`, or until the site asks this hub "
             "again"
         )
-        self._teller.tell(f"never told: {who}; {key}", untold=untold, seconds=0.0)
+        self._teller.print_line_or_json(f"never told: {who}; {key}", untold=untold, seconds=0.0)
         return True
 
 
-def welcome(folder: Path, name: str) -> dict[str, Any]:
+def files_for_invited_site(folder: Path, name: str) -> dict[str, Any]:
     """Return the files that an invited site may ask for.
 
     They are its certificate, if it was admitted, and the plan.
     """
-    check_name("name", name)
+    check_site_name("name", name)
     files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
     return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
 
 
-def sites_table(sites: list[dict[str, Any]], rounds: int) -> Table:
+def make_progress_table(sites: list[dict[str, Any]], rounds: int) -> Table:
     """Make a table of how far every site is."""
-    table = listing("<site", ">rows", ">last message", "<left")
+    table = make_listing("<site", ">rows", ">last message", "<left")
     for one in sites:
         table.add_row(
-            escape(one["site"]),
+            escape_markup(one["site"]),
             f"{one['rows']:,}",
-            last_words(one, rounds),
-            escape(one["left"] or "no"),
+            describe_progress(one, rounds),
+            escape_markup(one["left"] or "no"),
         )
     return table
 
 
-def _result_files(plan: Plan) -> str:
+def _result_file_names(plan: Plan) -> str:
     """Name the files that a finished run leaves at the hub; an inference has no model."""
-    if plan.infers:
+    if plan.is_inference:
         return "hub.html and hub.json"
     return "hub.html, hub.npz and hub.json"

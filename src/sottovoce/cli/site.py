@@ -10,32 +10,32 @@ import click
 from ..data.file_formats import header_notes
 from ..data.schema import Schema
 from ..deploy import certificates
-from ..deploy.answering import document
-from ..deploy.files import write_new
+from ..deploy.answering import results_document
+from ..deploy.files import write_new_file
 from ..deploy.invitation import Answer, Invitation
-from ..deploy.invitation import plan_code as code_of_plan
-from ..deploy.joining import LifetimeBudget, TableSource, make_site
-from ..deploy.lock import only_one
+from ..deploy.invitation import plan_comparison_code as code_of_plan
+from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder
+from ..deploy.lock import exclusive_lock
 from ..deploy.members import ANSWER
-from ..deploy.names import check_name
-from ..deploy.relay import RelayTransport, ask_welcome
-from ..deploy.report import asked_text, sums_text
-from ..deploy.requests import sizes
-from ..deploy.session import Finished, check_end
+from ..deploy.names import check_site_name
+from ..deploy.relay import RelayTransport, request_certificate_and_plan
+from ..deploy.report import describe_plan, describe_sums
+from ..deploy.requests import request_and_reply_sizes
+from ..deploy.session import Finished, check_complete_end
 from ..deploy.settings import SiteSettings
-from ..deploy.sums.masks import give_up, keys_beside
+from ..deploy.sums.masks import give_up_run, masking_keys_beside
 from ..deploy.waits import Waits
-from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, printable
+from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, escape_unprintable
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from ..util import files
-from .join import INVITE, agree, heard, make, tell, tell_more
-from .options import FILE, FOLDER, LIFELONG, as_json, check_folder, say, takes
-from .render import privacy
+from .join import INVITE, write_agreed_digest, check_spoken_code, make_invited_site, print_next_steps, print_ledger_notes
+from .options import FILE, FOLDER, LIFELONG, json_flag_option, check_parent_folder, make_option, decorate_with_options
+from .render import make_privacy_panel
 from .replace import accept, replace
-from .screen import Console, escape, print_json, progress
+from .screen import Console, escape_markup, print_json, show_progress_bar
 
-_NEW_KEYS = say(
+_NEW_KEYS = make_option(
     "--new-keys",
     "Known sites may have new signing keys, which they told you themselves.",
     is_flag=True,
@@ -60,29 +60,29 @@ def site() -> None:
 
 @site.command()
 @click.argument("folder", type=FOLDER)
-@takes(
+@decorate_with_options(
     [
-        say("--name", "Of the site, as in the plan and its certificate.", required=True),
-        say("--hub", "HOST:PORT of the hub.", required=True),
-        say(
+        make_option("--name", "Of the site, as in the plan and its certificate.", required=True),
+        make_option("--hub", "HOST:PORT of the hub.", required=True),
+        make_option(
             "--data",
             "CSV or Parquet file, or a folder of mapped rows.",
             required=True,
             type=click.Path(path_type=Path),
         ),
-        say(
+        make_option(
             "--schema",
             "TOML file declaring the public facts of the table.",
             required=True,
             type=FILE,
         ),
-        say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
-        say(
+        make_option("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
+        make_option(
             "--delta",
             "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]",
             type=float,
         ),
-        say(
+        make_option(
             "--accountant",
             "Of the budget, for life.  [default: pure without a delta, else rdp]",
             type=LIFELONG,
@@ -106,10 +106,10 @@ def init(
     in the one that FOLDER is made in, or in a folder inside one of these.
     """
     # Before the data are read, which may take long.
-    check_name("name", name)
-    check_folder("folder", folder)
+    check_site_name("name", name)
+    check_parent_folder("folder", folder)
     encoding = Schema.from_toml(schema)
-    made = make_site(
+    made = make_site_folder(
         folder,
         name,
         hub,
@@ -120,51 +120,51 @@ def init(
         f"made {folder}\n"
         f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that "
         "is to be admitted:\n"
-        f"   {certificates.fingerprint(made.request.encode())}\n"
+        f"   {certificates.public_key_fingerprint(made.request.encode())}\n"
         f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site "
         "check`\n"
         "3. this is the one ledger of these rows: never make a second one, and never restore it "
         "from a backup"
     )
-    tell_more(made)
+    print_ledger_notes(made)
 
 
 @site.command()
 @click.argument("invitation", metavar="FILE", type=FILE)
-@takes(
+@decorate_with_options(
     [
-        say(
+        make_option(
             "--data",
             "CSV or Parquet file, or a folder of mapped rows.",
             type=click.Path(path_type=Path),
         ),
-        say(
+        make_option(
             "--schema",
             "TOML file declaring the public facts of the table.  [default: the invitation's]",
             type=FILE,
         ),
-        say(
+        make_option(
             "--epsilon",
             "Lifetime budget of these rows, for good.  [default: as the invitation proposes]",
             type=float,
         ),
-        say(
+        make_option(
             "--delta",
             "Delta of that budget; 0 for pure epsilon.  [default: as the invitation proposes]",
             type=float,
         ),
-        say(
+        make_option(
             "--accountant",
             "Of the budget, for life.  [default: pure without a delta, else rdp]",
             type=LIFELONG,
         ),
-        say("--folder", "The site's folder.  [default: its name]", type=FOLDER),
-        say(
+        make_option("--folder", "The site's folder.  [default: its name]", type=FOLDER),
+        make_option(
             "--wait",
             "Wait for the hub, show the plan, ask for your consent, and take part to the end.",
             is_flag=True,
         ),
-        say(
+        make_option(
             "--plan-code",
             "The plan's code, if you have heard it already: --wait does not ask then.",
             metavar="CODE",
@@ -203,9 +203,9 @@ def join(
                 "folder", folder, rule, "use another --folder, or take part with `site run`"
             )
         click.echo(f"{folder} is there already: going on")
-        tell(folder, Answer.read(folder / f"{name}.{ANSWER}"))
+        print_next_steps(folder, Answer.read(folder / f"{name}.{ANSWER}"))
     else:
-        make(invited, folder, data, schema, epsilon, delta, accountant)
+        make_invited_site(invited, folder, data, schema, epsilon, delta, accountant)
     if wait:
         _wait_and_take_part(invited, folder, plan_code)
     else:
@@ -216,27 +216,27 @@ def _wait_and_take_part(invited: Invitation, folder: Path, typed_code: str | Non
     """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
     settings, name = folder / "site.toml", invited.name
     found = SiteSettings.read(settings)
-    run_is_over = found.plan.exists() and found.results() is not None
+    run_is_over = found.plan.exists() and found.read_final_results() is not None
     has_files = found.credentials.certificate.exists() and found.plan.exists()
     if run_is_over or not has_files:
         _fetch_certificate_and_plan(invited, found, run_is_over)
     # Read again, because the plan may be that of the next run now.
     found = SiteSettings.read(settings)
-    agreed = found.agreed
+    agreed = found.agreed_plan
     if found.digest != agreed.digest:
-        check_site(settings, asks=False)
+        check_site_settings(settings, asks=False)
         # Masks hide a share only among the sites whose keys are in the plan, so in a run of sums
         # the hub's operator is not the one to vouch for the plan.
-        if agreed.summed:
+        if agreed.uses_secure_sums:
             who = "another site"
         else:
             who = "the hub's operator, or another site,"
         question = (
             f"{name}: to take part in this run, type the plan's code as {who} reads it to you"
         )
-        heard(question, code_of_plan(agreed.digest), typed_code, "of this plan")
-        agree(settings, agreed.digest)
-    run_site(settings)
+        check_spoken_code(question, code_of_plan(agreed.digest), typed_code, "of this plan")
+        write_agreed_digest(settings, agreed.digest)
+    run_site_to_end(settings)
 
 
 def _fetch_certificate_and_plan(
@@ -245,16 +245,16 @@ def _fetch_certificate_and_plan(
     """Ask the hub, by the invitation's own certificate, for the site's certificate and the plan."""
     name = invited.name
     own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
-    certificate, plan = ask_welcome(
+    certificate, plan = request_certificate_and_plan(
         found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True)
     )
-    certificates.check(name, own[0], certificate, found.credentials.key.read_bytes())
+    certificates.check_tls_files(name, own[0], certificate, found.credentials.key.read_bytes())
     for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
         if not path.exists():
-            write_new(path, content)
+            write_new_file(path, content)
         elif run_is_over and path == found.plan and path.read_bytes() != content:
             # The plan of the hub's next run; a certificate that is in use is never replaced here.
-            files.write("plan", path, content)
+            files.write_atomically("plan", path, content)
 
 
 @site.command()
@@ -266,12 +266,12 @@ def renew(settings: Path) -> None:
     """
     found = SiteSettings.read(settings)
     folder = found.folder / "renewal"
-    certificates.request(folder, found.name)
+    certificates.write_certificate_request(folder, found.name)
     made = folder / f"{found.name}.csr"
     click.echo(
         f"made {folder}\n"
         f"1. give the hub's operator {made.name} for `hub admit --renew`, and read out its key: "
-        f"{certificates.fingerprint(made.read_bytes())}\n"
+        f"{certificates.public_key_fingerprint(made.read_bytes())}\n"
         f"2. when {found.name}.crt comes, stop the site, put it and {folder.name}/{found.name}.key "
         "in place of "
         "the old ones, and remove the folder"
@@ -280,7 +280,7 @@ def renew(settings: Path) -> None:
 
 @site.command()
 @click.argument("settings", type=FILE)
-@takes([_NEW_KEYS, as_json()])
+@decorate_with_options([_NEW_KEYS, json_flag_option()])
 def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     """Validate everything that SETTINGS names; send nothing.
 
@@ -288,10 +288,10 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     is left of earlier runs; it says what the run will take of the budget, and by which line of
     SETTINGS this site agrees to the plan.
     """
-    check_site(settings, new_keys, as_json)
+    check_site_settings(settings, new_keys, as_json)
 
 
-def check_site(
+def check_site_settings(
     settings: Path, new_keys: bool = False, as_json: bool = False, asks: bool = True
 ) -> None:
     """Check everything that a site's settings name, and print it; nothing is sent.
@@ -308,28 +308,28 @@ def check_site(
         Say how to agree to the plan.  False if somebody is about to be asked whether to take part.
     """
     found = SiteSettings.read(settings)
-    report, accountant = _checked_report(found, new_keys)
+    report, accountant = _check_and_report(found, new_keys)
     if as_json:
         print_json(report)
-        found.check_agreed()
+        found.check_plan_is_agreed()
         return
     console = Console()
-    _show_plan_and_price(found, report, accountant, console)
-    _show_terms(found, report, asks, console)
+    _print_plan_and_price(found, report, accountant, console)
+    _print_plan_terms(found, report, asks, console)
     if asks:
-        found.check_agreed()
+        found.check_plan_is_agreed()
     if asks and not report["agreed"]:
         console.print(
-            rf"once all have the same plan, write above \[data] in {escape(settings.name)}:"
+            rf"once all have the same plan, write above \[data] in {escape_markup(settings.name)}:"
         )
-        console.print(escape(found.agreement), soft_wrap=True, highlight=False)
+        console.print(escape_markup(found.agreed_line), soft_wrap=True, highlight=False)
     console.print(
         f"certificate until {report['certificate_ends']}; everything fits; nothing was sent",
         highlight=False,
     )
 
 
-def _checked_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any], str]:
+def _check_and_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any], str]:
     """Check all that the settings name, and describe it as plain data.
 
     The second value is the ledger's accountant, which the printed text needs and the report lacks.
@@ -338,22 +338,22 @@ def _checked_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any]
     with DurableLedger.open(found.ledger) as ledger:
         remembered = found.check_records(ledger, new_keys=new_keys)
         session = found.session(ledger)
-        session.check()
+        session.check_before_run()
         # A folder of mapped rows has no header line.
         if not found.data.is_dir():
             for note in header_notes(found.data):
-                click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
+                click.echo(f"Note: {escape_unprintable(found.data.name)}: {note}", err=True)
         plan = session.plan
         shown = ledger.show()
         known = plan.run in ledger.runs
         # A run that the ledger has begun is in what is spent or held already.
         takes_now = 0.0
         if not known:
-            takes_now = float(ledger.account.afford(plan.privacy.events(found.name)).max())
+            takes_now = float(ledger.account.epsilon_added_by_run(plan.planned_privacy.events(found.name)).max())
     found.check_connection()
-    authority = certificates.fingerprint(found.credentials.read()[0])
+    authority = certificates.public_key_fingerprint(found.credentials.read()[0])
     table = plan.exchange_table
-    planned = plan.privacy.statement
+    planned = plan.planned_privacy.statement
     asks = None
     if plan.asks is not None:
         asks = plan.asks.to_dict()
@@ -367,12 +367,12 @@ def _checked_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any]
         "method": plan.config.method,
         "rounds": table.attempts,
         "asks": asks,
-        "neighbours": list(table.neighbours(found.name)),
+        "neighbours": list(table.neighbour_names(found.name)),
         "sites": list(plan.names),
         "demonstration": plan.demonstration,
         "spent": shown["spent"][0],
         "budget": shown["epsilon"][0],
-        "certificate_ends": certificates.ends(
+        "certificate_ends": certificates.last_usable_time(
             found.credentials.authority, found.credentials.certificate
         ).isoformat(),
         "authority": authority,
@@ -382,32 +382,32 @@ def _checked_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any]
         "participants": plan.facts.participants,
         "colluders": plan.facts.colluders,
         "sent": 0,
-        "message_bytes": sizes(plan)[0],
-        "inbox_bytes": sizes(plan)[1],
+        "message_bytes": request_and_reply_sizes(plan)[0],
+        "inbox_bytes": request_and_reply_sizes(plan)[1],
         "agreed": found.digest == plan.digest,
-        "new_sites": remembered.new(plan, found.name),
+        "new_sites": remembered.unknown_sites(plan, found.name),
         "erased": sorted(erased),
         "waits": vars(plan.waits),
     }
     return report, shown["accountant"]
 
 
-def _show_plan_and_price(
+def _print_plan_and_price(
     found: SiteSettings, report: dict[str, Any], accountant: str, console: Console
 ) -> None:
     """Print what the run asks of a site, what it promises, and what it takes of the ledger."""
-    plan = found.agreed
-    planned = plan.privacy.statement
-    if plan.summed:
-        partners = f"sums {sums_text(plan)}"
+    plan = found.agreed_plan
+    planned = plan.planned_privacy.statement
+    if plan.uses_secure_sums:
+        partners = f"sums {describe_sums(plan)}"
     else:
-        partners = f"neighbours {escape(', '.join(report['neighbours']))}"
+        partners = f"neighbours {escape_markup(', '.join(report['neighbours']))}"
     console.print(
-        f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} "
-        f"{planned.counted}, {report['features']} features, {asked_text(plan)}, {partners}"
+        f"[bold]{escape_markup(found.name)}[/] in run [bold]{escape_markup(plan.run)}[/]: {report['rows']:,} "
+        f"{planned.counted}, {report['features']} features, {describe_plan(plan)}, {partners}"
     )
-    console.print(privacy(planned.words, "Privacy of the whole run"))
-    spent, budget = _epsilon_text(report["spent"]), _epsilon_text(report["budget"])
+    console.print(make_privacy_panel(planned.words, "Privacy of the whole run"))
+    spent, budget = _format_ledger_epsilon(report["spent"]), _format_ledger_epsilon(report["budget"])
     price = "this run is in it"
     if not report["known"]:
         price = f"this run will take {ceil_text(report['takes'])} of it"
@@ -417,17 +417,17 @@ def _show_plan_and_price(
     console.print(f"ledger: {spent} spent of {budget}; {price}")
 
 
-def _epsilon_text(value: float | str) -> str:
+def _format_ledger_epsilon(value: float | str) -> str:
     """Format an epsilon of :meth:`DurableLedger.show`, which gives infinity as a text."""
     if isinstance(value, str):
         return value
     return ceil_text(value)
 
 
-def _show_terms(found: SiteSettings, report: dict[str, Any], asks: bool, console: Console) -> None:
+def _print_plan_terms(found: SiteSettings, report: dict[str, Any], asks: bool, console: Console) -> None:
     """Print held-out rows, sizes of messages, waits, and what to compare with other sites."""
-    plan = found.agreed
-    planned = plan.privacy.statement
+    plan = found.agreed_plan
+    planned = plan.planned_privacy.statement
     if plan.asks is not None and plan.asks.evaluation is not None:
         console.print(
             f"{plan.asks.held(report['rows']):,} {planned.counted} are held out by their "
@@ -440,7 +440,7 @@ def _show_terms(found: SiteSettings, report: dict[str, Any], asks: bool, console
         f"{report['inbox_bytes']:,} a round: every carrier and store takes them",
         highlight=False,
     )
-    console.print(_waiting_text(plan.waits), highlight=False)
+    console.print(_describe_waits(plan.waits), highlight=False)
     said = f"plan {plan.digest}"
     # Who is about to be asked for the code must hear it from somebody else, so it is not shown.
     if asks:
@@ -452,23 +452,23 @@ def _show_terms(found: SiteSettings, report: dict[str, Any], asks: bool, console
     console.print(said, soft_wrap=True, highlight=False)
     if report["new_sites"]:
         console.print(
-            f"not in any run of this site before: {escape(', '.join(report['new_sites']))}",
+            f"not in any run of this site before: {escape_markup(', '.join(report['new_sites']))}",
             highlight=False,
         )
 
 
 @site.command()
 @click.argument("settings", type=FILE)
-@takes(
+@decorate_with_options(
     [
         _NEW_KEYS,
-        say(
+        make_option(
             "--times",
             "Also tell how long the run took, which depends on the rows: for their holder alone, "
             "and no log.",
             is_flag=True,
         ),
-        as_json("Print a JSON object a round, and one at the end."),
+        json_flag_option("Print a JSON object a round, and one at the end."),
     ]
 )
 def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
@@ -479,10 +479,10 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     With --json: one JSON object a round on standard output, with what is spent of the rows'
     lifetime budget, and one at the end, with the ledger's head.
     """
-    run_site(settings, new_keys, times, as_json)
+    run_site_to_end(settings, new_keys, times, as_json)
 
 
-def run_site(
+def run_site_to_end(
     settings: Path, new_keys: bool = False, times: bool = False, as_json: bool = False
 ) -> None:
     """Take part in a run until it ends, and print how it ended.
@@ -501,12 +501,12 @@ def run_site(
     found = SiteSettings.read(settings)
     _erase_old_keys(found)
     found.check_connection()
-    done = found.results()
+    done = found.read_final_results()
     if done is None:
-        ended = _take_part(found, as_json, new_keys)
-        done = {"site": found.name, "run": found.agreed.run}
+        ended = _run_site_session(found, as_json, new_keys)
+        done = {"site": found.name, "run": found.agreed_plan.run}
         if ended.found is not None:
-            done |= document(found.agreed, ended.found)
+            done |= results_document(found.agreed_plan, ended.found)
         done |= ended.to_dict()
         done |= ended.times
     else:
@@ -522,20 +522,20 @@ def run_site(
     if not times:
         done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
     ending = "npz"
-    if found.agreed.infers:
+    if found.agreed_plan.is_inference:
         ending = "json"
-    done |= {"report": str(found.file("html")), "model": str(found.file(ending))}
+    done |= {"report": str(found.result_file("html")), "model": str(found.result_file(ending))}
     if as_json:
         print_json(done)
     else:
-        _show_finished(done)
+        _print_finished_run(done)
     # Everything is shown before an early end becomes an error with its exit code.
-    check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
+    check_complete_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
 
 
-def _waiting_text(waits: Waits) -> str:
+def _describe_waits(waits: Waits) -> str:
     """Describe how long the rounds of a plan wait."""
-    if waits.endless:
+    if waits.waits_for_ever:
         return "a round waits for all sites, however long it takes"
     return (
         f"a round waits {waits.deadline:g} s for its last site, and {waits.patience:g} s where it "
@@ -550,7 +550,7 @@ def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
 
 @site.command()
 @click.argument("settings", type=FILE)
-@takes([as_json()])
+@decorate_with_options([json_flag_option()])
 def end(settings: Path, as_json: bool) -> None:
     """End this site's part in the run of SETTINGS for good.
 
@@ -559,12 +559,12 @@ def end(settings: Path, as_json: bool) -> None:
     or a run whose hub is gone; what was spent stays spent.
     """
     found = SiteSettings.read(settings)
-    run = found.agreed.run
+    run = found.agreed_plan.run
     # The site must not run meanwhile.
-    with only_one(found.lock), DurableLedger.open(found.ledger) as ledger:
+    with exclusive_lock(found.lock_file), DurableLedger.open(found.ledger) as ledger:
         known = run in ledger.runs
         try:
-            returned, erased = give_up(ledger, run)
+            returned, erased = give_up_run(ledger, run)
         except LedgerError:
             if known:
                 raise
@@ -585,12 +585,12 @@ def end(settings: Path, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        _show_end(found, report)
+        _print_given_up_run(found, report)
 
 
-def _show_end(found: SiteSettings, report: dict[str, Any]) -> None:
+def _print_given_up_run(found: SiteSettings, report: dict[str, Any]) -> None:
     """Print what became of a site's part in a run that it gave up."""
-    if found.agreed.summed:
+    if found.agreed_plan.uses_secure_sums:
         others = "go on without it when the hub's patience ends"
     else:
         others = "wait until `hub end`"
@@ -608,7 +608,7 @@ def _show_end(found: SiteSettings, report: dict[str, Any]) -> None:
     )
 
 
-def _show_finished(done: dict[str, Any]) -> None:
+def _print_finished_run(done: dict[str, Any]) -> None:
     """Print how a site's part in a run ended, for people."""
     shown = Console()
     if "seconds" in done:
@@ -616,35 +616,35 @@ def _show_finished(done: dict[str, Any]) -> None:
             f"{done['seconds']:.1f} s, {done['waited']:.1f} of them with messages", highlight=False
         )
     shown.print(
-        f"[bold]{escape(done['site'])}[/]: {done['rounds']} rounds ({done['stopped']}); "
+        f"[bold]{escape_markup(done['site'])}[/]: {done['rounds']} rounds ({done['stopped']}); "
         f"{ceil_text(done['spent'])} spent of {done['budget']:g} for life",
         highlight=False,
     )
     for other, why in done.get("lost", {}).items():
-        shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
-    shown.print(privacy(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
+        shown.print(f"without {escape_markup(other)}: it {escape_markup(why)}", highlight=False)
+    shown.print(make_privacy_panel(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
     if "record" in done:
         # Loads SciPy's statistics.
-        from .answers import render_record
+        from .answers import render_answers_record
 
-        render_record(done["record"], shown)
+        render_answers_record(done["record"], shown)
     shown.print(
         f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False
     )
 
 
-def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
+def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
     """Run the site's session over the relay, with a bar or a JSON line after each round."""
-    plan = found.agreed
+    plan = found.agreed_plan
     console = Console(stderr=True)
     rounds = plan.exchange_table.attempts
 
     def tell(line: str) -> None:
-        console.print(f"{escape(found.name)}: {escape(line)}", highlight=False, soft_wrap=True)
+        console.print(f"{escape_markup(found.name)}: {escape_markup(line)}", highlight=False, soft_wrap=True)
 
     with (
-        only_one(found.lock),
-        progress(console, f"{found.name}: round", rounds, quiet=as_json) as bar,
+        exclusive_lock(found.lock_file),
+        show_progress_bar(console, f"{found.name}: round", rounds, quiet=as_json) as bar,
         RelayTransport(found.hub, found.credentials, plan, found.patience, tell) as transport,
     ):
         if not as_json:
@@ -661,13 +661,13 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
         if as_json or bar is not None:
             observer = watch
         try:
-            return found.take_part(transport, observer, new_keys=new_keys)
+            return found.run_and_write_results(transport, observer, new_keys=new_keys)
         # Nothing is lost: what was drawn is in the ledger.
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")
             raise
         except SottovoceError:
-            if plan.run in keys_beside(found.ledger.resolve()):
+            if plan.run in masking_keys_beside(found.ledger.resolve()):
                 tell(
                     "the key of this run stays beside the ledger, so that it can go on; if it "
                     "shall not: `site end`"

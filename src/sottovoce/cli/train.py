@@ -16,14 +16,14 @@ from ..runs.simulate import Result, RunConfig
 from ..runs.training import Report, TrainConfig
 from ..runs.training import train as train_on
 from ..util import files
-from ..util.pages import versions
-from ..util.plain import jsonable, shown_of
+from ..util.pages import describe_versions
+from ..util.plain import infinities_to_text, select_shown_figures
 from . import results
-from .options import left_open, opened_ledger, run_config, takes, typed
-from .render import render
-from .report import written
+from .options import knobs_left_open, opened_ledger, make_run_config, decorate_with_options, typed_command_line
+from .render import render_training
+from .report import write_page_or_error
 from .run_command import RunCommand, save_config
-from .screen import Console, print_json, progress
+from .screen import Console, print_json, show_progress_bar
 from .train_options import TRAIN_OPTIONS, TrainOptions
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ Stored = tuple[Path | None, NotWritten | None]
 @click.command(
     name="train", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100}
 )
-@takes(TRAIN_OPTIONS)
+@decorate_with_options(TRAIN_OPTIONS)
 def train(**parameters: Any) -> None:
     """Train across sites, print the privacy statement and the accuracy.
 
@@ -58,26 +58,26 @@ def train(**parameters: Any) -> None:
     in a folder beside the ledger.
     """
     options = TrainOptions.from_parameters(parameters)
-    check_files(options)
-    task = task_of(options)
+    check_output_files(options)
+    task = read_label_task(options)
     if options.cut is not None:
-        check_cut(options.cut, task)
-    settings, squared = split_squared(options.run, task)
+        check_cut_probability(options.cut, task)
+    settings, squared = split_least_squares(options.run, task)
     with opened_ledger(options.ledger) as book:
-        run = run_config(settings, seed=options.noise_seed, ledger=book)
-        config = options.training(run)
+        run = make_run_config(settings, seed=options.noise_seed, ledger=book)
+        config = options.make_train_config(run)
         # A number with bounds is fitted by least squares unless a loss is set.
         by_default = isinstance(task, BoundedNumber) and run.auto and run.loss == _DEFAULT_LOSS
         fits_number = squared or (by_default and not options.inference)
         check_dropout(options, fits_number)
         if options.inference or fits_number:
-            fit_answers(options, config, task, fits_number, book)
+            fit_and_show_answers(options, config, task, fits_number, book)
             return
-        trained, stored = train_model(options, config, book)
-    finish(options, trained, stored)
+        trained, stored = train_and_store(options, config, book)
+    evaluate_and_show(options, trained, stored)
 
 
-def check_files(options: TrainOptions) -> None:
+def check_output_files(options: TrainOptions) -> None:
     """Refuse places where nothing can be written, before anything is read."""
     reads = (
         options.data,
@@ -95,18 +95,18 @@ def check_files(options: TrainOptions) -> None:
     }
     for name, path in outputs.items():
         if path is not None:
-            files.check(name, path, reads=reads)
-    results.check(options.ledger, options.save)
+            files.check_writable_path(name, path, reads=reads)
+    results.check_results_writable(options.ledger, options.save)
 
 
-def task_of(options: TrainOptions) -> Task:
+def read_label_task(options: TrainOptions) -> Task:
     """Return the kind of the rows' label, by their schema; two classes without one."""
     if options.schema is None or options.data.startswith("synthetic"):
         return TwoClasses()
     return Schema.from_toml(options.schema).task
 
 
-def split_squared(settings: dict[str, Any], task: Task) -> tuple[dict[str, Any], bool]:
+def split_least_squares(settings: dict[str, Any], task: Task) -> tuple[dict[str, Any], bool]:
     """Return the settings of a run, and True if their loss asks for least squares.
 
     Least squares is no loss of a method, so the default loss takes its place.
@@ -128,7 +128,7 @@ def check_dropout(options: TrainOptions, fits_number: bool) -> None:
         raise InvalidInput("dropout", options.dropout, rule, "leave it out, or train alone")
 
 
-def held_out(options: TrainOptions) -> Any:
+def make_held_out_question(options: TrainOptions) -> Any:
     """Return what is asked of the held-out rows; None for nothing."""
     if options.evaluation is None:
         return None
@@ -138,7 +138,7 @@ def held_out(options: TrainOptions) -> Any:
     return Held(options.evaluation, options.cut or Held.threshold, options.by)
 
 
-def fit_answers(
+def fit_and_show_answers(
     options: TrainOptions,
     config: TrainConfig,
     task: Task,
@@ -163,10 +163,10 @@ def fit_answers(
     # These load SciPy's statistics, which few runs need.
     from ..answers.numbers import fit_numbers
     from ..answers.training import infer
-    from .answers import render_fitted, render_inferred
+    from .answers import render_least_squares, render_inference
 
     shared: dict[str, Any] = {
-        "held": held_out(options),
+        "held": make_held_out_question(options),
         "site_constants": options.site_constants,
         "ledger": book,
         "run_name": options.run_name,
@@ -176,28 +176,28 @@ def fit_answers(
     show: Any
     if fits_number or isinstance(task, BoundedNumber):
         done = fit_numbers(config, intervals=options.inference, **shared)
-        show = render_fitted
+        show = render_least_squares
     else:
         done = infer(config, **shared)
-        show = render_inferred
-    record = done.answered.record | {"command": typed()} | _threshold_entry(options.cut)
+        show = render_inference
+    record = done.answered.record | {"command": typed_command_line()} | _threshold_entry(options.cut)
     answered = replace(done.answered, record=record)
     # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
-    stored, lost = _store_run(options, done.statement, answered.to_json(), "json")
-    unwritten = [lost, config_written(options)]
+    stored, lost = _store_run_result(options, done.statement, answered.to_json(), "json")
+    unwritten = [lost, write_config_or_error(options)]
     if options.report is not None:
-        unwritten.append(written(options.report, answered.record))
+        unwritten.append(write_page_or_error(options.report, answered.record))
     if options.as_json:
-        shown = shown_of(
+        shown = select_shown_figures(
             done.released(), done.held_back(), release=options.system_noise, holder=options.holder
         )
         print_json(shown)
     else:
         show(done, Console(), stored)
-    results.end_with(unwritten)
+    results.raise_first_unwritten(unwritten)
 
 
-def train_model(
+def train_and_store(
     options: TrainOptions, config: TrainConfig, book: DurableLedger | None
 ) -> tuple[Report, Stored]:
     """Train, and store the result as soon as it is released.
@@ -233,7 +233,7 @@ def train_model(
     stored = list[Stored]()
 
     def store_released(result: Result) -> None:
-        stored.append(store(options, with_answers(result, options.cut, None)))
+        stored.append(store_trained_model(options, add_page_figures(result, options.cut, None)))
 
     title: str = f"{run.method} round"
     total: int | None = run.rounds
@@ -241,7 +241,7 @@ def train_model(
     if run.auto:
         title = "auto: choosing, then round"
         total = None
-    with progress(Console(stderr=True), title, total, quiet=options.as_json) as bar:
+    with show_progress_bar(Console(stderr=True), title, total, quiet=options.as_json) as bar:
         observers: list[Observer] = []
         if bar is not None:
             observers.append(lambda k, state: bar(completed=k))
@@ -251,7 +251,7 @@ def train_model(
             checkpoint=options.checkpoint,
             ledger=book,
             run_name=options.run_name,
-            free=left_open(),
+            free=knobs_left_open(),
             check=_evaluation_check(options, book),
             released=store_released,
         )
@@ -263,42 +263,42 @@ def _evaluation_check(options: TrainOptions, book: DurableLedger | None) -> Any:
 
     None without an evaluation.
     """
-    held = held_out(options)
+    held = make_held_out_question(options)
     if held is None:
         return None
     # Loads SciPy's statistics, which few runs need.
-    from ..answers.training import check_held
+    from ..answers.training import check_evaluation
 
-    return lambda *known: check_held(held, *known, ledger=book)
+    return lambda *known: check_evaluation(held, *known, ledger=book)
 
 
-def store(options: TrainOptions, result: Result) -> Stored:
+def store_trained_model(options: TrainOptions, result: Result) -> Stored:
     """Write a trained model, and return where it is."""
-    return _store_run(options, result.statement, result.packed(), "npz")
+    return _store_run_result(options, result.statement, result.packed(), "npz")
 
 
-def _store_run(
+def _store_run_result(
     options: TrainOptions, statement: Any, content: memoryview | str, ending: str
 ) -> Stored:
     """Write a run to the file of ``--save``, else beside its ledger, by its name there."""
     name = None
     if statement.ledger is not None:
         name = statement.ledger.run
-    return results.store(
+    return results.store_before_showing(
         "save", options.save, content, ledger=options.ledger, run=name, ending=ending
     )
 
 
-def config_written(options: TrainOptions) -> NotWritten | None:
+def write_config_or_error(options: TrainOptions) -> NotWritten | None:
     """Write the file of this run; an error is returned, to be raised once the run was shown."""
     try:
         save_config(options.save_config)
     except NotWritten as error:
-        return error.after_release()
+        return error.mark_as_after_release()
     return None
 
 
-def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
+def evaluate_and_show(options: TrainOptions, trained: Report, stored: Stored) -> None:
     """Evaluate a trained model if that is asked for, and show everything.
 
     Parameters
@@ -308,37 +308,37 @@ def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
     trained : Report
         The trained model.
     stored : tuple
-        Where the result is, and the error to end with, as :func:`train_model` returns them.
+        Where the result is, and the error to end with, as :func:`train_and_store` returns them.
     """
     place, lost = stored
     found: Any = None
-    held = held_out(options)
+    held = make_held_out_question(options)
     if held is not None:
         from ..answers.training import evaluate_report
 
         found = evaluate_report(trained, held)
-    kept = with_answers(trained.result, options.cut, found)
+    kept = add_page_figures(trained.result, options.cut, found)
     # The model was stored without its evaluation before the held-out rows were asked.
     if held is not None and lost is None:
-        place, lost = store(options, kept)
-    unwritten = [lost, config_written(options)]
+        place, lost = store_trained_model(options, kept)
+    unwritten = [lost, write_config_or_error(options)]
     if options.report is not None:
-        from ..answers.saved import record_of
+        from ..answers.saved import public_record
 
-        unwritten.append(written(options.report, record_of(kept)))
+        unwritten.append(write_page_or_error(options.report, public_record(kept)))
     if options.as_json:
-        released, held_back = _plain(trained, found)
-        shown = shown_of(released, held_back, release=options.system_noise, holder=options.holder)
+        released, held_back = _split_released_figures(trained, found)
+        shown = select_shown_figures(released, held_back, release=options.system_noise, holder=options.holder)
         print_json(shown)
     else:
         # Where the file is elsewhere, the error at the end says so.
         if lost is not None:
             place = None
-        show_trained(trained, found, place)
-    results.end_with(unwritten)
+        print_trained_model(trained, found, place)
+    results.raise_first_unwritten(unwritten)
 
 
-def show_trained(trained: Report, found: Any, place: Path | None) -> None:
+def print_trained_model(trained: Report, found: Any, place: Path | None) -> None:
     """Print a training for people, and its evaluation if there is one.
 
     Parameters
@@ -350,27 +350,27 @@ def show_trained(trained: Report, found: Any, place: Path | None) -> None:
     place : Path or None
         Where the run is stored; None if nowhere.
     """
-    render(trained, Console(), place)
+    render_training(trained, Console(), place)
     if found is not None:
-        from .answers import render_any
+        from .answers import render_any_evaluation
 
-        render_any(found, Console())
+        render_any_evaluation(found, Console())
 
 
-def _plain(trained: Report, found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_released_figures(trained: Report, found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what was released, of training and evaluation, and what is held back."""
     released, held_back = trained.released(), trained.held_back()
     if found is None:
         return released, held_back
-    released["evaluation"] = jsonable(found.released())
-    held_back["evaluation"] = jsonable(found.held_back())
+    released["evaluation"] = infinities_to_text(found.released())
+    held_back["evaluation"] = infinities_to_text(found.held_back())
     if isinstance(trained.task, TwoClasses):
         best = found.quality[""]
         released |= {"auc": best.auc.value, "brier": best.brier.value}
     return released, held_back
 
 
-def check_cut(cut: float, task: Task) -> None:
+def check_cut_probability(cut: float, task: Task) -> None:
     """Refuse a cut that is no probability, or of labels that have none, by InvalidInput."""
     if not 0.0 < cut < 1.0:
         raise InvalidInput("cut", cut, "must be inside (0, 1)", "use 0.5")
@@ -385,7 +385,7 @@ def _threshold_entry(cut: float | None) -> dict[str, float]:
     return {"threshold": cut}
 
 
-def with_answers(result: Result, cut: float | None, found: Any) -> Result:
+def add_page_figures(result: Result, cut: float | None, found: Any) -> Result:
     """Add to a result the further figures of its page, all of them released.
 
     Parameters
@@ -402,10 +402,10 @@ def with_answers(result: Result, cut: float | None, found: Any) -> Result:
     Result
     """
     more: dict[str, Any] = {
-        "command": typed(),
-        "versions": versions("numpy", "scipy"),
+        "command": typed_command_line(),
+        "versions": describe_versions("numpy", "scipy"),
         **_threshold_entry(cut),
     }
     if found is not None:
-        more["evaluation"] = jsonable(found.released())
+        more["evaluation"] = infinities_to_text(found.released())
     return replace(result, extra=result.extra | more)

@@ -10,7 +10,7 @@ import click
 
 from ..runs.config import RunConfig
 from ..runs.training import TrainConfig
-from .options import FILE, NUMBER, Option, as_json, holder_too, path_text
+from .options import FILE, NUMBER, Option, json_flag_option, holder_flag_option, path_text_or_none
 from .run_command import RunOption
 from .run_options import (
     ANSWERS,
@@ -23,11 +23,11 @@ from .run_options import (
     TRUST_OPTIONS,
     by,
     centre,
-    option,
+    grouped_option,
     save_config,
-    setting,
-    split,
-    starts,
+    grouped_setting,
+    split_parameters,
+    starting_point_settings,
 )
 
 _RUN = RunConfig()
@@ -75,7 +75,7 @@ class TrainOptions:
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> TrainOptions:
         """Make the options of click's parameters."""
-        return cls(**split(cls, parameters))
+        return cls(**split_parameters(cls, parameters))
 
     @property
     def relative_sizes(self) -> tuple[float, ...] | None:
@@ -92,7 +92,7 @@ class TrainOptions:
         return self.seed
 
     @property
-    def held_out(self) -> float | None:
+    def held_out_share(self) -> float | None:
         """Share of the table that is held out; None or 0 for none."""
         if self.test_share is not None:
             return self.test_share
@@ -101,7 +101,7 @@ class TrainOptions:
             return None
         return _TRAINING.test_share
 
-    def training(self, run: RunConfig) -> TrainConfig:
+    def make_train_config(self, run: RunConfig) -> TrainConfig:
         """Return the run with its data."""
         return TrainConfig(
             run=run,
@@ -111,9 +111,9 @@ class TrainOptions:
             partition=self.partition,
             strength=self.strength,
             sizes=self.relative_sizes,
-            test_share=self.held_out or None,
-            start=path_text(self.start),
-            public=path_text(self.public),
+            test_share=self.held_out_share or None,
+            start=path_text_or_none(self.start),
+            public=path_text_or_none(self.public),
             public_share=self.public_share,
             centre=self.centre,
             dropout=self.dropout,
@@ -121,35 +121,35 @@ class TrainOptions:
 
 
 _ROWS: list[Option] = [
-    setting(
+    grouped_setting(
         DATA,
         "sizes",
         "Relative sizes of the sites, separated by commas.  [default: equal]",
         type=NUMBER,
     ),
-    setting(
+    grouped_setting(
         DATA,
         "strength",
         "How unlike sites are under --partition label: 0 for alike.",
         type=float,
         default=_TRAINING.strength,
     ),
-    setting(
+    grouped_setting(
         DATA,
         "test_share",
         "Share of your table that is held out, 0 for none.  [default: 0.2; for --inference "
         "alone, none]",
         type=float,
     ),
-    *starts("a table under the schema of the data"),
-    setting(
+    *starting_point_settings("a table under the schema of the data"),
+    grouped_setting(
         DATA,
         "public_share",
         "Of a simulation: share of the training rows that is taken as public instead.",
         type=float,
     ),
     centre(),
-    setting(
+    grouped_setting(
         DATA,
         "dropout",
         "Of a simulation: probability of each site to be lost for good in a round.",
@@ -160,13 +160,13 @@ _ROWS: list[Option] = [
 """Which rows a training has, and where it starts."""
 
 _ANSWERS: list[Option] = [
-    setting(
+    grouped_setting(
         ANSWERS,
         "site_constants",
         "Whether every site has a constant of its own.  [default: unless iid]",
         type=bool,
     ),
-    setting(
+    grouped_setting(
         ANSWERS,
         "cut",
         "Probability from which on a row is positive: in the evaluation, and for `predict`.  "
@@ -177,28 +177,28 @@ _ANSWERS: list[Option] = [
 ]
 
 TRAIN_OPTIONS: list[Option] = [
-    option(
+    grouped_option(
         DATA,
         "--data",
         "A name of `sottovoce data`, or a CSV or Parquet file.",
         metavar="NAME|FILE",
         default=_TRAINING.data,
     ),
-    option(
+    grouped_option(
         DATA,
         "--schema",
         "Public facts of your table, as TOML: see `sottovoce schema init`.",
         metavar="FILE",
         type=click.Path(),
     ),
-    option(
+    grouped_option(
         DATA,
         "--nodes",
         "Number of sites.  [default: 5, or as many as the site column names]",
         metavar="N",
         type=int,
     ),
-    option(
+    grouped_option(
         DATA,
         "--partition",
         "How rows lie at sites: iid, label, dirichlet:ALPHA, column:NAME or site:NAME.  "
@@ -207,7 +207,7 @@ TRAIN_OPTIONS: list[Option] = [
     ),
     *_ROWS,
     *PRIVACY_OPTIONS,
-    option(
+    grouped_option(
         PRIVACY,
         "--ledger",
         "Charge the run to this ledger of the data set, by `sottovoce ledger init`.",
@@ -215,14 +215,14 @@ TRAIN_OPTIONS: list[Option] = [
         type=FILE,
         typed_only=True,
     ),
-    option(
+    grouped_option(
         PRIVACY,
         "--run",
         "Name of the run in that ledger.  [default: from the configuration]",
         metavar="NAME",
         name="run_name",
     ),
-    option(
+    grouped_option(
         PRIVACY,
         "--system-noise",
         "Draw noise from the operating system: a release.  Without it noise is keyed by "
@@ -232,7 +232,7 @@ TRAIN_OPTIONS: list[Option] = [
     ),
     *TRUST_OPTIONS,
     *METHOD_OPTIONS,
-    option(
+    grouped_option(
         METHOD,
         "--seed",
         "Keys noise, partition and random graphs of a simulation.",
@@ -240,7 +240,7 @@ TRAIN_OPTIONS: list[Option] = [
         type=int,
         default=_RUN.seed,
     ),
-    option(
+    grouped_option(
         METHOD,
         "--replicates",
         "Repetitions of a simulation, each with its own noise.",
@@ -248,13 +248,13 @@ TRAIN_OPTIONS: list[Option] = [
         type=int,
         default=_RUN.replicates,
     ),
-    option(
+    grouped_option(
         ANSWERS,
         "--inference",
         "Coefficients with 95% intervals, in units of the columns, in place of a classifier.",
         is_flag=True,
     ),
-    option(
+    grouped_option(
         ANSWERS,
         "--evaluation",
         "Also ask the held-out rows how good the model is, with this epsilon of theirs.",
@@ -262,7 +262,7 @@ TRAIN_OPTIONS: list[Option] = [
         type=float,
     ),
     *_ANSWERS,
-    option(
+    grouped_option(
         OUTPUT,
         "--save",
         "Write models, ledger and configuration (.npz).",
@@ -270,7 +270,7 @@ TRAIN_OPTIONS: list[Option] = [
         type=FILE,
         typed_only=True,
     ),
-    option(
+    grouped_option(
         OUTPUT,
         "--report",
         "Write one HTML page to read or pass on.",
@@ -278,7 +278,7 @@ TRAIN_OPTIONS: list[Option] = [
         type=FILE,
         typed_only=True,
     ),
-    option(
+    grouped_option(
         OUTPUT,
         "--checkpoint",
         "Save every round or answer here, and go on from it if it exists.",
@@ -287,7 +287,7 @@ TRAIN_OPTIONS: list[Option] = [
         typed_only=True,
     ),
     save_config(),
-    as_json(cls=RunOption, group=OUTPUT, typed_only=True),
-    holder_too(cls=RunOption, group=OUTPUT, typed_only=True),
+    json_flag_option(cls=RunOption, group=OUTPUT, typed_only=True),
+    holder_flag_option(cls=RunOption, group=OUTPUT, typed_only=True),
 ]
 """Parameters of ``sottovoce train``."""

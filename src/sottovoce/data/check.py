@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput, printable
+from ..errors import InvalidInput, escape_unprintable
 from ..problem.task import Classification
 from ..util.typing import IntArray
 from .column_counts import (
@@ -26,8 +26,8 @@ from .column_counts import (
     count_sites,
     count_weights,
     declared_labels,
-    nearly,
-    site_numbers,
+    find_near_matches,
+    number_sites_of_rows,
 )
 from .columns import Block, Category, Vector
 from .curved import Derived
@@ -35,8 +35,8 @@ from .dates import Date
 from .frames import read_frame
 from .labels import ClassLabel, Label, NumberLabel
 from .partition import partition
-from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, column_errors, count_unfit
-from .table import Column, Table, as_table, as_text
+from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, errors_of_columns, count_unfit_rows
+from .table import Column, Table, table_from_columns, column_as_text
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
 MANY = 0.1
@@ -172,11 +172,11 @@ def review(schema: Schema, table: Any) -> Review:
     >>> [(one.column, one.rows, one.what) for one in review(schema, {"age": [30, 150]}).counts]
     [('age', 1, 'beyond the bounds: clipped')]
     """
-    table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
+    table = table_from_columns(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)
     blocks = {block.name: block for block in schema.blocks}
-    readable = [block for block in schema.blocks if _is_there(block, columns)]
-    refused = [str(error) for error in column_errors(schema, columns)]
+    readable = [block for block in schema.blocks if _columns_are_present(block, columns)]
+    refused = [str(error) for error in errors_of_columns(schema, columns)]
     clipped = dict[str, int]()
     try:
         clipped = schema.encode(table).clipped
@@ -185,17 +185,17 @@ def review(schema: Schema, table: Any) -> Review:
         for block in readable:
             try:
                 outside = block.encode(columns, na)[1]
-                clipped |= count_unfit(block, outside, columns, na)
+                clipped |= count_unfit_rows(block, outside, columns, na)
             except InvalidInput as own:
                 refused.append(str(own))
         if not refused:
             refused.append(str(error))
-    refused += [text for text in _refusals(schema, columns, na) if text not in refused]
-    counted = Counted(table.n_rows, blocks, tuple(_counts(schema, readable, columns, na)))
-    unfit = [_finding(name, n, counted) for name, n in clipped.items() if n]
-    counts = (*unfit, *_unread(counted), *_replaced(counted))
+    refused += [text for text in _refusals_of_training(schema, columns, na) if text not in refused]
+    counted = Counted(table.n_rows, blocks, tuple(_count_columns(schema, readable, columns, na)))
+    unfit = [_finding_of_clipped(name, n, counted) for name, n in clipped.items() if n]
+    counts = (*unfit, *_unreadable_findings(counted), *_replaced_findings(counted))
     found = Review(table.name, schema.name, table.n_rows, tuple(refused), counts, counted.columns)
-    return replace(found, notes=tuple(_notes(found, schema, columns)))
+    return replace(found, notes=tuple(_notes_on_training(found, schema, columns)))
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Counted:
     blocks: Mapping[str, Block]
     columns: tuple[ColumnCounts, ...]
 
-    def locate(
+    def locate_finding(
         self, found: Finding, role: str, name: str | None, parts: tuple[str, ...]
     ) -> Finding:
         """Return a finding with the first few row numbers, from the counts of some columns.
@@ -235,20 +235,20 @@ class Counted:
         return replace(found, where=tuple(sorted(rows)[:SHOWN_ROWS]), detail=detail)
 
 
-def _is_there(block: Block, columns: Mapping[str, Column]) -> bool:
+def _columns_are_present(block: Block, columns: Mapping[str, Column]) -> bool:
     """Whether a block reads raw columns, and the table has them."""
-    return not isinstance(block, Derived) and set(block.sources(columns)) <= set(columns)
+    return not isinstance(block, Derived) and set(block.source_columns(columns)) <= set(columns)
 
 
-def _refusals(schema: Schema, columns: Mapping[str, Column], na: frozenset[str]) -> Iterator[str]:
+def _refusals_of_training(schema: Schema, columns: Mapping[str, Column], na: frozenset[str]) -> Iterator[str]:
     """What training refuses of weights, people and sites, each by itself."""
     tried: list[tuple[str, Callable[[Column], object]]] = []
     if schema.weight is not None:
         weight = schema.weight
-        tried.append((weight.column, lambda column: weight.encode(column, na)))
+        tried.append((weight.column, lambda column: weight.encode_weights(column, na)))
     if schema.person is not None:
         person = schema.person
-        tried.append((person.column, lambda column: person.codes(column, na)))
+        tried.append((person.column, lambda column: person.number_people(column, na)))
     if schema.site is not None:
         site = schema.site
         spec = f"site:{site}"
@@ -263,7 +263,7 @@ def _refusals(schema: Schema, columns: Mapping[str, Column], na: frozenset[str])
                 yield str(error)
 
 
-def _single_column(columns: Mapping[str, Column], name: str) -> Column | None:
+def _one_dimensional_column(columns: Mapping[str, Column], name: str) -> Column | None:
     """A column of one value a row; None if it is not there, or has several."""
     column = columns.get(name)
     if column is None or column.ndim != 1:
@@ -271,55 +271,55 @@ def _single_column(columns: Mapping[str, Column], name: str) -> Column | None:
     return column
 
 
-def _counts(
+def _count_columns(
     schema: Schema, readable: list[Block], columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[ColumnCounts]:
     """Counts of every declared column that is there and can be counted."""
-    yield from _counts_beside_features(schema, columns, na)
+    yield from _count_reserved_columns(schema, columns, na)
     for block in readable:
         if isinstance(block, Vector) or all(
-            columns[name].ndim == 1 for name in block.sources(columns)
+            columns[name].ndim == 1 for name in block.source_columns(columns)
         ):
             yield count_block(block, columns, na)
 
 
-def _counts_beside_features(
+def _count_reserved_columns(
     schema: Schema, columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[ColumnCounts]:
     """Counts of the columns that are no features: label, site, person and weight, in this order."""
-    sites = None if schema.site is None else _single_column(columns, schema.site)
+    sites = None if schema.site is None else _one_dimensional_column(columns, schema.site)
     if schema.label is not None:
-        labels = _single_column(columns, schema.label.column)
+        labels = _one_dimensional_column(columns, schema.label.column)
         if labels is not None:
             yield count_label(schema.label, labels, schema.na)
     if schema.site is not None and sites is not None:
-        yield count_sites(schema.site, sites, _classes(schema, columns))
+        yield count_sites(schema.site, sites, _class_numbers(schema, columns))
     if schema.person is not None:
-        persons = _single_column(columns, schema.person.column)
+        persons = _one_dimensional_column(columns, schema.person.column)
         if persons is not None:
             numbers = None
             if schema.site is not None and sites is not None:
-                numbers = site_numbers(schema.site, sites)
+                numbers = number_sites_of_rows(schema.site, sites)
             yield count_people(schema.person, persons, na, numbers)
     if schema.weight is not None:
-        weights = _single_column(columns, schema.weight.column)
+        weights = _one_dimensional_column(columns, schema.weight.column)
         if weights is not None:
             yield count_weights(schema.weight, weights, na)
 
 
-def _classes(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:
+def _class_numbers(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:
     """The number of each row's class, negative for none; None without classes."""
     task = schema.task
     if schema.label is None or not isinstance(task, Classification):
         return None
-    column = _single_column(columns, schema.label.column)
+    column = _one_dimensional_column(columns, schema.label.column)
     if column is None:
         return None
     classes: IntArray = task.number(schema.label.encode(column, schema.na))
     return classes
 
 
-def _finding(key: str, rows: int, found: Counted) -> Finding:
+def _finding_of_clipped(key: str, rows: int, found: Counted) -> Finding:
     """What a count of :attr:`Encoded.clipped` means."""
     for mark, what, part in (
         (OTHER, "none of the declared values: counts as other", "undeclared"),
@@ -327,28 +327,28 @@ def _finding(key: str, rows: int, found: Counted) -> Finding:
     ):
         if key not in found.blocks and key.startswith(mark):
             name = key.removeprefix(mark)
-            return found.locate(
+            return found.locate_finding(
                 Finding(name, rows, what, fits=mark == OTHER), "feature", name, (part,)
             )
-    what = _SPECIAL.get(key) or _outside(found.blocks[key])
+    what = _SPECIAL.get(key) or _describe_outside(found.blocks[key])
     if key == ROW:
         return Finding(key, rows, what, fits=rows < CROWDED * found.rows)
     if key == HEAVY:
-        return found.locate(Finding(key, rows, what), "weight", None, ("above",))
+        return found.locate_finding(Finding(key, rows, what), "weight", None, ("above",))
     if key == LABEL:
         parts = ("missing", "undeclared", "not a number")
-        return found.locate(Finding(key, rows, what), "label", None, parts)
+        return found.locate_finding(Finding(key, rows, what), "label", None, parts)
     if key == BEYOND:
-        return found.locate(Finding(key, rows, what), "label", None, _CLIPPED)
+        return found.locate_finding(Finding(key, rows, what), "label", None, _CLIPPED)
     if isinstance(found.blocks[key], Category):
-        return found.locate(Finding(key, rows, what), "feature", key, ("undeclared",))
-    return found.locate(Finding(key, rows, what), "feature", key, _CLIPPED)
+        return found.locate_finding(Finding(key, rows, what), "feature", key, ("undeclared",))
+    return found.locate_finding(Finding(key, rows, what), "feature", key, _CLIPPED)
 
 
 _CLIPPED = ("below", "above", "beyond the norm")
 
 
-def _outside(block: Block) -> str:
+def _describe_outside(block: Block) -> str:
     if isinstance(block, Category):
         return "none of the declared values: no level at all"
     if isinstance(block, Vector):
@@ -363,7 +363,7 @@ _GAPS = {
 }
 
 
-def _unread(found: Counted) -> Iterator[Finding]:
+def _unreadable_findings(found: Counted) -> Iterator[Finding]:
     """Rows for which training refuses the table: how many, where, and what they look like,
     without a value.
     """
@@ -374,13 +374,13 @@ def _unread(found: Counted) -> Iterator[Finding]:
         for key in ("not a number", "not a date", "negative"):
             n = one.counts.get(key, 0)
             if n:
-                what = f"{key}{_likely(one)}: training refuses the table"
+                what = f"{key}{_describe_likely_kinds(one)}: training refuses the table"
                 yield Finding(one.column, n, what, where=one.rows[key])
         missing = one.counts["missing"]
         if missing and one.role != "feature":
             what = f"{_GAPS[one.role]}: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
-        elif missing and one.kind != "category" and not _stand_in(found.blocks[one.column]):
+        elif missing and one.kind != "category" and not _describe_replacement(found.blocks[one.column]):
             what = "missing, and nothing is declared to stand for it: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
         n = one.counts.get("left out", 0)
@@ -389,19 +389,19 @@ def _unread(found: Counted) -> Iterator[Finding]:
             yield Finding(one.column, n, what, fits=True, where=one.rows["left out"])
 
 
-def _replaced(found: Counted) -> Iterator[Finding]:
+def _replaced_findings(found: Counted) -> Iterator[Finding]:
     """Rows with a missing value for which the schema says what stands for it."""
     for one in found.columns:
         missing = one.counts["missing"]
         if one.role != "feature" or not missing:
             continue
-        stands = _stand_in(found.blocks[one.column])
+        stands = _describe_replacement(found.blocks[one.column])
         if stands:
             what = f"missing: counts as {stands}"
             yield Finding(one.column, missing, what, fits=True, where=one.rows["missing"])
 
 
-def _stand_in(block: Block) -> str:
+def _describe_replacement(block: Block) -> str:
     """What stands for a missing value of a block, in words; empty if nothing does."""
     # Not every kind of block has both.
     value = getattr(block, "missing", None)
@@ -413,7 +413,7 @@ def _stand_in(block: Block) -> str:
             return "other"
         return ""
     if isinstance(block, Date):
-        plain = block.day(value)
+        plain = block.day_from_units(value)
     elif isinstance(value, str):
         plain = value
     else:
@@ -421,7 +421,7 @@ def _stand_in(block: Block) -> str:
     return f"{plain}, and is marked" if marked else plain
 
 
-def _likely(one: ColumnCounts) -> str:
+def _describe_likely_kinds(one: ColumnCounts) -> str:
     """What those texts look like that are no numbers."""
     kinds = [f"{n:,} {key}" for key, n in one.counts.items() if key.startswith("as ") and n]
     if not kinds:
@@ -429,18 +429,18 @@ def _likely(one: ColumnCounts) -> str:
     return f" ({', '.join(kinds)})"
 
 
-def _notes(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
+def _notes_on_training(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
     """What makes a training worth little or nothing, and what to change."""
     for one in found.columns:
-        name = printable(one.column)
+        name = escape_unprintable(one.column)
         if one.role == "label":
-            yield from _of_label(one, found.rows, schema, columns)
+            yield from _notes_on_label(one, found.rows, schema, columns)
         elif one.role == "site":
-            yield from _alike(
+            yield from _notes_on_alike_names(
                 name, one, "sites whose names differ in case or blanks alone", "sites"
             )
         elif one.role == "person":
-            yield from _alike(
+            yield from _notes_on_alike_names(
                 name, one, "identifiers that differ in case or blanks alone", "people"
             )
         elif one.role == "weight" and one.counts["zero"] == found.rows:
@@ -449,18 +449,18 @@ def _notes(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iter
                 "weight out of the schema"
             )
         elif one.role == "feature":
-            yield from _of_feature(one, found.rows, schema, columns)
+            yield from _notes_on_feature(one, found.rows, schema, columns)
     for finding in found.counts:
         if finding.column == ROW and not finding.fits:
             yield (
-                f"{_share(finding.rows, found.rows)} of the rows are longer than the scale "
+                f"{_share_in_words(finding.rows, found.rows)} of the rows are longer than the scale "
                 f"{schema.divisor:g}, so that "
                 "little but their direction is left; raise scale: `sottovoce schema check` "
                 "without a table proposes one"
             )
 
 
-def _alike(name: str, one: ColumnCounts, key: str, what: str) -> Iterator[str]:
+def _notes_on_alike_names(name: str, one: ColumnCounts, key: str, what: str) -> Iterator[str]:
     n = one.counts.get(key, 0)
     if n:
         yield (
@@ -470,22 +470,22 @@ def _alike(name: str, one: ColumnCounts, key: str, what: str) -> Iterator[str]:
         )
 
 
-def _share(rows: int, n: int) -> str:
+def _share_in_words(rows: int, n: int) -> str:
     """A share in words that do not round to all or nothing what is neither."""
     if rows == n:
         return "all"
     return f"{min(max(rows / n, 0.001), 0.999):.1%}"
 
 
-def _of_label(
+def _notes_on_label(
     one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
     label = schema.label
     assert label is not None
-    name = printable(one.column)
+    name = escape_unprintable(one.column)
     lost = sum(one.counts.get(key, 0) for key in ("missing", "undeclared", "not a number"))
     if isinstance(label, NumberLabel):
-        yield from _clipped(name, one, n, "lo and hi of the label")
+        yield from _note_on_clipping(name, one, n, "lo and hi of the label")
         if lost == n:
             yield (
                 f"{name}: no row has a number to predict, so nothing can be learnt; check the "
@@ -501,7 +501,7 @@ def _of_label(
             )
     if lost >= MANY * n:
         yield (
-            f"{name}: {_share(lost, n)} of the rows have no declared label "
+            f"{name}: {_share_in_words(lost, n)} of the rows have no declared label "
             f"({one.counts['missing']:,} missing, "
             f"{one.counts['undeclared']:,} undeclared) and train as rows of zeros; declare every "
             "label, or leave those "
@@ -514,25 +514,25 @@ def _of_label(
             "since no negative is "
             "declared; declare negative = VALUE, or list the mark in na"
         )
-    yield from _near(
-        name, one, as_text(columns[label.column]), declared_labels(label), mapped=False
+    yield from _notes_on_near_matches(
+        name, one, column_as_text(columns[label.column]), declared_labels(label), mapped=False
     )
 
 
 def _class_in_words(label: Label | ClassLabel, name: str) -> str:
     """One class of a label, as its declaration calls it."""
     if isinstance(label, ClassLabel):
-        return f"of the class {printable(name)!r}"
+        return f"of the class {escape_unprintable(name)!r}"
     if name == label.positive:
-        return f"positive ({printable(name)!r})"
-    return "negative" if label.negative is None else f"negative ({printable(name)!r})"
+        return f"positive ({escape_unprintable(name)!r})"
+    return "negative" if label.negative is None else f"negative ({escape_unprintable(name)!r})"
 
 
-def _of_feature(
+def _notes_on_feature(
     one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
     block = next(block for block in schema.blocks if block.name == one.column)
-    name = printable(one.column)
+    name = escape_unprintable(one.column)
     if one.counts["missing"] == n:
         yield (
             f"{name}: every row is missing, so the column says nothing; leave it out, or repair "
@@ -543,36 +543,36 @@ def _of_feature(
         strange = one.counts["undeclared"]
         if strange >= MANY * n:
             yield (
-                f"{name}: {_share(strange, n)} of the rows hold none of the declared values "
+                f"{name}: {_share_in_words(strange, n)} of the rows hold none of the declared values "
                 f"({one.counts['undeclared texts']:,} other texts); compare values with the code "
                 "book"
             )
-        yield from _near(name, one, as_text(columns[block.source]), values, mapped=True)
+        yield from _notes_on_near_matches(name, one, column_as_text(columns[block.source_column]), values, mapped=True)
         return
     # Rows that are divided by their own norms are clipped in their entries alone.
     unit_rows = isinstance(block, Vector) and isinstance(block.norm, str)
     if not unit_rows or one.counts["below"] or one.counts["above"]:
         bounds = {"bins": "edges", "spline": "knots"}.get(one.kind, "lo and hi")
-        yield from _clipped(name, one, n, bounds)
+        yield from _note_on_clipping(name, one, n, bounds)
         beyond = one.counts.get("beyond the norm", 0)
         if beyond >= CROWDED * n:
             yield (
-                f"{name}: {_share(beyond, n)} of the rows are longer than norm; declare the norm "
+                f"{name}: {_share_in_words(beyond, n)} of the rows are longer than norm; declare the norm "
                 "of a typical row"
             )
 
 
-def _clipped(name: str, one: ColumnCounts, n: int, what: str) -> Iterator[str]:
+def _note_on_clipping(name: str, one: ColumnCounts, n: int, what: str) -> Iterator[str]:
     below, above = one.counts["below"], one.counts["above"]
     if below + above >= MANY * n:
         yield (
-            f"{name}: {_share(min(below + above, n), n)} of the rows are clipped ({below:,} below, "
+            f"{name}: {_share_in_words(min(below + above, n), n)} of the rows are clipped ({below:,} below, "
             f"{above:,} above the "
             f"declared bounds); check the unit and {what} against what the column means"
         )
 
 
-def _near(
+def _notes_on_near_matches(
     name: str,
     one: ColumnCounts,
     texts: Column,
@@ -585,12 +585,12 @@ def _near(
     """
     if not one.counts.get("near", 0):
         return
-    for value, rows in nearly(texts, values).items():
-        told = printable(value)
+    for value, rows in find_near_matches(texts, values).items():
+        told = escape_unprintable(value)
         remedy = "write them alike in the table"
         if mapped:
             remedy = (
-                f'give one level all its spellings, values = {{ {_key(told)} = ["{told}", '
+                f'give one level all its spellings, values = {{ {_toml_table_key(told)} = ["{told}", '
                 f"...] }}, or {remedy}"
             )
         many = int(rows.sum())
@@ -601,7 +601,7 @@ def _near(
         )
 
 
-def _key(name: str) -> str:
+def _toml_table_key(name: str) -> str:
     """A key of a TOML table."""
     bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
     return name if bare else f'"{name}"'

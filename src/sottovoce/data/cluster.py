@@ -25,7 +25,7 @@ from .rows import Rows
 from .sweep import Batch, Sweep
 
 
-def _dask() -> Any:
+def _import_dask_array() -> Any:
     try:
         import dask.array
     except ImportError as error:
@@ -34,19 +34,19 @@ def _dask() -> Any:
     return dask
 
 
-def _local(block: Array, fields: dict[str, Any], move: Move | None) -> Sweep:
+def _sweep_over_block(block: Array, fields: dict[str, Any], move: Move | None) -> Sweep:
     rows = Dense(block[None])
     storage: Storage = rows
     if move is not None:
-        storage = Moved.of(rows, move)
+        storage = Moved.move_storage(rows, move)
     return Sweep((Batch(np.array([0]), Design(storage, **fields)),), block.shape[1])
 
 
-def _signed(X: Array, y: Array) -> Array:
-    return Rows.build([(np.asarray(X, dtype=float), np.asarray(y, dtype=float))]).signed[0]
+def _signed_rows(X: Array, y: Array) -> Array:
+    return Rows.build_from_parts([(np.asarray(X, dtype=float), np.asarray(y, dtype=float))]).signed[0]
 
 
-def _digest(block: Array) -> bytes:
+def _digest_of_block(block: Array) -> bytes:
     return blake2b(np.ascontiguousarray(block, dtype="<f8").tobytes(), digest_size=32).digest()
 
 
@@ -57,8 +57,8 @@ class ClusterSweep(Sweep):
     blocks: tuple[Any, ...] = ()
     sizes: tuple[int, ...] = ()
 
-    def _sum(self, task: Callable[..., Array], *arguments: Any) -> Array:
-        dask = _dask()
+    def _sum_over_blocks(self, task: Callable[..., Array], *arguments: Any) -> Array:
+        dask = _import_dask_array()
         shared = dask.delayed(arguments)
         run = dask.delayed(lambda block, given: task(block, *given))
         parts = dask.compute(*[run(block, shared) for block in self.blocks])
@@ -67,49 +67,49 @@ class ClusterSweep(Sweep):
             total += part
         return total
 
-    def gradient(self, loss: Loss, w: Array) -> Array:
-        return self._sum(Sweep.gradient, loss, w)
+    def sum_gradients(self, loss: Loss, w: Array) -> Array:
+        return self._sum_over_blocks(Sweep.sum_gradients, loss, w)
 
-    def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """Sum clipped losses over all blocks; parameters and result as for :meth:`Sweep.values`."""
-        return self._sum(Sweep.values, loss, w, clip, n)
+    def sum_clipped_losses(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
+        """Sum clipped losses over all blocks; parameters and result as for :meth:`Sweep.sum_clipped_losses`."""
+        return self._sum_over_blocks(Sweep.sum_clipped_losses, loss, w, clip, n)
 
-    def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sum a statistic over all blocks; parameters and result as for :meth:`Sweep.total`."""
-        return self._sum(Sweep.total, loss, w, each)
+    def sum_statistic(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        """Sum a statistic over all blocks; parameters and result as for :meth:`Sweep.sum_statistic`."""
+        return self._sum_over_blocks(Sweep.sum_statistic, loss, w, each)
 
-    def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """Add up the Hessians of all blocks; parameters and result as for :meth:`Sweep.hessian`."""
-        return self._sum(Sweep.hessian, loss, w, diagonal, typical)
+    def sum_curvatures(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
+        """Add up the Hessians of all blocks; parameters and result as for :meth:`Sweep.sum_curvatures`."""
+        return self._sum_over_blocks(Sweep.sum_curvatures, loss, w, diagonal, typical)
 
-    def turn(self, loss: Loss, w: Array, along: Array) -> Array:
-        """Add up products with Hessians over all blocks; as :meth:`Sweep.turn`."""
-        return self._sum(Sweep.turn, loss, w, along)
+    def hessian_vector_product(self, loss: Loss, w: Array, along: Array) -> Array:
+        """Add up products with Hessians over all blocks; as :meth:`Sweep.hessian_vector_product`."""
+        return self._sum_over_blocks(Sweep.hessian_vector_product, loss, w, along)
 
     @property
-    def nodes(self) -> int:
+    def number_of_nodes(self) -> int:
         return 1
 
-    def keep(self, nodes: BoolArray) -> Self:
+    def select_nodes(self, nodes: BoolArray) -> Self:
         return self
 
-    def single(self) -> None:
+    def in_single_precision(self) -> None:
         return None
 
-    def deduplicated(self) -> Self:
+    def with_distinct_rows(self) -> Self:
         return self  # workers keep duplicates
 
-    def normed(self) -> Self:
+    def with_known_norms(self) -> Self:
         # Workers compute norms when they need them.
         return self
 
-    def every(self, part: int, parts: int) -> ClusterSweep:
-        dask = _dask()
+    def every_nth_row(self, part: int, parts: int) -> ClusterSweep:
+        dask = _import_dask_array()
         start, kept, sizes = 0, [], []
         for block, size in zip(self.blocks, self.sizes, strict=True):
             first = (part - start) % parts
             if first < size:
-                kept.append(dask.delayed(Sweep.every)(block, first, parts))
+                kept.append(dask.delayed(Sweep.every_nth_row)(block, first, parts))
                 sizes.append(len(range(first, size, parts)))
             start += size
         return ClusterSweep((), self.width, tuple(kept), tuple(sizes))
@@ -117,14 +117,14 @@ class ClusterSweep(Sweep):
 
 @dataclass(frozen=True)
 class ClusterRows(Rows):
-    """Rows of one site in the blocks of a Dask Array, made by :meth:`of`; ``signed`` is empty."""
+    """Rows of one site in the blocks of a Dask Array, made by :meth:`rows_from_dask`; ``signed`` is empty."""
 
     blocks: tuple[Any, ...] = ()
     sizes: tuple[int, ...] = ()
     digests: tuple[bytes, ...] = ()
 
     @classmethod
-    def of(cls, X: Any, y: Any) -> Self:
+    def rows_from_dask(cls, X: Any, y: Any) -> Self:
         """Validate a Dask Array of rows where it is, and keep its signed blocks there.
 
         Parameters
@@ -137,14 +137,14 @@ class ClusterRows(Rows):
         Raises
         ------
         InvalidInput
-            What :meth:`Rows.build` refuses; or without Dask.
+            What :meth:`Rows.build_from_parts` refuses; or without Dask.
 
         Examples
         --------
         >>> import dask.array as da
-        >>> rows = ClusterRows.of(da.ones((20, 2), chunks=(5, 2)) / 2, da.ones(20, chunks=5))
+        >>> rows = ClusterRows.rows_from_dask(da.ones((20, 2), chunks=(5, 2)) / 2, da.ones(20, chunks=5))
         """
-        dask = _dask()
+        dask = _import_dask_array()
         if not isinstance(X, dask.array.Array) or X.ndim != 2 or X.numblocks[1] != 1:
             raise InvalidInput(
                 "X", None, "must be a Dask Array of blocks of whole rows", "rechunk((ROWS, -1))"
@@ -160,10 +160,10 @@ class ClusterRows(Rows):
                 "every block needs a known number of rows, at least 1",
                 "compute_chunk_sizes()",
             )
-        sign = dask.delayed(_signed)
+        sign = dask.delayed(_signed_rows)
         pairs = zip(X.to_delayed()[:, 0], y.to_delayed(), strict=True)
         blocks = dask.persist(*[sign(a, b) for a, b in pairs])
-        found = dask.compute(*[dask.delayed(_digest)(block) for block in blocks])
+        found = dask.compute(*[dask.delayed(_digest_of_block)(block) for block in blocks])
         labels = np.asarray(dask.array.unique(y).compute())
         n = np.array([[float(sum(X.chunks[0]))]])
         alike = (0,) if len(labels) == 1 else ()
@@ -177,33 +177,33 @@ class ClusterRows(Rows):
             digests=tuple(found),
         )
 
-    def sweep(self) -> ClusterSweep:
-        dask = _dask()
+    def sweep_over_rows(self) -> ClusterSweep:
+        dask = _import_dask_array()
         edges = pairwise(np.cumsum((0, *self.sizes)))
-        fields = [{name: x[:, a:b] for name, x in self._fields.items()} for a, b in edges]
-        local = dask.delayed(_local)
+        fields = [{name: x[:, a:b] for name, x in self._present_fields.items()} for a, b in edges]
+        local = dask.delayed(_sweep_over_block)
         blocks = dask.persist(
             *[local(block, own, self.move) for block, own in zip(self.blocks, fields, strict=True)]
         )
         return ClusterSweep((), self.d, blocks, self.sizes)
 
-    def _storage(self, nodes: IntArray) -> Storage:
+    def _storage_of_nodes(self, nodes: IntArray) -> Storage:
         raise TypeError("rows on a cluster are multiplied where they lie")
 
-    def on(self, spec: str) -> Self:
+    def with_backend(self, spec: str) -> Self:
         if spec != "numpy":
             raise InvalidInput(
                 "backend", spec, "rows on a cluster are read by its workers", "use 'numpy'"
             )
         return self
 
-    def _stored_at(self, i: int) -> dict[str, Any]:
+    def _storage_of_node(self, i: int) -> dict[str, Any]:
         return {}
 
-    def _stored_together(self) -> dict[str, Any]:
+    def _storage_of_pooled(self) -> dict[str, Any]:
         return {}
 
-    def _stored_arrays(self) -> tuple[Array, ...]:
+    def _fingerprint_storage(self) -> tuple[Array, ...]:
         """Digests of the blocks: to a ledger, the same rows in other blocks are other rows."""
         return (
             np.array([list(one) for one in self.digests], dtype=float),

@@ -25,11 +25,11 @@ from ..problem.task import Classification
 from ..util.typing import Array, BoolArray, IntArray
 from .columns import Bins, Block, Category, Number, Vector, row_norms
 from .curved import Spline
-from .dates import Date, as_units
-from .labels import AnyLabel, ClassLabel, Label, NumberLabel, numbers_in
+from .dates import Date, dates_as_units
+from .labels import AnyLabel, ClassLabel, Label, NumberLabel, parse_number_labels
 from .partition import partition
-from .person import Person, kept
-from .values import MISSING_MARKS, Column, Declared, as_numbers, as_text, is_missing, marked
+from .person import Person, first_rows_of_each
+from .values import MISSING_MARKS, Column, Declared, column_as_numbers, column_as_text, mask_of_missing, mask_of_marked_numbers
 from .weights import CaseWeight
 
 SHOWN_ROWS = 5
@@ -112,12 +112,12 @@ class Reading:
     why: Mapping[str, int] = field(default_factory=dict)
 
 
-def first_rows(where: BoolArray) -> tuple[int, ...]:
+def first_row_numbers(where: BoolArray) -> tuple[int, ...]:
     """Return the first few row numbers of a mask, from 1."""
     return tuple((np.flatnonzero(where)[:SHOWN_ROWS] + 1).tolist())
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return a text without differences in case, blanks, marks of no width, and Unicode's forms."""
     if not text.isprintable():
         # "Cf" are format characters: marks of no width, of the direction of writing and of order.
@@ -125,7 +125,7 @@ def folded(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-LIKELY_GAPS = frozenset(map(folded, (*MISSING_MARKS, *_MORE_MARKS)))
+LIKELY_GAPS = frozenset(map(fold_text, (*MISSING_MARKS, *_MORE_MARKS)))
 """Texts, folded, that tools and people write for a missing value; not all of them are read as
 one.
 """
@@ -133,21 +133,21 @@ one.
 
 def is_likely_gap(text: str) -> bool:
     """Return True for a text that tools and people write for a missing value."""
-    return folded(text) in LIKELY_GAPS
+    return fold_text(text) in LIKELY_GAPS
 
 
-def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
+def find_near_matches(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
     """Find texts that differ from a declared value in case, blanks or Unicode form alone.
 
     Returns, for each declared value, a mask (n,) of the texts that look like it and are not read as
     it.
     """
-    by_fold = {folded(value): value for value in declared}
+    by_fold = {fold_text(value): value for value in declared}
     read_alike = Declared({value: value for value in declared})
     nothing = np.zeros(len(texts), dtype=bool)
     found: dict[str, BoolArray] = {}
     for text in dict.fromkeys(texts.tolist()):
-        value = by_fold.get(folded(text))
+        value = by_fold.get(fold_text(text))
         if value is not None and text not in read_alike:
             found[value] = found.get(value, nothing) | (texts == text)
     return found
@@ -165,22 +165,22 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
         Declared marks of missing values.
     read : callable, optional
         What training reads a column by: numbers and which are missing, or a ValueError.  None for
-        :func:`sottovoce.data.table.as_numbers`.
+        :func:`sottovoce.data.table.column_as_numbers`.
 
     Returns
     -------
     Reading
     """
     if column.dtype.kind in "iuf":
-        missing = marked(column, na)
+        missing = mask_of_marked_numbers(column, na)
         unread = ~np.isfinite(column) & ~missing
         numbers = np.where(missing | unread, np.nan, column.astype(np.float64))
         return Reading(numbers, missing, unread, {_NOT_FINITE: int(unread.sum())})
-    numbers, missing, unread = _in_parts(column, read or partial(as_numbers, na=na))
+    numbers, missing, unread = _read_in_halves(column, read or partial(column_as_numbers, na=na))
     why: dict[str, int] = {}
     if unread.any():
-        for text in as_text(column[unread]).tolist():
-            kind = kind_of_text(text)
+        for text in column_as_text(column[unread]).tolist():
+            kind = classify_unreadable_text(text)
             why[kind] = why.get(kind, 0) + 1
     return Reading(np.where(missing | unread, np.nan, numbers), missing, unread, why)
 
@@ -188,7 +188,7 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
 Reader = Callable[[Column], tuple[Array, BoolArray]]
 
 
-def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray]:
+def _read_in_halves(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray]:
     """Numbers, which are missing, and which are refused, found by halving the parts that are
     refused.
     """
@@ -209,7 +209,7 @@ def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray
     return numbers, missing, unread
 
 
-def kind_of_text(text: str) -> str:
+def classify_unreadable_text(text: str) -> str:
     """Classify a text that is no number, in words that do not show it."""
     with suppress(ValueError):
         if not math.isfinite(float(text)):
@@ -247,34 +247,34 @@ def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str])
 
 
 def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    reading = read_numbers(columns[block.source], na, _reader_of(block, na))
-    lo, hi = _bounds_of(block)
+    reading = read_numbers(columns[block.source], na, _column_reader(block, na))
+    lo, hi = _clipping_bounds(block)
     masks = {
         "missing": reading.missing,
-        _unread(block): reading.unread,
+        _name_of_unreadable(block): reading.unread,
         "below": reading.numbers < lo,
         "above": reading.numbers > hi,
     }
-    return _counted(block.name, "feature", block.kind, masks, _counts_by_kind(reading))
+    return _column_counts_from_masks(block.name, "feature", block.kind, masks, _unreadable_by_kind(reading))
 
 
-def _counts_by_kind(reading: Reading) -> dict[str, int]:
+def _unreadable_by_kind(reading: Reading) -> dict[str, int]:
     """How many values are no numbers, by what they look like."""
     return {f"as {kind}": n for kind, n in reading.why.items()}
 
 
-def _reader_of(block: object, na: frozenset[str]) -> Reader | None:
+def _column_reader(block: object, na: frozenset[str]) -> Reader | None:
     """What reads a block's column; None for numbers."""
     if not isinstance(block, Date):
         return None
-    return lambda some: as_units(some, na, block.epoch, block.unit)
+    return lambda some: dates_as_units(some, na, block.epoch, block.unit)
 
 
-def _unread(block: object) -> str:
+def _name_of_unreadable(block: object) -> str:
     return "not a date" if isinstance(block, Date) else "not a number"
 
 
-def _bounds_of(block: Bins | Number | Spline) -> tuple[float, float]:
+def _clipping_bounds(block: Bins | Number | Spline) -> tuple[float, float]:
     """Between which numbers nothing is clipped."""
     if isinstance(block, Bins):
         return block.edges[0], block.edges[-1]
@@ -285,7 +285,7 @@ def _bounds_of(block: Bins | Number | Spline) -> tuple[float, float]:
 
 def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
     """Counts of rows with such an entry, not of entries."""
-    entries = [columns[name] for name in block.sources(columns)]
+    entries = [columns[name] for name in block.source_columns(columns)]
     if len(entries) == 1 and entries[0].ndim == 2:
         entries = list(entries[0].T)
     readings = [read_numbers(entry, na) for entry in entries]
@@ -300,23 +300,23 @@ def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[st
         # As the encoding does, which clips entries before it computes the norm.
         inside = np.clip(np.nan_to_num(numbers, nan=0.0), block.lo, block.hi)
         masks["beyond the norm"] = row_norms(inside) > block.norm
-    return _counted(block.name, "feature", block.kind, masks)
+    return _column_counts_from_masks(block.name, "feature", block.kind, masks)
 
 
 def _count_category(
     block: Category, columns: Mapping[str, Column], na: frozenset[str]
 ) -> ColumnCounts:
-    texts = as_text(columns[block.source])
+    texts = column_as_text(columns[block.source_column])
     listed = [value for _, members in block.values for value in members]
-    strange, gone = block.unlisted(columns, na)
-    near = nearly(np.where(strange, texts, ""), listed)
-    masks = {"missing": gone, "undeclared": strange, "near": _any_of(near.values(), len(texts))}
+    strange, gone = block.unlisted_and_missing(columns, na)
+    near = find_near_matches(np.where(strange, texts, ""), listed)
+    masks = {"missing": gone, "undeclared": strange, "near": _union_of_masks(near.values(), len(texts))}
     more = {"undeclared texts": len(set(texts[strange].tolist()))}
     # Without a reference level and levels for the rest, each feature is one declared value.
     plain = replace(block, base=None, missing=None, other=False, indicator=False)
     rows = plain.encode(columns, na)[0].sum(axis=0)
     levels = {name: int(count) for (name, _), count in zip(block.values, rows, strict=True)}
-    return _counted(block.name, "feature", block.kind, masks, more, levels)
+    return _column_counts_from_masks(block.name, "feature", block.kind, masks, more, levels)
 
 
 def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnCounts:
@@ -336,17 +336,17 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
     """
     task = label.task
     y = label.encode(column, na)
-    lost = ~task.known(y)
+    lost = ~task.has_known_label(y)
     if isinstance(label, NumberLabel):
         return _count_number_label(label, column, na, lost)
-    texts = as_text(column)
-    missing = lost & is_missing(column, na, MISSING_MARKS)
+    texts = column_as_text(column)
+    missing = lost & mask_of_missing(column, na, MISSING_MARKS)
     undeclared = lost & ~missing
-    near = nearly(np.where(undeclared | (y < 0), texts, ""), declared_labels(label))
+    near = find_near_matches(np.where(undeclared | (y < 0), texts, ""), declared_labels(label))
     masks = {
         "missing": missing,
         "undeclared": undeclared,
-        "near": _any_of(near.values(), len(texts)),
+        "near": _union_of_masks(near.values(), len(texts)),
     }
     more = {"undeclared texts": len(set(texts[undeclared].tolist()))}
     assert isinstance(task, Classification)
@@ -359,21 +359,21 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
         gaps = np.isin(texts, [text for text in negatives if is_likely_gap(text)])
         masks["negative, and a usual mark of missing values"] = gaps & ~lost
     kind = "classes" if isinstance(label, ClassLabel) else "two classes"
-    return _counted(label.column, "label", kind, masks, more, levels)
+    return _column_counts_from_masks(label.column, "label", kind, masks, more, levels)
 
 
 def _count_number_label(
     label: NumberLabel, column: Column, na: tuple[str, ...], lost: BoolArray
 ) -> ColumnCounts:
     reading = read_numbers(column, frozenset(na))
-    numbers = numbers_in(column, na)
+    numbers = parse_number_labels(column, na)
     masks = {
         "missing": lost & ~reading.unread,
         "not a number": lost & reading.unread,
         "below": numbers < label.lo,
         "above": numbers > label.hi,
     }
-    return _counted(label.column, "label", "number", masks, _counts_by_kind(reading))
+    return _column_counts_from_masks(label.column, "label", "number", masks, _unreadable_by_kind(reading))
 
 
 def declared_labels(label: AnyLabel) -> tuple[str, ...]:
@@ -404,17 +404,17 @@ def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCo
     -------
     ColumnCounts
     """
-    site = site_numbers(name, column)
+    site = number_sites_of_rows(name, column)
     missing = site < 0
     size = np.bincount(site[~missing])
     first = np.unique(site[~missing], return_index=True)[1]
-    names = as_text(column[~missing])[first].tolist()
+    names = column_as_text(column[~missing])[first].tolist()
     more = {
         "sites": len(size),
         "smallest": int(size.min()) if len(size) else 0,
         "largest": int(size.max(initial=0)),
         f"sites of fewer than {FEW_ROWS} rows": int(np.sum(size < FEW_ROWS)),
-        "sites whose names differ in case or blanks alone": _alike(names),
+        "sites whose names differ in case or blanks alone": _count_alike_names(names),
     }
     if classes is not None:
         known = ~missing & (classes >= 0)
@@ -422,17 +422,17 @@ def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCo
         kinds = np.bincount(pairs[:, 0], minlength=len(size))
         more["sites of one class"] = int(np.sum(kinds == 1))
         more["sites without a label"] = int(np.sum(kinds == 0))
-    return _counted(name, "site", "site", {"missing": missing}, more)
+    return _column_counts_from_masks(name, "site", "site", {"missing": missing}, more)
 
 
-def site_numbers(name: str, column: Column) -> IntArray:
+def number_sites_of_rows(name: str, column: Column) -> IntArray:
     """Number each row's site as training partitions rows; -1 for a row without one."""
 
     def parts_of(some: Column) -> list[IntArray]:
         return partition(f"site:{name}", np.zeros(len(some)), None, columns={name: some})
 
     number = np.full(len(column), -1, dtype=np.int64)
-    named = np.flatnonzero(~refused_rows(column, parts_of))
+    named = np.flatnonzero(~find_refused_rows(column, parts_of))
     if len(named) == 0:
         return number
     for k, part in enumerate(parts_of(column[named])):
@@ -440,7 +440,7 @@ def site_numbers(name: str, column: Column) -> IntArray:
     return number
 
 
-def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArray:
+def find_refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArray:
     """Find the rows whose value is refused by itself, if the whole column is: a mask (n,)."""
     try:
         attempt(column)
@@ -449,7 +449,7 @@ def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArr
     else:
         return np.zeros(len(column), dtype=bool)
     # Values of one text are refused alike, so each text is tried once, at its first row.
-    texts, first, number = np.unique(as_text(column), return_index=True, return_inverse=True)
+    texts, first, number = np.unique(column_as_text(column), return_index=True, return_inverse=True)
     refused = np.zeros(len(texts), dtype=bool)
     for k, row in enumerate(first.tolist()):
         try:
@@ -480,24 +480,24 @@ def count_people(
     -------
     ColumnCounts
     """
-    missing = refused_rows(column, lambda some: person.codes(some, na))
-    people = person.codes(column[~missing], na)
+    missing = find_refused_rows(column, lambda some: person.number_people(some, na))
+    people = person.number_people(column[~missing], na)
     own_site = np.zeros(len(people), dtype=np.int64)
     if site is not None:
         own_site = site[~missing]
     # Rows are left out by person and site, as the limit on rows holds at each site.
     pairs, pair = np.unique(np.stack([people, own_site], axis=1), axis=0, return_inverse=True)
     left = np.zeros(len(column), dtype=bool)
-    left[~missing] = ~kept(pair.reshape(-1).astype(np.int64), person.rows)
+    left[~missing] = ~first_rows_of_each(pair.reshape(-1).astype(np.int64), person.rows)
     first = np.unique(people, return_index=True)[1]
-    identifiers = as_text(column[~missing])[first].tolist()
+    identifiers = column_as_text(column[~missing])[first].tolist()
     more = {
         "people": len(first),
         "most rows of a person": int(np.bincount(people).max(initial=0)),
         "most sites of a person": int(np.bincount(pairs[:, 0]).max(initial=0)),
-        "identifiers that differ in case or blanks alone": _alike(identifiers),
+        "identifiers that differ in case or blanks alone": _count_alike_names(identifiers),
     }
-    return _counted(person.column, "person", "person", {"missing": missing, "left out": left}, more)
+    return _column_counts_from_masks(person.column, "person", "person", {"missing": missing, "left out": left}, more)
 
 
 def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> ColumnCounts:
@@ -523,22 +523,22 @@ def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> Col
         "above": reading.numbers > weight.max,
         "zero": reading.numbers == 0.0,
     }
-    return _counted(weight.column, "weight", "weight", masks)
+    return _column_counts_from_masks(weight.column, "weight", "weight", masks)
 
 
-def _alike(names: Collection[str]) -> int:
+def _count_alike_names(names: Collection[str]) -> int:
     """How many names are another one but for case, blanks or Unicode form."""
-    return len(names) - len({folded(name) for name in names})
+    return len(names) - len({fold_text(name) for name in names})
 
 
-def _any_of(masks: Iterable[BoolArray], n: int) -> BoolArray:
+def _union_of_masks(masks: Iterable[BoolArray], n: int) -> BoolArray:
     found = np.zeros(n, dtype=bool)
     for mask in masks:
         found |= mask
     return found
 
 
-def _counted(
+def _column_counts_from_masks(
     column: str,
     role: str,
     kind: str,
@@ -547,5 +547,5 @@ def _counted(
     levels: Mapping[str, int] | None = None,
 ) -> ColumnCounts:
     counts = {key: int(mask.sum()) for key, mask in masks.items()} | dict(more or {})
-    rows = {key: first_rows(mask) for key, mask in masks.items() if mask.any()}
+    rows = {key: first_row_numbers(mask) for key, mask in masks.items() if mask.any()}
     return ColumnCounts(column, role, kind, counts, dict(levels or {}), rows)

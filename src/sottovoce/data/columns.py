@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 
 from ..errors import SchemaError
 from ..util.typing import Array
-from .entries import check_apart, entry_from
-from .meant import meant
+from .entries import check_distinct_in_frames, convert_entry
+from .meant import suggest_spelling
 from .values import (
     MISSING,
     MISSING_MARKS,
     Column,
     Declared,
-    as_numbers,
-    is_missing,
-    number_of,
-    text_of,
+    column_as_numbers,
+    mask_of_missing,
+    value_as_number,
+    value_as_text,
 )
 
 Mask = NDArray[np.bool_]
@@ -65,37 +65,37 @@ class Block(Protocol):
         """
 
     @property
-    def names(self) -> list[str]: ...
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+    def feature_names(self) -> list[str]: ...
+    def source_columns(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
         """Return the raw columns to read, of a table with these."""
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         """Encode raw columns as features (n, k), with a mask of rows clipped to the declaration."""
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         """Draw features (n, k) of synthetic rows, from the declaration alone.
 
         See :mod:`sottovoce.data.expected`.
         """
 
 
-def _numbers(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
-    return _filled(field, *_read(field, values, na), missing)
+def _numbers_with_replacement(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
+    return _replace_missing_values(field, *_read_as_numbers(field, values, na), missing)
 
 
-def _read(field: str, values: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+def _read_as_numbers(field: str, values: Column, na: frozenset[str]) -> tuple[Array, Mask]:
     """Numbers, and which are missing."""
     remedy = "repair the rows, or list the marks of missing values in na"
     if values.dtype.kind == "M":
         remedy = 'declare it with kind = "date"'
     try:
-        return as_numbers(values, na)
+        return column_as_numbers(values, na)
     except ValueError as error:
         rule = f"every value must be a finite number, and some are {error}"
         raise SchemaError(field, None, rule, remedy) from None
 
 
-def _filled(field: str, numbers: Array, absent: Mask, missing: float | None) -> Array:
+def _replace_missing_values(field: str, numbers: Array, absent: Mask, missing: float | None) -> Array:
     if not absent.any():
         return numbers
     if missing is None:
@@ -104,7 +104,7 @@ def _filled(field: str, numbers: Array, absent: Mask, missing: float | None) -> 
     return np.where(absent, missing, numbers)
 
 
-def _one(name: str, columns: Mapping[str, Column]) -> Column:
+def _one_dimensional_column(name: str, columns: Mapping[str, Column]) -> Column:
     if columns[name].ndim != 1:
         raise SchemaError(
             name, None, "must hold one value a row", 'declare it with kind = "vector"'
@@ -112,11 +112,11 @@ def _one(name: str, columns: Mapping[str, Column]) -> Column:
     return columns[name]
 
 
-def _gone(name: str) -> str:
+def _name_of_missing_level(name: str) -> str:
     return f"{name}=missing"
 
 
-def _check_level(field: str, indicator: bool, missing: object) -> None:
+def _check_missing_level(field: str, indicator: bool, missing: object) -> None:
     if indicator and missing is not None:
         rule = (
             "makes a missing value a level of its own, and cannot be combined with a value "
@@ -125,7 +125,7 @@ def _check_level(field: str, indicator: bool, missing: object) -> None:
         raise SchemaError(f"{field}.indicator", True, rule, "leave out indicator or missing")
 
 
-def check_features(field: str, n: int) -> None:
+def check_number_of_features(field: str, n: int) -> None:
     """Refuse more than `MOST_FEATURES` features with a SchemaError."""
     if n > MOST_FEATURES:
         raise SchemaError(field, n, f"must be at most {MOST_FEATURES:,} features", "declare fewer")
@@ -140,13 +140,13 @@ class OneColumn:
     column: str | None
 
     @property
-    def source(self) -> str:
+    def source_column(self) -> str:
         return self.column or self.name
 
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        return (self.source,)
+    def source_columns(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        return (self.source_column,)
 
-    def numbers(
+    def read_numbers(
         self, columns: Mapping[str, Column], na: frozenset[str], missing: float | None
     ) -> Array:
         """Read the raw column as numbers.
@@ -170,7 +170,7 @@ class OneColumn:
             If a value is no finite number, or missing while `missing` is None, or the column has
             several values a row.  No value is shown.
         """
-        return _numbers(self.source, _one(self.source, columns), na, missing)
+        return _numbers_with_replacement(self.source_column, _one_dimensional_column(self.source_column, columns), na, missing)
 
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
@@ -183,7 +183,7 @@ def _check_bounds(field: str, lo: float, hi: float) -> None:
         )
 
 
-def check_missing(field: str, missing: float | None) -> None:
+def check_replacement_value(field: str, missing: float | None) -> None:
     """Refuse what is no finite number to stand for a missing value."""
     if missing is not None and not np.isfinite(missing):
         raise SchemaError(
@@ -219,7 +219,7 @@ class Bins(OneColumn):
     indicator: bool = False
 
     def __post_init__(self) -> None:
-        check_features(f"{self.name}.edges", len(self.edges) - 1)
+        check_number_of_features(f"{self.name}.edges", len(self.edges) - 1)
         edges = np.asarray(self.edges)
         increasing = len(edges) >= 2 and bool(np.all(edges[:-1] < edges[1:]))  # False with a NaN
         if not increasing or np.isinf(edges[1:-1]).any():
@@ -231,40 +231,40 @@ class Bins(OneColumn):
             raise SchemaError(
                 f"{self.name}.base", self.base, f"must be from 0 to {len(edges) - 2}", "name a bin"
             )
-        if len(self.names) == 0:
+        if len(self.feature_names) == 0:
             raise SchemaError(
                 f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base"
             )
-        check_missing(self.name, self.missing)
-        _check_level(self.name, self.indicator, self.missing)
+        check_replacement_value(self.name, self.missing)
+        _check_missing_level(self.name, self.indicator, self.missing)
 
     @cached_property
-    def names(self) -> list[str]:
-        bins = [f"{self.name}[{a},{b})" for a, b in pairwise(map(text_of, self.edges))]
+    def feature_names(self) -> list[str]:
+        bins = [f"{self.name}[{a},{b})" for a, b in pairwise(map(value_as_text, self.edges))]
         # The last bin is closed at both ends.
         bins[-1] = bins[-1][:-1] + "]"
         names = [name for k, name in enumerate(bins) if k != self.base]
         if self.indicator:
-            names.append(_gone(self.name))
+            names.append(_name_of_missing_level(self.name))
         return names
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        x, absent = _read(self.source, _one(self.source, columns), na)
+        x, absent = _read_as_numbers(self.source_column, _one_dimensional_column(self.source_column, columns), na)
         edges = np.asarray(self.edges)
         m = len(edges) - 1
         # With a level for missing values any number may stand for them, as it is overwritten below.
         missing = self.edges[0] if self.indicator else self.missing
-        x = _filled(self.source, x, absent, missing)
+        x = _replace_missing_values(self.source_column, x, absent, missing)
         outside = (x < edges[0]) | (x > edges[-1])
         bins = np.searchsorted(edges[1:-1], x, side="right")
         if not self.indicator:
-            return _one_hot(bins, m, self.base), outside
-        return _one_hot(np.where(absent, m, bins), m + 1, self.base), outside & ~absent
+            return _one_hot_features(bins, m, self.base), outside
+        return _one_hot_features(np.where(absent, m, bins), m + 1, self.base), outside & ~absent
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         """Bins are equally likely."""
         m = len(self.edges) - 1
-        return _one_hot(rng.integers(m, size=n), m + self.indicator, self.base)
+        return _one_hot_features(rng.integers(m, size=n), m + self.indicator, self.base)
 
 
 @dataclass(frozen=True)
@@ -298,10 +298,10 @@ class Category(OneColumn):
     indicator: bool = False
 
     def __post_init__(self) -> None:
-        check_features(f"{self.name}.values", len(self.values))
-        _check_level(self.name, self.indicator, self.missing)
+        check_number_of_features(f"{self.name}.values", len(self.values))
+        _check_missing_level(self.name, self.indicator, self.missing)
         members = [value for _, group in self.values for value in group]
-        groups = self._groups
+        groups = self._level_names
         if not members or len(set(members)) != len(members) or len(set(groups)) != len(groups):
             rule = "must list at least one value, each value and each group once"
             raise SchemaError(f"{self.name}.values", None, rule, 'declare values = ["a", "b"]')
@@ -310,8 +310,8 @@ class Category(OneColumn):
                 raise SchemaError(
                     f"{self.name}.{key}", value, "must be one of the declared values", "correct it"
                 )
-        check_apart(f"{self.name}.values", members)
-        if len(self.names) == 0:
+        check_distinct_in_frames(f"{self.name}.values", members)
+        if len(self.feature_names) == 0:
             raise SchemaError(
                 f"{self.name}.base",
                 self.base,
@@ -320,7 +320,7 @@ class Category(OneColumn):
             )
 
     @property
-    def _groups(self) -> list[str]:
+    def _level_names(self) -> list[str]:
         groups = [name for name, _ in self.values]
         if self.other:
             groups.append("other")
@@ -329,15 +329,15 @@ class Category(OneColumn):
         return groups
 
     @cached_property
-    def names(self) -> list[str]:
-        return [f"{self.name}={group}" for group in self._groups if group != self.base]
+    def feature_names(self) -> list[str]:
+        return [f"{self.name}={group}" for group in self._level_names if group != self.base]
 
     @cached_property
-    def listed(self) -> Declared[int]:
+    def level_of_listed_value(self) -> Declared[int]:
         """The number of the group of every listed value."""
         return Declared({value: k for k, (_, group) in enumerate(self.values) for value in group})
 
-    def levels(self, na: frozenset[str]) -> Declared[int]:
+    def level_of_value(self, na: frozenset[str]) -> Declared[int]:
         """Return the number of the group of every value, and of a missing one if it has a level.
 
         A missing value has the level that the declaration names for it.  A level of its own has the
@@ -346,33 +346,33 @@ class Category(OneColumn):
         it is.
         """
         if self.missing is None and not self.indicator:
-            return self.listed
+            return self.level_of_listed_value
         if self.missing is None:
             level = len(self.values) + 1
         else:
-            level = self.listed.get(self.missing)
-        common = [mark for mark in sorted(MISSING_MARKS) if mark not in self.listed]
+            level = self.level_of_listed_value.meaning_of_text(self.missing)
+        common = [mark for mark in sorted(MISSING_MARKS) if mark not in self.level_of_listed_value]
         declared = sorted(na | MISSING)
-        with_common = self.listed.or_else(dict.fromkeys(common, level))
-        return with_common.but(dict.fromkeys(declared, level))
+        with_common = self.level_of_listed_value.extended_by(dict.fromkeys(common, level))
+        return with_common.overridden_by(dict.fromkeys(declared, level))
 
-    def codes(self, na: frozenset[str]) -> dict[str, int]:
-        """Return :meth:`levels` by the common spellings of every value.
+    def level_by_spelling(self, na: frozenset[str]) -> dict[str, int]:
+        """Return :meth:`level_of_value` by the common spellings of every value.
 
         It is for what can only compare texts as written.
         """
-        return self.levels(na).spellings()
+        return self.level_of_value(na).meanings_by_spelling()
 
-    def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
+    def unlisted_and_missing(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
         """Return masks of unlisted and of missing values, whatever stands for them."""
-        column = _one(self.source, columns)
-        strange = self.listed.numbers(column, -1) < 0
-        gone = is_missing(column, na, MISSING_MARKS)
+        column = _one_dimensional_column(self.source_column, columns)
+        strange = self.level_of_listed_value.meanings_of_column(column, -1) < 0
+        gone = mask_of_missing(column, na, MISSING_MARKS)
         return strange & ~gone, strange & gone
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         rest = len(self.values)
-        group = self.levels(na).numbers(_one(self.source, columns), rest)
+        group = self.level_of_value(na).meanings_of_column(_one_dimensional_column(self.source_column, columns), rest)
         names = [name for name, _ in self.values]
         if self.other:
             names.append("other")
@@ -384,15 +384,15 @@ class Category(OneColumn):
         # that are features are kept.
         level_or_none = np.where(outside, len(names), group)
         hot = np.where(group > rest, len(names) - 1, level_or_none)
-        features = _one_hot(hot, len(names) + 1, None)
-        kept = [k for k, name in enumerate(names) if name in self._groups and name != self.base]
+        features = _one_hot_features(hot, len(names) + 1, None)
+        kept = [k for k, name in enumerate(names) if name in self._level_names and name != self.base]
         return features[:, kept], outside
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         """Groups, ``other`` included, are equally likely; nothing is missing."""
-        m = len(self._groups)
-        base = None if self.base is None else self._groups.index(self.base)
-        return _one_hot(rng.integers(m - self.indicator, size=n), m, base)
+        m = len(self._level_names)
+        base = None if self.base is None else self._level_names.index(self.base)
+        return _one_hot_features(rng.integers(m - self.indicator, size=n), m, base)
 
 
 @dataclass(frozen=True)
@@ -432,7 +432,7 @@ class Number(OneColumn):
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
-        check_missing(self.name, self.missing)
+        check_replacement_value(self.name, self.missing)
         if self.indicator and self.missing is None:
             rule = "marks missing values, and nothing says what stands for them"
             raise SchemaError(
@@ -456,14 +456,14 @@ class Number(OneColumn):
             raise SchemaError(
                 f"{self.name}.lo", self.lo, "log1p needs lo > -1 and bounds apart", "raise lo"
             )
-        self._check_typical()
-        if self.indicator and not self.mark >= _LEAST_MARK:
+        self._check_typical_range()
+        if self.indicator and not self.indicator_value >= _LEAST_MARK:
             rule = "stands at an end of the range, which leaves an indicator no room in the ball"
             raise SchemaError(
                 f"{self.name}.missing", self.missing, rule, "use a value nearer the middle"
             )
 
-    def _check_typical(self) -> None:
+    def _check_typical_range(self) -> None:
         if self.typical is None:
             return
         field = f"{self.name}.typical"
@@ -472,13 +472,13 @@ class Number(OneColumn):
             raise SchemaError(
                 field, self.typical, "must be two increasing numbers within lo and hi", remedy
             )
-        a, b, lo, hi = self._ends
+        a, b, lo, hi = self._transformed_ends
         if not b - a >= NARROWEST * (hi - lo):
             rule = f"must be at least {NARROWEST:g} as wide as the bounds, after any transform"
             raise SchemaError(field, self.typical, rule, "widen it, or declare narrower bounds")
 
     @cached_property
-    def _ends(self) -> tuple[float, float, float, float]:
+    def _transformed_ends(self) -> tuple[float, float, float, float]:
         """Ends of the range that is mapped to `to`, and the bounds, all transformed."""
         lo, hi = self.lo, self.hi
         a, b = lo, hi
@@ -489,42 +489,42 @@ class Number(OneColumn):
         return a, b, lo, hi
 
     @property
-    def range(self) -> tuple[float, float]:
+    def mapped_range(self) -> tuple[float, float]:
         """The ends of the range that is mapped to `to`, transformed."""
-        return self._ends[:2]
+        return self._transformed_ends[:2]
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def scaled_bounds(self) -> tuple[float, float]:
         """The bounds, on a scale on which the range that is mapped to `to` is from -1 to 1."""
-        a, b, lo, hi = self._ends
+        a, b, lo, hi = self._transformed_ends
         return 2.0 * (lo - a) / (b - a) - 1.0, 2.0 * (hi - a) / (b - a) - 1.0
 
     @property
     def reach(self) -> float:  # type: ignore[override]
         """Largest absolute value of the feature; 1 without a typical range."""
-        a, b, lo, hi = self._ends
+        a, b, lo, hi = self._transformed_ends
         low, high = (lo - a) / (b - a), (hi - a) / (b - a)
         if self.to == "[0,1]":
             return max(-low, high)
         return max(1 - 2 * low, 2 * high - 1)
 
     @cached_property
-    def mark(self) -> float:
+    def indicator_value(self) -> float:
         """The indicator's entry where the value is missing: both features together are not
         longer than 1.
         """
-        stands = float(self._scaled(np.array(self.missing, dtype=float)))
+        stands = float(self._clip_and_scale(np.array(self.missing, dtype=float)))
         return math.sqrt(max(0.0, 1.0 - stands**2))
 
     @cached_property
-    def names(self) -> list[str]:
+    def feature_names(self) -> list[str]:
         if self.indicator:
-            return [self.name, _gone(self.name)]
+            return [self.name, _name_of_missing_level(self.name)]
         return [self.name]
 
-    def _scaled(self, raw: Array) -> Array:
+    def _clip_and_scale(self, raw: Array) -> Array:
         """The feature of numbers in the column's unit."""
-        a, b, lo, hi = self._ends
+        a, b, lo, hi = self._transformed_ends
         x = np.clip(raw, self.lo, self.hi)
         if self.transform == "log1p":
             x = np.log1p(x)
@@ -534,26 +534,26 @@ class Number(OneColumn):
             return x
         return 2 * x - 1
 
-    def number(self, value: object) -> float:
+    def number_from_value(self, value: object) -> float:
         """Read one value in the column's unit, whatever other rows hold.
 
         A ValueError or OverflowError if it is none.
         """
-        return number_of(value)
+        return value_as_number(value)
 
-    def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+    def _numbers_and_missing(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         """Numbers in the column's unit, and which are missing."""
-        return _read(self.source, column, na)
+        return _read_as_numbers(self.source_column, column, na)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        numbers, absent = self._values(_one(self.source, columns), na)
-        raw = _filled(self.source, numbers, absent, self.missing)
-        features = self._scaled(raw)[:, None]
+        numbers, absent = self._numbers_and_missing(_one_dimensional_column(self.source_column, columns), na)
+        raw = _replace_missing_values(self.source_column, numbers, absent, self.missing)
+        features = self._clip_and_scale(raw)[:, None]
         if self.indicator:
-            features = np.column_stack([features, self.mark * absent])
+            features = np.column_stack([features, self.indicator_value * absent])
         return features, (raw < self.lo) | (raw > self.hi)
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         """Uniform in the typical range or the bounds, after any transform; nothing is missing."""
         x = rng.random((n, 1))
         if self.to != "[0,1]":
@@ -603,7 +603,7 @@ class Vector:
 
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
-        check_missing(self.name, self.missing)
+        check_replacement_value(self.name, self.missing)
         if isinstance(self.norm, str) and self.norm != "unit":
             raise SchemaError(
                 f"{self.name}.norm", self.norm, "must be 'unit' or a number", "correct it"
@@ -618,25 +618,25 @@ class Vector:
                 "must be declared by columns = [...] (each once) or by size = NUMBER, not by both"
             )
             raise SchemaError(self.name, None, rule, "declare one of them")
-        check_features(f"{self.name}.size", self.size)
+        check_number_of_features(f"{self.name}.size", self.size)
 
     @cached_property
-    def names(self) -> list[str]:
+    def feature_names(self) -> list[str]:
         return list(self.columns) or [f"{self.prefix or self.name}{k}" for k in range(self.size)]
 
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        if self._whole(columns):
+    def source_columns(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        if self._is_single_column(columns):
             return (self.name,)
-        return tuple(self.names)
+        return tuple(self.feature_names)
 
-    def _whole(self, columns: Mapping[str, Column]) -> bool:
+    def _is_single_column(self, columns: Mapping[str, Column]) -> bool:
         """Whether the entries stand in one 2-D column, called as the block is."""
         if self.columns or self.name not in columns:
             return False
-        return columns[self.name].ndim == 2 or not set(self.names) <= set(columns)
+        return columns[self.name].ndim == 2 or not set(self.feature_names) <= set(columns)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        if self._whole(columns):
+        if self._is_single_column(columns):
             if columns[self.name].ndim != 2:
                 raise SchemaError(
                     self.name,
@@ -644,14 +644,14 @@ class Vector:
                     f"must hold a list of {self.size} numbers in every row",
                     "repair it",
                 )
-            raw = _numbers(self.name, columns[self.name], na, self.missing)
+            raw = _numbers_with_replacement(self.name, columns[self.name], na, self.missing)
         else:
             entries = [
-                _numbers(source, _one(source, columns), na, self.missing)
-                for source in self.sources(columns)
+                _numbers_with_replacement(source, _one_dimensional_column(source, columns), na, self.missing)
+                for source in self.source_columns(columns)
             ]
             raw = np.stack(entries, axis=1)
-        if raw.shape[1] != len(self.names):
+        if raw.shape[1] != len(self.feature_names):
             raise SchemaError(
                 f"{self.name}.size",
                 self.size,
@@ -665,9 +665,9 @@ class Vector:
         norms = row_norms(x)
         return x / np.maximum(norms, self.norm)[:, None], clipped | (norms > self.norm)
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         """Entries uniform in the bounds, then normed as in `encode`."""
-        x = rng.random((n, len(self.names)))
+        x = rng.random((n, len(self.feature_names)))
         x *= self.hi - self.lo
         x += self.lo
         if isinstance(self.norm, str):
@@ -697,7 +697,7 @@ def unit_rows(x: Array) -> Array:
     return out
 
 
-def _one_hot(index: NDArray[np.int64], width: int, base: int | None) -> Array:
+def _one_hot_features(index: NDArray[np.int64], width: int, base: int | None) -> Array:
     features = np.zeros((len(index), width))
     features[np.arange(len(index)), index] = 1.0
     if base is None:
@@ -719,7 +719,7 @@ _REQUIRED_ENTRIES = {
 def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     """Build the block ``[columns.NAME]`` of a schema file."""
     entries = dict(given)
-    kind = _kind_from(name, entries.pop("kind", None))
+    kind = _validated_kind(name, entries.pop("kind", None))
     cls = KINDS[kind]
     known = {field.name: field for field in fields(cls) if field.name != "name"}
     _refuse_unknown_entries(name, kind, entries, known)
@@ -728,7 +728,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
             entries = cls.units(name, entries)
         for key, value in entries.items():
             if value is not None or known[key].default is not None:
-                entries[key] = entry_from(kind, key, value)
+                entries[key] = convert_entry(kind, key, value)
         block: Block = cls(name=name, **entries)
     except SchemaError:
         raise
@@ -739,7 +739,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     return block
 
 
-def _kind_from(name: str, kind: object) -> str:
+def _validated_kind(name: str, kind: object) -> str:
     """The kind of a block; SchemaError if there is none such."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(
@@ -757,7 +757,7 @@ def _refuse_unknown_entries(
     for key in entries:
         if key not in known:
             rule = f"is unknown; {kind} knows {', '.join(known)}"
-            raise SchemaError(f"{name}.{key}", None, rule, meant(key, known) or "remove it")
+            raise SchemaError(f"{name}.{key}", None, rule, suggest_spelling(key, known) or "remove it")
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:

@@ -27,10 +27,10 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..util.files import regular
+from ..util.files import require_regular_file
 from . import file_kinds
-from .headers import Header, header_of
-from .table import Table, fits
+from .headers import Header, header_from_fields
+from .table import Table, check_memory_fits
 
 UNPACKED = 100
 """Bytes that a packed file may unpack to, per byte of the file; 64 MiB are always allowed."""
@@ -71,21 +71,21 @@ def read_csv(path: str | Path) -> Table:
         If it cannot be read: what it is, the line at fault, or what speaks against its header row.
         No field is shown.
     """
-    text = _TextFile.of(path)
-    start = text.start()
-    text.scan()
-    rows = text.rows(start)
+    text = _TextFile.open_text_file(path)
+    start = text.read_header_row()
+    text.check_unpacked_bytes()
+    rows = text.iterate_rows(start)
     try:
         first = list(islice(rows, 1))
         if not first:
             raise InvalidInput(
                 text.name, None, "must hold a header row and at least one row", "check the file"
             )
-        columns = _columns(start.header.width, first, rows, text.name)
+        columns = _transpose_records(start.header.width, first, rows, text.name)
     except (UnicodeDecodeError, csv.Error, _Ragged):
-        raise text.fault(start) from None
+        raise text.first_faulty_line(start) from None
     except _DAMAGED as error:
-        raise text.damaged(error) from None
+        raise text.damaged_file_error(error) from None
     if start.header.index:
         del columns[0]
     filled = (np.fromiter(values, dtype=object, count=len(values)) for values in columns)
@@ -95,7 +95,7 @@ def read_csv(path: str | Path) -> Table:
 
 def csv_header(path: str | Path) -> Header:
     """Read the header row of a text file, without reading a row after it; see :func:`read_csv`."""
-    return _TextFile.of(path).start().header
+    return _TextFile.open_text_file(path).read_header_row().header
 
 
 class _CutOff(Exception):
@@ -131,18 +131,18 @@ class _TextFile:
         return self.path.name
 
     @classmethod
-    def of(cls, path: str | Path) -> _TextFile:
+    def open_text_file(cls, path: str | Path) -> _TextFile:
         """The file at a path; InvalidInput if it is of another kind than text, packed as its
         ending says.
         """
-        place = regular("path", path)
+        place = require_regular_file("path", path)
         ending = place.suffix.lower()
         opened, packing = _PACKINGS.get(ending, (open, None))
         # The ending before the packing says what separates fields, as in table.tsv.gz.
         inner = ending if packing is None else Path(place.stem).suffix.lower()
         text = cls(place, opened, packing is not None, _SUFFIXES.get(inner, _COMMA))
-        outer = _head(place, open)
-        found = file_kinds.kind_of(outer)
+        outer = _first_bytes_of_file(place, open)
+        found = file_kinds.detect_file_kind(outer)
         if packing is not None:
             if found != packing:
                 rule = f"cannot be read: its name ends in {ending}, and it is not {packing.name}"
@@ -150,17 +150,17 @@ class _TextFile:
                     rule += f" but {found.name}"
                 raise InvalidInput("path", place, rule, "give it the ending of what it is")
             try:
-                found = file_kinds.kind_of(_head(place, opened))
+                found = file_kinds.detect_file_kind(_first_bytes_of_file(place, opened))
             except _DAMAGED as error:
-                raise text.damaged(error) from None
+                raise text.damaged_file_error(error) from None
             if found is not None:
                 rule = f"cannot be read: what is packed in it is {found.name}"
                 raise InvalidInput("path", place, rule, found.remedy)
         if found is not None:
-            raise file_kinds.unlike(place, found)
+            raise file_kinds.unexpected_kind_error(place, found)
         return text
 
-    def damaged(self, error: Exception) -> InvalidInput:
+    def damaged_file_error(self, error: Exception) -> InvalidInput:
         """The refusal of a file that cannot be read to its end."""
         reason = error.strerror if isinstance(error, OSError) else None
         if not reason:
@@ -170,7 +170,7 @@ class _TextFile:
         rule = f"cannot be read: {reason}"
         return InvalidInput("path", self.path, rule, "check the path and the file")
 
-    def scan(self) -> None:
+    def check_unpacked_bytes(self) -> None:
         """Look through the bytes once: a packed file must not unpack to far more, and no text has a
         NUL byte.
 
@@ -195,9 +195,9 @@ class _TextFile:
                         )
                     lines += block.count(b"\n")
         except _DAMAGED as error:
-            raise self.damaged(error) from None
+            raise self.damaged_file_error(error) from None
 
-    def start(self) -> _Start:
+    def read_header_row(self) -> _Start:
         """The header row, and what comes before it; no other line is decoded."""
         # Few headers are longer than a block, so more is read only if one is cut off.
         for most in (_BLOCK, _LONGEST_HEADER):
@@ -205,13 +205,13 @@ class _TextFile:
                 with self.opened(self.path, "rb") as file:
                     data = file.read(most)
             except _DAMAGED as error:
-                raise self.damaged(error) from None
+                raise self.damaged_file_error(error) from None
             with suppress(_CutOff):
-                return _start_of(data.splitlines(keepends=True), self, whole=len(data) < most)
+                return _parse_first_lines(data.splitlines(keepends=True), self, whole=len(data) < most)
         rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is no row of names"
         raise InvalidInput(self.name, None, rule, "check the file")
 
-    def rows(self, start: _Start) -> Iterator[list[str]]:
+    def iterate_rows(self, start: _Start) -> Iterator[list[str]]:
         """The rows after the header, of however many fields; blank lines are left out."""
         with (
             self.opened(self.path, "rb") as file,
@@ -221,7 +221,7 @@ class _TextFile:
                 text.readline()
             yield from filter(None, csv.reader(text, delimiter=start.separator, strict=True))
 
-    def fault(self, start: _Start) -> InvalidInput:
+    def first_faulty_line(self, start: _Start) -> InvalidInput:
         """The first fault of the rows, by the number of its line; looked for only in a file that
         has one.
         """
@@ -234,12 +234,12 @@ class _TextFile:
             try:
                 for row in reader:
                     if row and len(row) != start.header.width:
-                        return _ragged(self.name, len(row), begins, start)
+                        return _ragged_line_error(self.name, len(row), begins, start)
                     begins = lines.number + 1
             except UnicodeDecodeError:
-                return _undecoded(self.name, lines.number)
+                return _encoding_error(self.name, lines.number)
             except csv.Error as error:
-                return _misquoted(self.name, str(error), begins, lines.number)
+                return _quoting_error(self.name, str(error), begins, lines.number)
         raise AssertionError("a file was refused that has no fault")
 
 
@@ -250,7 +250,7 @@ class _Decoded:
 
     def __init__(self, file: IO[bytes]) -> None:
         self.number = 0
-        self._lines = _lines_of(file)
+        self._lines = _split_lines(file)
 
     def __iter__(self) -> _Decoded:
         return self
@@ -261,36 +261,36 @@ class _Decoded:
         return line.decode("utf-8-sig" if self.number == 1 else "utf-8")
 
 
-def _lines_of(file: IO[bytes]) -> Iterator[bytes]:
+def _split_lines(file: IO[bytes]) -> Iterator[bytes]:
     """Lines that end in a line feed, a carriage return, or both, as a text file is split."""
     for line in file:
         yield from line.splitlines(keepends=True)
 
 
-def _head(place: Path, opened: Callable[..., Any]) -> bytes:
+def _first_bytes_of_file(place: Path, opened: Callable[..., Any]) -> bytes:
     with opened(place, "rb") as file:
         return bytes(file.read(file_kinds.HEAD))
 
 
-def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
+def _parse_first_lines(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
     """The header row of the first lines of a file; `whole` says whether they are all of it."""
     decoded = _FirstLines(lines, text.name, whole)
-    separator, notes, before = _declared_separator(decoded.line(0) if lines else "", text)
+    separator, notes, before = _declared_separator(decoded.decoded_line(0) if lines else "", text)
     while before < len(lines) and not lines[before].strip(b"\r\n\xef\xbb\xbf"):
         before += 1
     try:
-        fields, end = _first_record(decoded.between(before), before, separator)
+        fields, end = _parse_first_record(decoded.decoded_lines(before), before, separator)
     except csv.Error as error:
         # Quotes may be at fault only because another separator stands between them.
-        better = _other_separator(decoded, before, before + 1, separator, 0)
+        better = _better_separator(decoded, before, before + 1, separator, 0)
         if better:
-            raise _separated(text.name, better, separator) from None
-        raise _misquoted(text.name, str(error), before + 1, before + 1) from None
-    _check_header_record(fields, decoded.line(before) if fields else "", text.name)
-    better = _other_separator(decoded, before, end, separator, len(fields))
+            raise _wrong_separator_error(text.name, better, separator) from None
+        raise _quoting_error(text.name, str(error), before + 1, before + 1) from None
+    _check_header_record(fields, decoded.decoded_line(before) if fields else "", text.name)
+    better = _better_separator(decoded, before, end, separator, len(fields))
     if better:
-        raise _separated(text.name, better, separator)
-    return _Start(header_of(fields, text.name), separator, end, notes)
+        raise _wrong_separator_error(text.name, better, separator)
+    return _Start(header_from_fields(fields, text.name), separator, end, notes)
 
 
 def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[str, ...], int]:
@@ -332,7 +332,7 @@ class _FirstLines:
         self._name = name
         self._whole = whole
 
-    def line(self, number: int) -> str:
+    def decoded_line(self, number: int) -> str:
         """A line by its number from 0."""
         # The last line of a part may go on after it.
         if not self._whole and number == len(self._lines) - 1:
@@ -346,17 +346,17 @@ class _FirstLines:
         try:
             return line.decode("utf-8-sig" if number == 0 else "utf-8")
         except UnicodeDecodeError:
-            raise _undecoded(self._name, number + 1) from None
+            raise _encoding_error(self._name, number + 1) from None
 
-    def between(self, first: int, end: int | None = None) -> Iterator[str]:
+    def decoded_lines(self, first: int, end: int | None = None) -> Iterator[str]:
         """Lines from a number on, up to another or to the last."""
         if end is None:
             end = len(self._lines)
         for number in range(first, end):
-            yield self.line(number)
+            yield self.decoded_line(number)
 
 
-def _first_record(lines: Iterator[str], before: int, separator: str) -> tuple[list[str], int]:
+def _parse_first_record(lines: Iterator[str], before: int, separator: str) -> tuple[list[str], int]:
     """Fields of the first record, which stands after `before` lines, and the number of lines up
     to its end.
     """
@@ -365,7 +365,7 @@ def _first_record(lines: Iterator[str], before: int, separator: str) -> tuple[li
     return fields, before + reader.line_num
 
 
-def _other_separator(lines: _FirstLines, first: int, end: int, separator: str, fields: int) -> str:
+def _better_separator(lines: _FirstLines, first: int, end: int, separator: str, fields: int) -> str:
     """What would separate the first row, of these lines, into more fields, in words; empty if
     nothing would.
 
@@ -376,7 +376,7 @@ def _other_separator(lines: _FirstLines, first: int, end: int, separator: str, f
         if other == separator or (other in (" ", _COMMA) and fields > 1):
             continue
         try:
-            record, _ = _first_record(lines.between(first, end), first, other)
+            record, _ = _parse_first_record(lines.decoded_lines(first, end), first, other)
         except csv.Error:
             continue
         if other == " ":
@@ -389,7 +389,7 @@ def _other_separator(lines: _FirstLines, first: int, end: int, separator: str, f
     return ""
 
 
-def _separated(name: str, better: str, separator: str) -> InvalidInput:
+def _wrong_separator_error(name: str, better: str, separator: str) -> InvalidInput:
     rule = (
         f"fields are separated by {better} in its header row, and {_SEPARATORS[separator]} are "
         "expected"
@@ -407,7 +407,7 @@ def _separated(name: str, better: str, separator: str) -> InvalidInput:
     return InvalidInput(name, None, rule, remedies[better])
 
 
-def _ragged(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
+def _ragged_line_error(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
     width = start.header.width
     word = "field" if fields == 1 else "fields"
     rule = f"line {line} has {fields} {word}, and the header row has {width}"
@@ -424,7 +424,7 @@ def _ragged(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
     return InvalidInput(name, None, rule, remedy)
 
 
-def _undecoded(name: str, line: int) -> InvalidInput:
+def _encoding_error(name: str, line: int) -> InvalidInput:
     rule = f"line {line} is not in UTF-8; older programs write Windows-1252 or Latin-1"
     remedy = (
         "save it in UTF-8: in Excel as 'CSV UTF-8', or run: iconv -f WINDOWS-1252 -t UTF-8 FILE"
@@ -432,7 +432,7 @@ def _undecoded(name: str, line: int) -> InvalidInput:
     return InvalidInput(name, None, rule, remedy)
 
 
-def _misquoted(name: str, error: str, begins: int, reached: int) -> InvalidInput:
+def _quoting_error(name: str, error: str, begins: int, reached: int) -> InvalidInput:
     """The refusal of a record, from what Python's reader says, none of which is shown."""
     if "unexpected end" in error:
         rule, remedy = f"a quote that opens in line {begins} is never closed", "close or remove it"
@@ -449,7 +449,7 @@ def _misquoted(name: str, error: str, begins: int, reached: int) -> InvalidInput
     return InvalidInput(name, None, rule, remedy)
 
 
-def _columns(
+def _transpose_records(
     width: int, first: list[list[str]], rest: Iterable[list[str]], name: str
 ) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(width)]
@@ -460,7 +460,7 @@ def _columns(
             raise _Ragged
         for column, values in zip(columns, zip(*part, strict=True), strict=True):
             column.extend(values)
-        fits(name, _VALUE * width * len(columns[0]))
+        check_memory_fits(name, _VALUE * width * len(columns[0]))
         part = list(islice(rows, _ROWS))
     return columns
 

@@ -31,8 +31,8 @@ from .columns import (
     OneColumn,
     Vector,
     block_from_dict,
-    check_features,
-    check_missing,
+    check_number_of_features,
+    check_replacement_value,
 )
 from .table import Column
 
@@ -64,23 +64,23 @@ class Derived(ABC):
     def span(self) -> float: ...
     @property
     @abstractmethod
-    def names(self) -> list[str]: ...
+    def feature_names(self) -> list[str]: ...
     @abstractmethod
-    def made(self, features: Sequence[Array]) -> Array:
+    def derive_features(self, features: Sequence[Array]) -> Array:
         """Compute features (n, k) from those of the blocks `of`, in their order."""
 
-    def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        return tuple(source for one in self.of for source in one.sources(columns))
+    def source_columns(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
+        return tuple(source for one in self.of for source in one.source_columns(columns))
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         """Clips nothing of its own: what other blocks clip is counted there."""
-        found = self.made([one.encode(columns, na)[0] for one in self.of])
+        found = self.derive_features([one.encode(columns, na)[0] for one in self.of])
         return found, np.zeros(len(found), dtype=bool)
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        return self.made([one.sketch(n, rng) for one in self.of])
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
+        return self.derive_features([one.draw_features(n, rng) for one in self.of])
 
-    def _check_of(self) -> None:
+    def _check_source_blocks(self) -> None:
         field = f"{self.name}.of"
         names = [getattr(one, "name", one) for one in self.of]
         if len(set(names)) != len(names) or len(names) < self.least:
@@ -122,31 +122,31 @@ class Squares(Derived):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        self._check_of()
+        self._check_source_blocks()
 
     @property
     def reach(self) -> float:
-        return math.sqrt(sum(_largest_square(one.reach) ** 2 for one in self.of))
+        return math.sqrt(sum(_largest_squared_norm(one.reach) ** 2 for one in self.of))
 
     @property
     def span(self) -> float:
-        return math.sqrt(sum(_largest_square(1.0) ** 2 for _ in self.of))
+        return math.sqrt(sum(_largest_squared_norm(1.0) ** 2 for _ in self.of))
 
     @property
-    def names(self) -> list[str]:
+    def feature_names(self) -> list[str]:
         return [f"{one.name}^2" for one in self.of]
 
-    def made(self, features: Sequence[Array]) -> Array:
-        c = _numbers_of(features)
+    def derive_features(self, features: Sequence[Array]) -> Array:
+        c = _stack_source_numbers(features)
         return np.minimum(c * c - MIDDLE, 1.0)
 
 
-def _largest_square(reach: float) -> float:
+def _largest_squared_norm(reach: float) -> float:
     """Largest size of a square's feature, for numbers up to `reach`."""
     return max(MIDDLE, min(reach * reach - MIDDLE, 1.0))
 
 
-def _numbers_of(features: Sequence[Array]) -> Array:
+def _stack_source_numbers(features: Sequence[Array]) -> Array:
     """The scaled numbers alone, (n, k)."""
     return np.column_stack([one[:, 0] for one in features])
 
@@ -175,9 +175,9 @@ class Pairs(Derived):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        self._check_of()
-        sizes = [len(one.names) for one in self.of]
-        check_features(f"{self.name}.of", (sum(sizes) ** 2 - sum(k * k for k in sizes)) // 2)
+        self._check_source_blocks()
+        sizes = [len(one.feature_names) for one in self.of]
+        check_number_of_features(f"{self.name}.of", (sum(sizes) ** 2 - sum(k * k for k in sizes)) // 2)
 
     @property
     def reach(self) -> float:
@@ -188,15 +188,15 @@ class Pairs(Derived):
         return self.reach
 
     @cached_property
-    def names(self) -> list[str]:
+    def feature_names(self) -> list[str]:
         return [
             f"{a}:{b}"
             for one, other in combinations(self.of, 2)
-            for a in one.names
-            for b in other.names
+            for a in one.feature_names
+            for b in other.feature_names
         ]
 
-    def made(self, features: Sequence[Array]) -> Array:
+    def derive_features(self, features: Sequence[Array]) -> Array:
         inside = [np.clip(one, -1.0, 1.0) for one in features]
         products = [a[:, :, None] * b[:, None, :] for a, b in combinations(inside, 2)]
         return np.concatenate([one.reshape(len(one), -1) for one in products], axis=1)
@@ -239,11 +239,11 @@ class Fourier(Derived):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        self._check_of()
+        self._check_source_blocks()
         if self.features < 2 or self.features % 2:
             rule = "must be an even number, half of it cosines and half sines"
             raise SchemaError(f"{self.name}.features", self.features, rule, "use 50 to 200")
-        check_features(f"{self.name}.features", self.features)
+        check_number_of_features(f"{self.name}.features", self.features)
         if not NARROW <= self.bandwidth <= BROAD:
             rule = f"must be from {NARROW:g} to {BROAD:g}, where the range of a number has width 2"
             raise SchemaError(f"{self.name}.bandwidth", self.bandwidth, rule, "use 0.3 to 2")
@@ -251,7 +251,7 @@ class Fourier(Derived):
             raise SchemaError(f"{self.name}.seed", self.seed, "must be from 0 to 2^63 - 1", "use 0")
 
     @cached_property
-    def names(self) -> list[str]:
+    def feature_names(self) -> list[str]:
         return [
             f"{self.name}[{what} {k}]" for what in ("cos", "sin") for k in range(self.features // 2)
         ]
@@ -267,8 +267,8 @@ class Fourier(Derived):
         raw = np.random.PCG64(self.seed).random_raw(k * half) >> np.uint64(12)
         return special.ndtri((raw + 0.5) * 2.0**-52).reshape(k, half) / self.bandwidth
 
-    def made(self, features: Sequence[Array]) -> Array:
-        c = _numbers_of(features)
+    def derive_features(self, features: Sequence[Array]) -> Array:
+        c = _stack_source_numbers(features)
         angles = np.zeros((len(features[0]), self.features // 2))
         for values, along in zip(c.T, self.directions, strict=True):
             # Sums in one order, whatever the batch of rows.
@@ -320,11 +320,11 @@ class Spline(OneColumn):
             raise SchemaError(
                 f"{self.name}.degree", self.degree, "must be 1, 2 or 3", "use 3 for smooth curves"
             )
-        check_features(f"{self.name}.knots", len(self.knots) - 1 + self.degree)
-        check_missing(self.name, self.missing)
+        check_number_of_features(f"{self.name}.knots", len(self.knots) - 1 + self.degree)
+        check_replacement_value(self.name, self.missing)
 
     @cached_property
-    def names(self) -> list[str]:
+    def feature_names(self) -> list[str]:
         return [f"{self.name}[spline {k}]" for k in range(len(self.knots) - 1 + self.degree)]
 
     @cached_property
@@ -342,10 +342,10 @@ class Spline(OneColumn):
         return start, end, np.where(end > start, end - start, 1.0)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        raw = self.numbers(columns, na, self.missing)
-        return self.curves(raw), (raw < self.knots[0]) | (raw > self.knots[-1])
+        raw = self.read_numbers(columns, na, self.missing)
+        return self.spline_features(raw), (raw < self.knots[0]) | (raw > self.knots[-1])
 
-    def curves(self, raw: Array) -> Array:
+    def spline_features(self, raw: Array) -> Array:
         """The splines' values (n, k), by the recursion of Cox and de Boor."""
         x = np.clip(raw, self.knots[0], self.knots[-1])
         found = np.zeros((len(x), len(self.repeated) - 1))
@@ -361,17 +361,17 @@ class Spline(OneColumn):
             found = up[:, :-1] * found[:, :-1] + down[:, 1:] * found[:, 1:]
         return found
 
-    def sketch(self, n: int, rng: np.random.Generator) -> Array:
+    def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         """Stretches between knots are equally likely, and values uniform in them."""
         knots = np.asarray(self.knots)
         at = rng.integers(len(knots) - 1, size=n)
-        return self.curves(knots[at] + rng.random(n) * np.diff(knots)[at])
+        return self.spline_features(knots[at] + rng.random(n) * np.diff(knots)[at])
 
 
 KINDS.update({cls.kind: cls for cls in (Squares, Pairs, Spline, Fourier)})
 
 
-def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
+def blocks_from_entries(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
     """Build the blocks of a schema file's ``[columns.NAME]``, in their order."""
     given = {str(name): dict(entries) for name, entries in columns.items()}
     later = {name for name, entries in given.items() if is_derived(entries)}
@@ -382,7 +382,7 @@ def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
     def one(name: str) -> Block:
         if name in plain:
             return plain[name]
-        return block_from_dict(name, given[name] | named(name, given[name], plain))
+        return block_from_dict(name, given[name] | named_source_blocks(name, given[name], plain))
 
     return tuple(map(one, given))
 
@@ -395,7 +395,7 @@ def is_derived(entries: Mapping[str, Any]) -> bool:
     return issubclass(KINDS[kind], Derived)
 
 
-def named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:
+def named_source_blocks(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:
     """Replace the names in an entry ``of`` by the blocks that they name.
 
     Parameters

@@ -14,13 +14,13 @@ from .columns import KINDS, Mask, Number
 from .values import (
     MISSING,
     Column,
-    identity,
-    is_missing,
-    marks_of,
-    points_in,
-    python_value,
-    text_of,
-    values_of,
+    canonical_text,
+    mask_of_missing,
+    identities_of_marks,
+    points_in_microseconds,
+    as_python_value,
+    value_as_text,
+    values_one_by_one,
 )
 
 UNITS = {
@@ -34,7 +34,7 @@ UNITS = {
 _MICRO = 1e6
 
 
-def day_of(value: object) -> datetime:
+def parse_day(value: object) -> datetime:
     """Read a declared day or point in time, without a zone.
 
     A ValueError or a TypeError if it is none.
@@ -50,7 +50,7 @@ def day_of(value: object) -> datetime:
     raise TypeError("a date is needed")
 
 
-def since(value: object, epoch: str, unit: str) -> float:
+def time_since_epoch(value: object, epoch: str, unit: str) -> float:
     """Compute the time from a public day to a day or point in time.
 
     Parameters
@@ -72,20 +72,20 @@ def since(value: object, epoch: str, unit: str) -> float:
     ValueError, OverflowError or TypeError
         If `value` is no day or point in time.
     """
-    value = python_value(value)
+    value = as_python_value(value)
     # Points beyond the range of Python's own are NumPy's already.
     if not isinstance(value, np.datetime64):
-        value = np.datetime64(day_of(value), "us")
-    return float(_units(value, epoch, unit))
+        value = np.datetime64(parse_day(value), "us")
+    return float(_units_since_epoch(value, epoch, unit))
 
 
-def _units(points: Any, epoch: str, unit: str) -> Any:
+def _units_since_epoch(points: Any, epoch: str, unit: str) -> Any:
     """Units from `epoch` to points in time, in microseconds."""
-    micros = points - np.datetime64(day_of(epoch), "us")
+    micros = points - np.datetime64(parse_day(epoch), "us")
     return micros.astype(np.int64) / (_MICRO * UNITS[unit])
 
 
-def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple[Array, Mask]:
+def dates_as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple[Array, Mask]:
     """Read a column of days or points in time as numbers of units since a public day.
 
     Texts are read as ISO 8601 ("2024-01-31", or with a time of day), those with a zone as of UTC.
@@ -112,36 +112,36 @@ def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple
     ValueError
         If any other value is no date; it shows no value.
     """
-    marks = marks_of(na)
+    marks = identities_of_marks(na)
     if values.dtype.kind == "M":
-        points = points_in(values)
+        points = points_in_microseconds(values)
         missing = np.isnat(points)
         # A mark such as 1900-01-01 stands for a missing value in an array of points, too.
         if marks != MISSING:
-            missing |= is_missing(values, na)
+            missing |= mask_of_missing(values, na)
     else:
         known = dict[str, Any]()
-        read = [_point(value, marks, known) for value in values_of(values)]
+        read = [_parse_point_in_time(value, marks, known) for value in values_one_by_one(values)]
         points = np.array(read, dtype="datetime64[us]")
         missing = np.isnat(points)
-    filled = np.where(missing, np.datetime64(day_of(epoch), "us"), points)
-    return _units(filled, epoch, unit), missing
+    filled = np.where(missing, np.datetime64(parse_day(epoch), "us"), points)
+    return _units_since_epoch(filled, epoch, unit), missing
 
 
-def _point(value: object, marks: frozenset[str], known: dict[str, Any]) -> Any:
+def _parse_point_in_time(value: object, marks: frozenset[str], known: dict[str, Any]) -> Any:
     """A point in time, or None for a mark of a missing value; texts repeat and are parsed once,
     in `known`.
     """
-    value = python_value(value)
+    value = as_python_value(value)
     if isinstance(value, str) and value in known:
         return known[value]
-    text = text_of(value)
+    text = value_as_text(value)
     point = value
-    if identity(text) in marks:
+    if canonical_text(text) in marks:
         point = None
     elif not isinstance(value, datetime | np.datetime64):
         try:
-            point = day_of(text)
+            point = parse_day(text)
         except (ValueError, OverflowError):
             raise ValueError("not a date") from None
     if isinstance(value, str):
@@ -149,12 +149,12 @@ def _point(value: object, marks: frozenset[str], known: dict[str, Any]) -> Any:
     return point
 
 
-def _check(name: str, epoch: object, unit: object) -> datetime:
+def _check_epoch_and_unit(name: str, epoch: object, unit: object) -> datetime:
     """The epoch, if it and the unit are such."""
     if unit not in UNITS:
         raise SchemaError(f"{name}.unit", None, f"must be one of {', '.join(UNITS)}", "use 'days'")
     try:
-        return day_of(epoch)
+        return parse_day(epoch)
     except (ValueError, TypeError):
         rule = "must be a public day from which time is counted"
         raise SchemaError(f"{name}.epoch", None, rule, "declare epoch = 2020-01-01") from None
@@ -178,18 +178,18 @@ class Date(Number):
     unit: str = "days"
 
     def __post_init__(self) -> None:
-        _check(self.name, self.epoch, self.unit)
+        _check_epoch_and_unit(self.name, self.epoch, self.unit)
         super().__post_init__()
 
     @classmethod
-    def units(cls, name: str, entries: dict[str, Any]) -> dict[str, Any]:
+    def convert_days_to_units(cls, name: str, entries: dict[str, Any]) -> dict[str, Any]:
         """Entries of a declaration, with those that are days as units since its epoch."""
         unit = entries.get("unit", "days")
-        epoch = _check(name, entries.get("epoch", ""), unit).isoformat().removesuffix("T00:00:00")
+        epoch = _check_epoch_and_unit(name, entries.get("epoch", ""), unit).isoformat().removesuffix("T00:00:00")
 
         def number(value: object) -> object:
             if isinstance(value, str | date):
-                return since(value, epoch, unit)
+                return time_since_epoch(value, epoch, unit)
             return value
 
         found: dict[str, object] = {
@@ -199,24 +199,24 @@ class Date(Number):
             found["typical"] = [number(value) for value in entries["typical"]]
         return entries | found | {"epoch": epoch}
 
-    def day(self, value: float) -> str:
+    def day_from_units(self, value: float) -> str:
         """Return the day, or point in time, of a number of units."""
-        point = day_of(self.epoch) + timedelta(seconds=round(value * UNITS[self.unit]))
+        point = parse_day(self.epoch) + timedelta(seconds=round(value * UNITS[self.unit]))
         return point.isoformat().removesuffix("T00:00:00")
 
-    def number(self, value: object) -> float:
-        value = python_value(value)
+    def number_from_value(self, value: object) -> float:
+        value = as_python_value(value)
         if not isinstance(value, datetime | np.datetime64):
-            value = text_of(value)
-        return since(value, self.epoch, self.unit)
+            value = value_as_text(value)
+        return time_since_epoch(value, self.epoch, self.unit)
 
-    def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+    def _numbers_and_missing(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         try:
-            return as_units(column, na, self.epoch, self.unit)
+            return dates_as_units(column, na, self.epoch, self.unit)
         except ValueError as error:
             rule = f"every value must be a date, and some are {error}"
             raise SchemaError(
-                self.source, None, rule, "write days as 2024-01-31, or repair them"
+                self.source_column, None, rule, "write days as 2024-01-31, or repair them"
             ) from None
 
 

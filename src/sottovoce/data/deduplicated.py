@@ -27,7 +27,7 @@ _TOO_DISTINCT = 0.98
 _AT_ONCE = 2**22  # numbers
 
 
-def deduplicated(design: Design) -> Design:
+def deduplicate_design(design: Design) -> Design:
     """Replace one node's dense rows in memory by distinct rows with multiplicities, if faster.
 
     Other rows are returned as they are.
@@ -39,17 +39,17 @@ def deduplicated(design: Design) -> Design:
     base = storage.base if isinstance(storage, Moved) else storage
     if type(base) is not Dense or done or len(fields) > 1:
         return design
-    found = distinct_rows(base.a, *fields)
+    found = find_distinct_rows(base.a, *fields)
     if found is None:
         return design
     rows, counts, first = found
     kept: Storage = Dense(rows)
     if isinstance(storage, Moved):
-        kept = storage.of_rows(kept, first)
-    return replace(design.cut(kept, lambda x: x[:, first]), counts=counts)
+        kept = storage.with_distinct_rows(kept, first)
+    return replace(design.with_row_subset(kept, lambda x: x[:, first]), counts=counts)
 
 
-def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, IntArray] | None:
+def find_distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, IntArray] | None:
     """Find the distinct rows of `a` (1, n, d); None if a sweep over them is not faster.
 
     Returns the rows (1, m, d), their multiplicities (1, m), and the index of the first row of each.
@@ -65,10 +65,10 @@ def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, I
     factors = rng.integers(0, 2**63, size=d + 1, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     # A sample tells cheaply where a search would find next to nothing.
     some = slice(None, None, max(1, n // _SAMPLE))
-    sample = _digests(rows[some], None if more is None else more[some], factors)
+    sample = _digests_of_rows(rows[some], None if more is None else more[some], factors)
     if len(set(sample.tolist())) > _TOO_DISTINCT * len(sample):
         return None
-    digests = _digests(rows, more, factors)
+    digests = _digests_of_rows(rows, more, factors)
     _, first, which = np.unique(digests, return_index=True, return_inverse=True)
     if len(first) > SHARE * n:
         return None
@@ -85,16 +85,16 @@ def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, I
     return np.ascontiguousarray(rows[first])[None], counts, first
 
 
-def _digests(rows: Array, more: Array | None, factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _digests_of_rows(rows: Array, more: Array | None, factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A hash of each row, equal for equal rows; negative zero equals zero."""
-    out = np.zeros(len(rows), dtype=np.uint64) if more is None else _bits(more) * factors[-1]
+    out = np.zeros(len(rows), dtype=np.uint64) if more is None else _mixed_bits(more) * factors[-1]
     step = max(1, _AT_ONCE // rows.shape[1])
     for k in range(0, len(rows), step):
-        out[k : k + step] += _bits(rows[k : k + step]) @ factors[:-1]
+        out[k : k + step] += _mixed_bits(rows[k : k + step]) @ factors[:-1]
     return out
 
 
-def _bits(x: Array) -> NDArray[np.uint64]:
+def _mixed_bits(x: Array) -> NDArray[np.uint64]:
     """Bits of the numbers, mixed, because the low bits of round numbers are all zero."""
     bits = np.ascontiguousarray(x + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(29))

@@ -33,7 +33,7 @@ _TRANSPOSED = 256
 _TALL = 4
 
 
-def rounded_up(squares: Any, d: int) -> Any:
+def norms_rounded_up(squares: Any, d: int) -> Any:
     """Square roots of sums of d squares, rounded up by more than the rounding of both; zero
     stays zero.
     """
@@ -49,31 +49,31 @@ class Storage(ABC):
     """
 
     @abstractmethod
-    def margins(self, w: Array) -> Any:
+    def margins_at(self, w: Array) -> Any:
         """``a_k.w`` for every row, (M, R, n)."""
 
     @abstractmethod
-    def combine(self, derivatives: Any) -> Array:
+    def weighted_row_sum(self, derivatives: Any) -> Array:
         """``sum_k derivatives_k a_k``, (M, R, d)."""
 
     @abstractmethod
-    def gram(self, weights: Any) -> Array:
+    def weighted_gram(self, weights: Any) -> Array:
         """``sum_k weights_k a_k a_k'``, (M, d, d), for weights (M, n)."""
 
     @abstractmethod
-    def diagonal(self, weights: Any) -> Array:
-        """The diagonal of :meth:`gram`, (M, d)."""
+    def gram_diagonal(self, weights: Any) -> Array:
+        """The diagonal of :meth:`weighted_gram`, (M, d)."""
 
     @abstractmethod
-    def norms(self) -> Any:
+    def row_norm_bounds(self) -> Any:
         """Upper bounds on the rows' norms, (M, n), in the storage's library."""
 
     @abstractmethod
-    def keep(self, nodes: Any) -> Self:
+    def select_nodes(self, nodes: Any) -> Self:
         """Return the rows of some nodes; `nodes` is a mask (M,)."""
 
     @abstractmethod
-    def every(self, part: int, parts: int) -> Self:
+    def every_nth_row(self, part: int, parts: int) -> Self:
         """Rows ``part, part + parts, ...`` of every node."""
 
     @property
@@ -82,28 +82,28 @@ class Storage(ABC):
         """Rows of a node, padding included."""
 
     @abstractmethod
-    def between(self, first: int, last: int) -> Self:
+    def slice_rows(self, first: int, last: int) -> Self:
         """Rows ``first .. last - 1`` of every node, as a view."""
 
-    def single(self) -> Storage:
+    def in_single_precision(self) -> Storage:
         """Return a copy in single precision; itself if there is no such copy."""
         return self
 
     @property
-    def cache(self) -> int:
+    def margins_per_block(self) -> int:
         """About how many margins a block should have."""
         return 2**17
 
     @property
-    def here(self) -> bool:
+    def is_on_this_machine(self) -> bool:
         """Whether this machine's own cores multiply these rows, in any thread."""
         return True
 
-    def asarray(self, x: Array) -> Any:
+    def to_storage_array(self, x: Array) -> Any:
         """`x` as an array of the storage's library."""
         return x
 
-    def host(self, x: Any) -> Array:
+    def to_numpy_array(self, x: Any) -> Array:
         """`x`, an array of the storage's library, as a NumPy array."""
         return x
 
@@ -114,30 +114,30 @@ class Dense(Storage):
 
     a: Array
 
-    def margins(self, w: Array) -> Array:
+    def margins_at(self, w: Array) -> Array:
         w = w.astype(self.a.dtype, copy=False)
         if self.a.dtype == np.float32 and w.shape[1] >= _TALL:
             return np.matmul(self.a, w.transpose(0, 2, 1)).transpose(0, 2, 1)
         return np.matmul(w, self.a.transpose(0, 2, 1))
 
-    def combine(self, derivatives: Array) -> Array:
+    def weighted_row_sum(self, derivatives: Array) -> Array:
         return np.matmul(derivatives.astype(self.a.dtype, copy=False), self.a)
 
     @property
-    def cache(self) -> int:
+    def margins_per_block(self) -> int:
         return _BLOCK // self.a.itemsize
 
-    def gram(self, weights: Array) -> Array:
+    def weighted_gram(self, weights: Array) -> Array:
         scaled = self.a * np.sqrt(weights).astype(self.a.dtype, copy=False)[:, :, None]
         return np.matmul(scaled.transpose(0, 2, 1), scaled)
 
-    def diagonal(self, weights: Array) -> Array:
+    def gram_diagonal(self, weights: Array) -> Array:
         return np.einsum("mn,mnd->md", weights, self.a**2)
 
-    def norms(self) -> Array:
-        return rounded_up(np.einsum("mnd,mnd->mn", self.a, self.a), self.a.shape[2])
+    def row_norm_bounds(self) -> Array:
+        return norms_rounded_up(np.einsum("mnd,mnd->mn", self.a, self.a), self.a.shape[2])
 
-    def keep(self, nodes: Any) -> Self:
+    def select_nodes(self, nodes: Any) -> Self:
         where = np.flatnonzero(nodes)
         first, last = where[0], where[-1] + 1
         if last - first == len(where):
@@ -145,20 +145,20 @@ class Dense(Storage):
             return type(self)(self.a[first:last])
         return type(self)(self.a[where])
 
-    def every(self, part: int, parts: int) -> Self:
+    def every_nth_row(self, part: int, parts: int) -> Self:
         return type(self)(self.a[:, part::parts])
 
     @property
     def n(self) -> int:
         return int(self.a.shape[1])
 
-    def between(self, first: int, last: int) -> Self:
+    def slice_rows(self, first: int, last: int) -> Self:
         return type(self)(self.a[:, first:last])
 
-    def single(self) -> Storage:
+    def in_single_precision(self) -> Storage:
         if self.a.dtype == np.float32:
             return self
-        return Columns.of(self.a)
+        return Columns.from_row_major(self.a)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Columns(Dense):
     """
 
     @classmethod
-    def of(cls, rows: Array) -> Self:
+    def from_row_major(cls, rows: Array) -> Self:
         """From rows (M, n, d), some at a time: a copy in one go would miss the cache at every
         number.
         """
@@ -179,7 +179,7 @@ class Columns(Dense):
             out[:, :, some] = rows[:, some].astype(np.float32).transpose(0, 2, 1)
         return cls(out.transpose(0, 2, 1))
 
-    def combine(self, derivatives: Array) -> Array:
+    def weighted_row_sum(self, derivatives: Array) -> Array:
         # Columns first, as they lie in memory: the transposed product reads them in order.
         transposed = derivatives.astype(np.float32, copy=False).transpose(0, 2, 1)
         return np.matmul(self.a.transpose(0, 2, 1), transposed).transpose(0, 2, 1)
@@ -195,60 +195,60 @@ class Sparse(Storage):
     def n(self) -> int:
         return max(block.shape[0] for block in self.blocks)
 
-    def margins(self, w: Array) -> Array:
+    def margins_at(self, w: Array) -> Array:
         out = np.zeros((*w.shape[:2], self.n))
         for one, block, x in zip(out, self.blocks, w, strict=True):
             one[:, : block.shape[0]] = (block @ x.T).T
         return out
 
-    def combine(self, derivatives: Array) -> Array:
-        pairs = zip(self._transposed, derivatives, strict=True)
+    def weighted_row_sum(self, derivatives: Array) -> Array:
+        pairs = zip(self._transposed_blocks, derivatives, strict=True)
         return np.stack([(columns @ s[:, : columns.shape[1]].T).T for columns, s in pairs])
 
     @cached_property
-    def _transposed(self) -> tuple[Any, ...]:
+    def _transposed_blocks(self) -> tuple[Any, ...]:
         return tuple(block.T for block in self.blocks)
 
     @cached_property
-    def _parts(self) -> dict[tuple[int, int], Sparse]:
+    def _cached_row_slices(self) -> dict[tuple[int, int], Sparse]:
         """Blocks of rows, which every sweep cuts alike; they are views of these."""
         return {}
 
-    def gram(self, weights: Array) -> Array:
+    def weighted_gram(self, weights: Array) -> Array:
         pairs = zip(self.blocks, weights, strict=True)
         return np.stack(
             [(block.multiply(v[: block.shape[0], None]).T @ block).toarray() for block, v in pairs]
         )
 
-    def diagonal(self, weights: Array) -> Array:
+    def gram_diagonal(self, weights: Array) -> Array:
         pairs = zip(self.blocks, weights, strict=True)
         return np.stack([block.power(2).T @ v[: block.shape[0]] for block, v in pairs])
 
-    def norms(self) -> Array:
+    def row_norm_bounds(self) -> Array:
         out = np.zeros((len(self.blocks), self.n))
         for one, block in zip(out, self.blocks, strict=True):
             one[: block.shape[0]] = np.asarray(block.power(2).sum(axis=1)).ravel()
-        return rounded_up(out, self.blocks[0].shape[1])
+        return norms_rounded_up(out, self.blocks[0].shape[1])
 
-    def keep(self, nodes: Any) -> Sparse:
+    def select_nodes(self, nodes: Any) -> Sparse:
         return Sparse(tuple(block for block, kept in zip(self.blocks, nodes, strict=True) if kept))
 
     @property
-    def cache(self) -> int:
+    def margins_per_block(self) -> int:
         # Fewer and longer blocks than of dense rows, since every block's products are as wide
         # as all columns.
         return 2**20
 
-    def every(self, part: int, parts: int) -> Sparse:
+    def every_nth_row(self, part: int, parts: int) -> Sparse:
         return Sparse(tuple(block[part::parts] for block in self.blocks))
 
-    def between(self, first: int, last: int) -> Sparse:
+    def slice_rows(self, first: int, last: int) -> Sparse:
         if (first, last) == (0, self.n):
             return self
-        if (first, last) not in self._parts:
+        if (first, last) not in self._cached_row_slices:
             parts = tuple(_view_of_rows(block, first, last) for block in self.blocks)
-            self._parts[first, last] = Sparse(parts)
-        return self._parts[first, last]
+            self._cached_row_slices[first, last] = Sparse(parts)
+        return self._cached_row_slices[first, last]
 
 
 def _view_of_rows(block: csr_array, first: int, last: int) -> csr_array:
@@ -298,77 +298,77 @@ class Design:
         """Rows of a node, padding included."""
         return self.storage.n
 
-    def asarray(self, x: Array) -> Any:
+    def to_storage_array(self, x: Array) -> Any:
         """`x` as an array of the storage's library."""
-        return self.storage.asarray(x)
+        return self.storage.to_storage_array(x)
 
-    def host(self, x: Any) -> Array:
+    def to_numpy_array(self, x: Any) -> Array:
         """`x`, an array of the storage's library, as a NumPy array."""
-        return self.storage.host(x)
+        return self.storage.to_numpy_array(x)
 
-    def margins(self, w: Array) -> Any:
+    def margins_at(self, w: Array) -> Any:
         """``a_k.w`` for every row, minus its offset if there is one."""
-        z = self.moves(w)
+        z = self.change_of_margins(w)
         if self.offset is None:
             return z
         return z - _in_precision_of(z, self.offset[:, None, :])
 
-    def moves(self, along: Array) -> Any:
+    def change_of_margins(self, along: Array) -> Any:
         """``a_k.along`` for every row: the change of margins when vectors change by `along`."""
         if self.labels is None:
-            return self.storage.margins(along)
-        flat = self.storage.margins(along.reshape(len(along), along.shape[1] * self.classes, -1))
+            return self.storage.margins_at(along)
+        flat = self.storage.margins_at(along.reshape(len(along), along.shape[1] * self.classes, -1))
         xp = compat.array_namespace(flat)
         scores = xp.reshape(flat, (*along.shape[:2], self.classes, -1))
         # u_j = w_j.x - w_label.x: the score of the row's own class is subtracted from all.
         own = xp.sum(scores * self._one_hot_labels(scores), axis=2, keepdims=True)
         return xp.reshape(scores - own, (*along.shape[:2], -1))
 
-    def combine(self, derivatives: Any) -> Array:
+    def weighted_row_sum(self, derivatives: Any) -> Array:
         """``sum_k derivatives_k a_k``, times weights and multiplicities."""
         if self.labels is None:
-            return self.storage.combine(self._counted(derivatives))
+            return self.storage.weighted_row_sum(self._apply_weights_and_counts(derivatives))
         xp = compat.array_namespace(derivatives)
-        split = self._split(derivatives)
-        # The transpose of `moves`: the own class gets minus the sum over all classes.
+        split = self._split_by_class(derivatives)
+        # The transpose of `change_of_margins`: the own class gets minus the sum over all classes.
         whole = split - self._one_hot_labels(split) * xp.sum(split, axis=2, keepdims=True)
         flat = xp.reshape(whole, (whole.shape[0], whole.shape[1] * self.classes, -1))
-        return self.storage.combine(self._counted(flat)).reshape(*derivatives.shape[:2], -1)
+        return self.storage.weighted_row_sum(self._apply_weights_and_counts(flat)).reshape(*derivatives.shape[:2], -1)
 
-    def gram(self, weights: Any) -> Array:
+    def weighted_gram(self, weights: Any) -> Array:
         """``sum_k weights_k a_k a_k'``, (M, d, d), times weights and multiplicities; of classes
         the diagonal blocks.
         """
         if self.labels is None:
-            return self.storage.gram(self._counted(weights))
-        split = self._split(weights)
-        blocks = [self.storage.gram(self._counted(split[:, j, :])) for j in range(self.classes)]
+            return self.storage.weighted_gram(self._apply_weights_and_counts(weights))
+        split = self._split_by_class(weights)
+        blocks = [self.storage.weighted_gram(self._apply_weights_and_counts(split[:, j, :])) for j in range(self.classes)]
         d = blocks[0].shape[-1]
         out = np.zeros((len(blocks[0]), self.classes * d, self.classes * d))
         for j, block in enumerate(blocks):
             out[:, j * d : (j + 1) * d, j * d : (j + 1) * d] = block
         return out
 
-    def diagonal(self, weights: Any) -> Array:
+    def gram_diagonal(self, weights: Any) -> Array:
         if self.labels is None:
-            return self.storage.diagonal(self._counted(weights))
-        split = self._split(weights)
-        blocks = [self.storage.diagonal(self._counted(split[:, j, :])) for j in range(self.classes)]
+            return self.storage.gram_diagonal(self._apply_weights_and_counts(weights))
+        split = self._split_by_class(weights)
+        blocks = [self.storage.gram_diagonal(self._apply_weights_and_counts(split[:, j, :])) for j in range(self.classes)]
         return np.concatenate(blocks, axis=1)
 
-    def norms(self) -> Any:
+    def row_norm_bounds(self) -> Any:
         """Upper bounds on the rows' norms, (M, n), in the storage's library."""
         if self.known_norms is None:
-            return self.storage.norms()
+            return self.storage.row_norm_bounds()
         return self.known_norms
 
-    def weigh(self, values: Array) -> Array:
+    def apply_row_weights(self, values: Array) -> Array:
         """Multiply values of rows, (M, R, n), by the rows' weights."""
         if self.weight is None:
             return values
-        return values * self.host(self.weight)[:, None, :]
+        return values * self.to_numpy_array(self.weight)[:, None, :]
 
-    def cut(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
+    def with_row_subset(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
         """Return a subset of these rows, held by `storage`.
 
         `pick` selects their entries of a field.
@@ -387,43 +387,43 @@ class Design:
             classes=self.classes,
         )
 
-    def keep(self, nodes: Any) -> Self:
+    def select_nodes(self, nodes: Any) -> Self:
         # Sparse rows without the longest node have less padding, and so do their fields.
-        kept = self.storage.keep(nodes)
+        kept = self.storage.select_nodes(nodes)
 
         def pick(x: Any) -> Any:
             if isinstance(x, np.ndarray):
                 return x[nodes][:, : kept.n]
-            return self.asarray(self.host(x)[nodes][:, : kept.n])
+            return self.to_storage_array(self.to_numpy_array(x)[nodes][:, : kept.n])
 
-        return self.cut(kept, pick)
+        return self.with_row_subset(kept, pick)
 
-    def every(self, part: int, parts: int) -> Self:
+    def every_nth_row(self, part: int, parts: int) -> Self:
         if self.counts is not None:
             raise TypeError("deduplicated rows have no order; take parts of the original rows")
-        return self.cut(self.storage.every(part, parts), lambda x: x[:, part::parts])
+        return self.with_row_subset(self.storage.every_nth_row(part, parts), lambda x: x[:, part::parts])
 
-    def between(self, first: int, last: int) -> Self:
-        return self.cut(self.storage.between(first, last), lambda x: x[:, first:last])
+    def slice_rows(self, first: int, last: int) -> Self:
+        return self.with_row_subset(self.storage.slice_rows(first, last), lambda x: x[:, first:last])
 
-    def single(self) -> Self:
-        short = self.storage.single()
+    def in_single_precision(self) -> Self:
+        short = self.storage.in_single_precision()
         if short is self.storage:
             return self
         norms = None
         if self.known_norms is not None:
-            narrow: Any = np.asarray(self.host(self.known_norms), dtype=np.float32)
-            norms = short.asarray(narrow)
+            narrow: Any = np.asarray(self.to_numpy_array(self.known_norms), dtype=np.float32)
+            norms = short.to_storage_array(narrow)
         return replace(self, storage=short, known_norms=norms)
 
-    def normed(self, nodes: int) -> Self:
+    def with_known_norms(self, nodes: int) -> Self:
         """Return these rows with all norms computed, in blocks of rows."""
         step = max(1, _AT_ONCE // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
-        parts = [self.host(self.storage.between(first, last).norms()) for first, last in spans]
-        return replace(self, known_norms=self.asarray(np.concatenate(parts, axis=1)))
+        parts = [self.to_numpy_array(self.storage.slice_rows(first, last).row_norm_bounds()) for first, last in spans]
+        return replace(self, known_norms=self.to_storage_array(np.concatenate(parts, axis=1)))
 
-    def _counted(self, x: Any) -> Any:
+    def _apply_weights_and_counts(self, x: Any) -> Any:
         """Values of rows, (M, n) or (M, R, n), times weights and multiplicities."""
         for factors in (self.weight, self.counts):
             if factors is not None:
@@ -437,9 +437,9 @@ class Design:
         """One-hot classes of the rows, (M, 1, K, n)."""
         assert self.labels is not None
         hit = (self.labels[:, None, None, :] == np.arange(self.classes)[:, None]).astype(float)
-        return _in_precision_of(like, self.asarray(hit))
+        return _in_precision_of(like, self.to_storage_array(hit))
 
-    def _split(self, x: Any) -> Any:
+    def _split_by_class(self, x: Any) -> Any:
         """(..., K m) -> (..., K, m)."""
         return compat.array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
 

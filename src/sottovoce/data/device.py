@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from ..util.later import Later
 from ..util.typing import Any, Array
-from .design import Storage, rounded_up
+from .design import Storage, norms_rounded_up
 
 compat = Later("array_api_compat")
 
@@ -40,13 +40,13 @@ class Backend:
     device: Any
 
     @property
-    def cache(self) -> int:
+    def margins_per_block(self) -> int:
         """Margins of one block: as many as fit a cache on the host, and enough to keep a GPU
         busy.
         """
         return _BLOCK.get(str(self.device or "cpu").split(":")[0].lower(), _LARGE)
 
-    def put(self, x: NDArray[Any]) -> Any:
+    def copy_to_device(self, x: NDArray[Any]) -> Any:
         """Copy an array to the device, in the same precision."""
         host = np.ascontiguousarray(x)
         # PyTorch shares memory, and takes none that cannot be written.
@@ -55,7 +55,7 @@ class Backend:
             return self.xp.asarray(own)
         return self.xp.asarray(own, device=self.device)
 
-    def get(self, x: Any) -> Array:
+    def copy_to_host(self, x: Any) -> Array:
         """Copy an array to the host, as a NumPy array."""
         if self.device is not None:
             x = compat.to_device(x, "cpu")
@@ -63,7 +63,7 @@ class Backend:
 
 
 @cache
-def backend(spec: str) -> Backend:
+def backend_from_spec(spec: str) -> Backend:
     """Return the array library and device of a name.
 
     Names are ``"torch"``, ``"torch:cuda"``, ``"cupy"``, ``"jax"`` or ``"array_api_strict"``.
@@ -89,7 +89,7 @@ def backend(spec: str) -> Backend:
         return Backend(xp, place)
     found = Backend(xp, device or None)
     try:
-        found.put(np.zeros(1))
+        found.copy_to_device(np.zeros(1))
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInput(
@@ -105,62 +105,62 @@ class OnDevice(Storage):
     a: Any
     home: Backend
 
-    def asarray(self, x: Array) -> Any:
-        return self.home.put(x)
+    def to_storage_array(self, x: Array) -> Any:
+        return self.home.copy_to_device(x)
 
-    def host(self, x: Any) -> Array:
-        return self.home.get(x)
-
-    @property
-    def cache(self) -> int:
-        return self.home.cache
+    def to_numpy_array(self, x: Any) -> Array:
+        return self.home.copy_to_host(x)
 
     @property
-    def here(self) -> bool:
+    def margins_per_block(self) -> int:
+        return self.home.margins_per_block
+
+    @property
+    def is_on_this_machine(self) -> bool:
         return False
 
-    def _like(self, x: Any) -> Any:
+    def _in_precision_of_rows(self, x: Any) -> Any:
         """`x` on the device, in the rows' precision."""
         if isinstance(x, np.ndarray):
-            x = self.home.put(x)
+            x = self.home.copy_to_device(x)
         return self.home.xp.astype(x, self.a.dtype)
 
-    def margins(self, w: Array) -> Any:
-        return self.home.xp.matmul(self._like(w), self.home.xp.matrix_transpose(self.a))
+    def margins_at(self, w: Array) -> Any:
+        return self.home.xp.matmul(self._in_precision_of_rows(w), self.home.xp.matrix_transpose(self.a))
 
-    def combine(self, derivatives: Any) -> Array:
-        return self.home.get(self.home.xp.matmul(self._like(derivatives), self.a))
+    def weighted_row_sum(self, derivatives: Any) -> Array:
+        return self.home.copy_to_host(self.home.xp.matmul(self._in_precision_of_rows(derivatives), self.a))
 
-    def gram(self, weights: Any) -> Array:
+    def weighted_gram(self, weights: Any) -> Array:
         xp = self.home.xp
-        scaled = self.a * xp.sqrt(self._like(weights))[:, :, None]
-        return self.home.get(xp.matmul(xp.matrix_transpose(scaled), scaled))
+        scaled = self.a * xp.sqrt(self._in_precision_of_rows(weights))[:, :, None]
+        return self.home.copy_to_host(xp.matmul(xp.matrix_transpose(scaled), scaled))
 
-    def diagonal(self, weights: Any) -> Array:
-        return self.home.get(self.home.xp.sum(self._like(weights)[:, :, None] * self.a**2, axis=1))
+    def gram_diagonal(self, weights: Any) -> Array:
+        return self.home.copy_to_host(self.home.xp.sum(self._in_precision_of_rows(weights)[:, :, None] * self.a**2, axis=1))
 
-    def norms(self) -> Any:
-        return rounded_up(self.home.xp.sum(self.a**2, axis=2), int(self.a.shape[2]))
+    def row_norm_bounds(self) -> Any:
+        return norms_rounded_up(self.home.xp.sum(self.a**2, axis=2), int(self.a.shape[2]))
 
-    def keep(self, nodes: Any) -> OnDevice:
-        where = self.home.put(np.flatnonzero(nodes))
+    def select_nodes(self, nodes: Any) -> OnDevice:
+        where = self.home.copy_to_device(np.flatnonzero(nodes))
         return OnDevice(self.home.xp.take(self.a, where, axis=0), self.home)
 
-    def every(self, part: int, parts: int) -> OnDevice:
+    def every_nth_row(self, part: int, parts: int) -> OnDevice:
         return OnDevice(self.a[:, part::parts, :], self.home)
 
     @property
     def n(self) -> int:
         return int(self.a.shape[1])
 
-    def between(self, first: int, last: int) -> OnDevice:
+    def slice_rows(self, first: int, last: int) -> OnDevice:
         return OnDevice(self.a[:, first:last, :], self.home)
 
-    def single(self) -> OnDevice:
+    def in_single_precision(self) -> OnDevice:
         return OnDevice(self.home.xp.astype(self.a, self.home.xp.float32), self.home)
 
 
-def spec_of(x: Any) -> str:
+def backend_spec_of(x: Any) -> str:
     """Return the backend of an array; ``"numpy"`` for all that NumPy can convert."""
     # The common case, without loading array_api_compat.
     if isinstance(x, np.ndarray):

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
-from .file_formats import FORMATS, column_types, format_of
+from .file_formats import FORMATS, column_types, format_of_file
 from .headers import Header, check_declared_names
-from .listed import names_in
-from .meant import meant
+from .listed import split_column_names
+from .meant import suggest_spelling
 from .mistakes import OPEN
 from .schema import Schema
 
@@ -85,41 +85,41 @@ def draft(
     if types:
         _check_types_are_declared(path)
     known = column_types(path)
-    header = _checked_header(path, known)
-    ignored = [name for given in ignore for name in names_in(given, known)]
+    header = _read_checked_header(path, known)
+    ignored = [name for given in ignore for name in split_column_names(given, known)]
     roles = [("label", label), ("site", site), ("person", person)]
-    _check_names([*roles, *(("ignore", name) for name in ignored)], known)
+    _check_column_names([*roles, *(("ignore", name) for name in ignored)], known)
     reserved = {label, site, person, *ignored}
     ignored += [name for name in known if _ROW_NAMES.fullmatch(name) and name not in reserved]
     kept = [name for name in known if name not in {*reserved, *ignored}]
     lines = [
         *_opening_comments(header, types),
         "intercept = true",
-        *_role_lines(site, person),
+        *_lines_for_roles(site, person),
         _UNDECLARED_NA_LINE if header is None else _NA_LINE,
-        f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards",
-        *_label_lines(label),
+        f"ignore = {_toml_value(ignored)}  # identifiers, free text, what is known only afterwards",
+        *_lines_for_label(label),
     ]
     for name in kept:
         kind = known[name] if types else "?"
-        lines += ["", *_block(name, kind)]
+        lines += ["", *_lines_for_block(name, kind)]
     return "\n".join([*lines, ""])
 
 
 def _check_types_are_declared(path: str | Path) -> None:
     """InvalidInput for a file whose format declares no types of columns."""
-    if format_of(path).types is not None:
+    if format_of_file(path).types is not None:
         return
     typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
     rule = f"only files that end in {typed} declare types, and they are never guessed from values"
     raise InvalidInput("types", True, rule, "leave it out, or give such a file")
 
 
-def _checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None:
+def _read_checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None:
     """The first row, of a file whose names stand there; InvalidInput if its names are none of a
     table's columns.
     """
-    header_in = format_of(path).header
+    header_in = format_of_file(path).header
     header = None if header_in is None else header_in(path)
     if header is None:
         check_declared_names(list(known), Path(path).name)
@@ -129,12 +129,12 @@ def _checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None
     return header
 
 
-def _check_names(asked: Iterable[tuple[str, str | None]], known: Mapping[str, str]) -> None:
+def _check_column_names(asked: Iterable[tuple[str, str | None]], known: Mapping[str, str]) -> None:
     """InvalidInput if one of the names, each asked for by a field, is no column."""
     for field, name in asked:
         if name is not None and name not in known:
             raise InvalidInput(
-                field, name, "is no column of the table", meant(name, known) or "correct the name"
+                field, name, "is no column of the table", suggest_spelling(name, known) or "correct the name"
             )
 
 
@@ -153,22 +153,22 @@ def _opening_comments(header: Header | None, types: bool) -> list[str]:
     ]
 
 
-def _role_lines(site: str | None, person: str | None) -> list[str]:
+def _lines_for_roles(site: str | None, person: str | None) -> list[str]:
     """The columns of sites and of persons, as comments that show how to declare one where there
     is none.
     """
     site_line = '# site = "COLUMN"  # who holds the row'
     if site:
-        site_line = f"site = {_value(site)}"
+        site_line = f"site = {_toml_value(site)}"
     person_line = '# person = "COLUMN"  # whose row it is, if people have several'
     if person:
-        person_line = f"person = {_value(person)}"
+        person_line = f"person = {_toml_value(person)}"
     return [site_line, person_line]
 
 
-def _label_lines(label: str | None) -> list[str]:
-    column = _value("COLUMN" if label is None else label)
-    declared = _value(OPEN)
+def _lines_for_label(label: str | None) -> list[str]:
+    column = _toml_value("COLUMN" if label is None else label)
+    declared = _toml_value(OPEN)
     if label is not None:
         declared = f'{{ column = {column}, positive = "{OPEN}", negative = "{OPEN}" }}'
     return [
@@ -180,9 +180,9 @@ def _label_lines(label: str | None) -> list[str]:
     ]
 
 
-def _block(name: str, kind: str) -> list[str]:
+def _lines_for_block(name: str, kind: str) -> list[str]:
     """The lines of a column's declaration; `kind` is its declared type, or "?"."""
-    title = f"[columns.{_key(name)}]"
+    title = f"[columns.{_toml_key(name)}]"
     if kind.startswith("vector "):
         size = int(kind.removeprefix("vector "))
         entries: dict[str, Any] = {"kind": "vector", "size": size, "lo": OPEN, "hi": OPEN}
@@ -211,23 +211,23 @@ def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
             members == [group] for group, members in values.items()
         ):
             block = block | {"values": list(values)}
-        lines += ["", f"[columns.{_key(name)}]", *toml_entries(block)]
+        lines += ["", f"[columns.{_toml_key(name)}]", *toml_entries(block)]
     return "\n".join([*lines, ""])
 
 
 def toml_entries(entries: Mapping[str, Any]) -> list[str]:
     """Write entries as lines of TOML."""
-    return [f"{_key(key)} = {_value(value)}" for key, value in entries.items()]
+    return [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entries.items()]
 
 
-def _key(name: str) -> str:
+def _toml_key(name: str) -> str:
     """A key as TOML writes it: bare where it can be."""
     if re.fullmatch(r"[A-Za-z0-9_-]+", name):
         return name
-    return _value(name)
+    return _toml_value(name)
 
 
-def _value(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -241,7 +241,7 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(toml_entries(value)).replace("\n", " ") + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
     return _ascii_where_unseen(json.dumps(str(value), ensure_ascii=False))
 
 
@@ -251,10 +251,10 @@ def _ascii_where_unseen(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+    return "".join(one if one.isprintable() else _escaped_character(one) for one in text)
 
 
-def _escaped(character: str) -> str:
+def _escaped_character(character: str) -> str:
     code = ord(character)
     if code < 2**16:
         return f"\\u{code:04x}"

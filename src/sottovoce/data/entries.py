@@ -8,31 +8,31 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import SchemaError
-from .values import python_value, same_in_a_frame, text_of
+from .values import as_python_value, collide_in_a_frame, value_as_text
 
 
-def value_groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def groups_from_values(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Names of groups with their members: a list makes one group a value."""
     if isinstance(values, Mapping):
         return tuple(
-            (str(name), tuple(map(plain_text, _listed(group)))) for name, group in values.items()
+            (str(name), tuple(map(declared_text, _listed(group)))) for name, group in values.items()
         )
-    return tuple((plain_text(value), (plain_text(value),)) for value in _listed(values))
+    return tuple((declared_text(value), (declared_text(value),)) for value in _listed(values))
 
 
-def plain_text(value: object) -> str:
-    """A declared text, number or truth value as `text_of` writes values; a TypeError for
+def declared_text(value: object) -> str:
+    """A declared text, number or truth value as `value_as_text` writes values; a TypeError for
     anything else.
     """
-    value = python_value(value)
+    value = as_python_value(value)
     if not isinstance(value, str | int | float):
         raise TypeError("a text is needed")
-    return text_of(value)
+    return value_as_text(value)
 
 
-def check_apart(field: str, texts: Iterable[str]) -> None:
+def check_distinct_in_frames(field: str, texts: Iterable[str]) -> None:
     """Refuse declared whole numbers, beyond 2^53, that a frame with a gap holds as one."""
-    if same_in_a_frame(texts):
+    if collide_in_a_frame(texts):
         rule = (
             "two of its whole numbers are one to a frame, which rounds those beyond 2^53 "
             "where another row has a gap"
@@ -40,7 +40,7 @@ def check_apart(field: str, texts: Iterable[str]) -> None:
         raise SchemaError(field, None, rule, "write them as texts with a letter, in the table too")
 
 
-def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
+def _typed_converter(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
     """Converts values of a kind, and raises a TypeError for others; True is no number."""
 
     def read(value: object) -> Any:
@@ -51,15 +51,15 @@ def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
     return read
 
 
-_text = _typed(str, str)
-_number = _typed(int | float, float)
-_truth = _typed(bool, bool)
-_whole = _typed(int, int)
-_listed = _typed(list | tuple, list)
+_text = _typed_converter(str, str)
+_number = _typed_converter(int | float, float)
+_truth = _typed_converter(bool, bool)
+_whole = _typed_converter(int, int)
+_listed = _typed_converter(list | tuple, list)
 
 
 def _texts(values: object) -> tuple[str, ...]:
-    return tuple(map(plain_text, _listed(values)))
+    return tuple(map(declared_text, _listed(values)))
 
 
 def _numbers(values: object) -> tuple[float, ...]:
@@ -114,13 +114,13 @@ CONVERT: dict[str, Any] = {
     "seed": _whole,
 }
 _OF_CATEGORY: dict[str, Any] = {
-    "values": value_groups,
-    "base": plain_text,
-    "missing": plain_text,
+    "values": groups_from_values,
+    "base": declared_text,
+    "missing": declared_text,
 }
 
 
-def entry_from(kind: str, key: str, value: object) -> Any:
+def convert_entry(kind: str, key: str, value: object) -> Any:
     """Convert one entry of a block from what a schema file may hold.
 
     Parameters

@@ -19,8 +19,8 @@ import numpy as np
 
 from ..errors import InvalidInput
 from . import file_kinds
-from .headers import Header, header_of
-from .table import Table, fits
+from .headers import Header, header_from_fields
+from .table import Table, check_memory_fits
 
 UNPACKED = 100
 """Bytes that a workbook may unpack to, per byte of the file; 256 MiB are always allowed."""
@@ -42,8 +42,8 @@ def read_excel(path: str | Path) -> Table:
         header.  No cell is shown.
     """
     place = Path(path)
-    with _rows_of(path) as rows:
-        header = _header(rows, place.name)
+    with _open_rows_of_sheet(path) as rows:
+        header = _header_of_first_row(rows, place.name)
         columns: list[list[Any]] = [[] for _ in range(header.width)]
         filled = (
             (number, row)
@@ -52,8 +52,8 @@ def read_excel(path: str | Path) -> Table:
         )
         while part := list(islice(filled, _ROWS)):
             for number, row in part:
-                _append(columns, row, number, place.name)
-            fits(place.name, _VALUE * header.width * len(columns[0]))
+                _append_cells(columns, row, number, place.name)
+            check_memory_fits(place.name, _VALUE * header.width * len(columns[0]))
     if not columns[0]:
         raise InvalidInput(
             place.name, None, "must hold a header row and at least one row", "check the file"
@@ -69,21 +69,21 @@ def excel_header(path: str | Path) -> Header:
 
     It names the columns.
     """
-    with _rows_of(path) as rows:
-        return _header(rows, Path(path).name)
+    with _open_rows_of_sheet(path) as rows:
+        return _header_of_first_row(rows, Path(path).name)
 
 
-def _header(rows: Iterator[Sequence[Any]], name: str) -> Header:
+def _header_of_first_row(rows: Iterator[Sequence[Any]], name: str) -> Header:
     cells = ["" if cell is None else str(cell) for cell in next(rows, ())]
     while cells and not cells[-1].strip():
         del cells[-1]
     if not cells:
         rule = "the first row of its sheet must name the columns, and is empty"
         raise InvalidInput(name, None, rule, "delete what stands above the table")
-    return header_of(cells, name)
+    return header_from_fields(cells, name)
 
 
-def _append(columns: list[list[Any]], row: Sequence[Any], number: int, name: str) -> None:
+def _append_cells(columns: list[list[Any]], row: Sequence[Any], number: int, name: str) -> None:
     """Add the cells of a row to their columns."""
     width = len(columns)
     if any(cell is not None for cell in row[width:]):
@@ -93,10 +93,10 @@ def _append(columns: list[list[Any]], row: Sequence[Any], number: int, name: str
         )
     cells = [*row[:width], *[None] * (width - len(row))]
     for column, cell in zip(columns, cells, strict=True):
-        column.append(_value(cell))
+        column.append(_value_of_cell(cell))
 
 
-def _value(cell: Any) -> Any:
+def _value_of_cell(cell: Any) -> Any:
     """A cell as it is, but for a day, which Excel writes as a point in time at midnight."""
     if isinstance(cell, datetime) and cell.time() == time():
         return cell.date()
@@ -104,9 +104,9 @@ def _value(cell: Any) -> Any:
 
 
 @contextmanager
-def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
+def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
     """The rows of the one visible sheet of a workbook, one in memory at a time."""
-    place = file_kinds.check_kind(path, file_kinds.EXCEL)
+    place = file_kinds.require_file_kind(path, file_kinds.EXCEL)
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -116,7 +116,7 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
         )
         raise InvalidInput("path", place, rule, remedy) from None
     try:
-        _check_unpacked(place)
+        _check_unpacked_size(place)
         with place.open("rb") as file, warnings.catch_warnings():
             # Warnings of features of a workbook that are no values.
             warnings.simplefilter("ignore")
@@ -148,7 +148,7 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
         ) from None
 
 
-def _check_unpacked(place: Path) -> None:
+def _check_unpacked_size(place: Path) -> None:
     """Refuse a workbook that says of itself that it unpacks to far more than its size."""
     most = max(_ALWAYS, UNPACKED * place.stat().st_size)
     with zipfile.ZipFile(place) as packed:

@@ -20,9 +20,9 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util.typing import Array
 from .columns import Bins, Category, Number, row_norms
-from .schema import Schema, into_ball, weighted_rows
-from .synthetic_tables import Sketches, drawn
-from .table import fits
+from .schema import Schema, divide_into_unit_ball, assemble_weighted_features
+from .synthetic_tables import Sketches, sketches_from_source
+from .table import check_memory_fits
 
 FULL = 0.9
 """Rows fill the ball if their typical norm before the division is at least this share of the
@@ -82,13 +82,13 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     """
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
-    fits("made-up rows", 8.0 * n * schema.n_features)
-    return into_ball(schema, weighted_sketch(schema, n, rng))[0]
+    check_memory_fits("made-up rows", 8.0 * n * schema.n_features)
+    return divide_into_unit_ball(schema, draw_weighted_rows(schema, n, rng))[0]
 
 
 def expected_rows(schema: Schema) -> Sketches:
     """Return the source of synthetic tables that ``method="auto"`` compares methods on."""
-    return drawn(
+    return sketches_from_source(
         schema.fingerprint,
         "synthetic rows drawn from the schema",
         partial(sketch, schema),
@@ -96,7 +96,7 @@ def expected_rows(schema: Schema) -> Sketches:
     )
 
 
-def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
+def typical_undivided_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     """Compute the norms of n synthetic rows before they are divided; deterministic.
 
     Parameters
@@ -116,7 +116,7 @@ def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     step = _rows_at_once(schema)
     parts = []
     for start in range(0, n, step):
-        rows = weighted_sketch(schema, min(step, n - start), rng)
+        rows = draw_weighted_rows(schema, min(step, n - start), rng)
         parts.append(row_norms(rows))
     # NumPy concatenates no empty list.
     return np.concatenate(parts or [np.empty(0)])
@@ -149,10 +149,10 @@ def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     >>> typical_norms(schema, n=3).round(2)
     array([0.27, 0.46, 0.92])
     """
-    return _norms(schema, typical_sizes(schema, n, seed))
+    return _norms_after_division(schema, typical_undivided_norms(schema, n, seed))
 
 
-def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
+def draw_weighted_rows(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     """Draw n synthetic rows before they are divided: weighted blocks, and the constant.
 
     Parameters
@@ -167,10 +167,10 @@ def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     -------
     ndarray of shape (n, d)
     """
-    return weighted_rows(schema, n, lambda block: block.sketch(n, rng))
+    return assemble_weighted_features(schema, n, lambda block: block.draw_features(n, rng))
 
 
-def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
+def common_offset_shares(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
     """Compute how much of typical rows is a common offset, and from which blocks it comes.
 
     Returns the norm of the mean of synthetic rows over their root mean square norm, without the
@@ -178,7 +178,7 @@ def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
     :func:`sketch`.
     """
     rng = np.random.default_rng(seed)
-    n = _enough(schema)
+    n = _number_of_drawn_rows(schema)
     step = _rows_at_once(schema)
     total = np.zeros(schema.n_features)
     square = 0.0
@@ -191,7 +191,7 @@ def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
     parts = dict[str, float]()
     first = 0
     for block in schema.blocks:
-        last = first + len(block.names)
+        last = first + len(block.feature_names)
         parts[block.name] = float(np.sum(mean[first:last] ** 2))
         first = last
     whole = sum(parts.values())
@@ -201,14 +201,14 @@ def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
     return offset, shares
 
 
-def long_share(schema: Schema) -> float:
+def share_of_long_rows(schema: Schema) -> float:
     """Estimate the share of rows that are longer than the divisor, from the schema alone."""
-    return _long(schema, typical_sizes(schema, _enough(schema)))
+    return _share_beyond_divisor(schema, typical_undivided_norms(schema, _number_of_drawn_rows(schema)))
 
 
-def long_rows(schema: Schema) -> list[str]:
+def note_on_long_rows(schema: Schema) -> list[str]:
     """Return a note if a training without row weights will shorten many rows; otherwise nothing."""
-    share = long_share(schema)
+    share = share_of_long_rows(schema)
     if share < MANY:
         return []
     what = (
@@ -218,30 +218,30 @@ def long_rows(schema: Schema) -> list[str]:
     return [f"about {share:.0%} of rows {what} (from the schema alone)"]
 
 
-def _long(schema: Schema, sizes: Array) -> float:
+def _share_beyond_divisor(schema: Schema, sizes: Array) -> float:
     """Share of rows that are longer than the schema's divisor; unit rows have none."""
     if schema.unit:
         return 0.0
-    return _longer(sizes, schema.divisor)
+    return _share_longer_than(sizes, schema.divisor)
 
 
-def _longer(sizes: Array, divisor: float) -> float:
+def _share_longer_than(sizes: Array, divisor: float) -> float:
     """Share of rows before the division that are longer than a divisor."""
     return float(np.mean(sizes > divisor * _ROUNDED))
 
 
-def _in_three_digits(typical: float, sizes: Array) -> float:
+def _round_typical_size(typical: float, sizes: Array) -> float:
     """The size of a typical row, rounded to three digits: up where rounding down would shorten
     nearly all rows.
     """
     nearest = float(f"{typical:.3g}")
-    if _longer(sizes, nearest) < SHORTENED:
+    if _share_longer_than(sizes, nearest) < SHORTENED:
         return nearest
     step = 10.0 ** (math.floor(math.log10(typical)) - 2)
     return float(f"{nearest + step:.3g}")
 
 
-def _in_full(number: float) -> str:
+def _shortest_exact_text(number: float) -> str:
     """A number in few digits if they are all it has; a scale that was rounded up may be refused."""
     short = f"{number:g}"
     if float(short) == number:
@@ -249,12 +249,12 @@ def _in_full(number: float) -> str:
     return repr(number)
 
 
-def _enough(schema: Schema) -> int:
+def _number_of_drawn_rows(schema: Schema) -> int:
     """How many synthetic rows to estimate shares from."""
     return int(np.clip(_DRAWN // schema.n_features, 200, 4000))
 
 
-def _norms(schema: Schema, sizes: Array) -> Array:
+def _norms_after_division(schema: Schema, sizes: Array) -> Array:
     """Norms of rows after the division, from those before."""
     # A unit row has norm 1, and a row of zeros stays one.
     if schema.unit:
@@ -313,7 +313,7 @@ class Fill:
         changes = []
         if self.guessed:
             changes.append(
-                f"typical = [LO, HI], the range of most values, for {_listed(self.guessed)}: "
+                f"typical = [LO, HI], the range of most values, for {_first_names_listed(self.guessed)}: "
                 "without it they are taken "
                 "to fill their bounds, which real values seldom do, so rows will be shorter than "
                 "it says here"
@@ -325,26 +325,26 @@ class Fill:
             )
         if self.scale is not None:
             then = f"then a typical row has norm {self.mended:.2f}"
-            if math.isclose(self.scale, self._unscaled.divisor, rel_tol=_ROUNDED - 1.0):
+            if math.isclose(self.scale, self._schema_without_scale.divisor, rel_tol=_ROUNDED - 1.0):
                 changes.append(f"leave scale out: {then}, and none is shortened")
             else:
-                changes.append(f"scale = {_in_full(self.scale)}: {then}; longer ones are shortened")
+                changes.append(f"scale = {_shortest_exact_text(self.scale)}: {then}; longer ones are shortened")
         return changes
 
     @property
-    def _unscaled(self) -> Schema:
+    def _schema_without_scale(self) -> Schema:
         """The schema with the constant as proposed, and without a scale."""
         constant = self.schema.intercept if self.intercept is None else self.intercept
         return dataclasses.replace(self.schema, intercept=constant, scale=None)
 
     @property
-    def says_common(self) -> str:
+    def note_on_common_offset(self) -> str:
         """A note if typical rows are mostly a common offset, with the remedy; else empty."""
         if not self.common:
             return ""
         says = (
             f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the "
-            f"norm of a row, mostly from {_listed(self.common)}. It tells no row from another, yet "
+            f"norm of a row, mostly from {_first_names_listed(self.common)}. It tells no row from another, yet "
             "noise and caps are sized for rows with it, unless a run centres them"
         )
         blocks = [block for block in self.schema.blocks if block.name in self.common]
@@ -381,7 +381,7 @@ class Fill:
                 "share": self.offset,
                 "mostly": bool(self.common),
                 "from": list(self.common),
-                "says": self.says_common,
+                "says": self.note_on_common_offset,
             },
         }
 
@@ -400,19 +400,19 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
     >>> fill(schema).guessed  # without a typical range
     ('age',)
     """
-    sizes = typical_sizes(schema, _enough(schema), seed)
-    low, median, high = (float(q) for q in np.quantile(_norms(schema, sizes), (0.1, 0.5, 0.9)))
-    shortened = _long(schema, sizes)
+    sizes = typical_undivided_norms(schema, _number_of_drawn_rows(schema), seed)
+    low, median, high = (float(q) for q in np.quantile(_norms_after_division(schema, sizes), (0.1, 0.5, 0.9)))
+    shortened = _share_beyond_divisor(schema, sizes)
     better, intercept, scale = schema, None, None
-    if schema.intercept > SMALL_CONSTANT and schema.intercept**2 > CONSTANT * _middle(sizes) ** 2:
+    if schema.intercept > SMALL_CONSTANT and schema.intercept**2 > CONSTANT * _typical_row_size(sizes) ** 2:
         intercept = SMALL_CONSTANT
         # The sizes that the same rows have with the smaller constant.
         sizes = np.sqrt(np.maximum(sizes**2 - schema.intercept**2, 0.0) + intercept**2)
         better = dataclasses.replace(schema, intercept=intercept, scale=None)
     if not schema.unit:
-        scale = _better_scale(sizes, divisor=schema.scale or better.divisor, bound=better.bound)
+        scale = _propose_scale(sizes, divisor=schema.scale or better.divisor, bound=better.bound)
         better = dataclasses.replace(better, scale=scale or schema.scale)
-    offset, shares = offsets(schema, seed)
+    offset, shares = common_offset_shares(schema, seed)
     numbers = [block for block in schema.blocks if isinstance(block, Number)]
     return Fill(
         schema,
@@ -423,25 +423,25 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
         intercept=intercept,
         scale=scale,
         guessed=tuple(block.name for block in numbers if block.typical is None),
-        mended=float(np.median(_norms(better, sizes))),
+        mended=float(np.median(_norms_after_division(better, sizes))),
         offset=offset,
-        common=_common_blocks(shares) if offset >= MOSTLY else (),
+        common=_blocks_of_common_offset(shares) if offset >= MOSTLY else (),
     )
 
 
-def _better_scale(sizes: Array, *, divisor: float, bound: float) -> float | None:
+def _propose_scale(sizes: Array, *, divisor: float, bound: float) -> float | None:
     """The norm of a typical row, if rows fill the ball badly with this divisor; None to leave
     it.
     """
-    typical = _middle(sizes)
+    typical = _typical_row_size(sizes)
     far_too_long = float(np.quantile(sizes, 0.1)) > CROWDED * divisor
-    crowded = far_too_long or _longer(sizes, divisor) >= SHORTENED
+    crowded = far_too_long or _share_longer_than(sizes, divisor) >= SHORTENED
     if typical < FULL * divisor or crowded or divisor > bound:
-        return min(_in_three_digits(typical, sizes), bound)
+        return min(_round_typical_size(typical, sizes), bound)
     return None
 
 
-def _common_blocks(shares: dict[str, float]) -> tuple[str, ...]:
+def _blocks_of_common_offset(shares: dict[str, float]) -> tuple[str, ...]:
     """The blocks that have more than their part of the mean row: half of what each would have on
     average.
     """
@@ -449,7 +449,7 @@ def _common_blocks(shares: dict[str, float]) -> tuple[str, ...]:
     return tuple(name for name, share in shares.items() if share >= large)
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _first_names_listed(names: tuple[str, ...]) -> str:
     """The first few names."""
     shown = ", ".join(names[:_NAMED])
     if len(names) > _NAMED:
@@ -457,6 +457,6 @@ def _listed(names: tuple[str, ...]) -> str:
     return shown
 
 
-def _middle(sizes: Array) -> float:
+def _typical_row_size(sizes: Array) -> float:
     """The size of a typical row: the median, or the root mean square where that is zero."""
     return float(np.median(sizes)) or math.sqrt(float(np.mean(sizes**2)))

@@ -65,18 +65,18 @@ READ = (
 """The endings in words."""
 
 
-def ending_of(path: str | Path) -> str:
+def table_file_ending(path: str | Path) -> str:
     """Return the ending that says how a file is read, such as ``".csv.gz"``; empty for none."""
     name = Path(path).name.lower()
     return max((ending for ending in FORMATS if name.endswith(ending)), key=len, default="")
 
 
-def format_of(path: str | Path) -> Format:
+def format_of_file(path: str | Path) -> Format:
     """Return the format that a file's ending names.
 
     InvalidInput for an unknown ending, with the name of what the file is if that is known.
     """
-    if ending := ending_of(path):
+    if ending := table_file_ending(path):
         return FORMATS[ending]
     place, found = Path(path), kind_of_file(path)
     if found is None:
@@ -105,12 +105,12 @@ def read_table(path: str | Path) -> Table:
         If the file is of no known format, or of another than its ending says, or cannot be read.
         No value is shown.
     """
-    return format_of(path).read(path)
+    return format_of_file(path).read(path)
 
 
 def header_notes(path: str | Path) -> tuple[str, ...]:
     """Return notes for the holder of a table on its first row, where that names the columns."""
-    form = format_of(path)
+    form = format_of_file(path)
     if form.header is None:
         return ()
     return form.header(path).notes
@@ -122,7 +122,7 @@ def column_types(path: str | Path) -> dict[str, str]:
     In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or
     ``"?"``, as for all columns of a format that declares none.
     """
-    form = format_of(path)
+    form = format_of_file(path)
     if form.types is not None:
         return form.types(path)
     if form.header is not None:
@@ -136,8 +136,8 @@ __all__ = [
     "READ",
     "Format",
     "column_types",
-    "ending_of",
-    "format_of",
+    "table_file_ending",
+    "format_of_file",
     "header_notes",
     "read_table",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..util.files import regular
+from ..util.files import require_regular_file
 
 HEAD = 4096
 """Bytes of a file by which its kind is told."""
@@ -140,7 +140,7 @@ _BOM = b"\xef\xbb\xbf"
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 
 
-def kind_of(head: bytes) -> Kind | None:
+def detect_file_kind(head: bytes) -> Kind | None:
     """Find the kind of a file from its first :data:`HEAD` bytes; None for what may be a text.
 
     A zip archive is told from an Excel workbook by the names that it holds.
@@ -152,10 +152,10 @@ def kind_of(head: bytes) -> Kind | None:
     for start, kind in _SIGNATURES:
         if head.startswith(start):
             return kind
-    return _kind_by_pattern(head) or _kind_of_text(head)
+    return _detect_kind_by_pattern(head) or _detect_kind_of_text(head)
 
 
-def _kind_by_pattern(head: bytes) -> Kind | None:
+def _detect_kind_by_pattern(head: bytes) -> Kind | None:
     """The kinds that a fixed start does not tell: of these a few bytes are free, or the mark
     stands further on.
     """
@@ -176,7 +176,7 @@ def _kind_by_pattern(head: bytes) -> Kind | None:
     return None
 
 
-def _kind_of_text(head: bytes) -> Kind | None:
+def _detect_kind_of_text(head: bytes) -> Kind | None:
     """What is text but no CSV, and what holds bytes that no text has."""
     start = head.removeprefix(_BOM).lstrip()
     if _MARKUP.match(start):
@@ -212,19 +212,19 @@ def kind_of_file(path: str | Path) -> Kind | None:
 
     None for what may be a text; InvalidInput if the file is not readable.
     """
-    place = regular("path", path)
+    place = require_regular_file("path", path)
     if (known := _BY_ENDING.get(place.suffix.lower())) is not None:
         return known
     try:
         with place.open("rb") as file:
-            return kind_of(file.read(HEAD))
+            return detect_file_kind(file.read(HEAD))
     except OSError as error:
         raise InvalidInput(
             "path", place, f"cannot be read: {error.strerror}", "check the path and the file"
         ) from None
 
 
-def check_kind(path: str | Path, wanted: Kind) -> Path:
+def require_file_kind(path: str | Path, wanted: Kind) -> Path:
     """Return the path of a readable file of the kind that its ending says.
 
     Otherwise an InvalidInput, which names what the file is.
@@ -236,10 +236,10 @@ def check_kind(path: str | Path, wanted: Kind) -> Path:
         raise InvalidInput(
             "path", place, f"cannot be read: not {wanted.name}", "check the path and the file"
         )
-    raise unlike(place, found)
+    raise unexpected_kind_error(place, found)
 
 
-def unlike(place: Path, found: Kind) -> InvalidInput:
+def unexpected_kind_error(place: Path, found: Kind) -> InvalidInput:
     """Return the refusal of a file that is of another kind than its ending says."""
     remedy = found.remedy
     if found.endings:
@@ -254,4 +254,4 @@ def control_characters(line: bytes) -> bool:
     return _CONTROL.search(line) is not None
 
 
-__all__ = ["HEAD", "Kind", "check_kind", "control_characters", "kind_of", "kind_of_file", "unlike"]
+__all__ = ["HEAD", "Kind", "require_file_kind", "control_characters", "detect_file_kind", "kind_of_file", "unexpected_kind_error"]

@@ -16,12 +16,12 @@ from importlib import import_module
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, InvalidKind, printable
+from ..errors import InvalidInput, InvalidKind, escape_unprintable
 from ..util.later import Later
 from ..util.typing import Any
-from .parquet_files import plain_values
-from .table import Table, fits
-from .values import Column, each_as_it_is, is_masked, objects, points_in, python_value, unmasked
+from .parquet_files import values_as_python
+from .table import Table, check_memory_fits
+from .values import Column, array_of_objects, is_masked_array, objects_or_rows, points_in_microseconds, as_python_value, masked_as_none
 
 nw = Later("narwhals")
 LONGEST_NAME = 40
@@ -54,21 +54,21 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
     if isinstance(X, Table):
         return X
     if isinstance(X, np.ndarray):
-        return _of_array(X, columns, name)
+        return _table_from_array(X, columns, name)
     if isinstance(X, Mapping):
-        check_names(name, list(X))
-        return Table(name, {str(key): _plain(key, values) for key, values in X.items()})
+        check_unique_names(name, list(X))
+        return Table(name, {str(key): _column_without_gaps(key, values) for key, values in X.items()})
     if not hasattr(type(X), "columns"):
         if columns is not None and isinstance(X, Sequence):
-            return _of_array(objects(X), columns, name)
+            return _table_from_array(objects_or_rows(X), columns, name)
         rule = f"must be {_READ}, because a schema goes by names"
         raise InvalidKind(name, type(X), rule, "give a frame, or an array and columns=[...]")
-    return _of_frame(X, name)
+    return _table_from_frame(X, name)
 
 
-def _of_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Table:
+def _table_from_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Table:
     if X.dtype.names:
-        return Table(name, {key: _plain(key, X[key]) for key in X.dtype.names})
+        return Table(name, {key: _column_without_gaps(key, X[key]) for key in X.dtype.names})
     if columns is None:
         rule = "is an array without names, and a schema goes by names"
         raise InvalidKind(name, type(X), rule, "give a frame, a structured array, or columns=[...]")
@@ -78,41 +78,41 @@ def _of_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Tabl
             f"has shape {X.shape}"
         )
         raise InvalidInput(name, None, rule, "give the names of all its columns, in their order")
-    check_names("columns", columns)
-    return Table(name, {str(key): _plain(key, X[:, k]) for k, key in enumerate(columns)})
+    check_unique_names("columns", columns)
+    return Table(name, {str(key): _column_without_gaps(key, X[:, k]) for k, key in enumerate(columns)})
 
 
-def _plain(name: object, values: Any) -> Column:
+def _column_without_gaps(name: object, values: Any) -> Column:
     """One column of an array, or of a mapping: gaps become None."""
     if not isinstance(values, np.ndarray):
         # A series of a frame's library.
         if hasattr(values, "dtype") or hasattr(values, "type"):
-            return _of_series(str(name), values)
+            return _column_from_series(str(name), values)
         # NumPy would make texts of numbers where one value of a list is a text.
         if isinstance(values, list | tuple):
-            values = objects(values)
+            values = objects_or_rows(values)
         else:
             values = np.asarray(values)
-    if is_masked(values):
-        values = unmasked(values)
+    if is_masked_array(values):
+        values = masked_as_none(values)
     kind = values.dtype.kind
     if kind == "f":
-        return _without(values, np.isnan(values))
+        return _objects_with_none(values, np.isnan(values))
     if kind == "M":
-        return points_in(values)
+        return points_in_microseconds(values)
     if kind == "O":
-        gone = np.asarray(np.frompyfunc(_is_gap, 1, 1)(values), dtype=bool)
-        return _without(values, gone)
+        gone = np.asarray(np.frompyfunc(_is_missing_scalar, 1, 1)(values), dtype=bool)
+        return _objects_with_none(values, gone)
     return values
 
 
-def _is_gap(value: object) -> bool:
+def _is_missing_scalar(value: object) -> bool:
     """Whether a value stands for none: None, NaN, NaT or NA, of whatever library."""
-    value = python_value(value)
+    value = as_python_value(value)
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _without(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
+def _objects_with_none(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
     """The values as they are, or if some are gone, as objects with None."""
     if not gone.any():
         return values
@@ -121,7 +121,7 @@ def _without(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
     return kept
 
 
-def check_names(field: str, names: Sequence[object]) -> None:
+def check_unique_names(field: str, names: Sequence[object]) -> None:
     """Refuse columns that share a name, and names of several levels.
 
     Raises
@@ -139,15 +139,15 @@ def check_names(field: str, names: Sequence[object]) -> None:
     shared = [name for name, times in counted.items() if times > 1]
     if not shared:
         return
-    which = _shared_names(shared)
+    which = _describe_shared_names(shared)
     rule = f"must name every column once, and {which}"
     raise InvalidInput(field, None, rule, "rename or drop all but one of them")
 
 
-def _shared_names(shared: list[str]) -> str:
+def _describe_shared_names(shared: list[str]) -> str:
     """What is said of names that columns share; those that may be values are not shown."""
     told = [
-        repr(printable(name, LONGEST_NAME)) for name in shared[:_NAMED] if not reads_as_number(name)
+        repr(escape_unprintable(name, LONGEST_NAME)) for name in shared[:_NAMED] if not reads_as_number(name)
     ]
     if not told:
         return f"several columns have names that read as the same number ({len(shared)} such names)"
@@ -158,7 +158,7 @@ def _shared_names(shared: list[str]) -> str:
     return f"{names} {verb} of several columns"
 
 
-def own_names(X: Any) -> list[object]:
+def frame_column_names(X: Any) -> list[object]:
     """Return a frame's own column names; empty for a lazy frame, which would have to be read."""
     if hasattr(X, "collect"):
         return []
@@ -181,11 +181,11 @@ def reads_as_number(name: str) -> bool:
     return True
 
 
-def _of_frame(X: Any, name: str) -> Table:
+def _table_from_frame(X: Any, name: str) -> Table:
     # pyarrow's batches are no frames to narwhals, and its tables are.
     if type(X).__name__ == "RecordBatch" and hasattr(X, "to_struct_array"):
         X = import_module("pyarrow").Table.from_batches([X])
-    check_names(name, own_names(X))
+    check_unique_names(name, frame_column_names(X))
     try:
         frame = nw.from_native(X, eager_only=True)
     except ImportError:
@@ -198,12 +198,12 @@ def _of_frame(X: Any, name: str) -> Table:
         rule = f"must be {_READ}, and in memory"
         raise InvalidKind(name, type(X), rule, "call its collect() or to_arrow() first")
     names = [str(key) for key in frame.columns]
-    fits(name, 8.0 * len(frame) * len(names))
+    check_memory_fits(name, 8.0 * len(frame) * len(names))
     pairs = zip(names, frame.iter_columns(), strict=True)
-    return Table(name, {column: _column(column, series) for column, series in pairs})
+    return Table(name, {column: _convert_column(column, series) for column, series in pairs})
 
 
-def _of_series(name: str, values: Any) -> Column:
+def _column_from_series(name: str, values: Any) -> Column:
     try:
         series = nw.from_native(values, series_only=True)
     except Exception:
@@ -211,11 +211,11 @@ def _of_series(name: str, values: Any) -> Column:
         # show what narwhals said of it.
         series = None
     if series is None:
-        return _plain(name, np.asarray(values))
-    return _column(name, series)
+        return _column_without_gaps(name, np.asarray(values))
+    return _convert_column(name, series)
 
 
-def _block(values: list[Any]) -> Column:
+def _block_from_lists(values: list[Any]) -> Column:
     """Lists of numbers, of one length: a block, such as an image.  If one of them is not, all
     stay lists.
     """
@@ -227,33 +227,33 @@ def _block(values: list[Any]) -> Column:
         return np.array(values, dtype=np.float64)
     if any(isinstance(one, dict) for one in values):
         raise TypeError("records are no block")
-    return each_as_it_is(values)
+    return array_of_objects(values)
 
 
-def _days(series: Any) -> Column:
+def _days_as_datetime64(series: Any) -> Column:
     """Days as NumPy's, which has those beyond the dates of Python too."""
     gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
     try:
         days = np.asarray(series.cast(nw.Int32).fill_null(0).to_numpy()).astype("datetime64[D]")
     except Exception:
         # Days that Arrow counts in milliseconds.
-        days = np.array([python_value(day) for day in _listed(series)], dtype="datetime64[us]")
+        days = np.array([as_python_value(day) for day in _values_of_series(series)], dtype="datetime64[us]")
     days[gone] = np.datetime64("NaT")
     return days
 
 
-def _listed(series: Any) -> list[Any]:
+def _values_of_series(series: Any) -> list[Any]:
     """The values of a column; where one of them is beyond Python's, each is read by itself."""
     try:
         return list(series.to_list())
     except Exception:  # of whatever library
-        return plain_values(import_module("pyarrow"), series.to_arrow())
+        return values_as_python(import_module("pyarrow"), series.to_arrow())
 
 
-def _column(name: str, series: Any) -> Column:
+def _convert_column(name: str, series: Any) -> Column:
     """A column of a frame as NumPy holds it."""
     try:
-        return _converted(name, series)
+        return _convert_series(name, series)
     except (InvalidInput, MemoryError):
         raise
     except Exception:
@@ -264,25 +264,25 @@ def _column(name: str, series: Any) -> Column:
     raise refusal
 
 
-def _converted(name: str, series: Any) -> Column:
-    """What :func:`_column` gives; errors of the frame's library pass."""
+def _convert_series(name: str, series: Any) -> Column:
+    """What :func:`_convert_column` gives; errors of the frame's library pass."""
     kind = series.dtype
     if kind == nw.Datetime:
         if kind.time_zone is not None:
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return points_in(np.asarray(series.to_numpy()))
+        return points_in_microseconds(np.asarray(series.to_numpy()))
     if kind == nw.Date:
-        return points_in(_days(series))
+        return points_in_microseconds(_days_as_datetime64(series))
     if kind.is_nested():
-        return _block(series.to_list())
+        return _block_from_lists(series.to_list())
     gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
     if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
         # NaN is a gap, whether or not another row is null.
         if kind.is_float():
-            return _plain(name, np.asarray(series.to_numpy(), dtype=np.float64))
+            return _column_without_gaps(name, np.asarray(series.to_numpy(), dtype=np.float64))
         # NumPy has no integers of 128 bits.
         if not gone.any() and kind not in (nw.Int128, nw.UInt128):
-            return _plain(name, np.asarray(series.to_numpy()))
-    values = objects(_listed(series))
+            return _column_without_gaps(name, np.asarray(series.to_numpy()))
+    values = objects_or_rows(_values_of_series(series))
     values[gone] = None
-    return _plain(name, values)
+    return _column_without_gaps(name, values)

@@ -20,17 +20,17 @@ from ..errors import InvalidInput
 from ..util.typing import Any, Array, IntArray
 from .columns import Block, Category, Number, Vector, row_norms
 from .labels import NumberLabel
-from .meant import meant
+from .meant import suggest_spelling
 from .schema import Schema
 from .values import (
     MISSING_MARKS,
     Column,
-    identity,
-    marks_of,
-    number_of,
-    python_value,
-    text_of,
-    values_of,
+    canonical_text,
+    identities_of_marks,
+    value_as_number,
+    as_python_value,
+    value_as_text,
+    values_one_by_one,
 )
 
 OCTAVES = 24
@@ -61,19 +61,19 @@ class Grid(ABC):
         """The raw columns to read, of a table with these."""
         return (self.source,)
 
-    def locate(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
+    def cell_of_each_row(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
         """Find the cell of every row, (n,)."""
-        marks = marks_of(na)
-        return np.array([self._cell(row, marks) for row in self._rows(columns)], dtype=np.int64)
+        marks = identities_of_marks(na)
+        return np.array([self._cell_number_of_row(row, marks) for row in self._iterate_raw_rows(columns)], dtype=np.int64)
 
-    def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
+    def _iterate_raw_rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         """What the grid is about, of each row."""
-        return values_of(columns[self.source])
+        return values_one_by_one(columns[self.source])
 
-    def _cell(self, row: Any, marks: frozenset[str]) -> int:
+    def _cell_number_of_row(self, row: Any, marks: frozenset[str]) -> int:
         """The cell of one row."""
         try:
-            found = self._place(row, marks)
+            found = self._place_in_grid(row, marks)
         except (ValueError, OverflowError):
             return self.cells + 1
         if found is None:
@@ -81,7 +81,7 @@ class Grid(ABC):
         return found + 1
 
     @abstractmethod
-    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
+    def _place_in_grid(self, row: Any, marks: frozenset[str]) -> int | None:
         """The cell, from 0; None if the row is missing.  A ValueError or OverflowError if it
         cannot be read.
         """
@@ -119,20 +119,20 @@ class Dyadic(Grid):
     def cells(self) -> int:
         return len(self.edges) - 1
 
-    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
-        if identity(text_of(row)) in marks:
+    def _place_in_grid(self, row: Any, marks: frozenset[str]) -> int | None:
+        if canonical_text(value_as_text(row)) in marks:
             return None
-        return self._between(_finite(self.number(row)))
+        return self._cell_between_edges(_finite_or_error(self.number(row)))
 
-    def _between(self, x: float) -> int:
-        return bisect_right(self._inner, x)
+    def _cell_between_edges(self, x: float) -> int:
+        return bisect_right(self._inner_edges, x)
 
     @cached_property
-    def _inner(self) -> list[float]:
+    def _inner_edges(self) -> list[float]:
         return list(self.edges[1:-1].tolist())
 
 
-def _finite(x: float) -> float:
+def _finite_or_error(x: float) -> float:
     if not math.isfinite(x):
         raise ValueError("not finite")
     return x
@@ -145,28 +145,28 @@ class Norms(Dyadic):
     block: Vector
 
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        return self.block.sources(columns)
+        return self.block.source_columns(columns)
 
-    def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
+    def _iterate_raw_rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         sources = self.sources(columns)
-        parts = [values_of(columns[name]) for name in sources]
+        parts = [values_one_by_one(columns[name]) for name in sources]
         # One column of names apart for each entry, or a single one that holds all of them.
-        if sources == tuple(self.block.names):
+        if sources == tuple(self.block.feature_names):
             return zip(*parts, strict=True)
         return parts[0]
 
-    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
-        row = python_value(row)
+    def _place_in_grid(self, row: Any, marks: frozenset[str]) -> int | None:
+        row = as_python_value(row)
         if not isinstance(row, list | tuple):
-            if identity(text_of(row)) in marks:
+            if canonical_text(value_as_text(row)) in marks:
                 return None
             raise ValueError("no vector")
-        if len(row) != len(self.block.names):
+        if len(row) != len(self.block.feature_names):
             raise ValueError("another length")
-        if any(identity(text_of(value)) in marks for value in row):
+        if any(canonical_text(value_as_text(value)) in marks for value in row):
             return None
-        x = np.array([[_finite(self.number(value)) for value in row]])
-        return self._between(float(row_norms(np.clip(x, self.block.lo, self.block.hi))[0]))
+        x = np.array([[_finite_or_error(self.number(value)) for value in row]])
+        return self._cell_between_edges(float(row_norms(np.clip(x, self.block.lo, self.block.hi))[0]))
 
 
 @dataclass(frozen=True)
@@ -184,24 +184,24 @@ class Levels(Grid):
     def cells(self) -> int:
         return len(self.block.values)
 
-    def _place(self, row: Any, marks: frozenset[str]) -> int | None:
-        text = text_of(row)
-        found: int | None = self.block.listed.get(text)
-        if found is None and identity(text) not in marks | MISSING_MARKS:
+    def _place_in_grid(self, row: Any, marks: frozenset[str]) -> int | None:
+        text = value_as_text(row)
+        found: int | None = self.block.level_of_listed_value.meaning_of_text(text)
+        if found is None and canonical_text(text) not in marks | MISSING_MARKS:
             raise ValueError("not declared")
         return found
 
 
-def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid, ...]:
+def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid, ...]:
     """Return the grids of a schema's numbers, dates, categories, vectors with a norm, and label.
 
     The label has one if it is a number to predict.  `columns` names some of them, ``"(label)"``
     among them.  InvalidInput for one that has none.
     """
-    found = {block.name: grid for block in schema.blocks if (grid := _grid_of(block)) is not None}
+    found = {block.name: grid for block in schema.blocks if (grid := _grid_from_block(block)) is not None}
     if isinstance(schema.label, NumberLabel):
         found[LABEL] = Dyadic(
-            LABEL, schema.label.column, schema.label.lo, schema.label.hi, number_of
+            LABEL, schema.label.column, schema.label.lo, schema.label.hi, value_as_number
         )
     for name in columns or ():
         if name not in found:
@@ -209,7 +209,7 @@ def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid
                 "is none of the columns that have a grid: "
                 f"{', '.join(list(found)[:8]) or 'there is none'}"
             )
-            raise InvalidInput("columns", name, rule, meant(name, found) or "leave it out")
+            raise InvalidInput("columns", name, rule, suggest_spelling(name, found) or "leave it out")
     kept = tuple(grid for name, grid in found.items() if columns is None or name in columns)
     if not kept:
         rule = (
@@ -220,16 +220,16 @@ def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid
     return kept
 
 
-def _grid_of(block: Block) -> Grid | None:
+def _grid_from_block(block: Block) -> Grid | None:
     """The grid of one block; None for a kind that has none."""
     if isinstance(block, Number):
-        return Dyadic(block.name, block.source, block.lo, block.hi, block.number)
+        return Dyadic(block.name, block.source_column, block.lo, block.hi, block.number_from_value)
     if isinstance(block, Category):
-        return Levels(block.name, block.source, block)
+        return Levels(block.name, block.source_column, block)
     if isinstance(block, Vector) and not isinstance(block.norm, str):
-        most = math.sqrt(len(block.names)) * max(abs(block.lo), abs(block.hi))
-        return Norms(block.name, block.name, 0.0, most, number_of, block)
+        most = math.sqrt(len(block.feature_names)) * max(abs(block.lo), abs(block.hi))
+        return Norms(block.name, block.name, 0.0, most, value_as_number, block)
     return None
 
 
-__all__ = ["LABEL", "OCTAVES", "Dyadic", "Grid", "Levels", "Norms", "grids_of"]
+__all__ = ["LABEL", "OCTAVES", "Dyadic", "Grid", "Levels", "Norms", "grids_from_schema"]

@@ -101,7 +101,7 @@ class Header:
         return (INDEX_NOTE,) if self.index else ()
 
 
-def header_of(fields: Sequence[str], name: str) -> Header:
+def header_from_fields(fields: Sequence[str], name: str) -> Header:
     """Read the fields of a first row as the names of columns.
 
     Raises
@@ -116,11 +116,11 @@ def header_of(fields: Sequence[str], name: str) -> Header:
     if index:
         # The first column holds row names, and its own name is empty.
         names, first = found[1:], 2
-    _check_quotes(found, name)
+    _check_stray_quotes(found, name)
     for number, field in enumerate(names, first):
-        if why := _no_name(field):
+        if why := _reason_against_name(field):
             rule = f"field {number} of the first row {why}, and is no name of a column"
-            raise InvalidInput(name, None, rule, _remedy(names, field))
+            raise InvalidInput(name, None, rule, _remedy_for_header(names, field))
     if len(set(names)) != len(names):
         rule = "the first row must name every column once, and a field of it occurs twice"
         raise InvalidInput(
@@ -158,7 +158,7 @@ def check_declared_names(names: Sequence[str], name: str) -> None:
     for number, field in enumerate(names, 1):
         if field in numbered and in_order:
             continue
-        if why := _no_name(field):
+        if why := _reason_against_name(field):
             raise InvalidInput(
                 name, None, f"the name of column {number} {why}, as a value of a row is", remedy
             )
@@ -166,7 +166,7 @@ def check_declared_names(names: Sequence[str], name: str) -> None:
         raise InvalidInput(name, None, f"the names of columns look like data: {why}", remedy)
 
 
-def _check_quotes(fields: Sequence[str], name: str) -> None:
+def _check_stray_quotes(fields: Sequence[str], name: str) -> None:
     """Refuse fields in quotes that are no quotes of a CSV file, which would be part of the names
     and of all values.
     """
@@ -179,7 +179,7 @@ def _check_quotes(fields: Sequence[str], name: str) -> None:
         raise InvalidInput(name, None, rule, remedy)
 
 
-def _remedy(names: Sequence[str], field: str) -> str:
+def _remedy_for_header(names: Sequence[str], field: str) -> str:
     """What to do about a field of the first row that is no name."""
     named = sum(map(bool, names))
     if not field and named == 1 and names[0]:
@@ -198,7 +198,7 @@ _VALUES_WITH_LETTERS = (
 """What a whole field may be that is no name, and the patterns that tell it."""
 
 
-def _no_name(field: str) -> str:
+def _reason_against_name(field: str) -> str:
     """Why a field of a first row is no name of a column; empty if it may be one."""
     if not field:
         return "is empty"
@@ -208,13 +208,13 @@ def _no_name(field: str) -> str:
         return "is a truth value"
     if len(field) > LONGEST_NAME:
         return f"has more than {LONGEST_NAME:,} characters"
-    if why := _matching(field, _NUMBERS):
+    if why := _first_matching_reason(field, _NUMBERS):
         return why
     if not any(map(str.isalpha, field)):
         return "has no letter"
     if _COMPARED.match(field):
         return "begins with a comparison"
-    why = _matching(field, _VALUES_WITH_LETTERS)
+    why = _first_matching_reason(field, _VALUES_WITH_LETTERS)
     if why:
         return why
     if _has_control_characters(field):
@@ -222,7 +222,7 @@ def _no_name(field: str) -> str:
     return ""
 
 
-def _matching(field: str, kinds: Sequence[tuple[str, Sequence[re.Pattern[str]]]]) -> str:
+def _first_matching_reason(field: str, kinds: Sequence[tuple[str, Sequence[re.Pattern[str]]]]) -> str:
     """The first kind one of whose patterns the whole field matches; empty if there is none."""
     for why, patterns in kinds:
         if any(pattern.fullmatch(field) for pattern in patterns):
@@ -236,7 +236,7 @@ def _has_control_characters(field: str) -> bool:
 
 def _looks_like_data(names: Sequence[str]) -> str:
     """Why fields that may be names one by one are none together; empty if they may be."""
-    if _values_among(names) >= max(2, len(names) / 2):
+    if _values_among_names(names) >= max(2, len(names) / 2):
         return "half of its fields or more are such as values are"
     letters = Counter(found[1] for found in map(_PERSON_CODE.fullmatch, names) if found is not None)
     if 1 in letters.values():
@@ -244,7 +244,7 @@ def _looks_like_data(names: Sequence[str]) -> str:
     return ""
 
 
-def _values_among(names: Sequence[str]) -> int:
+def _values_among_names(names: Sequence[str]) -> int:
     """How many fields that may be names are more often values: answers, quantities, and codes of
     people.
 
@@ -257,4 +257,4 @@ def _values_among(names: Sequence[str]) -> int:
     return answers + sum(times == 1 for times in letters.values())
 
 
-__all__ = ["INDEX_NOTE", "LONGEST_NAME", "Header", "check_declared_names", "header_of"]
+__all__ = ["INDEX_NOTE", "LONGEST_NAME", "Header", "check_declared_names", "header_from_fields"]

@@ -16,19 +16,19 @@ import numpy as np
 from ..errors import InvalidInput, SchemaError
 from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, BoolArray
-from .entries import check_apart, plain_text
+from .entries import check_distinct_in_frames, declared_text
 from .rows import Rows
 from .values import (
     MISSING_MARKS,
     Column,
     Declared,
-    identity,
-    is_missing,
-    marked,
-    marks_of,
-    number_of,
-    text_of,
-    values_of,
+    canonical_text,
+    mask_of_missing,
+    mask_of_marked_numbers,
+    identities_of_marks,
+    value_as_number,
+    value_as_text,
+    values_one_by_one,
 )
 
 _WRITE = (
@@ -38,7 +38,7 @@ _WRITE = (
 
 
 class _Classes:
-    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
+    def clipped_labels(self, column: Column, na: tuple[str, ...]) -> BoolArray:
         """Return a mask of the labels that were clipped to bounds: none of a class."""
         return np.zeros(len(column), dtype=bool)
 
@@ -66,7 +66,7 @@ class Label(_Classes):
         declared = [self.positive]
         if self.negative is not None:
             declared.append(self.negative)
-        check_apart("label", declared)
+        check_distinct_in_frames("label", declared)
 
     @property
     def task(self) -> Task:
@@ -76,9 +76,9 @@ class Label(_Classes):
         """Encode labels as `task` does; `na` are further marks of missing values."""
         if self.negative is not None:
             classes = Declared({self.negative: 0, self.positive: 1})
-            return self.task.encode(classes.numbers(column, -1))
-        gone = is_missing(column, na, MISSING_MARKS)
-        positive = Declared({self.positive: 1}).numbers(column, -1) == 1
+            return self.task.encode(classes.meanings_of_column(column, -1))
+        gone = mask_of_missing(column, na, MISSING_MARKS)
+        positive = Declared({self.positive: 1}).meanings_of_column(column, -1) == 1
         # A declared value is never read as missing, even if it is a mark such as NA.
         negative_or_none = np.where(gone, -1, 0)
         return self.task.encode(np.where(positive, 1, negative_or_none))
@@ -95,12 +95,12 @@ class ClassLabel(_Classes):
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _all_text(self.column, *self.values)
+        _require_texts(self.column, *self.values)
         if not 2 <= len(set(self.values)) == len(self.values):
             raise SchemaError(
                 "label", None, "values must be two or more, all different", "name every class once"
             )
-        check_apart("label", self.values)
+        check_distinct_in_frames("label", self.values)
 
     @property
     def task(self) -> Task:
@@ -111,7 +111,7 @@ class ClassLabel(_Classes):
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Labels as `task` encodes them; a declared value is never read as missing."""
         classes = Declared({value: k for k, value in enumerate(self.values)})
-        return self.task.encode(classes.numbers(column, -1))
+        return self.task.encode(classes.meanings_of_column(column, -1))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class NumberLabel:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        _all_text(self.column, self.unit or "-")
+        _require_texts(self.column, self.unit or "-")
         try:
             BoundedNumber(self.lo, self.hi, self.unit)
         except InvalidInput as error:
@@ -140,10 +140,10 @@ class NumberLabel:
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Encode labels as `task` does: NaN where a value is missing or no number."""
-        return self.task.encode(numbers_in(column, na))
+        return self.task.encode(parse_number_labels(column, na))
 
-    def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
-        number = numbers_in(column, na)
+    def clipped_labels(self, column: Column, na: tuple[str, ...]) -> BoolArray:
+        number = parse_number_labels(column, na)
         return np.asarray((number < self.lo) | (number > self.hi))
 
 
@@ -151,12 +151,12 @@ AnyLabel = Label | ClassLabel | NumberLabel
 _KINDS: tuple[type[AnyLabel], ...] = (Label, ClassLabel, NumberLabel)
 
 
-def _all_text(*given: object) -> None:
+def _require_texts(*given: object) -> None:
     if not all(isinstance(text, str) and text for text in given):
         raise SchemaError("label", None, "names and values of a label must be texts", _WRITE)
 
 
-def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
+def parse_number_labels(column: Column, na: tuple[str, ...]) -> Array:
     """Parse each value by itself as a number, NaN where it is none.
 
     A stray text in one row must not change how other rows are read.
@@ -164,20 +164,20 @@ def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
     if column.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
             # Adding 0.0 gives zero one sign.
-            return np.where(marked(column, na), np.nan, column.astype(np.float64)) + 0.0
+            return np.where(mask_of_marked_numbers(column, na), np.nan, column.astype(np.float64)) + 0.0
     numbers = np.full(len(column), np.nan)
-    marks = marks_of(na)
-    for k, value in enumerate(values_of(column)):
+    marks = identities_of_marks(na)
+    for k, value in enumerate(values_one_by_one(column)):
         with suppress(ValueError, OverflowError):
-            if identity(text_of(value)) not in marks:
-                numbers[k] = number_of(value)
+            if canonical_text(value_as_text(value)) not in marks:
+                numbers[k] = value_as_number(value)
     return numbers
 
 
-def label_from(given: object) -> AnyLabel | None:
+def label_from_entry(given: object) -> AnyLabel | None:
     """Read the label of a schema's ``label`` entry, or raise a SchemaError.
 
-    The inverse of :func:`label_entries`.
+    The inverse of :func:`label_to_entries`.
     """
     if given is None:
         return None
@@ -185,7 +185,7 @@ def label_from(given: object) -> AnyLabel | None:
         names = [field.name for field in fields(kind)]
         needed = [field.name for field in fields(kind) if field.name not in ("negative", "unit")]
         if isinstance(given, Mapping) and set(needed) <= set(given) <= set(names):
-            return kind(**{key: _plain(key, value) for key, value in given.items()})
+            return kind(**{key: _convert_label_entry(key, value) for key, value in given.items()})
     rule = (
         "must have column and positive (and may have negative), or column and values, or "
         "column, lo and hi"
@@ -193,21 +193,21 @@ def label_from(given: object) -> AnyLabel | None:
     raise SchemaError("label", None, rule, _WRITE)
 
 
-def _plain(key: str, value: Any) -> Any:
+def _convert_label_entry(key: str, value: Any) -> Any:
     try:
         if key == "values":
             if isinstance(value, str):
                 raise TypeError
-            return tuple(map(plain_text, value))
+            return tuple(map(declared_text, value))
         if key in ("lo", "hi"):
             return value
-        return plain_text(value)
+        return declared_text(value)
     except TypeError:
         what = "a list of texts" if key == "values" else "text"
         raise SchemaError("label", None, f"{key} must be {what}", _WRITE) from None
 
 
-def label_entries(label: AnyLabel) -> dict[str, Any]:
+def label_to_entries(label: AnyLabel) -> dict[str, Any]:
     """Return a label's declaration as plain data of JSON and TOML types."""
     entries: dict[str, Any] = {}
     for key, value in asdict(label).items():
@@ -218,7 +218,7 @@ def label_entries(label: AnyLabel) -> dict[str, Any]:
     return entries
 
 
-def rows_of(
+def build_rows_for_task(
     task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Array] | None = None
 ) -> Rows:
     """Stack the encoded rows and labels of every site, as the learning task asks.
@@ -241,20 +241,20 @@ def rows_of(
     Raises
     ------
     InvalidInput
-        On all that :meth:`Rows.build` and :meth:`Rows.with_weight` refuse.
+        On all that :meth:`Rows.build_from_parts` and :meth:`Rows.with_weight` refuse.
     """
     if isinstance(task, ManyClasses):
-        rows = Rows.of_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
+        rows = Rows.build_with_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
     elif isinstance(task, BoundedNumber):
-        rows = Rows.build([(X, task.known(y).astype(float)) for X, y in parts], targets_of(parts))
+        rows = Rows.build_from_parts([(X, task.has_known_label(y).astype(float)) for X, y in parts], numbers_to_predict(parts))
     else:
-        rows = Rows.build(parts)
+        rows = Rows.build_from_parts(parts)
     if weights is None:
         return rows
     return rows.with_weight(weights)
 
 
-def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
+def require_two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
     """Refuse labels of another kind than two classes, and weighted rows, for what supports neither.
 
     Parameters
@@ -281,6 +281,6 @@ def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
         raise InvalidInput(field, None, rule, "declare two classes, or use `sottovoce train`")
 
 
-def targets_of(parts: Sequence[tuple[Any, Array]]) -> list[Array]:
+def numbers_to_predict(parts: Sequence[tuple[Any, Array]]) -> list[Array]:
     """Return the numbers to predict of every site, 0 where there is none."""
     return [np.nan_to_num(y, nan=0.0) for _, y in parts]

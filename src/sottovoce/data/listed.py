@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 
-def names_in(given: str, known: Collection[str]) -> list[str]:
+def split_column_names(given: str, known: Collection[str]) -> list[str]:
     """Split a text at commas into the names of columns.
 
     A name of `known` may hold commas itself; then the longest one is meant.
@@ -14,14 +14,14 @@ def names_in(given: str, known: Collection[str]) -> list[str]:
     names = list[str]()
     start = 0
     while start < len(parts):
-        end, name = _longest_known(parts, start, known)
+        end, name = _longest_known_name(parts, start, known)
         if name:
             names.append(name)
         start = end
     return names or [given]
 
 
-def _longest_known(parts: list[str], start: int, known: Collection[str]) -> tuple[int, str]:
+def _longest_known_name(parts: list[str], start: int, known: Collection[str]) -> tuple[int, str]:
     """The longest known name from a part on, and where it ends; that part alone if none is
     known.
     """

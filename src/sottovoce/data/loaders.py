@@ -19,9 +19,9 @@ from ..errors import InvalidInput
 from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, IntArray
 from . import synthetic
-from .file_formats import READ, ending_of, read_table
+from .file_formats import READ, table_file_ending, read_table
 from .papers import adult_002
-from .person import whole
+from .person import group_rows_by_person
 from .schema import EXAMPLE, Schema
 from .table import Table
 from .values import Column
@@ -128,7 +128,7 @@ class Dataset:
         labels[self.kept_test] = self.y_test
         return rows, labels
 
-    def weights_of(self, parts: Sequence[IntArray]) -> list[Array] | None:
+    def weights_of_parts(self, parts: Sequence[IntArray]) -> list[Array] | None:
         """Return the sample weights of each part of the training rows; None without weights."""
         if self.weights is None:
             return None
@@ -202,13 +202,13 @@ def builtin_schema(name: str) -> Schema:
 
     One of ``adult``, ``mnist37``, ``covertype``, ``census-us`` and ``census-brazil``.
     """
-    with resources.as_file(_folder("schemas") / f"{name}.toml") as path:
+    with resources.as_file(_resource_folder("schemas") / f"{name}.toml") as path:
         return Schema.from_toml(path)
 
 
 def builtin_table(name: str) -> Table:
     """Read the shipped raw table of ``adult`` or ``mnist37``."""
-    with (_folder("tables") / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
+    with (_resource_folder("tables") / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
         if name == "mnist37":
             return Table(name, dict(arrays))
         columns = {}
@@ -220,7 +220,7 @@ def builtin_table(name: str) -> Table:
         return Table(name, columns)
 
 
-def _folder(name: str) -> Any:
+def _resource_folder(name: str) -> Any:
     return resources.files("sottovoce.data") / name
 
 
@@ -278,10 +278,10 @@ def load(
             raise InvalidInput(
                 "schema", None, "synthetic rows are encoded already", "leave schema out"
             )
-        return _synthetic(name, test_share)
+        return _load_synthetic(name, test_share)
     if name in ("adult", "adult-002", "mnist37"):
         return _load_builtin(name, None if schema is None else _schema_from(schema))
-    table = _read(name)
+    table = _read_table_or_refuse(name)
     if schema is None:
         remedy = f"write one and give schema='my.toml': {EXAMPLE}"
         raise InvalidInput("schema", None, "a table needs a schema of public facts", remedy)
@@ -324,30 +324,30 @@ def split_table(
         If the table does not fit its schema, or no training row would be left.
     """
     # People are split whole: nobody has training rows and held-out rows.
-    units = _units(table, schema)
+    units = _units_of_split(table, schema)
     order = np.random.default_rng(rng_seed).permutation(len(units))
     n_test = 0 if test_share is None else round(len(units) * test_share)
     if n_test == len(units):
         raise InvalidInput(
             "test_share", test_share, "leaves no training row", "lower it or use None"
         )
-    test, train = (_rows_of(units, some) for some in np.split(order, [n_test]))
+    test, train = (_rows_of_units(units, some) for some in np.split(order, [n_test]))
     if name is None:
         name = table.name
-    return _encode(name, table, schema, train, test, Path(name).name)
+    return _encode_split_table(name, table, schema, train, test, Path(name).name)
 
 
-def _units(table: Table, schema: Schema) -> IntArray | list[IntArray]:
+def _units_of_split(table: Table, schema: Schema) -> IntArray | list[IntArray]:
     """Row numbers of all that stays together in a split: of each row, or of each person."""
     rows = np.arange(table.n_rows)
     # A table without the person's column will be refused by the encoding, which says so.
     if schema.person is None or schema.person.column not in table.columns:
         return rows[:, None]
-    people = schema.person.codes(table.columns[schema.person.column], frozenset(schema.na))
-    return whole(people, rows)
+    people = schema.person.number_people(table.columns[schema.person.column], frozenset(schema.na))
+    return group_rows_by_person(people, rows)
 
 
-def _rows_of(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
+def _rows_of_units(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
     """Row numbers of some units, sorted."""
     if isinstance(units, np.ndarray):
         return np.sort(units[some].ravel())
@@ -359,7 +359,7 @@ def _rows_of(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
 def table_digest(tables: Sequence[Table], deal: str) -> bytes:
     """Compute a digest of the raw rows of tables; treat it as secret.
 
-    It binds a ledger to its rows (:meth:`sottovoce.ledger.identity.RowsIdentity.bind`) and is the
+    It binds a ledger to its rows (:meth:`sottovoce.ledger.identity.RowsIdentity.bind_to_rows`) and is the
     same under every schema.
 
     Parameters
@@ -406,11 +406,11 @@ def file_digest(name: str, deal: str) -> bytes | None:
     # `isfile` is False for a name that is too long, where Path.is_file raises.
     if not isfile(name):
         return None
-    return table_digest([_read(name)], deal)
+    return table_digest([_read_table_or_refuse(name)], deal)
 
 
-def _read(name: str) -> Table:
-    if not ending_of(name) and not isfile(name):
+def _read_table_or_refuse(name: str) -> Table:
+    if not table_file_ending(name) and not isfile(name):
         known = ", ".join(name for name, *_ in _LISTED)
         rule = f"must be one of {known}, or a path ending in {READ}"
         raise InvalidInput("data", name, rule, "correct it")
@@ -433,26 +433,26 @@ def _schema_from(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 
 
 def _load_builtin(name: str, schema: Schema | None) -> Dataset:
-    table, used, train, test = _builtin(name, schema)
+    table, used, train, test = _builtin_split(name, schema)
     if used.person is not None:
         rule = "has people with one row each, and a public split of its own"
         raise InvalidInput("person", None, rule, "leave it out of the schema")
     about = next(about for known, *_, about in _LISTED if known == name)
-    return _encode(name, table, used, train, test, about)
+    return _encode_split_table(name, table, used, train, test, about)
 
 
-def _encode(
+def _encode_split_table(
     name: str, table: Table, schema: Schema, train: IntArray, held_out: IntArray, about: str
 ) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
     # A row without a label cannot be scored.
-    known = schema.task.known(rows.y[held_out])
+    known = schema.task.has_known_label(rows.y[held_out])
     test = held_out[known]
     people: IntArray | None = None
     held_people: IntArray | None = None
     if schema.person is not None:
-        codes = schema.person.codes(table.columns[schema.person.column], frozenset(schema.na))
+        codes = schema.person.number_people(table.columns[schema.person.column], frozenset(schema.na))
         people, held_people = codes[train], codes[held_out]
     notes = [f"{table.name}: {note}" for note in table.notes]
     if schema.caveat is not None:
@@ -478,7 +478,7 @@ def _encode(
     )
 
 
-def _builtin(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray, IntArray]:
+def _builtin_split(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray, IntArray]:
     """Table, schema, and training and test rows of a public split."""
     if name == "mnist37":
         rows = np.arange(14_434, dtype=np.int64)
@@ -494,7 +494,7 @@ def _builtin(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray,
     return table, schema, np.sort(order[:40_000]), np.sort(order[40_000:])
 
 
-def _synthetic(name: str, test_share: float | None) -> Dataset:
+def _load_synthetic(name: str, test_share: float | None) -> Dataset:
     given: dict[str, Any] = {"n": 40_000, "d": 50}
     told = set[str]()
     for part in filter(None, name.partition(":")[2].split(",")):

@@ -43,7 +43,7 @@ _CALLED = {
 """Entries and kinds, and what people write for them."""
 
 
-def meant(key: str, known: Iterable[str]) -> str:
+def suggest_spelling(key: str, known: Iterable[str]) -> str:
     """Return a question that proposes a known entry for a wrong one; empty if it is like none."""
     names = list(known)
     spelled = key.strip().lower().replace("-", "_")

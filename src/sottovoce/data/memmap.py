@@ -17,15 +17,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, NotWritten, SchemaError, shown
+from ..errors import InvalidInput, NotWritten, SchemaError, format_declared_value
 from ..util import files
 from ..util.typing import Any, Array, IntArray
 from .design import Dense, Storage
-from .labels import two_classes
+from .labels import require_two_classes
 from .parquet_files import parquet_batches
 from .rows import Rows
 from .schema import Schema
-from .values import sites_of
+from .values import sites_named_in_column
 
 _VERSION = 1
 _PRECISIONS = (np.float64, np.float32)  # in which rows are stored
@@ -41,9 +41,9 @@ class Mapped(Dense):
 
     short: NDArray[np.float32] | None = None
 
-    def single(self) -> Storage:
+    def in_single_precision(self) -> Storage:
         if self.short is None:
-            return super().single()
+            return super().in_single_precision()
         return Dense(self.short)  # type: ignore[arg-type]
 
 
@@ -54,15 +54,15 @@ class MappedRows(Rows):
     folder: Path = Path()
     sites: tuple[int, ...] = ()
 
-    def _file(self, i: int, kind: type) -> NDArray[Any]:
-        shape = (1, int(self.stored[i]), self.d)
+    def _file_of_site(self, i: int, kind: type) -> NDArray[Any]:
+        shape = (1, int(self.rows_per_node[i]), self.d)
         name = self.folder / f"site-{self.sites[i]}.{np.dtype(kind).name}"
         return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
 
-    def verify(self, i: int, name: str) -> None:
+    def verify_file_digests(self, i: int, name: str) -> None:
         """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball."""
-        long = self._file(i, np.float64)[0]
-        short = self._file(i, np.float32)[0]
+        long = self._file_of_site(i, np.float64)[0]
+        short = self._file_of_site(i, np.float32)[0]
         # The norm was at most 1 as it was added up when they were written.
         most = 1.0 + self.d * 2.0**-51
         step = max(1, _AT_ONCE // self.d)
@@ -78,25 +78,25 @@ class MappedRows(Rows):
             if rule:
                 raise InvalidInput(name, None, rule, "write the rows again with write_rows")
 
-    def _storage(self, nodes: IntArray) -> Storage:
+    def _storage_of_nodes(self, nodes: IntArray) -> Storage:
         if len(nodes) == 1:
             i = int(nodes[0])
-            return Mapped(self._file(i, np.float64), self._file(i, np.float32))
-        longest = int(self.stored[nodes].max())
+            return Mapped(self._file_of_site(i, np.float64), self._file_of_site(i, np.float32))
+        longest = int(self.rows_per_node[nodes].max())
         a = np.zeros((len(nodes), longest, self.d))
         for row, i in zip(a, nodes, strict=True):
-            row[: int(self.stored[i])] = self._file(int(i), np.float64)[0]
+            row[: int(self.rows_per_node[i])] = self._file_of_site(int(i), np.float64)[0]
         return Dense(a)
 
-    def on(self, spec: str) -> Self:
+    def with_backend(self, spec: str) -> Self:
         if spec != "numpy":
             raise InvalidInput("backend", spec, "rows in files are read by the host", "use 'numpy'")
         return self
 
-    def _stored_at(self, i: int) -> dict[str, Any]:
+    def _storage_of_node(self, i: int) -> dict[str, Any]:
         return {"signed": self.signed[:1], "sites": self.sites[i : i + 1]}
 
-    def _stored_together(self) -> dict[str, Any]:
+    def _storage_of_pooled(self) -> dict[str, Any]:
         rule = (
             "memory-mapped files of sites cannot be used with a trusted curator, who holds "
             "all rows in one place"
@@ -108,8 +108,8 @@ class MappedRows(Rows):
             "map them as one site, or use a method that trusts nobody",
         )
 
-    def _stored_arrays(self) -> tuple[Array, ...]:
-        return (*(self._file(i, np.float64)[0] for i in range(len(self.n))), self.n)
+    def _fingerprint_storage(self) -> tuple[Array, ...]:
+        return (*(self._file_of_site(i, np.float64)[0] for i in range(len(self.n))), self.n)
 
 
 @dataclass
@@ -121,9 +121,9 @@ class _Stored:
     rows: dict[int, int] = field(default_factory=dict)  # of every site
     labels: dict[int, set[float]] = field(default_factory=dict)  # likewise
 
-    def add(self, site: int, X: Array, y: Array) -> None:
+    def append_rows(self, site: int, X: Array, y: Array) -> None:
         """Validate rows of a site, and append them to its files."""
-        checked = Rows.build([(X, y)])
+        checked = Rows.build_from_parts([(X, y)])
         if self.d is None:
             self.d = checked.d
         if checked.d != self.d:
@@ -132,19 +132,19 @@ class _Stored:
         mode = "ab" if site in self.rows else "wb"
         self.rows.setdefault(site, 0)
         for kind in _PRECISIONS:
-            with _written(self.folder), self._path(site, kind).open(mode) as file:
+            with _written_description(self.folder), self._path_of_site(site, kind).open(mode) as file:
                 file.write(checked.signed[0].astype(np.dtype(kind).newbyteorder("<")).tobytes())
         self.rows[site] += len(y)
         self.labels.setdefault(site, set()).update(np.unique(y).tolist())
 
-    def _path(self, site: int, kind: type) -> Path:
+    def _path_of_site(self, site: int, kind: type) -> Path:
         return self.folder / f"site-{site}.{np.dtype(kind).name}"
 
-    def remove(self) -> None:
+    def remove_files(self) -> None:
         """Delete the files of every site."""
         for site in self.rows:
             for kind in _PRECISIONS:
-                self._path(site, kind).unlink(missing_ok=True)
+                self._path_of_site(site, kind).unlink(missing_ok=True)
 
     def description(self) -> dict[str, Any]:
         """The entries of ``rows.json``."""
@@ -171,7 +171,7 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     Raises
     ------
     InvalidInput, NotWritten
-        On all that :meth:`Rows.build` refuses; on a full disk, for example.  Files written so far
+        On all that :meth:`Rows.build_from_parts` refuses; on a full disk, for example.  Files written so far
         are removed.
     """
     folder = Path(folder)
@@ -179,46 +179,46 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
         raise InvalidInput(
             "folder", folder, "holds rows already", "open them with map_rows, or use another folder"
         )
-    with _written(folder):
+    with _written_description(folder):
         folder.mkdir(parents=True, exist_ok=True)
     stored = _Stored(folder)
     try:
         for site, X, y in blocks:
-            stored.add(site, X, y)
+            stored.append_rows(site, X, y)
         if stored.d is None:
             raise InvalidInput("blocks", 0, "there are no rows", "give at least one block")
     except BaseException:
-        stored.remove()
+        stored.remove_files()
         raise
-    files.write("folder", folder / "rows.json", json.dumps(stored.description()))
-    return _opened(folder)
+    files.write_atomically("folder", folder / "rows.json", json.dumps(stored.description()))
+    return _opened_rows(folder)
 
 
 @contextmanager
-def _written(folder: Path) -> Iterator[None]:
+def _written_description(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         rule = f"cannot be written: {error.strerror}; free some space, or use another folder"
-        raise NotWritten(f"folder={shown(folder)}: {rule}") from None
+        raise NotWritten(f"folder={format_declared_value(folder)}: {rule}") from None
 
 
 def map_rows(folder: str | Path) -> MappedRows:
     """Open the rows that :func:`write_rows` stored, and check all of them once.
 
     Others may have written the files.  InvalidInput if the folder holds no rows, a file has a wrong
-    length, or a row is one that :meth:`Rows.build` refuses.
+    length, or a row is one that :meth:`Rows.build_from_parts` refuses.
     """
-    found = _opened(Path(folder))
+    found = _opened_rows(Path(folder))
     for i, site in enumerate(found.sites):
-        found.verify(i, f"site {site}")
+        found.verify_file_digests(i, f"site {site}")
     return found
 
 
-def _opened(folder: Path) -> MappedRows:
+def _opened_rows(folder: Path) -> MappedRows:
     """:func:`map_rows` without the check of the rows."""
     try:
-        meta = files.from_json(files.read_text("folder", folder / "rows.json"))
+        meta = files.parse_bounded_json(files.read_bounded_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
         known = meta["version"] == _VERSION and len(n) == len(sites) > 0
         known = (
@@ -277,7 +277,7 @@ def map_parquet(
     NotWritten
         On a full disk, for example.  Files written so far are removed.
     """
-    two_classes(schema.task, "map_parquet", weighs=schema.weighs)
+    require_two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     if schema.person is not None:
         rule = "is read in parts, in which a person's rows are not together"
         raise InvalidInput(
@@ -296,7 +296,7 @@ def map_parquet(
             if schema.site is None:
                 index = rng.integers(nodes, size=len(rows.y))
             else:
-                names, place, none = sites_of(table.columns[schema.site])
+                names, place, none = sites_named_in_column(table.columns[schema.site])
                 if none.any():
                     raise SchemaError(
                         schema.site, None, "has rows without a site", "name the site of every row"

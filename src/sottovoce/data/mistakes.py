@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InvalidInput, SchemaError
-from ..util.files import from_toml, read_text
+from ..util.files import parse_bounded_toml, read_bounded_text
 from .columns import KINDS, Block, block_from_dict
-from .curved import is_derived, named
-from .entries import entry_from
-from .labels import label_from
-from .meant import meant
+from .curved import is_derived, named_source_blocks
+from .entries import convert_entry
+from .labels import label_from_entry
+from .meant import suggest_spelling
 from .person import Person
 from .schema import EXAMPLE, KEYS, Schema
 from .weights import CaseWeight
@@ -67,7 +67,7 @@ def check_file(path: str | Path) -> Checked:
     """Read a schema file as :meth:`Schema.from_toml` does, and find every mistake in it."""
     path = Path(path)
     try:
-        given = from_toml(read_text("schema", path))
+        given = parse_bounded_toml(read_bounded_text("schema", path))
     except InvalidInput as error:
         return Checked(None, (str(error),))
     except ValueError as error:
@@ -79,14 +79,14 @@ def check_file(path: str | Path) -> Checked:
 def check(given: Mapping[str, Any]) -> Checked:
     """Find every mistake in the entries of a schema file: see :func:`check_file`."""
     columns = given.get("columns", {})
-    found, fine = _check_columns(columns)
-    wrong, entries = _check_keys(given)
+    found, fine = _mistakes_of_columns(columns)
+    wrong, entries = _mistakes_of_other_keys(given)
     found += wrong
     if fine:
         entries["columns"] = fine
     elif found and isinstance(columns, Mapping):
         entries["columns"] = {"a column": _SOME}
-    more = _one_by_one(Schema.from_dict, entries, "")
+    more = _collect_refusals(Schema.from_dict, entries, "")
     whole = isinstance(columns, Mapping) and len(fine) == len(columns)
     found += [error for error in more if whole or "by construction" not in error.rule]
     if found:
@@ -94,7 +94,7 @@ def check(given: Mapping[str, Any]) -> Checked:
     return Checked(Schema.from_dict(given), ())
 
 
-def _check_columns(columns: object) -> tuple[list[SchemaError], dict[str, Any]]:
+def _mistakes_of_columns(columns: object) -> tuple[list[SchemaError], dict[str, Any]]:
     """Mistakes of all blocks, and the blocks without any; those that are made from others come
     last.
     """
@@ -107,15 +107,15 @@ def _check_columns(columns: object) -> tuple[list[SchemaError], dict[str, Any]]:
     first = [name for name, block in declared.items() if not _is_derived_table(block)]
     for name, block in sorted(declared.items(), key=lambda one: _is_derived_table(one[1])):
         if not isinstance(block, Mapping):
-            found.append(_no_table(name))
+            found.append(_not_a_table_error(name))
             continue
-        wrong = _of_block(name, block, first, plain)
+        wrong = _mistakes_of_block(name, block, first, plain)
         found += wrong
         if wrong:
             continue
         if not is_derived(block):
             plain[name] = block_from_dict(name, block)
-        if not _waits(block, first, plain):
+        if not _waits_for_source(block, first, plain):
             fine[name] = block
     return found, fine
 
@@ -124,19 +124,19 @@ def _is_derived_table(block: object) -> bool:
     return isinstance(block, Mapping) and is_derived(block)
 
 
-def _check_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, Any]]:
+def _mistakes_of_other_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, Any]]:
     """Mistakes beside those of the columns, and the entries without those that have some."""
     found = list[SchemaError]()
     entries = dict(given)
     for key, value in given.items():
         if key not in KEYS:
-            found.append(_unknown(key, "a schema", key, KEYS))
+            found.append(_unknown_entry_error(key, "a schema", key, KEYS))
             del entries[key]
         elif value == OPEN:
-            found.append(_open(key))
+            found.append(_still_open_error(key))
             del entries[key]
-    for key, read in (("label", label_from), ("weight", CaseWeight.of), ("person", Person.of)):
-        wrong = _of_table(key, entries.get(key), read)
+    for key, read in (("label", label_from_entry), ("weight", CaseWeight.case_weight_from_entry), ("person", Person.person_from_entry)):
+        wrong = _mistakes_of_role_entry(key, entries.get(key), read)
         if wrong:
             found += wrong
             # Weights of classes are checked against the label, which may be the one that is wrong.
@@ -145,19 +145,19 @@ def _check_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, 
     return found, entries
 
 
-def _no_table(name: str) -> SchemaError:
+def _not_a_table_error(name: str) -> SchemaError:
     return SchemaError(
         f"columns.{name}", None, "must be a table", f'write [columns.{name}] and kind = "number"'
     )
 
 
-def _open(field: str) -> SchemaError:
+def _still_open_error(field: str) -> SchemaError:
     return SchemaError(
         field, OPEN, "is still open", "declare it from what the column means, or remove it"
     )
 
 
-def _of_block(
+def _mistakes_of_block(
     name: str, given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]
 ) -> list[SchemaError]:
     """Mistakes of one block: unknown, missing and unreadable entries, then what they say together.
@@ -167,32 +167,32 @@ def _of_block(
     """
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        wrong, likely = _wrong_kind(name, kind)
+        wrong, likely = _mistake_of_kind(name, kind)
         if likely:
-            return [wrong, *_of_block(name, {**given, "kind": likely}, columns, plain)]
+            return [wrong, *_mistakes_of_block(name, {**given, "kind": likely}, columns, plain)]
         return [wrong]
     known, needed = _entries_of_kind(kind)
-    found, left = _check_entries(name, kind, given, known)
-    for key in _missing(given, known, needed):
+    found, left = _mistakes_of_entries(name, kind, given, known)
+    for key in _missing_entries(given, known, needed):
         rule = f"is missing, and kind {kind!r} needs it"
         found.append(SchemaError(f"{name}.{key}", None, rule, "declare it"))
     if isinstance(left.get("weight"), int | float) and not 1e-6 <= left["weight"] <= 1e6:
         weight = left.pop("weight")
         rule = "must be from 1e-6 to 1e6"
         found.append(SchemaError(f"{name}.weight", weight, rule, "correct it"))
-    if any(key not in left for key in needed) or _waits(given, columns, plain):
+    if any(key not in left for key in needed) or _waits_for_source(given, columns, plain):
         return found
 
     def read(some: Mapping[str, Any]) -> Block:
         entries = dict(some)
         if is_derived(given):
-            entries |= named(name, some, plain)
+            entries |= named_source_blocks(name, some, plain)
         return block_from_dict(name, entries)
 
-    return found + _one_by_one(read, left, f"{name}.", needed)
+    return found + _collect_refusals(read, left, f"{name}.", needed)
 
 
-def _wrong_kind(name: str, kind: object) -> tuple[SchemaError, str]:
+def _mistake_of_kind(name: str, kind: object) -> tuple[SchemaError, str]:
     """What is wrong with a kind that is none, and the kind that it is likely to stand for; empty
     if there is none.
     """
@@ -201,17 +201,17 @@ def _wrong_kind(name: str, kind: object) -> tuple[SchemaError, str]:
         rule = "is still open" if kind == OPEN else "is missing"
         remedy = f"declare one of {', '.join(KINDS)}, or ignore the column"
         return SchemaError(field, None, rule, remedy), ""
-    question = meant(kind, KINDS) if isinstance(kind, str) else ""
+    question = suggest_spelling(kind, KINDS) if isinstance(kind, str) else ""
     rule = f"must be one of {', '.join(KINDS)}"
     wrong = SchemaError(field, kind, rule, question or "declare the kind of the column")
-    return wrong, _guessed(question)
+    return wrong, _name_in_suggestion(question)
 
 
-def _missing(
+def _missing_entries(
     given: Mapping[str, Any], known: Collection[str], needed: Collection[str]
 ) -> list[str]:
     """The needed entries that are not there, nor under a name that was misspelled."""
-    misspelled = {_guessed(meant(key, known)) for key in given if key not in (*known, "kind")}
+    misspelled = {_name_in_suggestion(suggest_spelling(key, known)) for key in given if key not in (*known, "kind")}
     return [key for key in needed if key not in given and key not in misspelled]
 
 
@@ -224,12 +224,12 @@ def _entries_of_kind(kind: str) -> tuple[list[str], list[str]]:
     return [field.name for field in declared], needed
 
 
-def _guessed(remedy: str) -> str:
-    """The name in a question of :func:`meant`."""
+def _name_in_suggestion(remedy: str) -> str:
+    """The name in a question of :func:`suggest_spelling`."""
     return remedy.removeprefix("did you mean ").removesuffix("?")
 
 
-def _check_entries(
+def _mistakes_of_entries(
     name: str, kind: str, given: Mapping[str, Any], known: Collection[str]
 ) -> tuple[list[SchemaError], dict[str, Any]]:
     """Mistakes of the entries of a block, each by itself, and the entries that have none, the
@@ -241,14 +241,14 @@ def _check_entries(
         if key == "kind":
             continue
         if key not in known:
-            found.append(_unknown(f"{name}.{key}", kind, key, known))
+            found.append(_unknown_entry_error(f"{name}.{key}", kind, key, known))
         elif value == OPEN or (isinstance(value, list | tuple) and OPEN in value):
-            found.append(_open(f"{name}.{key}"))
-        elif not _readable(kind, key, given):
+            found.append(_still_open_error(f"{name}.{key}"))
+        elif not _is_readable_entry(kind, key, given):
             remedy = "correct its type"
             if value == "mean":
                 remedy = "a mean of the rows is private: take a public one"
-            rule = f"must be {_wanted(kind, key)}"
+            rule = f"must be {_expected_type_in_words(kind, key)}"
             found.append(SchemaError(f"{name}.{key}", None, rule, remedy))
         else:
             continue
@@ -256,7 +256,7 @@ def _check_entries(
     return found, left
 
 
-def _wanted(kind: str, key: str) -> str:
+def _expected_type_in_words(kind: str, key: str) -> str:
     """What an entry of a block of this kind has to be, in words."""
     if kind == "category" and key in _TEXTS:
         return "a text"
@@ -266,7 +266,7 @@ def _wanted(kind: str, key: str) -> str:
     return wanted
 
 
-def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:
+def _waits_for_source(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:
     """Whether a block is made from a column that has mistakes of its own."""
     of = given.get("of")
     if not is_derived(given) or not isinstance(of, list | tuple):
@@ -275,12 +275,12 @@ def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[st
     return bool(set(map(str, of)) & with_mistakes)
 
 
-def _unknown(field: str, what: str, key: str, known: Collection[str]) -> SchemaError:
-    remedy = meant(key, known) or "remove it"
+def _unknown_entry_error(field: str, what: str, key: str, known: Collection[str]) -> SchemaError:
+    remedy = suggest_spelling(key, known) or "remove it"
     return SchemaError(field, None, f"is unknown; {what} knows {', '.join(known)}", remedy)
 
 
-def _readable(kind: str, key: str, given: Mapping[str, Any]) -> bool:
+def _is_readable_entry(kind: str, key: str, given: Mapping[str, Any]) -> bool:
     """Whether one entry of a block can be read by itself."""
     cls = KINDS[kind]
     entries = dict(given)
@@ -288,28 +288,28 @@ def _readable(kind: str, key: str, given: Mapping[str, Any]) -> bool:
         # Days are read with an epoch, of which any will do here.
         if hasattr(cls, "units"):
             entries = cls.units("", {"epoch": "2000-01-01"} | {key: given[key]})
-        entry_from(kind, key, entries[key])
+        convert_entry(kind, key, entries[key])
     except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
-def _of_table(key: str, given: object, read: Callable[[Any], object]) -> list[SchemaError]:
+def _mistakes_of_role_entry(key: str, given: object, read: Callable[[Any], object]) -> list[SchemaError]:
     """Mistakes of the label or of weights."""
     if given is None:
         return []
     if isinstance(given, Mapping):
         known = _ENTRIES[key]
-        wrong = [_open(f"{key}.{name}") for name, value in given.items() if value == OPEN]
+        wrong = [_still_open_error(f"{key}.{name}") for name, value in given.items() if value == OPEN]
         wrong += [
-            _unknown(f"{key}.{name}", key, str(name), known) for name in given if name not in known
+            _unknown_entry_error(f"{key}.{name}", key, str(name), known) for name in given if name not in known
         ]
         if wrong:
             return wrong
-    return _one_by_one(read, given, f"{key}.")
+    return _collect_refusals(read, given, f"{key}.")
 
 
-def _one_by_one(
+def _collect_refusals(
     read: Callable[[Any], object], given: Any, prefix: str, needed: Collection[str] = ("columns",)
 ) -> list[SchemaError]:
     """What reading refuses, again and again without the entry that was refused, unless it is

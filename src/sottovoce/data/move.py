@@ -20,9 +20,9 @@ from typing import Self
 import numpy as np
 
 from ..errors import InvalidInput
-from ..util.plain import digest_of
+from ..util.plain import digest_public_values
 from ..util.typing import Any, Array, IntArray
-from .design import Dense, Sparse, Storage, rounded_up
+from .design import Dense, Sparse, Storage, norms_rounded_up
 from .products import products_by_row
 
 # Rows whose lengths are computed at a time.
@@ -31,7 +31,7 @@ _ROWS = 2**16
 _UP = 1.0 + 2.0**-50
 
 
-def stretch_of(gain: float, k: float, constants: int = 1) -> float:
+def stretch_bound(gain: float, k: float, constants: int = 1) -> float:
     """Bound ``1 + ||A||`` of the map A, for every mean m of norm at most 1.
 
     It bounds ``1 + ||A^-1||`` too (docs/privacy/centring.md).
@@ -99,7 +99,7 @@ class Move:
     @cached_property
     def digest(self) -> bytes:
         """Digest of the map, 16 bytes; equal maps have equal digests."""
-        return digest_of("move", self.mean, list(self.constants), self.k, self.gain)
+        return digest_public_values("move", self.mean, list(self.constants), self.k, self.gain)
 
     @property
     def width(self) -> int:
@@ -107,59 +107,59 @@ class Move:
         return int(self.mean.shape[-1])
 
     @cached_property
-    def _constant(self) -> Array:
+    def _constant_columns_mask(self) -> Array:
         """1 in the constants' columns, and 0 elsewhere."""
         found = np.zeros(self.width)
         found[list(self.constants)] = 1.0
         return found
 
     @property
-    def stretch(self) -> float:
-        """:func:`stretch_of` this map."""
-        return stretch_of(self.gain, self.k, len(self.constants))
+    def stretch_bound(self) -> float:
+        """:func:`stretch_bound` this map."""
+        return stretch_bound(self.gain, self.k, len(self.constants))
 
-    def at(self, replicate: int) -> Move:
+    def for_replicate(self, replicate: int) -> Move:
         """Return the map of one replicate."""
         if self.mean.ndim == 1:
             return self
         return replace(self, mean=self.mean[replicate])
 
-    def apart(self) -> list[Move]:
+    def split_by_replicate(self) -> list[Move]:
         """Return the maps of all replicates."""
         if self.mean.ndim == 1:
             return [self]
-        return [self.at(replicate) for replicate in range(len(self.mean))]
+        return [self.for_replicate(replicate) for replicate in range(len(self.mean))]
 
     # Models
 
-    def fold(self, w: Array) -> Array:
+    def fold_into_models(self, w: Array) -> Array:
         """Fold the map into models (..., K p) of moved rows: ``A'w``; replicates come first.
 
         The result is a model of rows as they were.  ``c (a.fold(w))`` is the margin of the moved
-        row, so an answer that needs no length is that of ``fold(w)``.
+        row, so an answer that needs no length is that of ``fold_into_models(w)``.
         """
-        v, mean = self._split(w)
+        v, mean = self._split_by_class(w)
         # A' takes v to g v, and a constant's entry to v - (g / k) v.m (docs/privacy/centring.md).
         back = (self.gain / self.k) * np.sum(v * mean, axis=-1, keepdims=True)
-        return np.where(self._constant > 0.0, v - back, self.gain * v).reshape(w.shape)
+        return np.where(self._constant_columns_mask > 0.0, v - back, self.gain * v).reshape(w.shape)
 
-    def unfold(self, w: Array) -> Array:
-        """Invert :meth:`fold`."""
-        v, mean = self._split(w)
+    def unfold_from_models(self, w: Array) -> Array:
+        """Invert :meth:`fold_into_models`."""
+        v, mean = self._split_by_class(w)
         back = np.sum(v * mean, axis=-1, keepdims=True) / self.k
-        return np.where(self._constant > 0.0, v + back, v / self.gain).reshape(w.shape)
+        return np.where(self._constant_columns_mask > 0.0, v + back, v / self.gain).reshape(w.shape)
 
-    def push(self, v: Array) -> Array:
+    def apply_to_row_sums(self, v: Array) -> Array:
         """Multiply sums of rows by the map: ``A v``, of the same shape.
 
         Replicates, if any, come first.
         """
-        given, mean = self._split(v)
-        x = np.sum(given * self._constant, axis=-1, keepdims=True)
-        moved = np.where(self._constant > 0.0, given, self.gain * (given - mean * (x / self.k)))
+        given, mean = self._split_by_class(v)
+        x = np.sum(given * self._constant_columns_mask, axis=-1, keepdims=True)
+        moved = np.where(self._constant_columns_mask > 0.0, given, self.gain * (given - mean * (x / self.k)))
         return moved.reshape(v.shape)
 
-    def _split(self, w: Array) -> tuple[Array, Array]:
+    def _split_by_class(self, w: Array) -> tuple[Array, Array]:
         """One vector a class, (..., K, p), and the mean in a shape that fits."""
         v = w.reshape(*w.shape[:-1], -1, self.width)
         mean = self.mean
@@ -171,7 +171,7 @@ class Move:
 
     # Rows
 
-    def lengths(self, X: Any) -> Array:
+    def shortening_factors(self, X: Any) -> Array:
         """Compute c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps.
 
         A row's c depends on no other row, to the last bit (:mod:`sottovoce.data.products`).
@@ -181,17 +181,17 @@ class Move:
             storage = RowByRow(np.asarray(X, dtype=float)[None])
         else:
             storage = Sparse((X,))
-        found = np.stack([_factors(storage, one, short=True)[0][0] for one in self.apart()])
+        found = np.stack([_factors_and_lengths(storage, one, short=True)[0][0] for one in self.split_by_replicate()])
         if self.mean.ndim == 1:
             found = found[0]
         return np.asarray(found)
 
-    def shortened(self, X: Any) -> Any:
+    def shorten_rows(self, X: Any) -> Any:
         """Multiply rows by their c, for one map.
 
         Products with a folded model are then the margins of the moved rows.
         """
-        c = self.lengths(X)[:, None]
+        c = self.shortening_factors(X)[:, None]
         if isinstance(X, np.ndarray):
             return X * c
         return X.multiply(c).tocsr()
@@ -203,18 +203,18 @@ class RowByRow(Dense):
     the last bit.
     """
 
-    def margins(self, w: Array) -> Array:
+    def margins_at(self, w: Array) -> Array:
         return products_by_row(self.a[0], w[0])[None]
 
-    def norms(self) -> Array:
+    def row_norm_bounds(self) -> Array:
         squares = self.a[0] ** 2
         d = squares.shape[1]
         # Sums of squares as products with ones, so that each row's is computed by itself.
         sums = products_by_row(squares, np.ones(d))
-        return rounded_up(sums, d)[None]
+        return norms_rounded_up(sums, d)[None]
 
 
-def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array]:
+def _factors_and_lengths(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array]:
     """c and upper bounds on the norms of moved rows, (M, n) each; without `short` every c is 1.
 
     ``|A a|^2 = g^2 (|z|^2 - 2 (z.m) x / k + |m|^2 x^2 / k^2) + sum of squared constants``, from
@@ -233,10 +233,10 @@ def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array
     vectors[J] = move.mean
     parts = []
     for first in range(0, storage.n, _ROWS):
-        part = storage.between(first, min(first + _ROWS, storage.n))
-        norms = storage.host(part.norms())
-        products = storage.host(
-            part.margins(np.broadcast_to(vectors, (len(norms), *vectors.shape)))
+        part = storage.slice_rows(first, min(first + _ROWS, storage.n))
+        norms = storage.to_numpy_array(part.row_norm_bounds())
+        products = storage.to_numpy_array(
+            part.margins_at(np.broadcast_to(vectors, (len(norms), *vectors.shape)))
         )
         constants, along = products[:, :J], products[:, J]
         x = constants.sum(axis=1) / move.k
@@ -265,7 +265,7 @@ class Moved(Storage):
     lengths: Array
 
     @classmethod
-    def of(cls, base: Storage, move: Move, *, short: bool = True) -> Moved:
+    def move_storage(cls, base: Storage, move: Move, *, short: bool = True) -> Moved:
         """Move the rows of a storage by the map of one replicate.
 
         Parameters
@@ -286,81 +286,81 @@ class Moved(Storage):
         With `short`, every row ``c A a`` has norm at most 1, rounding included, and depends on its
         own row a and on public numbers alone (docs/privacy/centring.md).
         """
-        factors, lengths = _factors(base, move, short=short)
-        return cls(base, move, base.asarray(factors), lengths)
+        factors, lengths = _factors_and_lengths(base, move, short=short)
+        return cls(base, move, base.to_storage_array(factors), lengths)
 
-    def margins(self, w: Array) -> Any:
-        return self.base.margins(self.move.fold(w)) * self.factors[:, None, :]
+    def margins_at(self, w: Array) -> Any:
+        return self.base.margins_at(self.move.fold_into_models(w)) * self.factors[:, None, :]
 
-    def combine(self, derivatives: Any) -> Array:
-        return self.move.push(self.base.combine(derivatives * self.factors[:, None, :]))
+    def weighted_row_sum(self, derivatives: Any) -> Array:
+        return self.move.apply_to_row_sums(self.base.weighted_row_sum(derivatives * self.factors[:, None, :]))
 
-    def gram(self, weights: Any) -> Array:
-        half = self.move.push(self.base.gram(weights * self.factors**2))
-        return self.move.push(half.swapaxes(1, 2))
+    def weighted_gram(self, weights: Any) -> Array:
+        half = self.move.apply_to_row_sums(self.base.weighted_gram(weights * self.factors**2))
+        return self.move.apply_to_row_sums(half.swapaxes(1, 2))
 
-    def diagonal(self, weights: Any) -> Array:
+    def gram_diagonal(self, weights: Any) -> Array:
         """From the diagonal, the column of the constant, and its square: the whole matrix is
         never made.
         """
         weights = weights * self.factors**2
-        constant = self.move._constant
+        constant = self.move._constant_columns_mask
         mean = self.move.mean / self.move.k
-        x = self.base.margins(np.broadcast_to(constant, (len(self.lengths), 1, len(constant))))
-        own = self.base.diagonal(weights)
-        cross = self.base.combine(weights[:, None, :] * x)[:, 0]
+        x = self.base.margins_at(np.broadcast_to(constant, (len(self.lengths), 1, len(constant))))
+        own = self.base.gram_diagonal(weights)
+        cross = self.base.weighted_row_sum(weights[:, None, :] * x)[:, 0]
         square = np.sum(cross * constant, axis=1, keepdims=True)
         # The sum of v (g (z_j - m_j x / k))^2, with the square multiplied out.
         moved = self.move.gain**2 * (own - 2.0 * mean * cross + mean**2 * square)
         return np.where(constant > 0.0, own, moved)
 
-    def norms(self) -> Any:
-        return self.base.asarray(self.lengths)
+    def row_norm_bounds(self) -> Any:
+        return self.base.to_storage_array(self.lengths)
 
-    def keep(self, nodes: Any) -> Self:
+    def select_nodes(self, nodes: Any) -> Self:
         # The rows that are kept may have less padding.
-        base = self.base.keep(nodes)
-        own = np.ascontiguousarray(self.base.host(self.factors)[nodes][:, : base.n])
-        factors = self.base.asarray(own)
+        base = self.base.select_nodes(nodes)
+        own = np.ascontiguousarray(self.base.to_numpy_array(self.factors)[nodes][:, : base.n])
+        factors = self.base.to_storage_array(own)
         return replace(self, base=base, factors=factors, lengths=self.lengths[nodes][:, : base.n])
 
-    def every(self, part: int, parts: int) -> Self:
-        base = self.base.every(part, parts)
+    def every_nth_row(self, part: int, parts: int) -> Self:
+        base = self.base.every_nth_row(part, parts)
         cut = np.s_[:, part::parts]
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
-    def between(self, first: int, last: int) -> Self:
-        base = self.base.between(first, last)
+    def slice_rows(self, first: int, last: int) -> Self:
+        base = self.base.slice_rows(first, last)
         cut = np.s_[:, first:last]
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
-    def of_rows(self, base: Storage, which: IntArray) -> Self:
+    def with_distinct_rows(self, base: Storage, which: IntArray) -> Self:
         """Return these products with some rows of every node, which `base` holds."""
         return replace(
             self, base=base, factors=self.factors[:, which], lengths=self.lengths[:, which]
         )
 
-    def single(self) -> Storage:
-        base = self.base.single()
+    def in_single_precision(self) -> Storage:
+        base = self.base.in_single_precision()
         if base is self.base:
             return self
-        short: Any = np.asarray(self.base.host(self.factors), dtype=np.float32)
-        return replace(self, base=base, factors=base.asarray(short))
+        short: Any = np.asarray(self.base.to_numpy_array(self.factors), dtype=np.float32)
+        return replace(self, base=base, factors=base.to_storage_array(short))
 
     @property
     def n(self) -> int:
         return self.base.n
 
     @property
-    def cache(self) -> int:
-        return self.base.cache
+    def margins_per_block(self) -> int:
+        return self.base.margins_per_block
 
     @property
-    def here(self) -> bool:
-        return self.base.here
+    def is_on_this_machine(self) -> bool:
+        return self.base.is_on_this_machine
 
-    def asarray(self, x: Array) -> Any:
-        return self.base.asarray(x)
+    def to_storage_array(self, x: Array) -> Any:
+        return self.base.to_storage_array(x)
 
-    def host(self, x: Any) -> Array:
-        return self.base.host(x)
+    def to_numpy_array(self, x: Any) -> Array:
+        return self.base.to_numpy_array(x)

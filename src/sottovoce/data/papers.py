@@ -20,7 +20,7 @@ import numpy as np
 from .columns import Block, Category, Number, row_norms
 from .labels import Label
 from .schema import Schema
-from .table import Table, as_numbers, as_text
+from .table import Table, column_as_numbers, column_as_text
 
 ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 ADULT_CATEGORIES = (
@@ -46,7 +46,7 @@ def complete_cases(table: Table, columns: Sequence[str] | None = None) -> Table:
     complete = np.ones(table.n_rows, dtype=bool)
     for name in columns if columns is not None else table.columns:
         if table.columns[name].dtype.kind not in "biuf":
-            complete &= as_text(table.columns[name]) != ""
+            complete &= column_as_text(table.columns[name]) != ""
     return table.take(complete)
 
 
@@ -93,10 +93,10 @@ def schema_from_rows(
     """
     blocks: list[Block] = []
     for column in numbers:
-        values, _ = as_numbers(table.columns[column])
+        values, _ = column_as_numbers(table.columns[column])
         blocks.append(Number(column, lo=0.0, hi=float(values.max()), to="[0,1]"))
     for column in categories:
-        found = np.unique(as_text(table.columns[column])).tolist()
+        found = np.unique(column_as_text(table.columns[column])).tolist()
         blocks.append(Category(column, tuple((value, (value,)) for value in found)))
     note = (
         "categories, maxima and the largest row norm are computed from the rows: not covered "

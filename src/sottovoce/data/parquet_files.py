@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from .file_kinds import PARQUET, check_kind
-from .table import Column, Table, fits
+from .file_kinds import PARQUET, require_file_kind
+from .table import Column, Table, check_memory_fits
 
 REPEATED = 1000
 """Bytes that a Parquet file may unpack to, per byte of the file, at eight bytes a value; 256 MiB
@@ -30,8 +30,8 @@ def parquet_types(path: str | Path) -> dict[str, str]:
     In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or
     ``"?"``.
     """
-    pa, pq = _arrow(path)
-    place = check_kind(path, PARQUET)
+    pa, pq = _import_pyarrow(path)
+    place = require_file_kind(path, PARQUET)
     try:
         schema = pq.read_schema(place)
     except (OSError, pa.ArrowException):
@@ -63,26 +63,26 @@ def parquet_types(path: str | Path) -> dict[str, str]:
 
 def read_parquet(path: str | Path) -> Table:
     """Read a Parquet file (needs the extra ``sottovoce[parquet]``); nulls are missing values."""
-    pa, _ = _arrow(path)
+    pa, _ = _import_pyarrow(path)
     batches, size = [], 0
-    for batch in _batches(path, _ROWS):
+    for batch in _open_record_batches(path, _ROWS):
         batches.append(batch)
         size += batch.nbytes
-        fits(Path(path).name, size)
-    return _from_arrow(pa.Table.from_batches(batches), path)
+        check_memory_fits(Path(path).name, size)
+    return _table_from_arrow(pa.Table.from_batches(batches), path)
 
 
 def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
     """Read a Parquet file as tables of at most `rows` rows, one in memory at a time."""
-    pa, _ = _arrow(path)
-    for batch in _batches(path, rows):
-        yield _from_arrow(pa.Table.from_batches([batch]), path)
+    pa, _ = _import_pyarrow(path)
+    for batch in _open_record_batches(path, rows):
+        yield _table_from_arrow(pa.Table.from_batches([batch]), path)
 
 
-def _batches(path: str | Path, rows: int) -> Iterator[Any]:
+def _open_record_batches(path: str | Path, rows: int) -> Iterator[Any]:
     """Record batches of a Parquet file, of at most `rows` rows each."""
-    pa, pq = _arrow(path)
-    place = check_kind(path, PARQUET)
+    pa, pq = _import_pyarrow(path)
+    place = require_file_kind(path, PARQUET)
     try:
         with pq.ParquetFile(place) as file:
             yield from _bounded_batches(file, place, rows)
@@ -113,7 +113,7 @@ def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
     if total < 1:
         raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
     read = size = 0
-    for some in _together([group.num_rows for group in groups], rows):
+    for some in _read_all_batches([group.num_rows for group in groups], rows):
         for batch in file.iter_batches(batch_size=rows, row_groups=some):
             read += batch.num_rows
             size += batch.nbytes
@@ -136,7 +136,7 @@ def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
     return max(8 * in_cells, 8 * in_chunks, sum(sizes)), max(sizes, default=0)
 
 
-def _together(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
+def _read_all_batches(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
     """Row groups to read with one reader, which keeps all that it has read: just enough for a
     batch of `rows`.
     """
@@ -150,7 +150,7 @@ def _together(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
         yield some
 
 
-def _arrow(path: str | Path) -> tuple[Any, Any]:
+def _import_pyarrow(path: str | Path) -> tuple[Any, Any]:
     """pyarrow and its Parquet module."""
     try:
         import pyarrow as pa
@@ -161,18 +161,18 @@ def _arrow(path: str | Path) -> tuple[Any, Any]:
     return pa, pq
 
 
-def from_batches(batches: list[Any], path: str | Path) -> Table:
+def table_from_batches(batches: list[Any], path: str | Path) -> Table:
     """Build a table from Arrow's record batches; nulls are missing values."""
-    pa, _ = _arrow(path)
-    return _from_arrow(pa.Table.from_batches(batches), path)
+    pa, _ = _import_pyarrow(path)
+    return _table_from_arrow(pa.Table.from_batches(batches), path)
 
 
-def _from_arrow(frame: Any, path: str | Path) -> Table:
-    pa, _ = _arrow(path)
+def _table_from_arrow(frame: Any, path: str | Path) -> Table:
+    pa, _ = _import_pyarrow(path)
     columns = {}
     try:
         for name, column in zip(frame.column_names, frame.columns, strict=True):
-            if (block := _block(pa, column)) is not None:
+            if (block := _block_from_lists(pa, column)) is not None:
                 columns[name] = block
                 continue
             plain = column.null_count == 0 and (
@@ -183,7 +183,7 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
             else:
                 # A typed array would turn a null into NaN, and a missing value could no longer be
                 # told from a NaN.
-                values = _values(pa, column)
+                values = _values_of_column(pa, column)
                 columns[name] = np.fromiter(values, dtype=object, count=len(column))
     except (ValueError, OverflowError, pa.ArrowException):
         # Some cell holds what is no value of its type.
@@ -192,7 +192,7 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
     return Table(Path(path).name, columns)
 
 
-def _block(pa: Any, column: Any) -> Column | None:
+def _block_from_lists(pa: Any, column: Any) -> Column | None:
     """A column of numbers in lists of one length, such as images, as an array (n, length); None
     for another.
     """
@@ -208,18 +208,18 @@ def _block(pa: Any, column: Any) -> Column | None:
     )
 
 
-def _values(pa: Any, column: Any) -> list[object]:
+def _values_of_column(pa: Any, column: Any) -> list[object]:
     """Values of a column; those of a dictionary column are made once."""
     if not pa.types.is_dictionary(column.type):
-        return plain_values(pa, column)
+        return values_as_python(pa, column)
     found: list[object] = []
     for chunk in column.chunks:
-        known = plain_values(pa, chunk.dictionary)
+        known = values_as_python(pa, chunk.dictionary)
         found += [None if k is None else known[k] for k in chunk.indices.to_pylist()]
     return found
 
 
-def plain_values(pa: Any, values: Any) -> list[object]:
+def values_as_python(pa: Any, values: Any) -> list[object]:
     """Convert values to Python's own types.
 
     Where one of them is beyond Python's, each is read by itself.
@@ -227,10 +227,10 @@ def plain_values(pa: Any, values: Any) -> list[object]:
     try:
         return list(values.to_pylist())
     except (ValueError, OverflowError, pa.ArrowException):
-        return [_one_value(pa, scalar) for scalar in values]
+        return [_scalar_as_python(pa, scalar) for scalar in values]
 
 
-def _one_value(pa: Any, scalar: Any) -> object:
+def _scalar_as_python(pa: Any, scalar: Any) -> object:
     """One value; a point in time beyond the dates of Python, or finer than its microseconds, as
     NumPy's.
 
@@ -254,9 +254,9 @@ def _one_value(pa: Any, scalar: Any) -> object:
 
 __all__ = [
     "REPEATED",
-    "from_batches",
+    "table_from_batches",
     "parquet_batches",
     "parquet_types",
-    "plain_values",
+    "values_as_python",
     "read_parquet",
 ]

@@ -11,7 +11,7 @@ from ..errors import InvalidInput
 from ..problem.task import Task, TwoClasses
 from ..util.later import Later
 from ..util.typing import Array, IntArray
-from .values import Column, as_text, natural_order, sites_of
+from .values import Column, column_as_text, natural_sort_key, sites_named_in_column
 
 optimize = Later("scipy.optimize")
 special = Later("scipy.special")
@@ -86,9 +86,9 @@ def partition(
     >>> partition("column:age", np.ones(4), 2, columns={"age": np.array([50, 20, 40, 30])})
     [array([1, 3]), array([0, 2])]
     """
-    kind, argument = _parsed(how, sizes)
+    kind, argument = _parse_partition_spec(how, sizes)
     if kind == "site":
-        return _by_site(_raw(argument, columns, len(y)), argument, nodes)
+        return _partition_by_site(_raw_column(argument, columns, len(y)), argument, nodes)
     if nodes is None or nodes < 1:
         raise InvalidInput("nodes", nodes, "must be at least 1", "give the number of nodes")
     if nodes > len(y):
@@ -96,17 +96,17 @@ def partition(
             "nodes", nodes, "must not pass the number of rows", "use fewer nodes or more rows"
         )
     if kind == "column":
-        return _by_column(_raw(argument, columns, len(y)), argument, nodes)
+        return _partition_by_column(_raw_column(argument, columns, len(y)), argument, nodes)
     rng = np.random.default_rng(seed)
     if kind == "iid":
-        return _cut(rng.permutation(len(y)), _counts(len(y), nodes, sizes))
-    strata = (TwoClasses() if task is None else task).strata(y)
+        return _cut_into_parts(rng.permutation(len(y)), _proportional_counts(len(y), nodes, sizes))
+    strata = (TwoClasses() if task is None else task).rows_by_label(y)
     if kind == "label":
-        return _by_label(strata, nodes, strength, rng)
-    return _dirichlet(strata, nodes, argument, rng)
+        return _partition_by_label(strata, nodes, strength, rng)
+    return _partition_by_dirichlet(strata, nodes, argument, rng)
 
 
-def _parsed(how: str, sizes: Sequence[float] | None) -> tuple[str, str]:
+def _parse_partition_spec(how: str, sizes: Sequence[float] | None) -> tuple[str, str]:
     """The kind of a partition and its argument, empty if it has none; InvalidInput if there is
     none such.
     """
@@ -123,7 +123,7 @@ def _parsed(how: str, sizes: Sequence[float] | None) -> tuple[str, str]:
     return kind, argument
 
 
-def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArray:
+def _proportional_counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArray:
     """Integers of sum n in proportion to `sizes` (default: equal)."""
     relative = np.ones(nodes) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if relative.shape != (nodes,) or not np.all(np.isfinite(relative)) or np.any(relative <= 0):
@@ -132,7 +132,7 @@ def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArra
         )
     # Divided by the largest first: the sum of large sizes may overflow.
     relative = relative / relative.max()
-    counts = _round_to(relative / relative.sum() * n, n)
+    counts = _round_to_total(relative / relative.sum() * n, n)
     if counts.min() == 0:
         raise InvalidInput(
             "sizes", sizes, "would leave a node without rows", "raise the smallest size"
@@ -140,7 +140,7 @@ def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArra
     return counts
 
 
-def _round_to(shares: Array, total: int) -> IntArray:
+def _round_to_total(shares: Array, total: int) -> IntArray:
     """Largest-remainder rounding: integers within 1 of the shares, of the given sum."""
     counts = np.floor(shares).astype(np.int64)
     order = np.argsort(counts - shares, kind="stable")
@@ -148,11 +148,11 @@ def _round_to(shares: Array, total: int) -> IntArray:
     return counts
 
 
-def _cut(order: IntArray, counts: IntArray) -> list[IntArray]:
+def _cut_into_parts(order: IntArray, counts: IntArray) -> list[IntArray]:
     return [np.sort(part).astype(np.int64) for part in np.split(order, np.cumsum(counts)[:-1])]
 
 
-def _by_label(
+def _partition_by_label(
     strata: Sequence[IntArray], nodes: int, strength: float, rng: np.random.Generator
 ) -> list[IntArray]:
     if not 0 <= strength < 10:
@@ -163,7 +163,7 @@ def _by_label(
         rule = f"spreads the share of one class of two, and there are {len(strata)}"
         raise InvalidInput("partition", "label", rule, "use dirichlet:0.5")
     n = sum(map(len, strata))
-    counts = _counts(n, nodes)
+    counts = _proportional_counts(n, nodes)
     positive, negative = (rng.permutation(rows) for rows in strata)
     steps = np.linspace(-1, 1, nodes) if nodes > 1 else np.zeros(1)
     tilt = strength * LABEL_SPREAD * steps
@@ -178,7 +178,7 @@ def _by_label(
             lambda a: counts @ special.expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12
         )
         wanted = counts * special.expit(middle + tilt)
-    n_positive = np.minimum(_round_to(wanted, len(positive)), counts)
+    n_positive = np.minimum(_round_to_total(wanted, len(positive)), counts)
     parts = zip(
         np.split(positive, np.cumsum(n_positive)[:-1]),
         np.split(negative, np.cumsum(counts - n_positive)[:-1]),
@@ -187,7 +187,7 @@ def _by_label(
     return [np.sort(np.concatenate(part)).astype(np.int64) for part in parts]
 
 
-def _dirichlet(
+def _partition_by_dirichlet(
     strata: Sequence[IntArray], nodes: int, argument: str, rng: np.random.Generator
 ) -> list[IntArray]:
     try:
@@ -200,7 +200,7 @@ def _dirichlet(
         )
     for _ in range(DIRICHLET_TRIES):
         counts = [
-            _round_to(rng.dirichlet(np.full(nodes, alpha)) * len(rows), len(rows))
+            _round_to_total(rng.dirichlet(np.full(nodes, alpha)) * len(rows), len(rows))
             for rows in strata
         ]
         if np.min(np.sum(counts, axis=0)) > 0:
@@ -213,7 +213,7 @@ def _dirichlet(
     raise InvalidInput("partition", f"dirichlet:{argument}", rule, "raise ALPHA or use fewer nodes")
 
 
-def _raw(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
+def _raw_column(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
     if not columns:
         raise InvalidInput(
             "columns", None, "this partition needs the raw columns", "use iid, label or dirichlet"
@@ -228,19 +228,19 @@ def _raw(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
     return column
 
 
-def _by_column(column: Column, name: str, nodes: int) -> list[IntArray]:
+def _partition_by_column(column: Column, name: str, nodes: int) -> list[IntArray]:
     """Rows in the order of their values: numbers, then other texts, then missing values."""
     if column.dtype.kind in "iu":
-        return _cut(np.argsort(column, kind="stable"), _counts(len(column), nodes))
-    texts = as_text(column).tolist()
+        return _cut_into_parts(np.argsort(column, kind="stable"), _proportional_counts(len(column), nodes))
+    texts = column_as_text(column).tolist()
     order = np.array(
-        sorted(range(len(texts)), key=lambda row: (texts[row] == "", *natural_order(texts[row])))
+        sorted(range(len(texts)), key=lambda row: (texts[row] == "", *natural_sort_key(texts[row])))
     )
-    return _cut(order, _counts(len(column), nodes))
+    return _cut_into_parts(order, _proportional_counts(len(column), nodes))
 
 
-def _by_site(column: Column, name: str, nodes: int | None) -> list[IntArray]:
-    found, node, none = sites_of(column)
+def _partition_by_site(column: Column, name: str, nodes: int | None) -> list[IntArray]:
+    found, node, none = sites_named_in_column(column)
     if none.any():
         raise InvalidInput(
             "column", name, "has rows without a site", "fill in the site or remove those rows"

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import SchemaError
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .partition import partition
-from .values import MISSING_MARKS, Column, distinct, identity, is_missing
+from .values import MISSING_MARKS, Column, distinct_texts, canonical_text, mask_of_missing
 
 MOST = 100
 """Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to
@@ -52,7 +52,7 @@ class Person:
             raise SchemaError("person.rows", self.rows, rule, "leave it out")
 
     @classmethod
-    def of(cls, given: object) -> Self:
+    def person_from_entry(cls, given: object) -> Self:
         """Read a schema's ``person`` entry; a SchemaError for any other."""
         if isinstance(given, str):
             return cls(given)
@@ -68,7 +68,7 @@ class Person:
             return self.column
         return {"column": self.column, "rows": self.rows}
 
-    def codes(self, column: Column, na: frozenset[str]) -> IntArray:
+    def number_people(self, column: Column, na: frozenset[str]) -> IntArray:
         """Number the person of each row, in the order in which people first appear: (n,).
 
         A SchemaError if some rows do not name a person, or the column has several values a row.
@@ -77,8 +77,8 @@ class Person:
             raise SchemaError(
                 self.column, None, "must hold one value a row", "give a column of identifiers"
             )
-        texts, which = distinct(column)
-        if is_missing(texts, na, MISSING_MARKS).any():
+        texts, which = distinct_texts(column)
+        if mask_of_missing(texts, na, MISSING_MARKS).any():
             rule = (
                 "some rows do not say whose they are, so they cannot be bounded with that "
                 "person's others"
@@ -87,7 +87,7 @@ class Person:
                 self.column, None, rule, "fill in the identifiers, or leave those rows out"
             )
         known = dict[str, int]()
-        numbers = [known.setdefault(_alike(text), len(known)) for text in texts.tolist()]
+        numbers = [known.setdefault(_comparable_identifier(text), len(known)) for text in texts.tolist()]
         people = np.array(numbers, dtype=np.int64)
         # Distinct texts need not stand in the order of the rows, so people are numbered anew, by
         # the first row of each.
@@ -96,8 +96,8 @@ class Person:
         order[np.argsort(first, kind="stable")] = np.arange(len(first))
         return order[number]
 
-    def among(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
-        """Number the people of a table's rows, as :meth:`codes`.
+    def number_people_of_table(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
+        """Number the people of a table's rows, as :meth:`number_people`.
 
         A SchemaError if the table lacks the column.
         """
@@ -106,24 +106,24 @@ class Person:
             raise SchemaError(
                 self.column, None, rule, "add the column, or leave person out of the schema"
             )
-        return self.codes(columns[self.column], na)
+        return self.number_people(columns[self.column], na)
 
 
-def _alike(text: str) -> str:
+def _comparable_identifier(text: str) -> str:
     """An identifier as it is compared: whole numbers by value too, so that 1, 1.0 and 01 are one
     person.
 
     Two people who are taken for one are bounded together, and what is promised of one holds for
     each of them.
     """
-    text = identity(text)
+    text = canonical_text(text)
     # Python refuses to convert texts of very many digits.
     if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
         return text
     return str(int(text.partition(".")[0]))
 
 
-def kept(people: IntArray, most: int) -> BoolArray:
+def first_rows_of_each(people: IntArray, most: int) -> BoolArray:
     """Return which rows are read: the first `most` of every person, a mask (n,)."""
     order = np.argsort(people, kind="stable")
     start = np.flatnonzero(np.diff(people[order], prepend=-1))
@@ -134,7 +134,7 @@ def kept(people: IntArray, most: int) -> BoolArray:
     return place < most
 
 
-def shares(people: IntArray) -> Array:
+def weights_within_person(people: IntArray) -> Array:
     """Return the weight of each row: one over the number of rows of its person, (n,).
 
     A person's weights add up to at most 1 in floating-point arithmetic too, so all rows of a person
@@ -144,13 +144,13 @@ def shares(people: IntArray) -> Array:
     return np.asarray(_BELOW / count[number])
 
 
-def whole(people: IntArray, rows: IntArray) -> list[IntArray]:
+def group_rows_by_person(people: IntArray, rows: IntArray) -> list[IntArray]:
     """Group row numbers by person, in the order of the people; `rows` are those of `people`."""
     order = np.argsort(people, kind="stable")
     return np.split(rows[order], np.flatnonzero(np.diff(people[order])) + 1)
 
 
-def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
+def rows_of_dealt_people(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
     """Return the rows of each node, sorted, from the people of each node."""
     node_of_person = np.full(int(people.max(initial=-1)) + 1, -1)
     for node, part in enumerate(parts):
@@ -159,7 +159,7 @@ def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
     return [np.flatnonzero(node_of_row == node).astype(np.int64) for node in range(len(parts))]
 
 
-def at_random(
+def partition_people(
     people: IntArray, nodes: int | None, seed: int, sizes: Sequence[float] | None = None
 ) -> list[IntArray]:
     """Partition people at random over nodes, each with all their rows.
@@ -187,10 +187,10 @@ def at_random(
     """
     _, number = np.unique(people, return_inverse=True)
     everybody = np.ones(int(number.max(initial=-1)) + 1)
-    return dealt(number, partition("iid", everybody, nodes, seed, sizes=sizes))
+    return rows_of_dealt_people(number, partition("iid", everybody, nodes, seed, sizes=sizes))
 
 
-def places(people: IntArray, parts: Sequence[IntArray]) -> int:
+def most_parts_of_a_person(people: IntArray, parts: Sequence[IntArray]) -> int:
     """Return the largest number of parts in which one person has rows."""
     # A person counts once in a part, however many rows there are.
     own = np.concatenate([np.unique(people[part]) for part in parts])

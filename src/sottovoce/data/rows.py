@@ -25,10 +25,10 @@ from ..problem.weighted_loss import LONGEST
 from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design, Sparse, Storage
-from .device import OnDevice, backend, spec_of
+from .device import OnDevice, backend_from_spec, backend_spec_of
 from .move import Move, Moved
-from .person import shares
-from .sweep import Batch, Sweep, batched
+from .person import weights_within_person
+from .sweep import Batch, Sweep, group_nodes_by_size
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -53,7 +53,7 @@ class Rows:
     one_class : tuple of int
         Nodes whose rows are all of one class: allowed, but for the holder's eyes only.
     backend : str
-        The array library that multiplies them, see :meth:`on`.
+        The array library that multiplies them, see :meth:`with_backend`.
     weight : array (N, n_max), optional
         In [0, 1], multiplied into each row's loss; 0 for padding.
     offset : array (N, n_max), optional
@@ -87,19 +87,19 @@ class Rows:
     held: IntArray | None = field(default=None, kw_only=True)
 
     @property
-    def stored(self) -> IntArray:
+    def rows_per_node(self) -> IntArray:
         """Number of rows of each node, (N,), where `n` counts people if these may have several."""
         if self.held is None:
             return self.n[:, 0].astype(int)
         return self.held
 
-    def on(self, spec: str) -> Self:
+    def with_backend(self, spec: str) -> Self:
         """Return these rows with another array library to multiply them.
 
-        See :func:`sottovoce.data.device.backend` for `spec`.
+        See :func:`sottovoce.data.device.backend_from_spec` for `spec`.
         """
         if spec != "numpy":
-            backend(spec)
+            backend_from_spec(spec)
         return replace(self, backend=spec)
 
     @property
@@ -117,7 +117,7 @@ class Rows:
         """Whether rows have a number to predict instead of a class."""
         return self.offset is not None
 
-    def check(self, loss: Loss) -> None:
+    def check_loss_fits(self, loss: Loss) -> None:
         """Refuse a loss for other margins, labels or norms than those of these rows."""
         outputs = loss.outputs
         if self.has_offset and not loss.offset_bound:
@@ -139,42 +139,42 @@ class Rows:
             rule = "has a sensitivity for rows in the unit ball, and these rows may be longer"
             raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
 
-    def node(self, i: int) -> Self:
+    def rows_of_node(self, i: int) -> Self:
         """Return the rows of node `i` alone."""
         n = self.n[i : i + 1]
-        n_rows = int(self.stored[i])
+        n_rows = int(self.rows_per_node[i])
         alike = (0,) if i in self.one_class else ()
-        part = self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, :n_rows])
+        part = self._with_row_subset(self._storage_of_node(i), n, alike, lambda x: x[i : i + 1, :n_rows])
         if self.held is None:
             return part
         return replace(part, held=self.held[i : i + 1])
 
-    def pooled(self) -> Self:
+    def pool_at_one_node(self) -> Self:
         """Return all rows at one node."""
-        counts = self.stored
+        counts = self.rows_per_node
         n = self.n.sum(axis=0, keepdims=True)
         # Nodes of one class each may hold both classes together, so only a single node is known.
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
-        part = self._part(self._stored_together(), n, alike, lambda x: _together(x, counts))
+        part = self._with_row_subset(self._storage_of_pooled(), n, alike, lambda x: _concatenate_nodes(x, counts))
         if self.held is not None:
             part = replace(part, held=counts.sum(keepdims=True))
         if part.labels is not None:
-            part = replace(part, one_class=_one_class(part.labels, part.stored))
+            part = replace(part, one_class=_nodes_of_one_class(part.labels, part.rows_per_node))
         return part
 
-    def _part(
+    def _with_row_subset(
         self,
         stored: dict[str, Any],
         n: Array,
         one_class: tuple[int, ...],
         pick: Callable[[Any], Any],
     ) -> Self:
-        """A subset of these rows, `stored` so; `pick` selects their entries of a field."""
-        fields = {name: pick(x) for name, x in self._fields.items()}
+        """A subset of these rows, `rows_per_node` so; `pick` selects their entries of a field."""
+        fields = {name: pick(x) for name, x in self._present_fields.items()}
         return replace(self, n=n, one_class=one_class, **stored, **fields)
 
     @property
-    def _fields(self) -> dict[str, Any]:
+    def _present_fields(self) -> dict[str, Any]:
         """The fields that are not None, in the order of fingerprints."""
         fields: dict[str, Any] = {
             "weight": self.weight,
@@ -183,17 +183,17 @@ class Rows:
         }
         return {name: x for name, x in fields.items() if x is not None}
 
-    def _stored_at(self, i: int) -> dict[str, Any]:
+    def _storage_of_node(self, i: int) -> dict[str, Any]:
         """How node `i` is stored alone."""
-        return {"signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.stored[i])])}
+        return {"signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.rows_per_node[i])])}
 
-    def _stored_together(self) -> dict[str, Any]:
+    def _storage_of_pooled(self) -> dict[str, Any]:
         """How all rows are stored at one node."""
-        return {"signed": _together(self.signed, self.stored)}
+        return {"signed": _concatenate_nodes(self.signed, self.rows_per_node)}
 
-    def _storage(self, nodes: IntArray) -> Storage:
+    def _storage_of_nodes(self, nodes: IntArray) -> Storage:
         """Products with the rows of those nodes."""
-        longest = int(self.stored[nodes].max())
+        longest = int(self.rows_per_node[nodes].max())
         some: Any = nodes
         if len(nodes) == 1:
             # A slice is a view; an array of indices would copy the rows of a node that is alone.
@@ -201,35 +201,35 @@ class Rows:
         a = self.signed[some, :longest]
         if self.backend == "numpy":
             return Dense(np.ascontiguousarray(a))
-        home = backend(self.backend)
-        return OnDevice(home.put(a), home)
+        home = backend_from_spec(self.backend)
+        return OnDevice(home.copy_to_device(a), home)
 
-    def design(self, nodes: IntArray) -> Design:
+    def design_of_nodes(self, nodes: IntArray) -> Design:
         """Return products with the rows of some nodes and their fields.
 
         Rows are padded to the largest of the nodes.
         """
-        storage = self._storage(nodes)
+        storage = self._storage_of_nodes(nodes)
         if self.move is not None:
-            storage = Moved.of(storage, self.move, short=not self.any_norm)
+            storage = Moved.move_storage(storage, self.move, short=not self.any_norm)
         fields: dict[str, Any] = {}
-        for name, x in self._fields.items():
+        for name, x in self._present_fields.items():
             own = np.ascontiguousarray(x[nodes, : storage.n])
             # Labels stay NumPy's: a design makes its one-hot classes of them.
-            fields[name] = own if name == "labels" else storage.asarray(own)
+            fields[name] = own if name == "labels" else storage.to_storage_array(own)
         return Design(storage, **fields, classes=self.classes)
 
-    def sweep(self) -> Sweep:
+    def sweep_over_rows(self) -> Sweep:
         """Return the passes over all of these rows, for the solver."""
-        parts = batched(self.stored, self.d)
-        return Sweep(tuple(Batch(nodes, self.design(nodes)) for nodes in parts), self.d)
+        parts = group_nodes_by_size(self.rows_per_node, self.d)
+        return Sweep(tuple(Batch(nodes, self.design_of_nodes(nodes)) for nodes in parts), self.d)
 
-    def arrays(self) -> tuple[Array, ...]:
+    def fingerprint_arrays(self) -> tuple[Array, ...]:
         """Return the arrays that determine these rows, for a fingerprint."""
-        fields = [np.asarray(x, dtype=float) for x in self._fields.values()]
-        return (*self._stored_arrays(), *fields)
+        fields = [np.asarray(x, dtype=float) for x in self._present_fields.values()]
+        return (*self._fingerprint_storage(), *fields)
 
-    def _stored_arrays(self) -> tuple[Array, ...]:
+    def _fingerprint_storage(self) -> tuple[Array, ...]:
         return self.signed, self.n
 
     def with_offset(self, offsets: Sequence[Array]) -> Self:
@@ -247,7 +247,7 @@ class Rows:
             )
         rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
         remedy = "clip and scale them by public bounds"
-        offset = self._stacked("offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy)
+        offset = self._stack_and_pad_field("offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy)
         return replace(self, offset=offset, one_class=())
 
     def with_people(self, people: Sequence[IntArray], most: int) -> Self:
@@ -278,13 +278,13 @@ class Rows:
             if rows_per_person.max(initial=0) > most:
                 rule = f"a person has more than {most} rows at a site"
                 raise InvalidInput("person", None, rule, "leave further rows out, or allow more")
-        weights = [shares(codes) for codes in own]
+        weights = [weights_within_person(codes) for codes in own]
         if self.weight is not None:
             weights = [new * old[: len(new)] for new, old in zip(weights, self.weight, strict=True)]
         n = np.array([[float(len(np.unique(codes)))] for codes in own])
-        return replace(self.with_weight(weights), n=n, people=most, held=self.stored)
+        return replace(self.with_weight(weights), n=n, people=most, held=self.rows_per_node)
 
-    def check_unit(self, rows_per_person: int | None) -> None:
+    def check_privacy_unit(self, rows_per_person: int | None) -> None:
         """Refuse a run whose statement would be about another unit than these rows are bounded
         in.
         """
@@ -302,12 +302,12 @@ class Rows:
         See :mod:`sottovoce.data.weights`.  InvalidInput for others; the message shows none of them.
         """
         rule = "weights must be numbers from 0 to 1"
-        weight = self._stacked(
+        weight = self._stack_and_pad_field(
             "weights", weights, 0.0, 1.0, rule, "divide them by their public cap"
         )
         return replace(self, weight=weight)
 
-    def _stacked(
+    def _stack_and_pad_field(
         self, field: str, given: Sequence[Array], low: float, high: float, rule: str, remedy: str
     ) -> Array:
         """A number for every row within these bounds, (N, n_max), padded with 0."""
@@ -315,9 +315,9 @@ class Rows:
             raise InvalidInput(
                 field, len(given), f"there are {len(self.n)} sites", "give one array a site"
             )
-        out = np.zeros((len(self.n), int(self.stored.max())))
-        for i, (own, n) in enumerate(zip(given, self.stored, strict=True)):
-            x = _host(own)
+        out = np.zeros((len(self.n), int(self.rows_per_node.max())))
+        for i, (own, n) in enumerate(zip(given, self.rows_per_node, strict=True)):
+            x = _to_numpy_array(own)
             if x.shape != (n,):
                 raise InvalidInput(
                     f"site {i}", x.shape, f"{field} must have shape ({n},)", "give one number a row"
@@ -329,12 +329,12 @@ class Rows:
         return out
 
     @classmethod
-    def of_classes(cls, parts: Sequence[tuple[Any, IntArray]], classes: int) -> Rows:
+    def build_with_classes(cls, parts: Sequence[tuple[Any, IntArray]], classes: int) -> Rows:
         """Validate the (X, label in 0..classes-1) of every node; label -1 makes a row of zeros.
 
-        Rows are validated as by :meth:`build`.
+        Rows are validated as by :meth:`build_from_parts`.
         """
-        rows = cls.build([(X, np.where(y < 0, 0.0, 1.0)) for X, y in parts])
+        rows = cls.build_from_parts([(X, np.where(y < 0, 0.0, 1.0)) for X, y in parts])
         labels = np.zeros((len(parts), int(rows.n.max())), dtype=np.intp)
         for i, (X, y) in enumerate(parts):
             if y.shape != (X.shape[0],) or np.any((y < -1) | (y >= classes)):
@@ -345,15 +345,15 @@ class Rows:
                 raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
             labels[i, : len(y)] = y
         return replace(
-            rows, labels=labels, classes=classes, one_class=_one_class(labels, rows.stored)
+            rows, labels=labels, classes=classes, one_class=_nodes_of_one_class(labels, rows.rows_per_node)
         )
 
     @classmethod
-    def of_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
+    def build_with_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
         """Validate rows of any norm, for losses whose bounds hold for such rows.
 
         These are :class:`sottovoce.problem.weighted_loss.Weighted` losses.  Otherwise as
-        :meth:`build`.
+        :meth:`build_from_parts`.
         """
         short = []
         for X, y in parts:
@@ -365,14 +365,14 @@ class Rows:
             norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
             short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
         # Rows divided by their norms are built only to be validated as all rows are.
-        inside = cls.build([(X / norms, y) for X, y, norms in short])
+        inside = cls.build_from_parts([(X / norms, y) for X, y, norms in short])
         signed = np.zeros_like(inside.signed)
         for i, (X, y, _) in enumerate(short):
             signed[i, : len(X)] = X * y[:, None]
         return Rows(signed, inside.n, inside.one_class, any_norm=True)
 
     @classmethod
-    def build(
+    def build_from_parts(
         cls, parts: Sequence[tuple[Array, Array]], offsets: Sequence[Array] | None = None
     ) -> Rows:
         """Validate the rows and labels of every node, and stack them for the solver.
@@ -406,31 +406,31 @@ class Rows:
 
         Examples
         --------
-        >>> Rows.build([(np.array([[0.6, 0.8], [0.0, 1.0]]), np.array([1.0, -1.0]))]).n
+        >>> Rows.build_from_parts([(np.array([[0.6, 0.8], [0.0, 1.0]]), np.array([1.0, -1.0]))]).n
         array([[2.]])
         """
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
         if offsets is not None:
-            return cls.build(parts).with_offset(_known_offsets(parts, offsets))
+            return cls.build_from_parts(parts).with_offset(_known_offsets(parts, offsets))
         # Where SciPy's module is not loaded nobody has made a sparse matrix, and it need not be.
         if "scipy.sparse" in sys.modules and any(sparse.issparse(X) for X, _ in parts):
-            return SparseRows.of([(sparse.csr_array(X, dtype=float), y) for X, y in parts])
-        spec = spec_of(parts[0][0])
+            return SparseRows.sparse_rows_from_parts([(sparse.csr_array(X, dtype=float), y) for X, y in parts])
+        spec = backend_spec_of(parts[0][0])
         if spec != "numpy":
-            home = backend(spec)
-            return cls.build([(home.get(X), home.get(y)) for X, y in parts]).on(spec)
+            home = backend_from_spec(spec)
+            return cls.build_from_parts([(home.copy_to_host(X), home.copy_to_host(y)) for X, y in parts]).with_backend(spec)
         d = np.asarray(parts[0][0]).shape[-1]
-        parts = [(_unrounded(X), y) for X, y in parts]
-        one_class = cls._checked(parts, d, [_squares(X) for X, _ in parts])
+        parts = [(_divide_rounded_rows(X), y) for X, y in parts]
+        one_class = cls._check_parts(parts, d, [_squared_row_norms(X) for X, _ in parts])
         n = np.array([[float(len(X))] for X, _ in parts])
         return cls(_stacked_signed(parts, d), n, one_class)
 
     @staticmethod
-    def _checked(
+    def _check_parts(
         parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]
     ) -> tuple[int, ...]:
-        """Refuse what :meth:`build` refuses, given the rows' squared norms; returns the nodes of
+        """Refuse what :meth:`build_from_parts` refuses, given the rows' squared norms; returns the nodes of
         one class.
         """
         one_class = []
@@ -470,7 +470,7 @@ class SparseRows(Rows):
 
     blocks: tuple[csr_array, ...] = ()
 
-    def on(self, spec: str) -> Self:
+    def with_backend(self, spec: str) -> Self:
         if spec != "numpy":
             raise InvalidInput(
                 "backend",
@@ -481,39 +481,39 @@ class SparseRows(Rows):
         return self
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[csr_array, Array]]) -> SparseRows:
-        """From the (X, y) of every node, validated as by :meth:`Rows.build`."""
+    def sparse_rows_from_parts(cls, parts: Sequence[tuple[csr_array, Array]]) -> SparseRows:
+        """From the (X, y) of every node, validated as by :meth:`Rows.build_from_parts`."""
         d = parts[0][0].shape[1]
-        parts = [(_unrounded(X), y) for X, y in parts]
-        squares = [_squares(X) for X, _ in parts]
-        one_class = cls._checked(parts, d, squares)
-        blocks = tuple(_signed(X, y) for X, y in parts)
+        parts = [(_divide_rounded_rows(X), y) for X, y in parts]
+        squares = [_squared_row_norms(X) for X, _ in parts]
+        one_class = cls._check_parts(parts, d, squares)
+        blocks = tuple(_signed_sparse_rows(X, y) for X, y in parts)
         n = np.array([[float(block.shape[0])] for block in blocks])
         return cls(np.zeros((len(blocks), 0, d)), n, one_class, blocks)
 
-    def _storage(self, nodes: IntArray) -> Storage:
+    def _storage_of_nodes(self, nodes: IntArray) -> Storage:
         return Sparse(tuple(self.blocks[i] for i in nodes))
 
-    def _stored_arrays(self) -> tuple[Array, ...]:
+    def _fingerprint_storage(self) -> tuple[Array, ...]:
         arrays: list[Array] = []
         for block in self.blocks:
             for part in (block.data, block.indices, block.indptr):
                 arrays.append(np.asarray(part, dtype=float))
         return (*arrays, self.n)
 
-    def _stored_at(self, i: int) -> dict[str, Any]:
+    def _storage_of_node(self, i: int) -> dict[str, Any]:
         return {"signed": self.signed[:1], "blocks": self.blocks[i : i + 1]}
 
-    def _stored_together(self) -> dict[str, Any]:
+    def _storage_of_pooled(self) -> dict[str, Any]:
         return {
             "signed": self.signed[:1],
             "blocks": (sparse.csr_array(sparse.vstack(self.blocks)),),
         }
 
 
-def _squares(X: Any) -> Array:
+def _squared_row_norms(X: Any) -> Array:
     """Squared norms of rows, dense or CSR, (n,); an array of another shape as it is, for
-    :meth:`Rows._checked`.
+    :meth:`Rows._check_parts`.
     """
     # No warning of overflow: such rows are refused.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -524,7 +524,7 @@ def _squares(X: Any) -> Array:
         return np.einsum("nd,nd->n", X, X)
 
 
-def _unrounded(X: Any) -> Any:
+def _divide_rounded_rows(X: Any) -> Any:
     """Rows of which those that rounding left just outside the unit ball are divided by their
     norms.
     """
@@ -533,7 +533,7 @@ def _unrounded(X: Any) -> Any:
         X = X.astype(float)
     if X.ndim != 2:
         return X
-    squares = _squares(X)
+    squares = _squared_row_norms(X)
     rounded = (squares > 1.0) & (squares <= ROUNDED**2)
     if not rounded.any():
         return X
@@ -545,7 +545,7 @@ def _unrounded(X: Any) -> Any:
     return sparse.csr_array(X.multiply(scale))
 
 
-def _signed(X: csr_array, y: Array) -> csr_array:
+def _signed_sparse_rows(X: csr_array, y: Array) -> csr_array:
     """Rows times their labels, entries that are stored twice added up."""
     signed = X.copy()
     signed.sum_duplicates()
@@ -553,23 +553,23 @@ def _signed(X: csr_array, y: Array) -> csr_array:
     return signed
 
 
-def _together(x: Array, counts: IntArray) -> Array:
+def _concatenate_nodes(x: Array, counts: IntArray) -> Array:
     """The first entries of every node, concatenated."""
     return np.concatenate([own[:n] for own, n in zip(x, counts, strict=True)])[None]
 
 
-def _one_class(labels: IntArray, counts: IntArray) -> tuple[int, ...]:
+def _nodes_of_one_class(labels: IntArray, counts: IntArray) -> tuple[int, ...]:
     """Nodes whose rows are all of one class."""
     known = [own[:m][own[:m] >= 0] for own, m in zip(labels, counts, strict=True)]
     return tuple(i for i, own in enumerate(known) if np.all(own == own[:1]))
 
 
-def _host(x: Any) -> Array:
+def _to_numpy_array(x: Any) -> Array:
     """A NumPy array, from an array of any library."""
-    spec = spec_of(x)
+    spec = backend_spec_of(x)
     if spec == "numpy":
         return np.asarray(x, dtype=float)
-    return backend(spec).get(x)
+    return backend_from_spec(spec).copy_to_host(x)
 
 
 def _known_offsets(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list[Array]:
@@ -580,7 +580,7 @@ def _known_offsets(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array])
         )
     out = []
     for i, ((_, label), offset) in enumerate(zip(parts, offsets, strict=True)):
-        y, t = _host(label), _host(offset)
+        y, t = _to_numpy_array(label), _to_numpy_array(offset)
         if t.shape != y.shape:
             raise InvalidInput(
                 f"site {i}", t.shape, f"offsets must have shape {y.shape}", "give one number a row"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput, SchemaError, shown
+from ..errors import InvalidInput, SchemaError, format_declared_value
 from ..problem.task import Classification, Task, TwoClasses
 from ..util.constraints import (
     Each,
@@ -27,25 +27,25 @@ from ..util.constraints import (
     Interval,
     Rule,
     Text,
-    as_number,
-    constrained,
+    real_number_or_none,
+    constrained_field,
     constraint_metadata,
-    optional,
-    validate,
+    optional_constraint,
+    validate_fields_and_rules,
 )
-from ..util.files import from_toml, read_text
+from ..util.files import parse_bounded_toml, read_bounded_text
 from ..util.typing import Array, BoolArray
 from . import dates  # noqa: F401  # adds a kind of column
-from .columns import Block, Category, block_to_dict, check_features, row_norms, unit_rows
-from .curved import Derived, blocks_of
-from .entries import plain_text
+from .columns import Block, Category, block_to_dict, check_number_of_features, row_norms, unit_rows
+from .curved import Derived, blocks_from_entries
+from .entries import declared_text
 from .frames import read_frame
-from .labels import AnyLabel, label_entries, label_from
-from .meant import meant
+from .labels import AnyLabel, label_to_entries, label_from_entry
+from .meant import suggest_spelling
 from .person import Person
-from .table import Table, as_table, fits
-from .values import Column, text_of
-from .weights import CaseWeight, class_shares
+from .table import Table, table_from_columns, check_memory_fits
+from .values import Column, value_as_text
+from .weights import CaseWeight, shares_of_classes
 
 EXAMPLE = (
     'label = {column = "income", positive = ">50K"} and, on a second line, '
@@ -99,7 +99,7 @@ class Encoded:
     weight: Array | None = None
 
 
-def unfit(
+def describe_unfit_rows(
     clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool = False
 ) -> list[str]:
     """Describe which rows did not fit a schema, with exact counts for the holder of the rows.
@@ -148,7 +148,7 @@ def unfit(
 
 def _named_columns(columns: list[tuple[int, str]]) -> str:
     """The first few columns, each with its number of rows, and how many more there are."""
-    named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
+    named = ", ".join(f"{format_declared_value(name)} in {n} rows" for n, name in columns[:_NAMED])
     if len(columns) > _NAMED:
         return f"{named}, and {len(columns) - _NAMED} more columns"
     return named
@@ -219,16 +219,16 @@ class Schema:
     name: str = field(metadata=constraint_metadata(Text(), remedy="give it a name"))
     blocks: tuple[Block, ...]
     label: AnyLabel | None = None
-    intercept: float = constrained(0.0, Interval(0, MOST_WEIGHT), remedy="use true or false")
-    ignore: tuple[str, ...] = constrained((), Each(Text()), remedy="list names of columns")
-    site: str | None = constrained(None, optional(Text()), remedy="give the name of a column")
-    na: tuple[str, ...] = constrained((), Each(Text()), remedy="list texts")
-    scale: float | None = constrained(None, optional(Interval()), remedy="leave it out")
-    data_dependent: bool = constrained(False, Flag())
-    note: str = constrained("", Text())
-    unit: bool = constrained(False, Flag())
+    intercept: float = constrained_field(0.0, Interval(0, MOST_WEIGHT), remedy="use true or false")
+    ignore: tuple[str, ...] = constrained_field((), Each(Text()), remedy="list names of columns")
+    site: str | None = constrained_field(None, optional_constraint(Text()), remedy="give the name of a column")
+    na: tuple[str, ...] = constrained_field((), Each(Text()), remedy="list texts")
+    scale: float | None = constrained_field(None, optional_constraint(Interval()), remedy="leave it out")
+    data_dependent: bool = constrained_field(False, Flag())
+    note: str = constrained_field("", Text())
+    unit: bool = constrained_field(False, Flag())
     weight: CaseWeight | None = None
-    class_weight: tuple[tuple[str, float], ...] = constrained(
+    class_weight: tuple[tuple[str, float], ...] = constrained_field(
         (),
         Instance(
             tuple, "a table of classes and numbers: 'balanced' would read counts off private rows"
@@ -236,16 +236,16 @@ class Schema:
         remedy="give public numbers, such as {died = 5}",
     )
     person: Person | None = None
-    survey: str = constrained("", Text())
+    survey: str = constrained_field("", Text())
 
     def __post_init__(self) -> None:
-        validate(self, error=SchemaError)
+        validate_fields_and_rules(self, error=SchemaError)
         if not self.blocks:
             raise SchemaError(
                 "columns", None, "must declare at least one column", f"for example: {EXAMPLE}"
             )
-        check_features("columns", self.n_features)
-        validate(self, RULES, error=SchemaError)
+        check_number_of_features("columns", self.n_features)
+        validate_fields_and_rules(self, RULES, error=SchemaError)
 
     def reserved_columns(self) -> dict[str, str]:
         """Return the columns that are read but are no feature, each with its role."""
@@ -307,7 +307,7 @@ class Schema:
     @property
     def feature_names(self) -> list[str]:
         """Names of the features, in order."""
-        names = [name for block in self.blocks for name in block.names]
+        names = [name for block in self.blocks for name in block.feature_names]
         if self.intercept > 0:
             names.append("intercept")
         return names
@@ -316,7 +316,7 @@ class Schema:
     def n_features(self) -> int:
         """Number of features d."""
         n_constants = int(self.intercept > 0)
-        return sum(len(block.names) for block in self.blocks) + n_constants
+        return sum(len(block.feature_names) for block in self.blocks) + n_constants
 
     @cached_property
     def fingerprint(self) -> str:
@@ -355,30 +355,30 @@ class Schema:
             If `table` is no table of columns of one length, or memory does not hold the encoded
             rows.
         """
-        table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
-        errors = column_errors(self, table.columns, labels)
+        table = table_from_columns(table) if isinstance(table, Table | Mapping) else read_frame(table)
+        errors = errors_of_columns(self, table.columns, labels)
         if errors:
             raise errors[0]
-        fits(table.name, 8.0 * table.n_rows * self.n_features)
+        check_memory_fits(table.name, 8.0 * table.n_rows * self.n_features)
         na = frozenset(self.na)
         clipped = dict[str, int]()
 
         def features_of(block: Block) -> Array:
             features, outside = block.encode(table.columns, na)
-            clipped.update(count_unfit(block, outside, table.columns, na))
+            clipped.update(count_unfit_rows(block, outside, table.columns, na))
             return features
 
-        X = weighted_rows(self, table.n_rows, features_of)
+        X = assemble_weighted_features(self, table.n_rows, features_of)
         if whole:
             X, beyond = X / (self.divisor * self.slack), 0
         else:
-            X, beyond = into_ball(self, X)
+            X, beyond = divide_into_unit_ball(self, X)
         if beyond:
             clipped[ROW] = beyond
         if not labels:
             return Encoded(X, None, clipped)
-        y, beyond_bounds = _labels(self, table.columns)
-        strange = ~self.task.known(y)
+        y, beyond_bounds = _encode_labels(self, table.columns)
+        strange = ~self.task.has_known_label(y)
         # Which labels occur is private, so such a row is not refused: it counts, and adds nothing.
         X[strange] = 0.0
         if strange.any():
@@ -387,7 +387,7 @@ class Schema:
             clipped[BEYOND] = beyond_bounds
         if not self.weighs:
             return Encoded(X, y, clipped)
-        weight, heavy = _weights(self, table.columns, y)
+        weight, heavy = _encode_sample_weights(self, table.columns, y)
         if heavy:
             clipped[HEAVY] = heavy
         return Encoded(X, y, clipped, weight)
@@ -404,9 +404,9 @@ class Schema:
     def from_toml(cls, path: str | Path) -> Schema:
         """Read a schema file; a SchemaError if it is none."""
         path = Path(path)
-        text = read_text("schema", path)
+        text = read_bounded_text("schema", path)
         try:
-            given = from_toml(text)
+            given = parse_bounded_toml(text)
         except ValueError as error:
             raise SchemaError(
                 "schema", path, f"must be TOML: {error}", f"for example: {EXAMPLE}"
@@ -421,17 +421,17 @@ class Schema:
         entries = dict(given)
         columns = entries.pop("columns", {})
         label = entries.pop("label", None)
-        entries = _read_tables(entries)
-        _check_entries(entries, columns)
+        entries = _read_nested_tables(entries)
+        _check_schema_keys(entries, columns)
         for key in ("ignore", "na"):
             if isinstance(entries.get(key), list | tuple):
-                entries[key] = texts_of(key, entries[key])
+                entries[key] = texts_from_entries(key, entries[key])
         intercept = entries.get("intercept")
-        # What is neither a number nor a truth value stays as it is, for `validate` to refuse.
-        if as_number(intercept) is not None or isinstance(intercept, bool):
+        # What is neither a number nor a truth value stays as it is, for `validate_fields_and_rules` to refuse.
+        if real_number_or_none(intercept) is not None or isinstance(intercept, bool):
             entries["intercept"] = float(entries["intercept"])
         entries = {"name": "schema"} | entries
-        return cls(**entries, blocks=blocks_of(columns), label=label_from(label))
+        return cls(**entries, blocks=blocks_from_entries(columns), label=label_from_entry(label))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of JSON and TOML types; `from_dict` is the inverse."""
@@ -445,7 +445,7 @@ class Schema:
             if value:
                 entries[key] = value
         if self.label is not None:
-            entries["label"] = label_entries(self.label)
+            entries["label"] = label_to_entries(self.label)
         if self.person is not None:
             entries["person"] = self.person.to_entry()
         if self.weight is not None:
@@ -455,7 +455,7 @@ class Schema:
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
 
 
-def column_errors(
+def errors_of_columns(
     schema: Schema, columns: Mapping[str, Column], labels: bool = True
 ) -> list[SchemaError]:
     """Return errors for declared columns that a table lacks, or else for undeclared ones.
@@ -476,7 +476,7 @@ def column_errors(
     list of SchemaError
         Empty if the columns fit.
     """
-    sources = {source for block in schema.blocks for source in block.sources(columns)}
+    sources = {source for block in schema.blocks for source in block.source_columns(columns)}
     roles = list(schema.reserved_columns())
     # Declared columns first: when all of them are there, the names in the table are names and not
     # the first row of a file without a header, so only then may an unknown one be shown.
@@ -485,11 +485,11 @@ def column_errors(
         wanted += roles
     lost = [name for name in wanted if name not in columns]
     if lost:
-        return [_lost_column(schema, name, columns) for name in lost]
-    return _undeclared_columns(schema, columns, sources | set(roles))
+        return [_missing_column_error(schema, name, columns) for name in lost]
+    return _undeclared_column_errors(schema, columns, sources | set(roles))
 
 
-def _lost_column(schema: Schema, name: str, columns: Mapping[str, Column]) -> SchemaError:
+def _missing_column_error(schema: Schema, name: str, columns: Mapping[str, Column]) -> SchemaError:
     rule = f"the schema {schema.name!r} declares this column and the table does not have it"
     remedy = "add the column, or remove its declaration; a CSV file needs a header row"
     if name.strip().casefold() in {written.strip().casefold() for written in columns}:
@@ -500,7 +500,7 @@ def _lost_column(schema: Schema, name: str, columns: Mapping[str, Column]) -> Sc
     return SchemaError(name, None, rule, remedy)
 
 
-def _undeclared_columns(
+def _undeclared_column_errors(
     schema: Schema, columns: Mapping[str, Column], declared: set[str]
 ) -> list[SchemaError]:
     if "*" in schema.ignore:
@@ -513,7 +513,7 @@ def _undeclared_columns(
     ]
 
 
-def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array]) -> Array:
+def assemble_weighted_features(schema: Schema, n: int, features_of: Callable[[Block], Array]) -> Array:
     """Assemble the features of all blocks, each times its weight, before rows are divided.
 
     Parameters
@@ -536,7 +536,7 @@ def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array])
     bases = {one.name for block in derived for one in block.of}
     start = 0
     for block in schema.blocks:
-        end = start + len(block.names)
+        end = start + len(block.feature_names)
         if not isinstance(block, Derived):
             found = features_of(block)
             X[:, start:end] = block.weight * found
@@ -547,14 +547,14 @@ def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array])
     # Derived blocks come second: they may stand before the blocks that they are made from.
     start = 0
     for block in schema.blocks:
-        end = start + len(block.names)
+        end = start + len(block.feature_names)
         if isinstance(block, Derived):
-            X[:, start:end] = block.weight * block.made([features[one.name] for one in block.of])
+            X[:, start:end] = block.weight * block.derive_features([features[one.name] for one in block.of])
         start = end
     return X
 
 
-def into_ball(schema: Schema, X: Array) -> tuple[Array, int]:
+def divide_into_unit_ball(schema: Schema, X: Array) -> tuple[Array, int]:
     """Divide rows of weighted features (n, d) into the unit ball, in place.
 
     Also returns the number of rows longer than the divisor.
@@ -579,7 +579,7 @@ def into_ball(schema: Schema, X: Array) -> tuple[Array, int]:
     return X, int(np.sum(norms > divisor * slack))
 
 
-def _labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array, int]:
+def _encode_labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array, int]:
     """Encoded labels, and how many were clipped."""
     if schema.label is None:
         remedy = 'add label = {column = "NAME", positive = "VALUE"}'
@@ -590,44 +590,44 @@ def _labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array, int]:
         )
     column = columns[schema.label.column]
     labels = schema.label.encode(column, schema.na)
-    outside = schema.label.outside(column, schema.na)
+    outside = schema.label.clipped_labels(column, schema.na)
     return labels, int(outside.sum())
 
 
-def _weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
+def _encode_sample_weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
     """Sample weights in [0, 1], and how many were above their cap."""
     weight, heavy = np.ones(len(y)), 0
     if schema.weight is not None:
-        weight, heavy = schema.weight.encode(columns[schema.weight.column], frozenset(schema.na))
+        weight, heavy = schema.weight.encode_weights(columns[schema.weight.column], frozenset(schema.na))
     if schema.class_weight and isinstance(schema.task, Classification):
-        own = class_shares("class_weight", dict(schema.class_weight), schema.task.names)
+        own = shares_of_classes("class_weight", dict(schema.class_weight), schema.task.names)
         # An undeclared label has a negative number.  Its row is zeros, whatever the row weighs.
         weight = weight * own[np.maximum(schema.task.number(y), 0)]
     return weight, heavy
 
 
-def _read_tables(entries: Mapping[str, Any]) -> dict[str, Any]:
+def _read_nested_tables(entries: Mapping[str, Any]) -> dict[str, Any]:
     """Entries of a schema file, those that are tables read: weights, persons and the weights of
     classes.
     """
     read = dict(entries)
     if "weight" in entries:
-        read["weight"] = CaseWeight.of(entries["weight"])
+        read["weight"] = CaseWeight.case_weight_from_entry(entries["weight"])
     if "person" in entries:
-        read["person"] = Person.of(entries["person"])
+        read["person"] = Person.person_from_entry(entries["person"])
     if isinstance(entries.get("class_weight"), Mapping):
         # Sorted, so that schemas are equal whatever the order in their files.
-        pairs = ((text_of(name), weight) for name, weight in entries["class_weight"].items())
+        pairs = ((value_as_text(name), weight) for name, weight in entries["class_weight"].items())
         read["class_weight"] = tuple(sorted(pairs))
     return read
 
 
-def _check_entries(entries: Mapping[str, Any], columns: object) -> None:
+def _check_schema_keys(entries: Mapping[str, Any], columns: object) -> None:
     """Refuse entries that no schema has, and columns that are no tables."""
     for key in entries:
         if key not in KEYS:
             rule = f"is unknown; a schema knows {', '.join(KEYS)}"
-            raise SchemaError(key, None, rule, meant(key, KEYS) or "remove it")
+            raise SchemaError(key, None, rule, suggest_spelling(key, KEYS) or "remove it")
     if not isinstance(columns, Mapping) or not all(
         isinstance(block, Mapping) for block in columns.values()
     ):
@@ -636,24 +636,24 @@ def _check_entries(entries: Mapping[str, Any], columns: object) -> None:
         )
 
 
-def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:
+def texts_from_entries(key: str, values: Iterable[object]) -> tuple[str, ...]:
     """Convert declared texts, numbers and truth values to texts.
 
     A SchemaError for a table or list among them.
     """
     try:
-        return tuple(map(plain_text, values))
+        return tuple(map(declared_text, values))
     except TypeError:
         raise SchemaError(key, None, "must be a list of texts", "correct the declaration") from None
 
 
-def names_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
+def check_block_names(schema: Schema) -> Iterator[InvalidInput]:
     """Every block must have a name of its own."""
     if len({block.name for block in schema.blocks}) != len(schema.blocks):
         yield SchemaError("columns", None, "every block must have its own name", "rename one")
 
 
-def weights_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
+def check_block_weights(schema: Schema) -> Iterator[InvalidInput]:
     """Weights of blocks, by which their features are multiplied, must be within bounds."""
     for block in schema.blocks:
         if not LEAST_WEIGHT <= block.weight <= MOST_WEIGHT:
@@ -662,7 +662,7 @@ def weights_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
             )
 
 
-def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
+def check_derived_sources(schema: Schema) -> Iterator[InvalidInput]:
     """Blocks that derived blocks are made from must be in the schema."""
     derived = [block for block in schema.blocks if isinstance(block, Derived)]
     for block in derived:
@@ -673,7 +673,7 @@ def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
                 )
 
 
-def size_of_the_intercept(schema: Schema) -> Iterator[InvalidInput]:
+def check_intercept_size(schema: Schema) -> Iterator[InvalidInput]:
     """The constant feature must be 0, or within the bounds of the weights of blocks."""
     if 0 < schema.intercept < LEAST_WEIGHT:
         yield SchemaError(
@@ -681,7 +681,7 @@ def size_of_the_intercept(schema: Schema) -> Iterator[InvalidInput]:
         )
 
 
-def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
+def check_row_divisor(schema: Schema) -> Iterator[InvalidInput]:
     """A declared divisor must be at most the bound by construction.
 
     A larger one would only add noise.  With unit rows it has no meaning.
@@ -697,17 +697,17 @@ def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
         )
 
 
-def weights_of_classes(schema: Schema) -> Iterator[InvalidInput]:
+def check_class_weights(schema: Schema) -> Iterator[InvalidInput]:
     """Weights of classes must be of declared classes."""
     if not schema.class_weight:
         return
     try:
-        class_shares("class_weight", dict(schema.class_weight), schema.task.names)
+        shares_of_classes("class_weight", dict(schema.class_weight), schema.task.names)
     except InvalidInput as wrong:
         yield wrong
 
 
-def column_of_people(schema: Schema) -> Iterator[InvalidInput]:
+def check_person_column(schema: Schema) -> Iterator[InvalidInput]:
     """The person's column must not be the label or the weight too."""
     if schema.person is None:
         return
@@ -717,25 +717,25 @@ def column_of_people(schema: Schema) -> Iterator[InvalidInput]:
         yield SchemaError(schema.person.column, None, rule, "name a column of identifiers")
 
 
-def columns_of_features(schema: Schema) -> Iterator[InvalidInput]:
+def check_feature_columns(schema: Schema) -> Iterator[InvalidInput]:
     """No feature may be read from the label, site, person or weight column."""
     reserved = schema.reserved_columns()
     for block in schema.blocks:
-        for source in block.sources({}):
+        for source in block.source_columns({}):
             if source in reserved:
                 rule = f"is the {reserved[source]} column and cannot be a feature"
                 yield SchemaError(source, None, rule, "remove it from one of the two")
 
 
 RULES: tuple[Rule, ...] = (
-    names_of_blocks,
-    weights_of_blocks,
-    sources_of_derived_blocks,
-    size_of_the_intercept,
-    divisor_of_rows,
-    weights_of_classes,
-    column_of_people,
-    columns_of_features,
+    check_block_names,
+    check_block_weights,
+    check_derived_sources,
+    check_intercept_size,
+    check_row_divisor,
+    check_class_weights,
+    check_person_column,
+    check_feature_columns,
 )
 """What the entries of a schema must be together."""
 
@@ -747,7 +747,7 @@ KEYS = (
 """Entries of a schema file."""
 
 
-def count_unfit(
+def count_unfit_rows(
     block: Block, outside: BoolArray, columns: Mapping[str, Column], na: frozenset[str]
 ) -> dict[str, int]:
     """Count the rows that do not fit a block; of a category, unknown and missing values apart.
@@ -770,7 +770,7 @@ def count_unfit(
     if not isinstance(block, Category):
         counts = {block.name: outside}
     elif block.other or outside.any():
-        strange, gone = block.unlisted(columns, na)
+        strange, gone = block.unlisted_and_missing(columns, na)
         key = OTHER + block.name if block.other else block.name
         # A missing value is outside only where no level and no other value stands for it.
         counts = {key: strange, ABSENT + block.name: gone & outside}

@@ -23,10 +23,10 @@ from urllib.parse import quote
 import numpy as np
 
 from ..errors import InvalidInput
-from ..util.files import read_text
+from ..util.files import read_bounded_text
 from ..util.later import Later
-from .parquet_files import from_batches
-from .table import Table, fits
+from .parquet_files import table_from_batches
+from .table import Table, check_memory_fits
 
 sqlite3 = Later("sqlite3")
 
@@ -60,24 +60,24 @@ def read_sql(path: str | Path) -> Table:
         If the driver is not installed, or the query fails; no message of the database is shown, as
         it may hold values.
     """
-    with _asked(path) as (names, parts):
+    with _open_query_result(path) as (names, parts):
         if names is None:
             batches, size = [], 0
             for batch in parts:
                 batches.append(batch)
                 size += batch.nbytes
-                fits(Path(path).name, size)
+                check_memory_fits(Path(path).name, size)
             rows = sum(batch.num_rows for batch in batches)
         else:
             values = list[tuple[Any, ...]]()
             for part in parts:
                 values += part
-                fits(Path(path).name, _VALUE * len(names) * len(values))
+                check_memory_fits(Path(path).name, _VALUE * len(names) * len(values))
             rows = len(values)
     if not rows:
         raise InvalidInput("data", Path(path), "selects no row", "correct the query")
     if names is None:
-        return from_batches(batches, path)
+        return table_from_batches(batches, path)
     columns = (
         np.fromiter(column, dtype=object, count=rows) for column in zip(*values, strict=True)
     )
@@ -86,14 +86,14 @@ def read_sql(path: str | Path) -> Table:
 
 def sql_names(path: str | Path) -> list[str]:
     """Return the names of the columns that the query selects."""
-    with _asked(path) as (names, parts):
+    with _open_query_result(path) as (names, parts):
         return [str(name) for name in (parts.schema.names if names is None else names)]
 
 
 @contextmanager
-def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
+def _open_query_result(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
     """The answer to a query: names and lists of rows, or None and a reader of record batches."""
-    query = read_text("data", Path(path))
+    query = read_bounded_text("data", Path(path))
     address = os.environ.get(DATABASE, "")
     scheme, mark, rest = address.partition("://")
     if not mark or scheme not in (SQLITE, *DRIVERS):
@@ -106,9 +106,9 @@ def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
         raise InvalidInput(DATABASE, None, rule, remedy)
     ask: AbstractContextManager[tuple[list[str] | None, Any]]
     if scheme == SQLITE:
-        ask = _of_sqlite(query, rest.removeprefix("/"))
+        ask = _query_sqlite(query, rest.removeprefix("/"))
     else:
-        ask = _of_driver(path, query, scheme, address)
+        ask = _query_with_driver(path, query, scheme, address)
     try:
         with ask as (names, parts):
             found = parts.schema.names if names is None else names
@@ -132,7 +132,7 @@ class _Refused(Exception):
 
 
 @contextmanager
-def _of_sqlite(query: str, file: str) -> Iterator[tuple[list[str], Any]]:
+def _query_sqlite(query: str, file: str) -> Iterator[tuple[list[str], Any]]:
     """Names, and lists of rows, of a file that is opened for reading alone."""
     try:
         with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
@@ -147,7 +147,7 @@ def _of_sqlite(query: str, file: str) -> Iterator[tuple[list[str], Any]]:
 
 
 @contextmanager
-def _of_driver(
+def _query_with_driver(
     path: str | Path, query: str, scheme: str, address: str
 ) -> Iterator[tuple[None, Any]]:
     """A reader of record batches."""

@@ -25,8 +25,8 @@ import numpy as np
 
 from ..errors import InvalidInput
 from . import file_kinds
-from .table import Table, fits
-from .values import MOST_MICROS, python_value
+from .table import Table, check_memory_fits
+from .values import MOST_MICROS, as_python_value
 
 _READERS: dict[str, tuple[str, file_kinds.Kind]] = {
     ".dta": ("read_dta", file_kinds.STATA),
@@ -53,7 +53,7 @@ class _Clock:
     seconds: float
     day: bool
 
-    def point(self, value: float) -> Any:
+    def point_in_time(self, value: float) -> Any:
         """The point in time that a number stands for, a day without a time if the format is of
         days.
 
@@ -61,7 +61,7 @@ class _Clock:
         of Python.
         """
         micros = min(max(value * self.seconds * 1e6, -MOST_MICROS), MOST_MICROS)
-        found = python_value(self.epoch + np.timedelta64(round(micros), "us"))
+        found = as_python_value(self.epoch + np.timedelta64(round(micros), "us"))
         if self.day and isinstance(found, datetime):
             return found.date()
         return found
@@ -117,23 +117,23 @@ def read_statistics(path: str | Path) -> Table:
         memory.  No value is shown.
     """
     place = Path(path)
-    about = _metadata(path)
+    about = _read_metadata(path)
     if not about.column_names:
         raise InvalidInput(place.name, None, "must have at least one column", "check the file")
-    fits(place.name, _VALUE * (about.number_rows or 0) * len(about.column_names))
-    columns, _ = _read(path)
+    check_memory_fits(place.name, _VALUE * (about.number_rows or 0) * len(about.column_names))
+    columns, _ = _read_with_pyreadstat(path)
     if not columns or not len(next(iter(columns.values()))):
         raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
-    labels, clocks = _labels(about), _clocks(about, place)
+    labels, clocks = _declared_value_labels(about), _clocks_of_columns(about, place)
     found = dict[str, Any]()
     for name, values in columns.items():
         if name in labels:
-            found[name] = _column(values, partial(_label_or_code, labels[name]))
+            found[name] = _column_of_objects(values, partial(_label_or_code, labels[name]))
         elif name in clocks:
-            found[name] = _column(values, clocks[name].point)
+            found[name] = _column_of_objects(values, clocks[name].point_in_time)
         else:
-            found[name] = _column(values, _as_it_is)
-    return Table(place.name, found, _notes(labels))
+            found[name] = _column_of_objects(values, _unchanged_value)
+    return Table(place.name, found, _notes_on_labels(labels))
 
 
 def statistics_types(path: str | Path) -> dict[str, str]:
@@ -142,9 +142,9 @@ def statistics_types(path: str | Path) -> dict[str, str]:
     By column, in words: ``"number"``, ``"text"`` or ``"date"``.  A column with value labels is a
     text.
     """
-    about = _metadata(path)
-    labels = _labels(about)
-    clocks = _clocks(about, Path(path))
+    about = _read_metadata(path)
+    labels = _declared_value_labels(about)
+    clocks = _clocks_of_columns(about, Path(path))
     types = dict[str, str]()
     for name in about.column_names:
         if about.readstat_variable_types.get(name) == "string" or name in labels:
@@ -156,7 +156,7 @@ def statistics_types(path: str | Path) -> dict[str, str]:
     return types
 
 
-def _clocks(about: Any, place: Path) -> dict[str, _Clock]:
+def _clocks_of_columns(about: Any, place: Path) -> dict[str, _Clock]:
     """How those columns count time whose format is of days or points in time."""
     found = dict[str, _Clock]()
     known = _CLOCKS[place.suffix.lower()]
@@ -169,19 +169,19 @@ def _clocks(about: Any, place: Path) -> dict[str, _Clock]:
     return found
 
 
-def _metadata(path: str | Path) -> Any:
+def _read_metadata(path: str | Path) -> Any:
     """What the file says of its columns; every column must have a name of its own."""
-    _, about = _read(path, metadataonly=True)
+    _, about = _read_with_pyreadstat(path, metadataonly=True)
     names = about.column_names
     if len(set(names)) != len(names):
         raise InvalidInput(Path(path).name, None, "must name every column once", "rename one")
     return about
 
 
-def _read(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], Any]:
+def _read_with_pyreadstat(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], Any]:
     """Columns as lists, None where a value is missing, and what the file says of them."""
     function, kind = _READERS[Path(path).suffix.lower()]
-    place = file_kinds.check_kind(path, kind)
+    place = file_kinds.require_file_kind(path, kind)
     try:
         reader = getattr(import_module("pyreadstat"), function)
     except ImportError:
@@ -207,7 +207,7 @@ def _read(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], An
     return columns, about
 
 
-def _labels(about: Any) -> dict[str, Mapping[Any, str]]:
+def _declared_value_labels(about: Any) -> dict[str, Mapping[Any, str]]:
     """Value labels of the columns that are read as labels."""
     measures = about.variable_measure
     return {
@@ -221,11 +221,11 @@ def _label_or_code(labels: Mapping[Any, str], value: Any) -> Any:
     return labels.get(value, value)
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged_value(value: Any) -> Any:
     return value
 
 
-def _column(values: list[Any], read: Callable[[Any], Any]) -> Any:
+def _column_of_objects(values: list[Any], read: Callable[[Any], Any]) -> Any:
     """Values as objects, each read by itself, so that a missing one changes nothing about the
     others.
     """
@@ -236,7 +236,7 @@ def _column(values: list[Any], read: Callable[[Any], Any]) -> Any:
     return column
 
 
-def _notes(labels: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes_on_labels(labels: Mapping[str, Any]) -> tuple[str, ...]:
     if not labels:
         return ()
     more = ""

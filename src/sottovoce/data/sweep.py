@@ -23,7 +23,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..problem.losses import Loss
 from ..util.typing import Any, Array, BoolArray, IntArray
-from .deduplicated import deduplicated
+from .deduplicated import deduplicate_design
 from .design import Design
 
 # About how many rows a task has when it multiplies them with many vectors.
@@ -37,7 +37,7 @@ INLINE = 2**23
 _MOST = 128  # replicates of one block
 
 
-def cores() -> int:
+def number_of_cores() -> int:
     """Return the number of threads to use.
 
     It is that of the cores of this process, or fewer if OMP_NUM_THREADS says so.
@@ -57,32 +57,32 @@ _ours = threading.local()
 
 
 @cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce", initializer=_mark)
+def _thread_pool_of_process(process: int, threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce", initializer=_mark_worker_thread)
 
 
-def _mark() -> None:
+def _mark_worker_thread() -> None:
     _ours.busy = True
 
 
-def threads_left() -> int:
+def available_threads() -> int:
     """Return the number of threads to share work with: one if the caller is such a thread."""
     if getattr(_ours, "busy", False):
         return 1
-    return cores()
+    return number_of_cores()
 
 
-def shared(work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
+def map_on_threads(work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
     """Apply `work` to every item on our threads; yield results in order."""
-    threads = min(threads_left(), len(items))
+    threads = min(available_threads(), len(items))
     if threads <= 1:
         yield from map(work, items)
         return
-    yield from _pool(os.getpid(), threads).map(work, items)
+    yield from _thread_pool_of_process(os.getpid(), threads).map(work, items)
 
 
 @cache
-def _library() -> ThreadpoolController:
+def _threadpool_controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
@@ -92,10 +92,10 @@ def one_thread_a_product() -> Iterator[None]:
 
     Its own threads would use the cores while they wait for ours.
     """
-    if cores() == 1:
+    if number_of_cores() == 1:
         yield
         return
-    with _library().limit(limits=1, user_api="blas"):
+    with _threadpool_controller().limit(limits=1, user_api="blas"):
         yield
 
 
@@ -106,14 +106,14 @@ class Batch:
     nodes: IntArray
     design: Design
 
-    def spans(self, size: int) -> list[tuple[int, int]]:
+    def task_spans(self, size: int) -> list[tuple[int, int]]:
         """Parts of the rows for one task each, of about `size`, or as many as the storage
         prefers.
         """
-        return spans(self.design.n, max(size, self.design.storage.cache // 64))
+        return equal_spans(self.design.n, max(size, self.design.storage.margins_per_block // 64))
 
 
-def batched(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
+def group_nodes_by_size(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
     """Group nodes into batches: large ones alone, others with nodes of about their size.
 
     Rows of a batch are padded to its largest node and multiplied in one product, so nodes of very
@@ -151,17 +151,17 @@ class Sweep:
     width: int
 
     @property
-    def nodes(self) -> int:
+    def number_of_nodes(self) -> int:
         """M."""
         return sum(len(batch.nodes) for batch in self.batches)
 
     @property
-    def here(self) -> bool:
+    def is_on_this_machine(self) -> bool:
         """Whether this machine's own cores multiply these rows, in any thread."""
-        return bool(self.batches) and all(batch.design.storage.here for batch in self.batches)
+        return bool(self.batches) and all(batch.design.storage.is_on_this_machine for batch in self.batches)
 
-    def keep(self, nodes: BoolArray) -> Sweep:
-        """Return the rows of some nodes, numbered anew; `nodes` is a mask (M,)."""
+    def select_nodes(self, nodes: BoolArray) -> Sweep:
+        """Return the rows of some nodes, numbered anew; `number_of_nodes` is a mask (M,)."""
         number = np.cumsum(nodes) - 1
         kept = []
         for batch in self.batches:
@@ -169,30 +169,30 @@ class Sweep:
             if inside.all():
                 kept.append(Batch(number[batch.nodes], batch.design))
             elif inside.any():
-                kept.append(Batch(number[batch.nodes[inside]], batch.design.keep(inside)))
+                kept.append(Batch(number[batch.nodes[inside]], batch.design.select_nodes(inside)))
         return Sweep(tuple(kept), self.width)
 
-    def every(self, part: int, parts: int) -> Sweep:
+    def every_nth_row(self, part: int, parts: int) -> Sweep:
         """Return rows ``part, part + parts, ...`` of every node."""
-        return self._with_designs([batch.design.every(part, parts) for batch in self.batches])
+        return self._with_designs([batch.design.every_nth_row(part, parts) for batch in self.batches])
 
-    def single(self) -> Sweep | None:
+    def in_single_precision(self) -> Sweep | None:
         """Return a copy in single precision; None where some rows have no such copy."""
-        short = [batch.design.single() for batch in self.batches]
+        short = [batch.design.in_single_precision() for batch in self.batches]
         if any(new is batch.design for new, batch in zip(short, self.batches, strict=True)):
             return None
         return self._with_designs(short)
 
-    def deduplicated(self) -> Sweep:
+    def with_distinct_rows(self) -> Sweep:
         """Return sums over distinct rows with multiplicities, where that is faster.
 
-        :meth:`values` is not for these.
+        :meth:`sum_clipped_losses` is not for these.
         """
-        return self._with_designs([deduplicated(batch.design) for batch in self.batches])
+        return self._with_designs([deduplicate_design(batch.design) for batch in self.batches])
 
-    def normed(self) -> Sweep:
+    def with_known_norms(self) -> Sweep:
         """Return these passes with the rows' norms computed once, for losses that need them."""
-        designs = [batch.design.normed(len(batch.nodes)) for batch in self.batches]
+        designs = [batch.design.with_known_norms(len(batch.nodes)) for batch in self.batches]
         return self._with_designs(designs)
 
     def _with_designs(self, designs: list[Design]) -> Sweep:
@@ -200,7 +200,7 @@ class Sweep:
         pairs = zip(self.batches, designs, strict=True)
         return Sweep(tuple(Batch(batch.nodes, design) for batch, design in pairs), self.width)
 
-    def gradient(self, loss: Loss, w: Array) -> Array:
+    def sum_gradients(self, loss: Loss, w: Array) -> Array:
         """Compute gradients ``sum_k derivative(a_k.w) a_k``, of the shape of `w`.
 
         They are computed in the precision of the rows.
@@ -208,16 +208,16 @@ class Sweep:
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
         # The common case, which needs no tasks.
         if len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows:
-            return _gradient(self.batches[0].design, loss, w)
-        out = np.zeros((self.nodes, *w.shape[1:]))
-        tasks = [(g, a, b) for g in self.batches for a, b in g.spans(rows)]
+            return _gradient_of_task(self.batches[0].design, loss, w)
+        out = np.zeros((self.number_of_nodes, *w.shape[1:]))
+        tasks = [(g, a, b) for g in self.batches for a, b in g.task_spans(rows)]
 
         def one(batch: Batch, first: int, last: int) -> Array:
-            return _gradient(batch.design.between(first, last), loss, w[batch.nodes])
+            return _gradient_of_task(batch.design.slice_rows(first, last), loss, w[batch.nodes])
 
-        return self._added(out, one, tasks, w.shape[1])
+        return self._add_task_results(out, one, tasks, w.shape[1])
 
-    def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
+    def sum_clipped_losses(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
         """Sum clipped losses, times weights, over the first n rows of every node.
 
         Parameters
@@ -235,15 +235,15 @@ class Sweep:
         ndarray of shape (M, R, 1)
         """
         out = np.zeros((*w.shape[:2], 1))
-        for nodes, block, first in self._blocks():
-            losses = block.host(loss.at(block.norms).value(block.margins(w[nodes])))
+        for nodes, block, first in self._iterate_row_blocks():
+            losses = block.to_numpy_array(loss.for_row_norms(block.row_norm_bounds).value(block.margins_at(w[nodes])))
             clipped = np.clip(losses, 0.0, clip)
             # Padding has a loss too, and is no row.
             real = np.arange(first, first + block.n) < n[nodes][:, :, None]
-            out[nodes] += np.sum(block.weigh(clipped) * real, axis=-1, keepdims=True)
+            out[nodes] += np.sum(block.apply_row_weights(clipped) * real, axis=-1, keepdims=True)
         return out
 
-    def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+    def sum_statistic(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
         """Sum any statistic over rows, block by block in a fixed order.
 
         Parameters
@@ -260,15 +260,15 @@ class Sweep:
         ndarray of shape (M, R, m)
         """
         whole: Array | None = None
-        for nodes, block, _ in self._blocks():
-            part = each(block, loss.at(block.norms), w[nodes])
+        for nodes, block, _ in self._iterate_row_blocks():
+            part = each(block, loss.for_row_norms(block.row_norm_bounds), w[nodes])
             if whole is None:
                 whole = np.zeros((*w.shape[:2], part.shape[-1]))
             whole[nodes] += part
         assert whole is not None
         return whole
 
-    def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
+    def sum_curvatures(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
         """Compute ``sum_k curvature(a_k.w) a_k a_k'``, with curvatures averaged over replicates.
 
         Parameters
@@ -288,22 +288,22 @@ class Sweep:
         """
         shape = (self.width,) if diagonal else (self.width, self.width)
         out = np.zeros((len(w), *shape))
-        tasks = [(g, a, b) for g in self.batches for a, b in g.spans(CHUNK)]
+        tasks = [(g, a, b) for g in self.batches for a, b in g.task_spans(CHUNK)]
 
         def one(batch: Batch, first: int, last: int) -> Array:
-            block = batch.design.between(first, last)
-            own = loss.at(block.norms)
+            block = batch.design.slice_rows(first, last)
+            own = loss.for_row_norms(block.row_norm_bounds)
             curvature = own.typical_curvature if typical else own.curvature
-            of_replicates = block.host(curvature(block.margins(w[batch.nodes])))
-            curvatures = block.asarray(np.mean(of_replicates, axis=1))
+            of_replicates = block.to_numpy_array(curvature(block.margins_at(w[batch.nodes])))
+            curvatures = block.to_storage_array(np.mean(of_replicates, axis=1))
             if diagonal:
-                return block.diagonal(curvatures)
-            return block.gram(curvatures)
+                return block.gram_diagonal(curvatures)
+            return block.weighted_gram(curvatures)
 
-        return self._added(out, one, tasks, self.width)
+        return self._add_task_results(out, one, tasks, self.width)
 
-    def turn(self, loss: Loss, w: Array, along: Array) -> Array:
-        """Multiply the Hessians at `w` by vectors: ``sum_k turn(a_k.w, a_k.along) a_k``.
+    def hessian_vector_product(self, loss: Loss, w: Array, along: Array) -> Array:
+        """Multiply the Hessians at `w` by vectors: ``sum_k hessian_vector_product(a_k.w, a_k.along) a_k``.
 
         Parameters
         ----------
@@ -315,22 +315,22 @@ class Sweep:
         -------
         ndarray of shape (M, R, width)
         """
-        out = np.zeros((self.nodes, *w.shape[1:]))
-        for nodes, block, _ in self._blocks():
-            margins = block.margins(w[nodes])
-            changes = block.moves(along[nodes])
-            out[nodes] += block.combine(loss.at(block.norms).turn(margins, changes))
+        out = np.zeros((self.number_of_nodes, *w.shape[1:]))
+        for nodes, block, _ in self._iterate_row_blocks():
+            margins = block.margins_at(w[nodes])
+            changes = block.change_of_margins(along[nodes])
+            out[nodes] += block.weighted_row_sum(loss.for_row_norms(block.row_norm_bounds).gradient_derivative(margins, changes))
         return out
 
-    def _blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
+    def _iterate_row_blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
         """Blocks of rows in a fixed order: their nodes, their products, and the index of the
         first row.
         """
         for batch in self.batches:
-            for first, last in spans(batch.design.n, CHUNK):
-                yield batch.nodes, batch.design.between(first, last), first
+            for first, last in equal_spans(batch.design.n, CHUNK):
+                yield batch.nodes, batch.design.slice_rows(first, last), first
 
-    def _added(
+    def _add_task_results(
         self,
         out: Array,
         one: Callable[[Batch, int, int], Array],
@@ -342,7 +342,7 @@ class Sweep:
         """
         n_rows = sum((last - first) * len(batch.nodes) for batch, first, last in tasks)
         few = len(tasks) == 1 or n_rows * self.width * replicates < INLINE
-        apply: Callable[..., Iterator[Any]] = map if few else shared
+        apply: Callable[..., Iterator[Any]] = map if few else map_on_threads
         parts = apply(lambda task: one(*task), tasks)
         # Parts are added in the order of the tasks, so sums do not depend on the threads.
         for (batch, _, _), part in zip(tasks, parts, strict=True):
@@ -350,26 +350,26 @@ class Sweep:
         return out
 
 
-def spans(n: int, size: int) -> list[tuple[int, int]]:
-    """Split ``range(n)`` into equal parts of about `size`."""
+def equal_spans(n: int, size: int) -> list[tuple[int, int]]:
+    """Split ``mapped_range(n)`` into equal parts of about `size`."""
     parts = max(1, round(n / size))
     edges = [n * k // parts for k in range(parts + 1)]
     return list(pairwise(edges))
 
 
-def _gradient(design: Design, loss: Loss, w: Array) -> Array:
+def _gradient_of_task(design: Design, loss: Loss, w: Array) -> Array:
     """One task: blocks of rows and of replicates small enough for the cache."""
     with np.errstate(over="ignore"):
         margins_of_a_row = w.shape[0] * min(w.shape[1], _MOST) * loss.outputs
-        rows = max(128, design.storage.cache // max(1, margins_of_a_row))
+        rows = max(128, design.storage.margins_per_block // max(1, margins_of_a_row))
         if w.shape[1] <= _MOST and design.n < 1.5 * rows:
-            derivatives = loss.at(design.norms).derivative(design.margins(w))
-            return design.combine(derivatives).astype(float, copy=False)
+            derivatives = loss.for_row_norms(design.row_norm_bounds).derivative(design.margins_at(w))
+            return design.weighted_row_sum(derivatives).astype(float, copy=False)
         out = np.zeros(w.shape)
         for start in range(0, w.shape[1], _MOST):
             replicates = slice(start, start + _MOST)
-            for first, last in spans(design.n, rows):
-                block = design.between(first, last)
-                derivatives = loss.at(block.norms).derivative(block.margins(w[:, replicates]))
-                out[:, replicates] += block.combine(derivatives)
+            for first, last in equal_spans(design.n, rows):
+                block = design.slice_rows(first, last)
+                derivatives = loss.for_row_norms(block.row_norm_bounds).derivative(block.margins_at(w[:, replicates]))
+                out[:, replicates] += block.weighted_row_sum(derivatives)
     return out

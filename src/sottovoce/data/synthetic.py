@@ -15,7 +15,7 @@ from ..errors import InvalidInput
 from ..util.later import Later
 from ..util.typing import Array, IntArray
 from .columns import MOST_FEATURES
-from .table import fits
+from .table import check_memory_fits
 
 special = Later("scipy.special")
 
@@ -87,7 +87,7 @@ def make_synthetic(
     ):
         if not good:
             raise InvalidInput(field, value, rule, "change the parameter of the synthetic data")
-    fits("synthetic rows", 8.0 * min(n, 2**60) * d)
+    check_memory_fits("synthetic rows", 8.0 * min(n, 2**60) * d)
     rng = np.random.default_rng(seed)
     w = _directions(rng, 1, d)[0]
     # 1e-12 more than the division needs: rounding cannot carry a row out of the ball.

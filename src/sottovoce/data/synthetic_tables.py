@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..problem.task import of_margins
+from ..problem.task import task_of_margins
 from ..util.later import Later
 from ..util.typing import Array
 from .partition import LABEL_SPREAD
@@ -92,19 +92,19 @@ class World:
 
         They are (..., d), or (..., K d) with one block a class.
         """
-        task = of_margins(W.shape[-1] // self.test.shape[1])
-        return task.expected_error(task.vectors(W) @ self.test.T, self.chances)
+        task = task_of_margins(W.shape[-1] // self.test.shape[1])
+        return task.expected_error(task.vectors_by_margin(W) @ self.test.T, self.chances)
 
     def log_loss(self, W: Array) -> Array:
         """Compute the expected log loss, in nats a row, of classifiers' probabilities.
 
         Shapes are as for :meth:`error`.
         """
-        task = of_margins(W.shape[-1] // self.test.shape[1])
-        return task.expected_log_loss(task.vectors(W) @ self.test.T, self.chances)
+        task = task_of_margins(W.shape[-1] // self.test.shape[1])
+        return task.expected_log_loss(task.vectors_by_margin(W) @ self.test.T, self.chances)
 
 
-def make_world(
+def draw_world(
     sketch: Sketch,
     rows: int,
     sites: Sequence[int] | Array,
@@ -144,7 +144,7 @@ def make_world(
     W = weight[:, None] * rng.normal(size=(X.shape[1], classes))
     W -= W.mean(axis=1, keepdims=True)
     if labels.gap:
-        X = inside(X + _apart(X, W, labels.gap))
+        X = rows_inside_ball(X + _apart(X, W, labels.gap))
     scores = X @ W
     scores -= scores.mean(axis=0)
     scores /= max(float(scores.std()), 1e-12)
@@ -152,7 +152,7 @@ def make_world(
         labels.sharpness * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1
     )
     chances = (1.0 - labels.wrong) * chances + labels.wrong / classes
-    return World(X[:rows], deal(chances[:rows], sites, tilt), X[rows:], chances[rows:])
+    return World(X[:rows], draw_site_labels(chances[:rows], sites, tilt), X[rows:], chances[rows:])
 
 
 def _apart(X: Array, W: Array, gap: float) -> Array:
@@ -168,7 +168,7 @@ def _apart(X: Array, W: Array, gap: float) -> Array:
 HELD_OUT = 1000  # test rows of a world
 
 
-def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
+def draw_site_labels(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
     """Divide rows over sites as weights, from the probabilities of their classes.
 
     The log-odds of classes move in equal steps from site to site, scaled by `tilt`.  The sums over
@@ -203,7 +203,7 @@ def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
     return np.asarray(chances * (want / (size[:, None] * np.maximum(have, 1e-300)))[:, None, :])
 
 
-def one_hot(d: int) -> Sketch:
+def one_hot_sketch(d: int) -> Sketch:
     """Rows like encoded categories: groups of about six columns with one active in each, and a
     constant.
     """
@@ -222,7 +222,7 @@ def one_hot(d: int) -> Sketch:
     return draw
 
 
-def dense(d: int, norm: float = 1.0) -> Sketch:
+def dense_sketch(d: int, norm: float = 1.0) -> Sketch:
     """Gaussian rows with spectrum 1, 1/2, 1/3, ..., and a constant; of typical norm `norm`, at
     most 1.
     """
@@ -232,12 +232,12 @@ def dense(d: int, norm: float = 1.0) -> Sketch:
         X = (rng.normal(size=(n, d)) / np.sqrt(np.arange(1.0, d + 1.0))) @ rotation
         X *= norm / np.sqrt(2.0 * np.sum(1.0 / np.arange(1.0, d + 1.0)))
         X[:, -1] = norm / np.sqrt(2.0)
-        return inside(X)
+        return rows_inside_ball(X)
 
     return draw
 
 
-def correlated(
+def correlated_sketch(
     sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: float = 1.0
 ) -> Sketch:
     """Return a sketch with about the means, spreads and norms of another, and correlated columns.
@@ -269,7 +269,7 @@ def correlated(
         size = np.arange(1.0, d + 1.0) ** -decay
         Z = (rng.normal(size=(n, d)) * np.sqrt(size)) @ rotation
         Z /= np.maximum(np.sqrt((rotation**2 * size[:, None]).sum(axis=0)), 1e-12)
-        return inside(mean + spread * Z)
+        return rows_inside_ball(mean + spread * Z)
 
     return draw
 
@@ -278,8 +278,8 @@ def correlated(
 FACTOR = 0.5
 
 
-def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
-    """Return a sketch like :func:`correlated` in `MANY` coordinates, for rows of more columns.
+def condensed_sketch(sketch: Sketch, d: int, decay: float) -> Sketch:
+    """Return a sketch like :func:`correlated_sketch` in `MANY` coordinates, for rows of more columns.
 
     They are the direction of the mean, the first principal directions, and a last one that has the
     remaining spread, with a random sign.
@@ -306,14 +306,14 @@ def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
         some = MANY - 2
         left = math.sqrt(size[some:].sum()) * rng.choice([-1.0, 1.0], size=n)
         middle = np.full(n, float(np.linalg.norm(X.mean(axis=0))))
-        return inside(
+        return rows_inside_ball(
             np.column_stack([middle, rng.normal(size=(n, some)) * np.sqrt(size[:some]), left])
         )
 
     return draw
 
 
-def narrowed(sketch: Sketch, d: int) -> Sketch:
+def narrowed_sketch(sketch: Sketch, d: int) -> Sketch:
     """Return a sketch of the same rows in at most d dimensions, with their norms.
 
     All coordinates but one are the first principal ones, and the last has what is left.  Norms
@@ -324,12 +324,12 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
         X = sketch(n, rng)
         if X.shape[1] <= d:
             return X
-        return onto(principal(X, d - 1), X, rng)
+        return onto(principal_axes(X, d - 1), X, rng)
 
     return draw
 
 
-def principal(X: Array, d: int) -> Array:
+def principal_axes(X: Array, d: int) -> Array:
     """Compute the first d principal directions of rows, as columns; zeros beyond their rank."""
     # With fewer rows than columns the Gram matrix of the rows is the smaller one.
     if len(X) < X.shape[1]:
@@ -362,7 +362,7 @@ def onto(directions: Array, X: Array, rng: np.random.Generator) -> Array:
     return np.column_stack([kept, left * rng.choice([-1.0, 1.0], size=len(X))])
 
 
-def inside(X: Array) -> Array:
+def rows_inside_ball(X: Array) -> Array:
     """Clip rows to norm 1."""
     return np.asarray(X / (np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * _INSIDE))
 
@@ -378,7 +378,7 @@ class Expected(ABC):
     """A description of the rows, a few words."""
 
     @abstractmethod
-    def world(
+    def draw_expected_world(
         self,
         number: int,
         rows: int,
@@ -401,9 +401,9 @@ class Expected(ABC):
         classes : int
             Number of classes.
         tilt : float
-            How much the sites' labels differ, see :func:`make_world`.
+            How much the sites' labels differ, see :func:`draw_world`.
         widest : int
-            Most features of a row; others are projected (:func:`narrowed`).
+            Most features of a row; others are projected (:func:`narrowed_sketch`).
 
         Returns
         -------
@@ -420,7 +420,7 @@ class Sketches(Expected):
     sketches: tuple[Sketch, ...] = field(compare=False)
     labels: tuple[Labels, ...] = field(default=LABELS, compare=False)
 
-    def world(
+    def draw_expected_world(
         self,
         number: int,
         rows: int,
@@ -430,10 +430,10 @@ class Sketches(Expected):
         tilt: float,
         widest: int,
     ) -> World:
-        """Draw world `number` from sketches and labels in turn: see :meth:`Expected.world`."""
-        sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
+        """Draw world `number` from sketches and labels in turn: see :meth:`Expected.draw_expected_world`."""
+        sketch = narrowed_sketch(self.sketches[number % len(self.sketches)], widest)
         labels = self.labels[(number + number // len(self.sketches)) % len(self.labels)]
-        return make_world(
+        return draw_world(
             sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels
         )
 
@@ -448,11 +448,11 @@ def unknown(d: int) -> Sketches:
     Rows are of a few kinds and norms: a bound on norms is often generous.
     """
     few = min(d, MANY)
-    kinds = (one_hot(few), dense(few), dense(few, 0.3), dense(few, 0.1))
+    kinds = (one_hot_sketch(few), dense_sketch(few), dense_sketch(few, 0.3), dense_sketch(few, 0.1))
     return Sketches(f"unknown {d}", "rows of four kinds", kinds)
 
 
-def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
+def sketches_from_source(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
     """Return a source of tables from a sketch and from others with correlated columns.
 
     The others have its means, spreads and norms.  Many uncorrelated columns are unlikely: beyond
@@ -476,9 +476,9 @@ def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
     """
     if d <= MANY:
         together = (
-            correlated(sketch),
-            correlated(sketch, 1.0, 1.0),
-            correlated(sketch, 1.5, 1.0, 0.5),
+            correlated_sketch(sketch),
+            correlated_sketch(sketch, 1.0, 1.0),
+            correlated_sketch(sketch, 1.5, 1.0, 0.5),
         )
         return Sketches(key, says, (sketch, *together))
-    return Sketches(key, says, (condensed(sketch, d, 1.0), condensed(sketch, d, 2.0)), WIDE)
+    return Sketches(key, says, (condensed_sketch(sketch, d, 1.0), condensed_sketch(sketch, d, 2.0)), WIDE)

@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from ..util.files import memory
+from ..util.files import machine_memory_bytes
 from ..util.typing import IntArray
 from .values import MISSING as MISSING
 from .values import Column as Column
-from .values import as_numbers as as_numbers
-from .values import as_text as as_text
-from .values import distinct as distinct
-from .values import is_masked, objects, unmasked
-from .values import marked as marked
-from .values import number_of as number_of
-from .values import text_of as text_of
-from .values import values_of as values_of
+from .values import column_as_numbers as column_as_numbers
+from .values import column_as_text as column_as_text
+from .values import distinct_texts as distinct_texts
+from .values import is_masked_array, objects_or_rows, masked_as_none
+from .values import mask_of_marked_numbers as mask_of_marked_numbers
+from .values import value_as_number as value_as_number
+from .values import value_as_text as value_as_text
+from .values import values_one_by_one as values_one_by_one
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = {name: _array(values) for name, values in self.columns.items()}
+        columns = {name: _column_as_array(values) for name, values in self.columns.items()}
         if not columns:
             raise InvalidInput(
                 self.name, None, "must have at least one column", "give a table with named columns"
@@ -66,12 +66,12 @@ class Table:
         )
 
 
-def _array(values: Any) -> Column:
+def _column_as_array(values: Any) -> Column:
     """A column as an array; in lists values stay what they are, or one of them would change the
     others.
     """
-    if is_masked(values):
-        return unmasked(values)
+    if is_masked_array(values):
+        return masked_as_none(values)
     if not isinstance(values, list | tuple):
         return np.asarray(values)
     if len(set(map(type, values))) == 1:
@@ -81,21 +81,21 @@ def _array(values: Any) -> Column:
             # Whole numbers beyond 64 bits become objects or floats in NumPy.
             if found.dtype.kind in kinds:
                 return found
-    return objects(values)
+    return objects_or_rows(values)
 
 
-def as_table(table: Table | Mapping[str, Any]) -> Table:
+def table_from_columns(table: Table | Mapping[str, Any]) -> Table:
     """Return a `Table` from a table or a mapping of names to columns."""
     if isinstance(table, Table):
         return table
     return Table("table", table)
 
 
-def fits(name: str, size: float) -> None:
+def check_memory_fits(name: str, size: float) -> None:
     """Refuse what needs `size` bytes if this machine has less memory."""
-    if size > memory():
+    if size > machine_memory_bytes():
         rule = (
-            f"takes {size / 2**30:,.1f} GiB, and this machine has {memory() / 2**30:,.1f} GiB "
+            f"takes {size / 2**30:,.1f} GiB, and this machine has {machine_memory_bytes() / 2**30:,.1f} GiB "
             "of memory"
         )
         raise InvalidInput(name, None, rule, "use sottovoce.data.memmap, or fewer rows or features")

@@ -17,19 +17,19 @@ from scipy.sparse import issparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
+from ..errors import InvalidInput, InvalidKind, SottovoceError, escape_unprintable
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .frames import check_names, own_names, read_frame, reads_as_number
+from .frames import check_unique_names, frame_column_names, read_frame, reads_as_number
 from .values import (
     Declared,
-    as_numbers,
-    is_masked,
-    objects,
-    python_value,
-    sites_of,
-    text_of,
-    unmasked,
-    values_of,
+    column_as_numbers,
+    is_masked_array,
+    objects_or_rows,
+    as_python_value,
+    sites_named_in_column,
+    value_as_text,
+    masked_as_none,
+    values_one_by_one,
 )
 
 _SHOWN = 8
@@ -104,7 +104,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def checked(field: str, check: Callable[[], T], frame: Any = None) -> T:
+def run_without_data_in_errors(field: str, check: Callable[[], T], frame: Any = None) -> T:
     """Run a check, and replace its errors by an :class:`InvalidInput` without data values.
 
     The original error is not kept as the cause: messages of scikit-learn repeat values of the data,
@@ -135,16 +135,16 @@ def checked(field: str, check: Callable[[], T], frame: Any = None) -> T:
     except (SottovoceError, Warning, MemoryError):
         raise
     except Exception as error:
-        refusal = _refusal(field, error, frame)
+        refusal = _refusal_without_data(field, error, frame)
     # Raised here, where nothing is being handled: a traceback would show what scikit-learn said.
     raise refusal
 
 
-def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
+def _refusal_without_data(field: str, error: Exception, frame: Any) -> InvalidInput:
     text = str(error)
     kind = InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
-        return kind(field, None, "has other columns than fit was given", _names(text))
+        return kind(field, None, "has other columns than fit was given", _printable_feature_names(text))
     for pattern, rule, remedy in _MESSAGES:
         found = re.match(pattern, text, re.DOTALL)
         if not found:
@@ -152,13 +152,13 @@ def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
         said = rule.format(*found.groups())
         # Only a rule about entries is about some columns more than others.
         if rule.startswith("holds"):
-            said += _columns(frame, text="text" in rule)
+            said += _name_refused_columns(frame, text="text" in rule)
         return kind(field, None, said, remedy)
     # An unknown message may repeat values, so nothing of it is shown.
     return kind(field, None, "cannot be read as an array", "give one row, label or site a line")
 
 
-def check_columns(X: Any) -> None:
+def check_column_types(X: Any) -> None:
     """Refuse columns that would silently train as other numbers than are meant, without a schema.
 
     They are: two columns of a frame that share a name, as coefficients go by names (names of
@@ -167,14 +167,14 @@ def check_columns(X: Any) -> None:
     on the way.
     """
     if hasattr(type(X), "columns"):
-        check_names("X", [str(name) for name in own_names(X)])
-    if is_masked(X) and np.ma.getmaskarray(X).any():
+        check_unique_names("X", [str(name) for name in frame_column_names(X)])
+    if is_masked_array(X) and np.ma.getmaskarray(X).any():
         remedy = (
             "replace them by a public constant, or drop those rows; a schema declares what "
             "stands for them"
         )
         raise InvalidInput("X", None, "holds masked entries", remedy)
-    if any(map(_counts_time, _dtypes(X))):
+    if any(map(_is_temporal_dtype, _column_dtypes(X))):
         rule = "holds points in time or durations, which are no numbers without a unit"
         raise InvalidInput(
             "X",
@@ -184,7 +184,7 @@ def check_columns(X: Any) -> None:
         )
 
 
-def _dtypes(X: Any) -> list[Any]:
+def _column_dtypes(X: Any) -> list[Any]:
     """The types of the columns of a frame or an array."""
     # An array or a series has one type, a frame of pandas or polars one for each column.
     if hasattr(X, "dtype"):
@@ -194,14 +194,14 @@ def _dtypes(X: Any) -> list[Any]:
     return []
 
 
-def _counts_time(dtype: Any) -> bool:
+def _is_temporal_dtype(dtype: Any) -> bool:
     if getattr(dtype, "kind", "") in ("m", "M"):
         return True
     is_temporal = getattr(dtype, "is_temporal", None)  # of polars
     return callable(is_temporal) and bool(is_temporal())
 
 
-def _columns(frame: Any, *, text: bool) -> str:
+def _name_refused_columns(frame: Any, *, text: bool) -> str:
     """The names of a frame's columns that hold text, or values that are missing or not finite;
     for a message.
     """
@@ -210,14 +210,14 @@ def _columns(frame: Any, *, text: bool) -> str:
     found = []
     for name, column in read_frame(frame).columns.items():
         try:
-            missing = as_numbers(column)[1]
+            missing = column_as_numbers(column)[1]
             unfit = not text and bool(missing.any())
         except ValueError as error:
             not_finite = str(error) == "not finite"
             unfit = not_finite != text
         # A name that reads as a number may be a value: of the first row of a file without a header.
         if unfit and not reads_as_number(name):
-            found.append(printable(name))
+            found.append(escape_unprintable(name))
     if not found:
         return ""
     shown = ", ".join(found[:_SHOWN])
@@ -227,7 +227,7 @@ def _columns(frame: Any, *, text: bool) -> str:
     return f" in {columns} {shown}"
 
 
-def _names(text: str) -> str:
+def _printable_feature_names(text: str) -> str:
     """scikit-learn's list of columns (its own checks expect these words), made safe for a terminal.
 
     Names are declared facts, but those of a file without a header are its first row: names that
@@ -241,7 +241,7 @@ def _names(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def declared(classes: Any) -> Array:
+def validate_declared_classes(classes: Any) -> Array:
     """Return the declared classes in the order of ``np.unique``, as ``classes_`` of scikit-learn.
 
     InvalidInput if they are fewer than two, of several kinds, not finite, or not all different.
@@ -249,19 +249,19 @@ def declared(classes: Any) -> Array:
     remedy = "give two labels or more, such as classes=['no', 'yes']"
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
         raise InvalidInput("classes", classes, "must be a list of labels", remedy)
-    values = [python_value(value) for value in classes]
-    wrong = _wrong_labels(values)
+    values = [as_python_value(value) for value in classes]
+    wrong = _rule_broken_by_labels(values)
     if wrong is not None:
         rule, what_to_do = wrong
         raise InvalidInput("classes", values, rule, what_to_do or remedy)
     return np.unique(np.asarray(values))
 
 
-def _wrong_labels(values: Sequence[Any]) -> tuple[str, str] | None:
+def _rule_broken_by_labels(values: Sequence[Any]) -> tuple[str, str] | None:
     """The rule that labels break, and what to do if there is more to say than to give others;
     None if they are fine.
     """
-    kinds = {_kind_of_label(value) for value in values}
+    kinds = {_kind_of_label_value(value) for value in values}
     if len(kinds) > 1 or None in kinds:
         return "must be all text, all finite numbers or all booleans", ""
     if kinds == {"number"} and any(abs(value) > 2**53 for value in values):
@@ -270,14 +270,14 @@ def _wrong_labels(values: Sequence[Any]) -> tuple[str, str] | None:
             "others",
             "use text, in y too",
         )
-    if len({text_of(value) for value in values}) != len(values):
+    if len({value_as_text(value) for value in values}) != len(values):
         return "must name every label once", ""
     if len(values) < 2:
         return "must be two labels or more", ""
     return None
 
 
-def _kind_of_label(value: object) -> str | None:
+def _kind_of_label_value(value: object) -> str | None:
     """Of one of Python's own values, what it is as a label; None for a missing one or another."""
     if isinstance(value, str):
         return "text"
@@ -288,11 +288,11 @@ def _kind_of_label(value: object) -> str | None:
     return None
 
 
-def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
+def class_index_of_labels(y: ArrayLike, classes: Array, n: int) -> IntArray:
     """Look up the declared class of each of n rows; -1 for an undeclared or missing label.
 
     Every label is looked up by itself, with ``1``, ``1.0`` and ``"1"`` as one
-    (:func:`sottovoce.data.values.identity`): readers of tables turn a column into text because of
+    (:func:`sottovoce.data.values.canonical_text`): readers of tables turn a column into text because of
     one rare label, and one row must not change how others are read.
 
     Parameters
@@ -314,62 +314,62 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
     InvalidInput
         If `y` has not one label a row; no label is shown.
     """
-    column = _one_column(_as_array("y", y))
+    column = _flatten_single_column(_untyped_array("y", y))
     _check_one_each("y", "label", column, n)
     known: dict[object, int] = {}
     spelled: dict[str, int] = {}
     for k, label in enumerate(classes.tolist()):
         known[label] = k
-        spelled |= {str(label): k, text_of(label): k}
+        spelled |= {str(label): k, value_as_text(label): k}
     declared_texts = Declared(spelled)
 
     def index(label: object) -> int:
         try:
-            label = python_value(label)
+            label = as_python_value(label)
             if label is None or label != label:
                 return -1
             if label in known:
                 return known[label]
-            return int(declared_texts.get(text_of(label), -1))
+            return int(declared_texts.meaning_of_text(value_as_text(label), -1))
         except Exception:
             # A list, for example, or what cannot be compared: it concerns this row only.
             return -1
 
-    return np.fromiter(map(index, values_of(column)), dtype=np.intp, count=n)
+    return np.fromiter(map(index, values_one_by_one(column)), dtype=np.intp, count=n)
 
 
-def _one_column(array: Array) -> Array:
+def _flatten_single_column(array: Array) -> Array:
     """An array of one column as its values, (n,); others as they are."""
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     return array
 
 
-def _as_array(field: str, given: Any) -> Array:
+def _untyped_array(field: str, given: Any) -> Array:
     """What is given for every row, as an array: of objects if it is none yet, as NumPy makes
     text of numbers too.
     """
-    if is_masked(given):
-        return unmasked(given)
+    if is_masked_array(given):
+        return masked_as_none(given)
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        return np.asarray(checked(field, lambda: objects(given)))
-    return np.asarray(checked(field, lambda: np.asarray(given)))
+        return np.asarray(run_without_data_in_errors(field, lambda: objects_or_rows(given)))
+    return np.asarray(run_without_data_in_errors(field, lambda: np.asarray(given)))
 
 
-def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
+def classes_from_labels(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
     """Find the classes that occur in the labels of n rows, for simulations only.
 
     Also returns the index of each row's class, (n,).  InvalidInput on what scikit-learn refuses,
     and on fewer than two classes.
     """
-    column = typed_labels(checked("y", lambda: column_or_1d(y, warn=True)))
+    column = typed_labels(run_without_data_in_errors("y", lambda: column_or_1d(y, warn=True)))
     _check_one_each("y", "label", column, n)
     if column.dtype.kind == "c" or (column.dtype.kind == "f" and not np.all(np.isfinite(column))):
         raise InvalidInput(
             "y", None, "holds complex, NaN or infinite values", "give the label of every row"
         )
-    checked("y", lambda: check_classification_targets(column))
-    classes, index = checked("y", lambda: np.unique(column, return_inverse=True))
+    run_without_data_in_errors("y", lambda: check_classification_targets(column))
+    classes, index = run_without_data_in_errors("y", lambda: np.unique(column, return_inverse=True))
     if len(classes) < 2:
         rule = "needs samples of two classes, and holds only one class"
         raise InvalidInput(
@@ -386,46 +386,46 @@ def typed_labels(labels: Array) -> Array:
     """
     if labels.dtype.kind != "O":
         return labels
-    values = [python_value(label) for label in labels.tolist()]
-    kinds = {_kind_of_label(value) for value in values}
+    values = [as_python_value(label) for label in labels.tolist()]
+    kinds = {_kind_of_label_value(value) for value in values}
     if kinds in ({"number"}, {"boolean"}):
         return np.array(values)
     return labels
 
 
-def one_site_each(groups: Any, n: int) -> Array:
+def site_of_each_row(groups: Any, n: int) -> Array:
     """Return the site of each of n rows as a column; InvalidInput without one value a row."""
-    column = _one_column(_as_array("groups", groups))
+    column = _flatten_single_column(_untyped_array("groups", groups))
     _check_one_each("groups", "site", column, n)
     return column
 
 
-def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
+def sites_from_groups(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     """Return the sites that n rows name, sorted, and the row numbers of each.
 
-    Which rows are of one site follows from :func:`sottovoce.data.values.identity`.  Names are
+    Which rows are of one site follows from :func:`sottovoce.data.values.canonical_text`.  Names are
     numbers if numbers were given, else texts; whether a row says 1 or 1.0 changes none.
     """
-    column = one_site_each(groups, n)
-    given = values_of(column)
+    column = site_of_each_row(groups, n)
+    given = values_one_by_one(column)
     if any(isinstance(name, list | tuple | dict | set) for name in given):
         raise InvalidInput(
             "groups", None, "has rows whose site is no single text or number", "name one site a row"
         )
-    sites, index, none = sites_of(column)
+    sites, index, none = sites_named_in_column(column)
     if none.any():
         raise InvalidInput("groups", None, "has rows without a site", "name the site of every row")
     parts = [np.flatnonzero(index == i) for i in range(len(sites))]
-    own = [python_value(given[part[0]]) for part in parts]
+    own = [as_python_value(given[part[0]]) for part in parts]
     kinds = {type(name) for name in own}
     if kinds == {bool}:
         return np.array(own), parts
     if kinds <= {int, float}:
-        return np.array([_whole_or_not(name) for name in sites]), parts
+        return np.array([_number_of_site_name(name) for name in sites]), parts
     return np.array(sites), parts
 
 
-def _whole_or_not(text: str) -> int | float:
+def _number_of_site_name(text: str) -> int | float:
     """The number that a site's name is."""
     try:
         return int(text)
@@ -433,7 +433,7 @@ def _whole_or_not(text: str) -> int | float:
         return float(text)
 
 
-def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = False) -> str | None:
+def note_on_data_norm(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = False) -> str | None:
     """Return a note if a bound on the norms suits few of the rows; otherwise None.
 
     The note is for the rows' holder: it depends on the data, and no noise protects it.
@@ -484,7 +484,7 @@ def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = Fals
     return None
 
 
-def init_in(
+def validate_initial_model(
     coef: ArrayLike | None, intercept: ArrayLike | None, models: int, features: int
 ) -> tuple[Array, Array] | None:
     """Validate the coefficients and intercepts that a fit starts from.
@@ -520,7 +520,7 @@ def init_in(
 def _initial_array(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     if given is None:
         return np.zeros(shape)
-    array: Array = checked(field, lambda: np.asarray(given, dtype=np.float64))
+    array: Array = run_without_data_in_errors(field, lambda: np.asarray(given, dtype=np.float64))
     # One model may be given without the axis of models.
     if shape[0] == 1 and array.shape == shape[1:]:
         array = array.reshape(shape)

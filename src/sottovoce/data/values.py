@@ -6,7 +6,7 @@ What a value is read as is a function of that value alone: never of the type of 
 it, of a gap, or of what another row holds.  Frame libraries choose the type of a column by looking
 at all of its rows, so that one odd row can turn ``numpy.float64`` into ``object``, dates into
 ``Timestamp`` and whole numbers into floats.  So every scalar is made Python's own by
-:func:`python_value` before anything reads it, and a typed array is read as its values would be one
+:func:`as_python_value` before anything reads it, and a typed array is read as its values would be one
 by one.
 
 * A number's text is that of the 64-bit number that it equals: ``numpy.float32(0.7)`` is
@@ -14,7 +14,7 @@ by one.
   the text of an integer.
 * A point in time is in UTC, without a zone, to the microsecond.  At midnight its text is the day
   alone.
-* Texts that :func:`identity` maps to one text are one label, level, site or person; see there.
+* Texts that :func:`canonical_text` maps to one text are one label, level, site or person; see there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from ..util.files import memory
+from ..util.files import machine_memory_bytes
 from ..util.typing import Array, BoolArray, IntArray
 
 Column = NDArray[Any]
@@ -89,7 +89,7 @@ _TRUTH_VALUES = {
 }
 
 
-def python_value(value: object) -> Any:
+def as_python_value(value: object) -> Any:
     """Convert one value to Python's own type, whatever library it comes from.
 
     None stands for the gaps of all libraries but a floating-point NaN, which stays a number that is
@@ -108,37 +108,37 @@ def python_value(value: object) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Decimal | Fraction):
-        return _from_exact(value)
+        return _number_from_exact(value)
     if isinstance(value, complex):
-        return _real_if_it_is(value)
+        return _drop_zero_imaginary(value)
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return _from_library(value, kind.__module__.partition(".")[0])
+    return _value_from_library(value, kind.__module__.partition(".")[0])
 
 
-def _real_if_it_is(value: complex) -> float | complex:
+def _drop_zero_imaginary(value: complex) -> float | complex:
     """A number without an imaginary part: a frame makes all numbers complex if one is."""
     if value.imag == 0:
         return value.real
     return value
 
 
-def _from_library(value: object, library: str) -> Any:
+def _value_from_library(value: object, library: str) -> Any:
     """A value of pandas or pyarrow as Python's own; others as they are."""
     if library == "pandas" and type(value).__name__ == "NAType":
         return None
     as_py = getattr(value, "as_py", None)  # of a scalar of pyarrow
     if library == "pyarrow" and callable(as_py):
-        return python_value(as_py())
+        return as_python_value(as_py())
     return value
 
 
 def _from_point_or_scalar(value: np.generic | date | timedelta) -> Any:
     """A scalar of NumPy, a point in time or a span; None for pandas' NaT."""
     if isinstance(value, np.generic):
-        return _from_numpy(value)
+        return _value_from_numpy(value)
     if isinstance(value, datetime):
-        return _in_utc(value)
+        return _datetime_in_utc(value)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
     # pandas' NaT, which no value equals.
@@ -147,7 +147,7 @@ def _from_point_or_scalar(value: np.generic | date | timedelta) -> Any:
     return timedelta(value.days, value.seconds, value.microseconds)
 
 
-def _from_numpy(value: np.generic) -> Any:
+def _value_from_numpy(value: np.generic) -> Any:
     if isinstance(value, np.datetime64):
         return _from_datetime64(value)
     if isinstance(value, np.timedelta64):
@@ -160,12 +160,12 @@ def _from_numpy(value: np.generic) -> Any:
         return str.__str__(value)
     item = value.item()
     if isinstance(item, complex):
-        return _real_if_it_is(item)
+        return _drop_zero_imaginary(item)
     return item
 
 
 def _from_datetime64(value: np.datetime64) -> Any:
-    point = points_in(np.array([value]))[0]
+    point = points_in_microseconds(np.array([value]))[0]
     if np.isnat(point):
         return None
     moment = point.item()
@@ -184,7 +184,7 @@ def _from_timedelta64(value: np.timedelta64) -> Any:
     return str(value)
 
 
-def _in_utc(value: datetime) -> Any:
+def _datetime_in_utc(value: datetime) -> Any:
     """A point in time without a zone; None for pandas' NaT, and a text for one whose UTC is no
     date.
     """
@@ -206,7 +206,7 @@ def _in_utc(value: datetime) -> Any:
     )
 
 
-def _from_exact(value: Decimal | Fraction) -> Any:
+def _number_from_exact(value: Decimal | Fraction) -> Any:
     """A whole number, or the 64-bit number that it is written as; the decimal itself if it has
     more digits.
     """
@@ -223,11 +223,11 @@ def _from_exact(value: Decimal | Fraction) -> Any:
     return value.normalize()
 
 
-def text_of(value: object) -> str:
+def value_as_text(value: object) -> str:
     """Return one value as text, without blanks at its ends; a missing one as ``""``."""
-    value = python_value(value)
+    value = as_python_value(value)
     if isinstance(value, str):
-        return _stripped(value)
+        return _strip_blanks_and_nul(value)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -239,19 +239,19 @@ def text_of(value: object) -> str:
             return _text_of_whole(int(value))
         return str(value)
     if isinstance(value, bytes):
-        return _stripped(value.decode("utf-8", "replace"))
+        return _strip_blanks_and_nul(value.decode("utf-8", "replace"))
     if isinstance(value, datetime):
         return _text_of_time(value)
     if isinstance(value, np.datetime64):
         return str(_texts_of_times(np.array([value]))[0])
     try:
-        return _stripped(str(value))
+        return _strip_blanks_and_nul(str(value))
     except Exception:
         # Whatever object stands there concerns this row only.
         return f"<{type(value).__name__}>"
 
 
-def _stripped(text: str) -> str:
+def _strip_blanks_and_nul(text: str) -> str:
     """Without blanks at the ends, and without the NUL characters that no array of texts keeps
     there.
     """
@@ -283,7 +283,7 @@ def _texts_of_times(points: Column) -> Column:
     return np.where(np.isnat(points), "", texts)
 
 
-def points_in(values: Column) -> Column:
+def points_in_microseconds(values: Column) -> Column:
     """An array of points in time, in microseconds; those that have none become the first or the
     last that have.
     """
@@ -302,45 +302,45 @@ is the first.
 """
 
 
-def number_of(value: object) -> float:
+def value_as_number(value: object) -> float:
     """Read one value as a number, whatever other rows hold.
 
     A ValueError or OverflowError if it is none.
     """
-    value = python_value(value)
+    value = as_python_value(value)
     # Adding 0.0 gives zero one sign.
     if isinstance(value, bool | int | float):
         return float(value) + 0.0
-    text = text_of(value)
+    text = value_as_text(value)
     # Python allows an underscore among digits, and no program that writes tables does.
     if "_" in text:
         raise ValueError("not a number")
     return float(text) + 0.0
 
 
-def values_of(column: Column) -> list[Any]:
+def values_one_by_one(column: Column) -> list[Any]:
     """Return the values one by one; of an array of points in time, each such a point."""
     if column.dtype.kind == "M":
-        return list(points_in(column))
+        return list(points_in_microseconds(column))
     if column.dtype.kind == "m" and column.ndim == 1:
         # `tolist` would make whole numbers of spans of nanoseconds.
-        return [python_value(value) for value in column.ravel()]
+        return [as_python_value(value) for value in column.ravel()]
     return list(column.tolist())
 
 
-def objects(values: Iterable[Any]) -> Column:
+def objects_or_rows(values: Iterable[Any]) -> Column:
     """Values as they are in an array of objects; lists of one length, if all values are such, as
     its rows.
     """
     some = list(values)
-    if some and all(map(_is_row, some)):
+    if some and all(map(_is_row_of_values, some)):
         lengths = {len(row) for row in some}
         if len(lengths) == 1:
             return _rows_of_objects(some, lengths.pop())
-    return each_as_it_is(some)
+    return array_of_objects(some)
 
 
-def each_as_it_is(values: Iterable[Any]) -> Column:
+def array_of_objects(values: Iterable[Any]) -> Column:
     """Values in an array of objects of shape (n,), whatever they are."""
     some = list(values)
     found = np.empty(len(some), dtype=object)
@@ -349,14 +349,14 @@ def each_as_it_is(values: Iterable[Any]) -> Column:
     return found
 
 
-def is_masked(values: object) -> bool:
+def is_masked_array(values: object) -> bool:
     """Return True for a masked array of NumPy, whose module is not loaded to find that out."""
     # The module is absent as long as nobody has made a masked array.
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(values, module.MaskedArray)
 
 
-def unmasked(values: Any) -> Column:
+def masked_as_none(values: Any) -> Column:
     """A masked array with None for what is masked, as objects if anything is."""
     gone = np.ma.getmaskarray(values)
     if not gone.any():
@@ -366,7 +366,7 @@ def unmasked(values: Any) -> Column:
     return found
 
 
-def _is_row(value: object) -> bool:
+def _is_row_of_values(value: object) -> bool:
     return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
@@ -378,7 +378,7 @@ def _rows_of_objects(some: list[Any], width: int) -> Column:
     return found
 
 
-def as_text(values: Column) -> Column:
+def column_as_text(values: Column) -> Column:
     """Convert every value to text, so that ``1``, ``1.0`` and ``numpy.float32(1)`` are one.
 
     Missing values become ``""``.
@@ -388,47 +388,47 @@ def as_text(values: Column) -> Column:
     if values.dtype.kind in "iu":
         return values.astype(np.str_)
     if values.dtype.kind == "M":
-        return _texts_of_times(points_in(values))
-    levels, which = distinct(values)
-    _fits(len(which), levels.dtype.itemsize)
+        return _texts_of_times(points_in_microseconds(values))
+    levels, which = distinct_texts(values)
+    _check_texts_fit_memory(len(which), levels.dtype.itemsize)
     return levels[which]
 
 
-def distinct(values: Column) -> tuple[Column, IntArray]:
+def distinct_texts(values: Column) -> tuple[Column, IntArray]:
     """Return the distinct texts of a column, and the index of each value's text.
 
     So repeated values are parsed once.  Texts may repeat, as for ``"a"`` and ``"a "``, or for
     columns of numbers, which are not searched for duplicates.
     """
     if values.dtype.kind in "UiuM":
-        return as_text(values), np.arange(len(values))
-    given = values_of(values)
+        return column_as_text(values), np.arange(len(values))
+    given = values_one_by_one(values)
     # Only words are looked up by equality: 1 and True are one key of a dict, and two texts.
     if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:
-        return _texts(given), np.arange(len(given))
+        return _array_of_texts(given), np.arange(len(given))
     number_of_value = {value: k for k, value in enumerate(dict.fromkeys(given))}
     which = np.fromiter(map(number_of_value.__getitem__, given), dtype=np.int64, count=len(given))
-    return _texts(number_of_value), which
+    return _array_of_texts(number_of_value), which
 
 
-def _texts(values: Iterable[object]) -> Column:
-    texts = [text_of(value) for value in values]
-    _fits(len(texts), 4 * max(map(len, texts), default=0))
+def _array_of_texts(values: Iterable[object]) -> Column:
+    texts = [value_as_text(value) for value in values]
+    _check_texts_fit_memory(len(texts), 4 * max(map(len, texts), default=0))
     return np.array(texts, dtype=np.str_)
 
 
-def _fits(texts: int, size: int) -> None:
+def _check_texts_fit_memory(texts: int, size: int) -> None:
     """Refuse more texts than memory holds: NumPy makes all as long as the longest, here of
     `size` bytes.
     """
-    if 1.0 * texts * size > memory():
+    if 1.0 * texts * size > machine_memory_bytes():
         rule = "with all texts at the length of the longest, this machine's memory does not hold it"
         raise InvalidInput(
             "column", None, rule, "look for a quote that is not closed, or shorten its texts"
         )
 
 
-def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, BoolArray]:
+def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, BoolArray]:
     """Convert values to float64, with a mask of the missing ones (set to 0).
 
     A mark stands for a missing value wherever it is that value's text, among numbers too.  A
@@ -437,11 +437,11 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, Boo
     if values.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
             numbers = values.astype(np.float64)
-            missing = marked(values, na)
+            missing = mask_of_marked_numbers(values, na)
     else:
-        marks = marks_of(na)
+        marks = identities_of_marks(na)
         known = dict[str, float | None]()
-        read = [_number_or_none(value, marks, known) for value in values_of(values.ravel())]
+        read = [_parse_number_or_missing(value, marks, known) for value in values_one_by_one(values.ravel())]
         absent = [number is None for number in read]
         missing = np.array(absent, dtype=bool).reshape(values.shape)
         filled = [0.0 if number is None else number for number in read]
@@ -453,7 +453,7 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, Boo
     return numbers, missing
 
 
-def _number_or_none(
+def _parse_number_or_missing(
     value: object, marks: frozenset[str], known: dict[str, float | None]
 ) -> float | None:
     """A number, or None for a mark of a missing value; texts repeat and are parsed once, in
@@ -461,13 +461,13 @@ def _number_or_none(
     """
     if type(value) is str and value in known:
         return known[value]
-    text = text_of(value)
-    if text in MISSING or identity(text) in marks:
+    text = value_as_text(value)
+    if text in MISSING or canonical_text(text) in marks:
         number = None
     else:
         # Errors of Python repeat the value, and are not kept as a cause.
         try:
-            number = number_of(value)
+            number = value_as_number(value)
         except OverflowError:
             raise ValueError("not finite") from None
         except ValueError:
@@ -477,15 +477,15 @@ def _number_or_none(
     return number
 
 
-def marks_of(na: Iterable[str]) -> frozenset[str]:
-    """Return the declared marks of missing values and the empty text, in their :func:`identity`."""
-    return frozenset(map(identity, na)) | MISSING
+def identities_of_marks(na: Iterable[str]) -> frozenset[str]:
+    """Return the declared marks of missing values and the empty text, in their :func:`canonical_text`."""
+    return frozenset(map(canonical_text, na)) | MISSING
 
 
-def marked(values: Column, na: Iterable[str]) -> BoolArray:
+def mask_of_marked_numbers(values: Column, na: Iterable[str]) -> BoolArray:
     """Return a mask of the numbers in an array whose text is a mark of missing values."""
     found = np.zeros(values.shape, dtype=bool)
-    marks = marks_of(na)
+    marks = identities_of_marks(na)
     for mark in marks:
         try:
             number = float(mark)
@@ -498,12 +498,12 @@ def marked(values: Column, na: Iterable[str]) -> BoolArray:
             with np.errstate(over="ignore"):
                 near = values == number
         # Equal numbers are only candidates: a value is missing if its text is the mark.
-        texts = [text_of(value) for value in values[near].tolist()]
-        found[near] |= np.array([identity(text) in marks for text in texts], dtype=bool)
+        texts = [value_as_text(value) for value in values[near].tolist()]
+        found[near] |= np.array([canonical_text(text) in marks for text in texts], dtype=bool)
     return found
 
 
-def is_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MISSING) -> BoolArray:
+def mask_of_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MISSING) -> BoolArray:
     """Return a mask of the missing values of a column.
 
     Parameters
@@ -513,26 +513,26 @@ def is_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MISSING
     na : iterable of str
         Declared marks; the empty text is one without being declared.
     marks : iterable of str
-        Further marks.  All are compared by :func:`identity`.
+        Further marks.  All are compared by :func:`canonical_text`.
 
     Returns
     -------
     ndarray of bool, shape (n,)
     """
-    levels, which = distinct(column)
-    known = marks_of(na) | frozenset(map(identity, marks))
-    missing = _once_each(levels, lambda level: identity(level) in known)
+    levels, which = distinct_texts(column)
+    known = identities_of_marks(na) | frozenset(map(canonical_text, marks))
+    missing = _map_each_text_once(levels, lambda level: canonical_text(level) in known)
     return np.array(missing, dtype=bool)[which]
 
 
-def _once_each(levels: Column, read: Callable[[str], T]) -> list[T]:
+def _map_each_text_once(levels: Column, read: Callable[[str], T]) -> list[T]:
     """What `read` makes of every text, computed once for those that repeat."""
     texts = levels.tolist()
     found = {text: read(text) for text in dict.fromkeys(texts)}
     return [found[text] for text in texts]
 
 
-def identity(text: str) -> str:
+def canonical_text(text: str) -> str:
     """The text that stands for all that are one with it, as labels, levels, sites, persons and
     declared values.
 
@@ -541,7 +541,7 @@ def identity(text: str) -> str:
     ``1.0``, is the whole number: a frame makes floating-point numbers of whole ones where a row has
     a gap.  ``-0`` is ``0``.  But ``01`` and ``+1`` stay texts, as a code may begin with a zero.
     """
-    text = _stripped(text)
+    text = _strip_blanks_and_nul(text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
     if text in _TRUTH_VALUES:
@@ -557,48 +557,48 @@ def identity(text: str) -> str:
     return sign + digits
 
 
-def identities(column: Column) -> Column:
-    """Return the :func:`identity` of every value's text, as an array of objects."""
-    levels, which = distinct(column)
+def canonical_texts(column: Column) -> Column:
+    """Return the :func:`canonical_text` of every value's text, as an array of objects."""
+    levels, which = distinct_texts(column)
     found = np.empty(len(levels), dtype=object)
-    found[:] = _once_each(levels, identity)
+    found[:] = _map_each_text_once(levels, canonical_text)
     return found[which]
 
 
-def sites_of(column: Column) -> tuple[list[str], IntArray, BoolArray]:
+def sites_named_in_column(column: Column) -> tuple[list[str], IntArray, BoolArray]:
     """Find the sites that a column names.
 
     Returns their names, sorted; the number of each row's site, (n,); and a mask of rows without
     one.
     """
-    names = identities(column)
-    none = is_missing(column, (), MISSING_MARKS)
-    sites = sorted(set(names[~none].tolist()), key=natural_order)
+    names = canonical_texts(column)
+    none = mask_of_missing(column, (), MISSING_MARKS)
+    sites = sorted(set(names[~none].tolist()), key=natural_sort_key)
     number = {name: k for k, name in enumerate(sites)}
     numbers = np.array([number.get(name, -1) for name in names.tolist()], dtype=np.int64)
     return sites, numbers, none
 
 
-def natural_order(text: str) -> tuple[bool, float, str]:
+def natural_sort_key(text: str) -> tuple[bool, float, str]:
     """Return a key to sort texts by: numbers by value, then other texts."""
     if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text):
         return False, float(text), text
     return True, 0.0, text
 
 
-def _in_a_frame(text: str) -> str:
-    """The :func:`identity` of a text; of a whole number beyond `EXACT`, that of the nearest
+def _identity_in_a_frame(text: str) -> str:
+    """The :func:`canonical_text` of a text; of a whole number beyond `EXACT`, that of the nearest
     floating-point number.
 
     A frame makes such a number of it as soon as another row has a gap.
     """
-    text = identity(text)
+    text = canonical_text(text)
     # Floating-point numbers hold every whole number of 15 digits, and not every longer one.
     if len(text) <= 15 or not _WHOLE_NUMBER.fullmatch(text):
         return text
     number = float(text)
     if math.isfinite(number):
-        return text_of(number)
+        return value_as_text(number)
     return text
 
 
@@ -606,7 +606,7 @@ class Declared(Generic[T]):
     """Declared texts, and what each stands for: a value is looked up as it is written, and then by
     its identity.
 
-    Where two declared texts are one by :func:`identity` and stand for different things, such as
+    Where two declared texts are one by :func:`canonical_text` and stand for different things, such as
     ``true`` beside ``True``, values are told apart as they are written.
 
     Parameters
@@ -619,33 +619,33 @@ class Declared(Generic[T]):
         self._alike = dict[str, T]()
         ambiguous = set[str]()
         for text, meaning in entries.items():
-            key = _in_a_frame(text)
+            key = _identity_in_a_frame(text)
             if self._alike.setdefault(key, meaning) != meaning:
                 ambiguous.add(key)
         for key in ambiguous:
             del self._alike[key]
 
-    def get(self, text: str, otherwise: Any = None) -> Any:
+    def meaning_of_text(self, text: str, otherwise: Any = None) -> Any:
         """Return the meaning of a value's text, or `otherwise`."""
         if text in self._written:
             return self._written[text]
-        return self._alike.get(_in_a_frame(text), otherwise)
+        return self._alike.get(_identity_in_a_frame(text), otherwise)
 
     def __contains__(self, text: object) -> bool:
-        return isinstance(text, str) and self.get(text, self) is not self
+        return isinstance(text, str) and self.meaning_of_text(text, self) is not self
 
-    def or_else(self, entries: Mapping[str, T]) -> Declared[T]:
+    def extended_by(self, entries: Mapping[str, T]) -> Declared[T]:
         """Return these, extended by the meanings of other texts.
 
         Where both declare a text, these count.
         """
         return _Joined(self, Declared(entries))
 
-    def but(self, entries: Mapping[str, T]) -> Declared[T]:
+    def overridden_by(self, entries: Mapping[str, T]) -> Declared[T]:
         """Return these, overridden by the meanings of other texts."""
         return _Joined(Declared(entries), self)
 
-    def spellings(self) -> dict[str, T]:
+    def meanings_by_spelling(self) -> dict[str, T]:
         """Return the meanings of declared texts and of the other common spellings of each.
 
         It is for what can only compare texts as written.
@@ -659,13 +659,13 @@ class Declared(Generic[T]):
                 found[one] = meaning
         return found | self._written
 
-    def numbers(self, column: Column, otherwise: int) -> IntArray:
+    def meanings_of_column(self, column: Column, otherwise: int) -> IntArray:
         """Return the meaning of every value of a column, where meanings are whole numbers.
 
         `otherwise` is for values that are not declared.
         """
-        levels, which = distinct(column)
-        meanings = _once_each(levels, lambda level: self.get(level, otherwise))
+        levels, which = distinct_texts(column)
+        meanings = _map_each_text_once(levels, lambda level: self.meaning_of_text(level, otherwise))
         return np.array(meanings, dtype=np.int64)[which]
 
 
@@ -676,18 +676,18 @@ class _Joined(Declared[T]):
         self._first = first
         self._second = second
 
-    def get(self, text: str, otherwise: Any = None) -> Any:
-        return self._first.get(text, self._second.get(text, otherwise))
+    def meaning_of_text(self, text: str, otherwise: Any = None) -> Any:
+        return self._first.meaning_of_text(text, self._second.meaning_of_text(text, otherwise))
 
-    def spellings(self) -> dict[str, T]:
-        return self._second.spellings() | self._first.spellings()
+    def meanings_by_spelling(self) -> dict[str, T]:
+        return self._second.meanings_by_spelling() | self._first.meanings_by_spelling()
 
 
-def same_in_a_frame(texts: Iterable[str]) -> bool:
+def collide_in_a_frame(texts: Iterable[str]) -> bool:
     """Return True if a frame may round two declared whole numbers to one.
 
     It rounds those beyond 2^53 if another row has a gap.
     """
-    own = map(identity, texts)
+    own = map(canonical_text, texts)
     large = {text for text in own if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)}
-    return len(set(map(_in_a_frame, large))) < len(large)
+    return len(set(map(_identity_in_a_frame, large))) < len(large)

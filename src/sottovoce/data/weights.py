@@ -12,17 +12,17 @@ import numpy as np
 
 from ..errors import InvalidInput, SchemaError
 from ..util.typing import Any, Array, ArrayLike
-from .values import Column, Declared, as_numbers, python_value, text_of
+from .values import Column, Declared, column_as_numbers, as_python_value, value_as_text
 
 
-def check_cap(field: str, cap: float) -> None:
+def check_weight_cap(field: str, cap: float) -> None:
     """Refuse a cap on weights that is not a number from 1e-100 to 1e100."""
     if isinstance(cap, bool) or not (isinstance(cap, int | float) and 1e-100 <= cap <= 1e100):
         rule = "must be a number above 0: weights beyond it count as much"
         raise InvalidInput(field, cap, rule, "declare a public bound, such as 3")
 
 
-def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
+def weights_below_cap(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
     """Cap sample weights w and scale them to [0, 1]: ``min(w, cap) / cap``.
 
     Parameters
@@ -47,7 +47,7 @@ def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
         For a weight that is negative or no finite number (no weight is shown), or a cap out of
         range.
     """
-    check_cap(field, cap)
+    check_weight_cap(field, cap)
     w = np.asarray(given, dtype=np.float64)
     if not (np.all(np.isfinite(w)) and np.all(w >= 0.0)):
         rule = (
@@ -72,10 +72,10 @@ class CaseWeight:
             raise SchemaError(
                 "weight", None, "column must be a text", 'write weight = {column = "w", max = 3}'
             )
-        check_cap("weight.max", self.max)
+        check_weight_cap("weight.max", self.max)
 
     @classmethod
-    def of(cls, given: object) -> Self:
+    def case_weight_from_entry(cls, given: object) -> Self:
         """Read a schema's ``weight`` entry; a SchemaError for any other."""
         if not isinstance(given, Mapping) or set(given) != {"column", "max"}:
             raise SchemaError(
@@ -83,10 +83,10 @@ class CaseWeight:
             )
         return cls(**given)
 
-    def encode(self, column: Column, na: frozenset[str]) -> tuple[Array, int]:
+    def encode_weights(self, column: Column, na: frozenset[str]) -> tuple[Array, int]:
         """Read sample weights in [0, 1] from their column, with the number above the cap."""
         try:
-            numbers, missing = as_numbers(column, na)
+            numbers, missing = column_as_numbers(column, na)
         except ValueError as error:
             rule = f"every weight must be a finite number, and some are {error}"
             raise SchemaError(self.column, None, rule, "repair the rows") from None
@@ -94,10 +94,10 @@ class CaseWeight:
             raise SchemaError(
                 self.column, None, "some weights are missing", "write 1, or leave those rows out"
             )
-        return shares(self.column, numbers, self.max)
+        return weights_below_cap(self.column, numbers, self.max)
 
 
-def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
+def shares_of_classes(field: str, given: Any, names: Sequence[object]) -> Array:
     """Return the weights of all classes, scaled so that the largest is 1.
 
     Parameters
@@ -128,14 +128,14 @@ def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
         raise InvalidInput(
             field, given, "would count the labels of private rows, which nothing pays for", remedy
         )
-    known = Declared({text_of(name): k for k, name in enumerate(names)})
+    known = Declared({value_as_text(name): k for k, name in enumerate(names)})
     try:
-        entries = [(text_of(name), python_value(value)) for name, value in given.items()]
+        entries = [(value_as_text(name), as_python_value(value)) for name, value in given.items()]
     except AttributeError:
         raise InvalidInput(field, type(given), "must map classes to numbers", remedy) from None
     out, named = np.ones(len(names)), set[int]()
     for name, value in entries:
-        k = known.get(name)
+        k = known.meaning_of_text(name)
         if k is None:
             raise InvalidInput(field, name, "is none of the declared classes", remedy)
         if k in named:

@@ -19,15 +19,15 @@ from typing import Self
 
 from ..errors import InvalidInput, SottovoceError
 from ..util import files
-from ..util.codec import from_plain, to_plain
-from ..util.plain import canonical
-from .invitation import PLAN_GROUPS, stretch
-from .keys import SigningKey, verify
+from ..util.codec import record_from_plain, record_to_plain
+from ..util.plain import canonical_json
+from .invitation import PLAN_GROUPS, comparison_code
+from .keys import SigningKey, verify_signature
 from .known import Known
 from .members import Member
-from .names import check_name, check_run
+from .names import check_site_name, check_run_name
 from .plan import Plan
-from .strict import parse, told
+from .strict import parse_json, reason_of_refusal
 
 ENDING = "amendment"
 _DOMAIN = b"sottovoce amendment 1\n"
@@ -56,29 +56,29 @@ class Amendment:
     signatures: dict[str, str] = field(default_factory=dict)
 
     @property
-    def _said(self) -> bytes:
+    def signed_content(self) -> bytes:
         body = {"name": self.name, "old": self.old, "key": self.key, "runs": self.runs}
-        return _DOMAIN + canonical(body).encode()
+        return _DOMAIN + canonical_json(body).encode()
 
     @property
-    def code(self) -> str:
+    def comparison_code(self) -> str:
         """A code of all but the signatures, to compare by telephone."""
-        return stretch(self._said, PLAN_GROUPS)
+        return comparison_code(self.signed_content, PLAN_GROUPS)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            found = from_plain(cls, parse(files.read("amendment", path, _LARGEST), _LARGEST))
+            found = record_from_plain(cls, parse_json(files.read_bounded_file("amendment", path, _LARGEST), _LARGEST))
             for key in (found.old, found.key):
                 Member(found.name, 1, key)
             for run in found.runs or {}:
-                check_run("run", run)
+                check_run_name("run", run)
             for name, signature in found.signatures.items():
-                check_name("name", name)
+                check_site_name("name", name)
                 base64.b64decode(signature, validate=True)
         except (SottovoceError, ValueError) as error:
-            rule = f"is none{told(error)}"
+            rule = f"is none{reason_of_refusal(error)}"
             raise InvalidInput(
                 "amendment", path, rule, "give the file that `site replace` wrote"
             ) from None
@@ -86,19 +86,19 @@ class Amendment:
 
     def text(self) -> str:
         """Return the file's content."""
-        return json.dumps(to_plain(self), indent=1) + "\n"
+        return json.dumps(record_to_plain(self), indent=1) + "\n"
 
     def sign(self, name: str, key: SigningKey) -> Self:
         """Return this amendment with the signature of a member."""
-        made = base64.b64encode(key.sign(self._said)).decode()
+        made = base64.b64encode(key.sign(self.signed_content)).decode()
         signatures = dict(sorted((self.signatures | {name: made}).items()))
         return replace(self, signatures=signatures)
 
-    def signed_by(self, name: str, key: str) -> bool:
+    def is_signed_by(self, name: str, key: str) -> bool:
         """Return True if the member with this public key has signed."""
         try:
             signature = base64.b64decode(self.signatures.get(name, ""))
-            verify(base64.b64decode(key), signature, self._said)
+            verify_signature(base64.b64decode(key), signature, self.signed_content)
         except ValueError:
             return False
         return True
@@ -133,7 +133,7 @@ class Amendment:
             )
 
 
-def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]) -> Known:
+def apply_signed_amendments(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]) -> Known:
     """Return a site's records with the new keys of amendments that all members have signed.
 
     An amendment counts if the plan has its new key, the records have its old one, and this site
@@ -159,11 +159,11 @@ def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment])
             continue
         # A site that this one has not met cannot vouch for another: its key is not in the records.
         others = [name for name in plan.names if name not in (own, one.name) and name in keys]
-        if all(one.signed_by(name, keys[name]) for name in others) and one.signed_by(own, now[own]):
+        if all(one.is_signed_by(name, keys[name]) for name in others) and one.is_signed_by(own, now[own]):
             keys[one.name] = one.key
     return Known(known.run, known.head, keys, known.shared)
 
 
-def beside(folder: Path) -> list[Amendment]:
+def read_amendments_in(folder: Path) -> list[Amendment]:
     """Return the amendments in a site's folder."""
     return [Amendment.read(path) for path in sorted(folder.glob(f"*.{ENDING}"))]

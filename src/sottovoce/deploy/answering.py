@@ -19,7 +19,7 @@ from ..answers.assumed import Assumed
 from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import AttemptLost, NetClosed
-from ..ledger.life import share_of_life
+from ..ledger.life import share_of_lifetime_budget
 from ..network.net import Net
 from ..privacy.noise import KeyedNoise, Noise
 from ..problem.facts import Among, Facts
@@ -29,10 +29,10 @@ from ..runs.centre import Centring
 from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.pricing import release_costs
 from ..runs.row_guard import Asked, Book, RowGuard
-from ..util.plain import digest_of
+from ..util.plain import digest_public_values
 from ..util.typing import Any, Array, IntArray
 from .asks import SiteTable
-from .plan import Plan, encoding_of
+from .plan import Plan, schema_from_plain
 from .recipes import Recipes
 from .stages import Stage
 
@@ -67,10 +67,10 @@ class Found:
     @property
     def model(self) -> Array:
         """Model of an inference, in encoded columns."""
-        from ..answers.inference import model_of
+        from ..answers.inference import models_for_predictions
 
         assert self.estimates is not None
-        return model_of(self.estimates)[0]
+        return models_for_predictions(self.estimates)[0]
 
 
 class Asker:
@@ -105,31 +105,31 @@ class Asker:
         self._observe = observe
         self.trained = trained
 
-    def _run(self, stage: Stage, move: Move | None = None, **public: Any) -> tuple[Outcome, Any]:
+    def _run_stage(self, stage: Stage, move: Move | None = None, **public: Any) -> tuple[Outcome, Any]:
         """Run a stage, and return its outcome and result; the result is None if it ended early.
 
         `public` are further arguments of its recipe.
         """
-        facts = stage.facts.node(self._node)
+        facts = stage.facts.facts_of_node(self._node)
         recipe = stage.recipe
         assert recipe is not None
-        method = replace(recipe, **public).at(self._node)
+        method = replace(recipe, **public).method_of_node(self._node)
         place = Place(facts, self._net, self._guard_of(facts, stage, move), (), facts.d)
         observers: list[Observer] = []
         if self._observe is not None:
             observe = self._observe
             observers.append(lambda k, state: observe(stage.first + k))
-        outcome = engine.run(method, place, len(method.items), observers=observers)
+        outcome = engine.run_rounds(method, place, len(method.items), observers=observers)
         if outcome.stopped != FINISHED:
             return outcome, None
         return outcome, method.outcome(outcome.state, facts)
 
-    def infer(self) -> tuple[Outcome, Found]:
+    def run_inference(self) -> tuple[Outcome, Found]:
         """Run the inference."""
-        outcome, estimates = self._run(self.plan.stages[0])
+        outcome, estimates = self._run_stage(self.plan.stages[0])
         return outcome, Found(estimates)
 
-    def judge(self, model: Array, found: Found, move: Move | None = None) -> tuple[Outcome, Found]:
+    def evaluate_model(self, model: Array, found: Found, move: Move | None = None) -> tuple[Outcome, Found]:
         """Evaluate a model on the held-out rows; if a site is lost meanwhile, a note says so.
 
         Parameters
@@ -155,25 +155,25 @@ class Asker:
         assert asks is not None
         if stage.shown:
             try:
-                model = self._net.whole_sum(model) / len(self.plan.sites)
+                model = self._net.sum_of_all_nodes(model) / len(self.plan.sites)
             except NetClosed:
                 return Outcome(None, 0, NEIGHBOUR), found
         # The digest says which model is judged and how its rows are read: the same weights after
         # another centring are another question (docs/privacy/answers.md).
         if move is None:
-            judged = digest_of(model)
+            judged = digest_public_values(model)
         else:
-            judged = digest_of(model, move.digest)
-        outcome, cells = self._run(stage, move, weights=model, judged=judged)
+            judged = digest_public_values(model, move.digest)
+        outcome, cells = self._run_stage(stage, move, weights=model, judged=judged)
         if outcome.stopped == FEW:
             return outcome, replace(found, notes=(LOST,))
         if outcome.stopped != FINISHED:
             return outcome, found
-        quality, *_ = qualities(cells, asks.threshold, _recipes_of(self.plan).levels)
+        quality, *_ = qualities(cells, asks.threshold, _required_recipes(self.plan).levels)
         return outcome, replace(found, quality=quality)
 
 
-def _recipes_of(plan: Plan) -> Recipes:
+def _required_recipes(plan: Plan) -> Recipes:
     """Return the recipes of a plan that has some."""
     assert plan.recipes is not None
     return plan.recipes
@@ -194,44 +194,44 @@ class SiteRows:
     def __init__(self, plan: Plan, node: int, table: SiteTable) -> None:
         assert plan.asks is not None
         self._node = node
-        self._naming = _recipes_of(plan).naming
+        self._naming = _required_recipes(plan).naming
         trained, held_out = plan.asks.split(len(table.y))
         self._trained = table.at(trained)
         self._held_out = table.at(held_out)
 
     @cached_property
-    def trained(self) -> Rows:
+    def training_rows(self) -> Rows:
         """The rows that are not held out."""
         if self._naming is None:
             return self._trained.rows()
-        return self._naming.rows([(self._trained.raw, self._trained.y)], self._node)
+        return self._naming.rows_of_sites([(self._trained.raw, self._trained.y)], self._node)
 
     @cached_property
     def held_out(self) -> Rows:
         """The held-out rows."""
-        return self.held_out_moved(None)
+        return self.held_out_rows_after_move(None)
 
-    def held_out_moved(self, move: Move | None) -> Rows:
+    def held_out_rows_after_move(self, move: Move | None) -> Rows:
         """Return the held-out rows, clipped as the rows of a training that were moved by `move`."""
-        from ..answers.evaluation import rows_of
+        from ..answers.evaluation import build_scored_rows
 
         X = self._held_out.X
         if self._naming is not None:
-            X = self._naming.encoded(self._held_out.raw, self._node)
+            X = self._naming.encode_rows(self._held_out.raw, self._node)
         if move is not None:
-            X = move.shortened(X)
-        return rows_of([(X, self._held_out.y)])
+            X = move.shorten_rows(X)
+        return build_scored_rows([(X, self._held_out.y)])
 
     def of(self, stage: Stage, move: Move | None = None) -> Rows:
         """Return the rows that a stage reads; `move` is that of the model which it judges."""
         if not stage.held:
-            return self.trained
+            return self.training_rows
         if move is None:
             return self.held_out
-        return self.held_out_moved(move)
+        return self.held_out_rows_after_move(move)
 
 
-def at_site(
+def make_site_asker(
     plan: Plan,
     name: str,
     table: SiteTable,
@@ -272,15 +272,15 @@ def at_site(
     # Before the first message: rows that a stage cannot read must not end a run that has begun.
     for stage in plan.stages:
         if stage.recipe is not None:
-            rows.of(stage).check(stage.facts.loss)
+            rows.of(stage).check_loss_fits(stage.facts.loss)
 
     def guard_of(facts: Facts, stage: Stage, move: Move | None) -> RowGuard:
-        return RowGuard(rows.of(stage, move), facts, _noise_of(stage, noise, node), book)
+        return RowGuard(rows.of(stage, move), facts, _noise_of_stage(stage, noise, node), book)
 
-    return Asker(plan, net, guard_of, node, observe, rows.trained)
+    return Asker(plan, net, guard_of, node, observe, rows.training_rows)
 
 
-def _noise_of(stage: Stage, noise: Noise, node: int) -> Noise:
+def _noise_of_stage(stage: Stage, noise: Noise, node: int) -> Noise:
     """Return a site's noise in a stage.
 
     A row guard numbers its releases from 1, so keyed noise has a key for each stage.
@@ -323,14 +323,14 @@ class ReadNet(Net):
             raise AttemptLost("a share is missing")
         return total
 
-    def everyones(self, x: Array) -> Array:
+    def gather_from_all_nodes(self, x: Array) -> Array:
         self._next += 1
         return np.stack(self._sent[self._next - 1])
 
     def neighbour_sum(self, x: Array) -> Array:
         raise TypeError("a hub reads answers only")
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         raise TypeError("a hub has no shares")
 
 
@@ -341,37 +341,37 @@ class Reader:
     facts: Facts
     centring: Centring | None = None
 
-    def centre(self, mean: Array) -> Move:
+    def move_rows_by_mean(self, mean: Array) -> Move:
         """Return the map by which the sites move their rows."""
         assert self.centring is not None
-        return self.centring.map(mean)
+        return self.centring.map_for_mean(mean)
 
-    def ask(self, query: Query) -> Array:
+    def charge_and_answer(self, query: Query) -> Array:
         """Return zeros for a site's own answer, which the net has."""
-        return query.blank(self.facts)
+        return query.placeholder_answer(self.facts)
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
         """Return the value of an opened sum."""
         among = net.among(self.facts)
-        return query.attempt(self.facts, among).opened(net.total(np.zeros(1, dtype=np.int64)))
+        return query.attempt(self.facts, among).mean_from_total(net.total(np.zeros(1, dtype=np.int64)))
 
 
-def moved(plan: Plan, net: ReadNet) -> Move | None:
+def replay_row_move(plan: Plan, net: ReadNet) -> Move | None:
     """Return the map by which the sites of a plan move their rows.
 
     It follows from what they sent in the plan's first exchange.
     """
-    facts = plan.facts.node(0)
+    facts = plan.facts.facts_of_node(0)
     reader = Reader(facts, plan.centre)
-    return engine.centred(Place(facts, net, reader, (), plan.d), reader, plan.facts)[0].move
+    return engine.release_mean(Place(facts, net, reader, (), plan.d), reader, plan.facts)[0].move
 
 
-def at_hub(plan: Plan, net: ReadNet) -> Asker:
+def make_hub_asker(plan: Plan, net: ReadNet) -> Asker:
     """Return the recipes of a plan at its hub."""
     return Asker(plan, net, lambda facts, *_: Reader(facts), 0)
 
 
-def ahead(
+def outline_recipes(
     plan: Plan,
     releases: Sequence[dict[str, Any]],
     life: float | None = None,
@@ -392,13 +392,13 @@ def ahead(
     Returns
     -------
     dict
-        Under the keys of :func:`sottovoce.runs.prepare.outline`; empty for a plan without recipes.
+        Under the keys of :func:`sottovoce.runs.prepare.outline_run`; empty for a plan without recipes.
     """
-    asks, privacy = plan.asks, plan.privacy
+    asks, privacy = plan.asks, plan.planned_privacy
     if asks is None:
         return {}
     plain: dict[str, Any] = {
-        "method": _method_of(plan),
+        "method": _method_name(plan),
         "graph": plan.config.graph,
         "rounds": plan.exchange_table.attempts,
         "n": [site.rows for site in plan.sites],
@@ -408,17 +408,17 @@ def ahead(
         "config": plan.config.to_dict(),
         "asks": asks.to_dict(),
         "held": [asks.held(site.rows) for site in plan.sites],
-        "parts": [statement.to_dict() for statement in privacy.statements],
-        "life": share_of_life(privacy.planned_events(), plan.config.delta, life),
+        "parts": [statement.to_dict() for statement in privacy.statements_by_rows],
+        "life": share_of_lifetime_budget(privacy.planned_events(), plan.config.delta, life),
     }
-    if plan.infers:
-        plain |= {"algorithm": {}, "forecast": _forecast(plan, assumed or Assumed())}
+    if plan.is_inference:
+        plain |= {"algorithm": {}, "forecast": _forecast_table(plan, assumed or Assumed())}
     return plain
 
 
-def _method_of(plan: Plan) -> str:
+def _method_name(plan: Plan) -> str:
     """Return the method of a plan; ``inference`` if it trains nothing."""
-    if plan.infers:
+    if plan.is_inference:
         return "inference"
     return plan.config.method
 
@@ -435,22 +435,22 @@ def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
     return found
 
 
-def _forecast(plan: Plan, assumed: Assumed) -> dict[str, Any]:
-    """Forecast the worth of the table (:func:`sottovoce.answers.forecast.forecast`).
+def _forecast_table(plan: Plan, assumed: Assumed) -> dict[str, Any]:
+    """Forecast the worth of the table (:func:`sottovoce.answers.forecast.forecast_coefficients`).
 
     Empty without noise.
     """
-    from ..answers.forecast import LogOdds, forecast_of
+    from ..answers.forecast import LogOdds, forecast_prepared_plan
 
-    stage, naming = plan.stages[0], _recipes_of(plan).naming
+    stage, naming = plan.stages[0], _required_recipes(plan).naming
     if naming is None or stage.recipe is None:
         return {}
-    return forecast_of(LogOdds(naming, assumed.positives), stage.prepared, assumed)
+    return forecast_prepared_plan(LogOdds(naming, assumed.positives), stage.prepared, assumed)
 
 
-def record(plan: Plan, found: Found) -> dict[str, Any]:
+def results_to_dict(plan: Plan, found: Found) -> dict[str, Any]:
     """Return the results as plain data, under the keys of a simulation's report."""
-    from ..answers.terms import outcome
+    from ..answers.terms import label_in_words
 
     asks = plan.asks
     assert asks is not None
@@ -460,65 +460,65 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
         auc = found.quality[""].auc.value
         brier = found.quality[""].brier.value
     plain: dict[str, Any] = {
-        "method": _method_of(plan),
+        "method": _method_name(plan),
         "data": plan.run,
         "nodes": len(plan.sites),
         "n_train": plan.facts.n[:, 0].astype(int).tolist(),
         "n_test": sum(asks.held(site.rows) for site in plan.sites),
         "features": plan.exchange_table.last_model.width,
         "sites": list(plan.names),
-        "label": outcome(encoding_of(plan.schema)),
-        "asked": _asked_in(plan.stages[0]),
+        "label": label_in_words(schema_from_plain(plan.schema)),
+        "asked": _releases_of_stage(plan.stages[0]),
         "auc": auc,
         "brier": brier,
         "evaluation": None,
-        "privacy": plan.privacy.statements[0].to_dict(),
+        "privacy": plan.planned_privacy.statements_by_rows[0].to_dict(),
         "notes": list(found.notes),
         "config": plan.config.to_dict(),
     }
     if found.estimates is not None:
-        read = _fit_of(plan).read(found.estimates, plan.config.delta)
+        read = _required_fit(plan).read_outcome(found.estimates, plan.config.delta)
         # after a run its own table tells what the forecast would
         plain |= read.plain | {"forecast": {}}
     if found.quality is not None:
-        plain["evaluation"] = _evaluation(plan, found.quality)
+        plain["evaluation"] = _evaluation_to_dict(plan, found.quality)
     return plain
 
 
-def _asked_in(stage: Stage) -> Any:
+def _releases_of_stage(stage: Stage) -> Any:
     """Return the releases of a stage with their shares of the budget, as plain data.
 
     Empty for a training.
     """
     if stage.recipe is None:
         return []
-    return stage.recipe.listed.to_plain()
+    return stage.recipe.releases_with_noise.to_plain_items()
 
 
-def _fit_of(plan: Plan) -> LogOdds:
+def _required_fit(plan: Plan) -> LogOdds:
     """Return the fit that reads the estimates of an inference."""
-    fit = _recipes_of(plan).fit
+    fit = _required_recipes(plan).fit
     assert fit is not None
     return fit
 
 
-def _evaluation(plan: Plan, quality: dict[str, Quality]) -> dict[str, Any]:
+def _evaluation_to_dict(plan: Plan, quality: dict[str, Quality]) -> dict[str, Any]:
     """Return the quality on the held-out rows, of all and by level, as plain data."""
     return {
         **quality[""].to_dict(),
-        "privacy": plan.privacy.statements[-1].to_dict(),
-        "asked": _asked_in(plan.stages[-1]),
+        "privacy": plan.planned_privacy.statements_by_rows[-1].to_dict(),
+        "asked": _releases_of_stage(plan.stages[-1]),
         "by": {name: one.to_dict() for name, one in quality.items() if name},
     }
 
 
-def document(plan: Plan, found: Found) -> dict[str, Any]:
+def results_document(plan: Plan, found: Found) -> dict[str, Any]:
     """Return the results as part of a file.
 
-    ``record``, and after an inference the ``answers`` for ``sottovoce predict``.
+    ``results_to_dict``, and after an inference the ``answers`` for ``sottovoce predict``.
     """
-    plain = record(plan, found)
+    plain = results_to_dict(plan, found)
     if found.estimates is None:
         return {"record": plain}
-    whole = _fit_of(plan).layout.saved(found.model, encoding_of(plan.schema), plain).to_dict()
+    whole = _required_fit(plan).layout.to_saved_model(found.model, schema_from_plain(plan.schema), plain).to_dict()
     return {"record": whole.pop("record"), "answers": whole}

@@ -18,16 +18,16 @@ from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
-from ..util.codec import Unreadable, from_plain, to_plain
-from ..util.constraints import Flag, Interval, Text, constrained, optional, validate
+from ..util.codec import Unreadable, record_from_plain, record_to_plain
+from ..util.constraints import Flag, Interval, Text, constrained_field, optional_constraint, validate_fields_and_rules
 from ..util.typing import Any, Array, IntArray
 
-_SCALE = optional(Interval(low=0.0, closed="neither"))
+_SCALE = optional_constraint(Interval(low=0.0, closed="neither"))
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """The constants of SplitMix64: its increment, and two multipliers."""
 
 
-def held_out(rows: int, many: int) -> IntArray:
+def held_out_positions(rows: int, many: int) -> IntArray:
     """Return the positions of the held-out rows among all rows of a site.
 
     The same share of the same table holds out the same rows in every plan; a larger share holds out
@@ -73,7 +73,7 @@ class SiteTable:
 
     def rows(self) -> Rows:
         """Return all rows, as the training reads them."""
-        return Rows.build([(self.X, self.y)])
+        return Rows.build_from_parts([(self.X, self.y)])
 
     @property
     def raw(self) -> Any:
@@ -117,19 +117,19 @@ class Asks:
         noise.
     """
 
-    inference: bool = constrained(False, Flag())
-    site_constants: bool = constrained(False, Flag())
-    evaluation: float | None = constrained(
-        None, optional(Interval(low=0.0, closed="high")), remedy="use 0.5"
+    inference: bool = constrained_field(False, Flag())
+    site_constants: bool = constrained_field(False, Flag())
+    evaluation: float | None = constrained_field(
+        None, optional_constraint(Interval(low=0.0, closed="high")), remedy="use 0.5"
     )
-    holdout: float = constrained(0.0, Interval(), remedy="use 0.2")
-    threshold: float = constrained(0.5, Interval(0.0, 1.0, closed="neither"), remedy="use 0.5")
-    by: str | None = constrained(None, optional(Text()), remedy="leave it out")
-    scale: float | None = constrained(None, _SCALE, remedy="leave it out")
-    evaluation_scale: float | None = constrained(None, _SCALE, remedy="leave it out")
+    holdout: float = constrained_field(0.0, Interval(), remedy="use 0.2")
+    threshold: float = constrained_field(0.5, Interval(0.0, 1.0, closed="neither"), remedy="use 0.5")
+    by: str | None = constrained_field(None, optional_constraint(Text()), remedy="leave it out")
+    scale: float | None = constrained_field(None, _SCALE, remedy="leave it out")
+    evaluation_scale: float | None = constrained_field(None, _SCALE, remedy="leave it out")
 
     def __post_init__(self) -> None:
-        validate(self)
+        validate_fields_and_rules(self)
         if not self.inference and self.evaluation is None:
             raise InvalidInput(
                 "asks", None, "asks nothing", "ask for inference, an evaluation or both"
@@ -157,12 +157,12 @@ class Asks:
 
     def split(self, rows: int) -> tuple[IntArray, IntArray]:
         """Return positions of a site's training rows, and of its held-out rows."""
-        held = held_out(rows, self.held(rows))
+        held = held_out_positions(rows, self.held(rows))
         return np.setdiff1d(np.arange(rows), held), held
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; infinity is the text ``inf``."""
-        plain = dict(to_plain(self))
+        plain = dict(record_to_plain(self))
         # JSON has no infinity
         if self.evaluation == math.inf:
             plain["evaluation"] = "inf"
@@ -174,14 +174,14 @@ class Asks:
         try:
             if isinstance(plain, dict) and plain.get("evaluation") == "inf":
                 plain = plain | {"evaluation": math.inf}
-            return from_plain(cls, plain)
+            return record_from_plain(cls, plain)
         except Unreadable as error:
             raise InvalidInput(
                 "asks", None, f"is not what a plan asks: {error}", "write the plan again"
             ) from None
 
 
-def table_of(
+def make_site_table(
     schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None
 ) -> SiteTable:
     """Return a site's table from a loaded data set.

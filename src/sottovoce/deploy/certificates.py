@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from ..util.files import from_json, read, read_text
-from .crypto import ec, exceptions, hashes, need_cryptography, private_pem, serialization, x509
-from .files import KEY, together, write_new
-from .names import check_name
+from ..util.files import parse_bounded_json, read_bounded_file, read_bounded_text
+from .crypto import ec, exceptions, hashes, need_cryptography, private_key_to_pem, serialization, x509
+from .files import KEY, all_files_or_none, write_new_file
+from .names import check_site_name
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
@@ -54,46 +54,46 @@ class Authority:
     @classmethod
     def make(cls, folder: Path, name: str = "sottovoce") -> Authority:
         """Write a new authority to `folder`."""
-        authority = cls._new(name)
-        _write(folder, "ca", private_pem(authority.key), ".crt", _pem(authority.certificate))
+        authority = cls._generate_authority(name)
+        _write_key_and_public_file(folder, "ca", private_key_to_pem(authority.key), ".crt", _to_pem(authority.certificate))
         return authority
 
     @classmethod
-    def _new(cls, name: str = "sottovoce") -> Authority:
+    def _generate_authority(cls, name: str = "sottovoce") -> Authority:
         """Return a new authority, with a name of its own."""
         need_cryptography()
-        key = _new_key()
+        key = _generate_tls_key()
         # By its name TLS finds the right one of two authorities in one file.
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:8]
-        subject = _name(f"{name} authority {identifier}")
+        subject = _common_name(f"{name} authority {identifier}")
         until = datetime.now(UTC) + timedelta(days=AUTHORITY_DAYS)
-        builder = _builder(subject, subject, key.public_key(), until)
+        builder = _certificate_builder(subject, subject, key.public_key(), until)
         constraints = x509.BasicConstraints(ca=True, path_length=0)
         builder = builder.add_extension(constraints, critical=True)
-        builder = builder.add_extension(_usage(sign=False), critical=True)
-        return cls(_signed(builder, key), key)
+        builder = builder.add_extension(_key_usage_extension(sign=False), critical=True)
+        return cls(_sign_certificate(builder, key), key)
 
     @classmethod
-    def follow(cls, folder: Path) -> Authority:
+    def create_successor(cls, folder: Path) -> Authority:
         """Put a new authority into `folder`, in front of those in ``ca.crt`` that are still valid.
 
         Returns the new one.
         """
         cls.read(folder)
-        authority = cls._new()
+        authority = cls._generate_authority()
         now = datetime.now(UTC)
-        former = _bundle((folder / "ca.crt").read_bytes())
+        former = _load_authorities((folder / "ca.crt").read_bytes())
         valid = [one for one in former if one.not_valid_after_utc > now]
-        bundle = b"".join(_pem(one) for one in (authority.certificate, *valid))
+        bundle = b"".join(_to_pem(one) for one in (authority.certificate, *valid))
         # The certificates first: after a kill in between the folder still holds the former key and
         # a certificate that belongs to it.
-        _replace(folder / "ca.crt", bundle)
-        _replace(folder / "ca.key", private_pem(authority.key), secret=True)
+        _replace_file(folder / "ca.crt", bundle)
+        _replace_file(folder / "ca.key", private_key_to_pem(authority.key), secret=True)
         return authority
 
-    def forget(self, folder: Path) -> None:
+    def remove_former_authorities(self, folder: Path) -> None:
         """Take all other authorities out of ``ca.crt``."""
-        _replace(folder / "ca.crt", _pem(self.certificate))
+        _replace_file(folder / "ca.crt", _to_pem(self.certificate))
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
@@ -104,11 +104,11 @@ class Authority:
             raise InvalidInput(
                 "folder", str(folder), "holds no authority", "make one with `sottovoce hub init`"
             )
-        pem = read("folder", public, KEY)
-        secret = read("folder", private, KEY)
+        pem = read_bounded_file("folder", public, KEY)
+        secret = read_bounded_file("folder", private, KEY)
         try:
             key = serialization.load_pem_private_key(secret, None)
-            own = [one for one in _bundle(pem) if one.public_key() == key.public_key()]
+            own = [one for one in _load_authorities(pem) if one.public_key() == key.public_key()]
             if not isinstance(key, ec.EllipticCurvePrivateKey) or not own:
                 raise ValueError
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
@@ -118,7 +118,7 @@ class Authority:
             ) from None
         return cls(own[0], key)
 
-    def serve(self, folder: Path, hosts: Sequence[str], *, again: bool = False) -> None:
+    def write_hub_certificate(self, folder: Path, hosts: Sequence[str], *, again: bool = False) -> None:
         """Write the hub's TLS key and certificate, ``hub.key`` and ``hub.crt``.
 
         Parameters
@@ -134,22 +134,22 @@ class Authority:
         InvalidInput
             If a file exists, or the authority has ended.
         """
-        key = _new_key()
-        builder = self._begun("hub", key.public_key())
-        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+        key = _generate_tls_key()
+        builder = self._begin_certificate("hub", key.public_key())
+        names = x509.SubjectAlternativeName([_host_general_name(host) for host in hosts])
         builder = builder.add_extension(names, critical=False)
-        certificate = self._leaf(builder, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH)
+        certificate = self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH)
         if not again:
-            _write(folder, "hub", private_pem(key), ".crt", _pem(certificate))
+            _write_key_and_public_file(folder, "hub", private_key_to_pem(key), ".crt", _to_pem(certificate))
             return
-        _replace(folder / "hub.key", private_pem(key), secret=True)
-        _replace(folder / "hub.crt", _pem(certificate))
+        _replace_file(folder / "hub.key", private_key_to_pem(key), secret=True)
+        _replace_file(folder / "hub.crt", _to_pem(certificate))
 
     def signed(self, pem: bytes) -> bool:
         """Return True if this authority signed a certificate."""
-        return _issued(x509.load_pem_x509_certificate(pem), self.certificate)
+        return _is_issued_by(x509.load_pem_x509_certificate(pem), self.certificate)
 
-    def admit(self, request: bytes) -> tuple[str, bytes]:
+    def sign_site_request(self, request: bytes) -> tuple[str, bytes]:
         """Sign a site's request; returns the site's name and the certificate.
 
         Raises :class:`InvalidInput` if it is no valid request, or its name is not allowed for a
@@ -160,7 +160,7 @@ class Authority:
             asked = x509.load_pem_x509_csr(request)
             names = []
             if asked.is_signature_valid:
-                names = _names(asked.subject)
+                names = _common_names_of(asked.subject)
             public = asked.public_key()
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             names = []
@@ -168,36 +168,36 @@ class Authority:
             raise InvalidInput(
                 "request", None, "is no certificate request", "use the one that `site init` wrote"
             )
-        check_name("request", names[0])
-        builder = self._begun(names[0], public)
-        return names[0], _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
+        check_site_name("request", names[0])
+        builder = self._begin_certificate(names[0], public)
+        return names[0], _to_pem(self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
 
-    def invite(self, name: str) -> tuple[bytes, bytes]:
+    def make_invitation_certificate(self, name: str) -> tuple[bytes, bytes]:
         """Return a certificate and its key for a site's invitation.
 
         They open what is public, and nothing else.
         """
-        key = _new_key()
-        builder = self._begun(INVITED + name, key.public_key())
-        return _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_pem(key)
+        key = _generate_tls_key()
+        builder = self._begin_certificate(INVITED + name, key.public_key())
+        return _to_pem(self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_key_to_pem(key)
 
-    def _begun(self, name: str, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
+    def _begin_certificate(self, name: str, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
         """Begin a certificate that this authority will sign; raises if the authority has ended."""
         until = min(datetime.now(UTC) + timedelta(days=DAYS), self.certificate.not_valid_after_utc)
         if until <= datetime.now(UTC):
             rule, remedy = "has ended", "make a new one with `sottovoce hub renew --authority`"
             raise InvalidInput("authority", None, rule, remedy)
-        return _builder(_name(name), self.certificate.subject, public, until)
+        return _certificate_builder(_common_name(name), self.certificate.subject, public, until)
 
-    def _leaf(
+    def _sign_leaf_certificate(
         self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier
     ) -> x509.Certificate:
         """Sign the certificate of a site or the hub, for one use alone."""
         constraints = x509.BasicConstraints(ca=False, path_length=None)
         builder = builder.add_extension(constraints, critical=True)
-        builder = builder.add_extension(_usage(sign=True), critical=True)
+        builder = builder.add_extension(_key_usage_extension(sign=True), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
-        return _signed(builder, self.key)
+        return _sign_certificate(builder, self.key)
 
 
 def check_host(text: str) -> None:
@@ -212,30 +212,30 @@ def check_host(text: str) -> None:
             ) from None
 
 
-def hosts_of(path: Path) -> list[str]:
+def hosts_in_certificate(path: Path) -> list[str]:
     """Return the host names and addresses in the certificate in a file."""
-    found = _loaded(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    found = _load_certificate(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return [str(one.value) for one in found]
 
 
-def request(folder: Path, name: str) -> None:
+def write_certificate_request(folder: Path, name: str) -> None:
     """Write a site's TLS key ``NAME.key`` and its certificate request ``NAME.csr``."""
     need_cryptography()
-    check_name("name", name)
-    key = _new_key()
-    builder = x509.CertificateSigningRequestBuilder().subject_name(_name(name))
+    check_site_name("name", name)
+    key = _generate_tls_key()
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_common_name(name))
     asked = builder.sign(key, hashes.SHA256())
-    _write(folder, name, private_pem(key), ".csr", _pem(asked))
+    _write_key_and_public_file(folder, name, private_key_to_pem(key), ".csr", _to_pem(asked))
 
 
-def _write(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> None:
+def _write_key_and_public_file(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> None:
     """Write a key and the public file that belongs to it, both or none."""
-    with together(folder) as made:
+    with all_files_or_none(folder) as made:
         private_file = folder / f"{stem}.key"
-        write_new(private_file, key, secret=True)
+        write_new_file(private_file, key, secret=True)
         made(private_file)
         public_file = folder / f"{stem}{ending}"
-        write_new(public_file, public)
+        write_new_file(public_file, public)
         made(public_file)
 
 
@@ -243,7 +243,7 @@ REVOKED = "revoked.json"
 """In the hub's folder: names of sites, and the time until which their certificates were revoked."""
 
 
-def revoke(folder: Path, name: str) -> list[str]:
+def revoke_certificates(folder: Path, name: str) -> list[str]:
     """Revoke all certificates and invitations of a site that were signed until now.
 
     Returns those in `folder`.
@@ -255,10 +255,10 @@ def revoke(folder: Path, name: str) -> list[str]:
     there = [path for path in files if path.exists()]
     if there:
         now = datetime.now(UTC).replace(microsecond=0)
-        known = _revoked(folder) | {name: now.isoformat()}
+        known = _read_revocations(folder) | {name: now.isoformat()}
         text = json.dumps(dict(sorted(known.items())), indent=1) + "\n"
         # The list first: it is what counts, and a kill in between leaves no certificate in use.
-        _replace(folder / REVOKED, text.encode())
+        _replace_file(folder / REVOKED, text.encode())
         for path in there:
             path.replace(path.with_name(f"{path.name}.revoked-{now:%Y%m%d%H%M%S}"))
     return [str(path) for path in there]
@@ -270,19 +270,19 @@ def is_revoked(folder: Path, pem: bytes) -> bool:
     Raises :class:`InvalidInput` for a broken list.
     """
     certificate = x509.load_pem_x509_certificate(pem)
-    known = _revoked(folder)
+    known = _read_revocations(folder)
     # Certificates are dated back by so much, for clocks that are slow.
     signed = certificate.not_valid_before_utc + _SKEW
-    names = [name.removeprefix(INVITED) for name in _names(certificate.subject)]
+    names = [name.removeprefix(INVITED) for name in _common_names_of(certificate.subject)]
     return any(signed <= datetime.fromisoformat(known[name]) for name in names if name in known)
 
 
-def _revoked(folder: Path) -> dict[str, str]:
+def _read_revocations(folder: Path) -> dict[str, str]:
     path = folder / REVOKED
     if not path.exists():
         return {}
     try:
-        found = from_json(read_text("revoked", path, KEY))
+        found = parse_bounded_json(read_bounded_text("revoked", path, KEY))
         for until in found.values():
             datetime.fromisoformat(until)
     except (ValueError, TypeError, AttributeError):
@@ -292,7 +292,7 @@ def _revoked(folder: Path) -> dict[str, str]:
     return dict(found)
 
 
-def fingerprint(pem: bytes) -> str:
+def public_key_fingerprint(pem: bytes) -> str:
     """Return the fingerprint of the public key in a certificate or request.
 
     Parameters
@@ -329,7 +329,7 @@ def fingerprint(pem: bytes) -> str:
     return " ".join(digits[k : k + 4] for k in range(0, 32, 4))
 
 
-def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
+def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
     """Check that a site, or the hub, can connect with its TLS files.
 
     Parameters
@@ -351,10 +351,10 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
     again = "put the files of `site init` and of `hub admit` side by side again"
     try:
         mine = x509.load_pem_x509_certificate(certificate)
-        above = _bundle(authority)
+        above = _load_authorities(authority)
         public = serialization.load_pem_private_key(key, None).public_key()
         own = mine.public_key()
-        names = _names(mine.subject)
+        names = _common_names_of(mine.subject)
     except TypeError:
         raise InvalidInput(
             "key", None, "the TLS key is encrypted", "keep it without a password"
@@ -367,7 +367,7 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
         raise InvalidInput(
             "certificate", ", ".join(names), f"is not for {name!r}", "use this site's own"
         )
-    issuers = [one for one in above if _issued(mine, one)]
+    issuers = [one for one in above if _is_issued_by(mine, one)]
     if not issuers:
         raise InvalidInput("certificate", None, "was not signed by the authority beside it", again)
     now = datetime.now(UTC)
@@ -383,7 +383,7 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
         raise InvalidInput("certificate", None, "is not valid today", remedy)
 
 
-def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, exceptions.InvalidSignature, exceptions.UnsupportedAlgorithm):
@@ -391,27 +391,27 @@ def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-def ends(authority: Path, certificate: Path) -> datetime:
+def last_usable_time(authority: Path, certificate: Path) -> datetime:
     """Return when a certificate can no longer be used.
 
     That is its own end, or that of the authority that signed it.  Raises :class:`InvalidInput` if
     there is none.
     """
-    mine = _loaded(certificate)
+    mine = _load_certificate(certificate)
     own_end = mine.not_valid_after_utc
-    authorities = _bundle(read("authority", authority, KEY))
-    ends_of_issuers = [one.not_valid_after_utc for one in authorities if _issued(mine, one)]
+    authorities = _load_authorities(read_bounded_file("authority", authority, KEY))
+    ends_of_issuers = [one.not_valid_after_utc for one in authorities if _is_issued_by(mine, one)]
     return min(own_end, max(ends_of_issuers, default=own_end))
 
 
-def expiry(path: Path) -> datetime:
+def certificate_expiry(path: Path) -> datetime:
     """Return the expiry of the certificate in a file; InvalidInput if there is none."""
-    return _loaded(path).not_valid_after_utc
+    return _load_certificate(path).not_valid_after_utc
 
 
-def _loaded(path: Path) -> x509.Certificate:
+def _load_certificate(path: Path) -> x509.Certificate:
     need_cryptography()
-    pem = read("certificate", path, KEY)
+    pem = read_bounded_file("certificate", path, KEY)
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
@@ -420,28 +420,28 @@ def _loaded(path: Path) -> x509.Certificate:
         ) from None
 
 
-def _new_key() -> ec.EllipticCurvePrivateKey:
+def _generate_tls_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _name(text: str) -> x509.Name:
+def _common_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, text)])
 
 
-def _names(subject: x509.Name) -> list[str]:
+def _common_names_of(subject: x509.Name) -> list[str]:
     """Return the common names of a subject."""
     attributes = subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
     return [str(attribute.value) for attribute in attributes]
 
 
-def _host(text: str) -> x509.GeneralName:
+def _host_general_name(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         return x509.DNSName(text)
 
 
-def _usage(*, sign: bool) -> x509.KeyUsage:
+def _key_usage_extension(*, sign: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=sign,
         key_cert_sign=not sign,
@@ -455,7 +455,7 @@ def _usage(*, sign: bool) -> x509.KeyUsage:
     )
 
 
-def _builder(
+def _certificate_builder(
     subject: x509.Name,
     issuer: x509.Name,
     public: CertificatePublicKeyTypes,
@@ -470,23 +470,23 @@ def _builder(
     return builder.not_valid_before(now - _SKEW).not_valid_after(until)
 
 
-def _replace(path: Path, data: bytes, *, secret: bool = False) -> None:
+def _replace_file(path: Path, data: bytes, *, secret: bool = False) -> None:
     """Write a file in place of the one there, in one step."""
     fresh = path.with_name(f"{path.name}.new")
     # one of a process that was killed
     fresh.unlink(missing_ok=True)
-    write_new(fresh, data, secret=secret)
+    write_new_file(fresh, data, secret=secret)
     fresh.replace(path)
 
 
-def _bundle(pem: bytes) -> list[x509.Certificate]:
+def _load_authorities(pem: bytes) -> list[x509.Certificate]:
     """Return the authorities in a ``ca.crt``, newest first."""
     return list(x509.load_pem_x509_certificates(pem))
 
 
-def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+def _sign_certificate(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     return builder.sign(key, hashes.SHA256())
 
 
-def _pem(what: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
+def _to_pem(what: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
     return what.public_bytes(serialization.Encoding.PEM)

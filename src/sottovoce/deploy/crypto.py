@@ -38,7 +38,7 @@ __all__ = [
     "hashes",
     "hkdf",
     "need_cryptography",
-    "private_pem",
+    "private_key_to_pem",
     "serialization",
     "x509",
     "x25519",
@@ -57,7 +57,7 @@ def need_cryptography() -> None:
         raise InvalidInput("site", None, rule, "pip install 'sottovoce[relay]'") from error
 
 
-def private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+def private_key_to_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
     """Return a private key in PEM (PKCS 8), not encrypted."""
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     return key.private_bytes(*form, serialization.NoEncryption())

@@ -21,35 +21,35 @@ from pathlib import Path
 import numpy as np
 
 from ..answers.saved import SavedModel
-from ..answers.terms import columns_of
+from ..answers.terms import rows_of_columns
 from ..data import partition
-from ..data.labels import rows_of
+from ..data.labels import build_rows_for_task
 from ..data.loaders import Dataset, load
 from ..data.rows import Rows
-from ..errors import EndedEarly, FinishedWithout, InvalidInput, SottovoceError, exit_code
+from ..errors import EndedEarly, FinishedWithout, InvalidInput, SottovoceError, exit_code_for_error
 from ..ledger.digest import rows_digest
 from ..ledger.durable import DurableLedger
 from ..ledger.journal import Journal
 from ..privacy.statement import DEMONSTRATION
 from ..problem.losses import make_loss
-from ..runs.centre import decide, frame_of
+from ..runs.centre import decide_centring, frame_of_schema
 from ..runs.config import RunConfig
 from ..runs.engine import BUDGET, FINISHED
 from ..runs.simulate import Result
-from ..util.plain import jsonable
+from ..util.plain import infinities_to_text
 from ..util.typing import Any, Array, IntArray
 from . import certificates
-from .answering import record
-from .asks import Asks, SiteTable, table_of
-from .files import write_new
+from .answering import results_to_dict
+from .asks import Asks, SiteTable, make_site_table
+from .files import write_new_file
 from .hub import Hub
 from .hublog import HubLog
 from .keys import SigningKey
-from .local import answer_sites, train_sites
-from .members import Member, trained_rows
+from .local import answer_as_sites, train_as_sites
+from .members import Member, training_row_counts
 from .plan import Plan
-from .plan_file import write_plan
-from .proposal import Proposal, make_plan
+from .plan_file import write_plan_file
+from .proposal import Proposal, make_calibrated_plan
 from .settings import write_settings
 from .sums.roster import Attempt
 from .waits import DEFAULT, Waits
@@ -119,7 +119,7 @@ class Demonstration:
     port: int
     tables: list[SiteTable]
 
-    def settings(self, name: str) -> Path:
+    def settings_file_of(self, name: str) -> Path:
         return self.folder / name / "site.toml"
 
     @property
@@ -127,14 +127,14 @@ class Demonstration:
         return self.folder / "hub"
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def build(
+def build_demonstration(
     folder: Path,
     config: RunConfig,
     sites: int,
@@ -187,19 +187,19 @@ def build(
             "data", data, "has no schema that sites could share", "use 'adult' or a table"
         )
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
-    rows = _rows_of(dataset, parts)
-    rows.check(make_loss(config.loss))
+    rows = _encode_site_rows(dataset, parts)
+    rows.check_loss_fits(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(
             "keep", str(folder), "holds files already", "give an empty or a new folder"
         )
-    port = free_port()
-    members = _make_sites(folder, config, dataset, parts, rows)
+    port = find_free_port()
+    members = _make_site_folders(folder, config, dataset, parts, rows)
     centring = None
     if centre and not (asks is not None and asks.inference):
         # where it pays; inference reads rows as they are
-        frame = frame_of(dataset.schema)
-        centring = decide(config, trained_rows(members, asks), rows.d, frame).centring
+        frame = frame_of_schema(dataset.schema)
+        centring = decide_centring(config, training_row_counts(members, asks), rows.d, frame).centring
     proposal = Proposal(
         run="demonstration",
         config=config,
@@ -210,60 +210,60 @@ def build(
         centre=centring,
         waits=waits,
     )
-    plan = make_plan(proposal)
+    plan = make_calibrated_plan(proposal)
     _write_plans(folder, plan, port)
-    return Demonstration(folder, plan, dataset, rows, port, _tables_of(dataset, parts))
+    return Demonstration(folder, plan, dataset, rows, port, _make_site_tables(dataset, parts))
 
 
 def _write_plans(folder: Path, plan: Plan, port: int) -> None:
     """Write the plan for hub and sites, and the settings of every site."""
-    write_plan(plan, folder / "hub" / "plan.json")
+    write_plan_file(plan, folder / "hub" / "plan.json")
     for name in plan.names:
-        write_plan(plan, folder / name / "plan.json")
+        write_plan_file(plan, folder / name / "plan.json")
         hub = f"127.0.0.1:{port}"
         write_settings(folder / name, name, hub, Path("rows.csv"), agreed=plan.digest)
 
 
-def _rows_of(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
+def _encode_site_rows(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
     """Return the encoded rows of all sites."""
     encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
-    return rows_of(dataset.task, encoded, dataset.weights_of(parts))
+    return build_rows_for_task(dataset.task, encoded, dataset.weights_of_parts(parts))
 
 
-def _tables_of(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteTable]:
+def _make_site_tables(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteTable]:
     """Return the tables of all sites."""
     return [
-        table_of(
+        make_site_table(
             dataset.schema,
             dataset.X_train[part],
             dataset.y_train[part],
-            columns_of(dataset.train_columns, part),
+            rows_of_columns(dataset.train_columns, part),
         )
         for part in parts
     ]
 
 
-def _make_sites(
+def _make_site_folders(
     folder: Path, config: RunConfig, dataset: Dataset, parts: Sequence[IntArray], rows: Rows
 ) -> list[Member]:
     """Make the folders of the hub and of all sites, with rows, ledgers, certificates and keys."""
     hub = folder / "hub"
     hub.mkdir(parents=True)
     authority = certificates.Authority.make(hub)
-    authority.serve(hub, ["127.0.0.1"])
+    authority.write_hub_certificate(hub, ["127.0.0.1"])
     return [
-        _site(folder / name, name, dataset, parts[i], rows.node(i), config, authority, hub)
-        for i, name in enumerate(_names_of(len(parts)))
+        _make_site_folder(folder / name, name, dataset, parts[i], rows.rows_of_node(i), config, authority, hub)
+        for i, name in enumerate(_site_names(len(parts)))
     ]
 
 
-def _names_of(sites: int) -> tuple[str, ...]:
+def _site_names(sites: int) -> tuple[str, ...]:
     if sites <= len(_NAMES):
         return _NAMES[:sites]
     return tuple(f"site-{i + 1}" for i in range(sites))
 
 
-def _site(
+def _make_site_folder(
     folder: Path,
     name: str,
     dataset: Dataset,
@@ -288,20 +288,20 @@ def _site(
         epsilon=LIFE * np.max(config.epsilon).item(),
         delta=config.delta or 0.0,
         accountant=accountant,
-        fingerprint=rows_digest(*rows.arrays()),
+        fingerprint=rows_digest(*rows.fingerprint_arrays()),
         demonstration=True,
     )
     ledger.close()
-    certificates.request(folder, name)
-    _, certificate = authority.admit((folder / f"{name}.csr").read_bytes())
-    write_new(folder / f"{name}.crt", certificate)
-    write_new(folder / "ca.crt", (hub / "ca.crt").read_bytes())
+    certificates.write_certificate_request(folder, name)
+    _, certificate = authority.sign_site_request((folder / f"{name}.csr").read_bytes())
+    write_new_file(folder / f"{name}.crt", certificate)
+    write_new_file(folder / "ca.crt", (hub / "ca.crt").read_bytes())
     key = SigningKey.make()
     key.write(folder / f"{name}.signing")
     return Member(name, int(rows.n[0, 0]), key.public)
 
 
-def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
+def start_command(*arguments: str, errors: Path) -> subprocess.Popen[str]:
     """Start one of this library's commands as a process, with one thread for linear algebra."""
     with errors.open("a") as file:
         return subprocess.Popen(
@@ -313,7 +313,7 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
         )
 
 
-def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[str, int]:
+def run_over_relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[str, int]:
     """Run hub and sites as processes over the relay, until all sites are done.
 
     Parameters
@@ -338,19 +338,19 @@ def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[
     processes = _Processes(demo, lose)
     try:
         processes.start()
-        while processes.any_runs:
-            if processes.doomed and _halfway(demo):
-                processes.kill_doomed()
-            processes.check()
+        while processes.any_is_running:
+            if processes.doomed and _third_of_rounds_is_over(demo):
+                processes.kill_doomed_sites()
+            processes.check_no_failure()
             if time.monotonic() > until:
                 raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
             tick()
             # shorter steps until the kill, which must come before a site's end
             pause = 0.01 if processes.doomed else 0.05
             time.sleep(pause)
-        return processes.exit_codes()
+        return processes.wait_for_exit_codes()
     finally:
-        processes.end()
+        processes.kill_remaining()
 
 
 class _Processes:
@@ -371,24 +371,24 @@ class _Processes:
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._fine = {0}
         if lose:
-            self._fine |= {exit_code(EndedEarly("")), exit_code(FinishedWithout(""))}
+            self._fine |= {exit_code_for_error(EndedEarly("")), exit_code_for_error(FinishedWithout(""))}
 
     def start(self) -> None:
         """Start the hub, then all sites."""
         demo = self._demo
         address = f"127.0.0.1:{demo.port}"
         hub = ["hub", "run", str(demo.hub), "--listen", address, "--once", "--linger", "0"]
-        self._running["hub"] = start(*hub, errors=self._errors("hub"))
+        self._running["hub"] = start_command(*hub, errors=self._error_file_of("hub"))
         for name in demo.plan.names:
-            site = ("site", "run", str(demo.settings(name)), "--json")
-            self._running[name] = start(*site, errors=self._errors(name))
+            site = ("site", "run", str(demo.settings_file_of(name)), "--json")
+            self._running[name] = start_command(*site, errors=self._error_file_of(name))
 
     @property
-    def any_runs(self) -> bool:
+    def any_is_running(self) -> bool:
         """True while any of them runs."""
         return any(process.poll() is None for process in self._running.values())
 
-    def kill_doomed(self) -> None:
+    def kill_doomed_sites(self) -> None:
         """Kill the sites that are to be lost.
 
         Raises :class:`SottovoceError` if one came to its end before.
@@ -401,7 +401,7 @@ class _Processes:
             self._running[name].kill()
         self.doomed = ()
 
-    def check(self) -> None:
+    def check_no_failure(self) -> None:
         """Check that no process failed that was not killed on purpose.
 
         Raises :class:`SottovoceError` with what it said.
@@ -410,27 +410,27 @@ class _Processes:
             killed = name in self._lost and name not in self.doomed
             if killed or process.poll() is None or process.returncode in self._fine:
                 continue
-            said = self._errors(name).read_text().strip()
+            said = self._error_file_of(name).read_text().strip()
             raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
 
-    def exit_codes(self) -> dict[str, int]:
+    def wait_for_exit_codes(self) -> dict[str, int]:
         """Return the exit codes, once all have ended."""
         return {name: process.wait() for name, process in self._running.items()}
 
-    def end(self) -> None:
+    def kill_remaining(self) -> None:
         """Kill what runs still, and remove the files of those that had nothing to say."""
         for name, process in self._running.items():
             process.kill()
             process.wait()
-            errors = self._errors(name)
+            errors = self._error_file_of(name)
             if errors.exists() and not errors.stat().st_size:
                 errors.unlink()
 
-    def _errors(self, name: str) -> Path:
+    def _error_file_of(self, name: str) -> Path:
         return self._demo.folder / name / "errors"
 
 
-def _halfway(demo: Demonstration) -> bool:
+def _third_of_rounds_is_over(demo: Demonstration) -> bool:
     """Return True once a third of the rounds is over, so that a kill comes in the middle."""
     if not (demo.hub / "hub.log").exists():
         return False
@@ -439,14 +439,14 @@ def _halfway(demo: Demonstration) -> bool:
         return log.last(demo.plan.run, demo.plan.names[-1]) >= third
 
 
-def progress(demo: Demonstration) -> list[dict[str, Any]]:
+def read_site_progress(demo: Demonstration) -> list[dict[str, Any]]:
     """Return every site's round and spending, as recorded on the disk."""
     shown: list[dict[str, Any]] = []
     for name in demo.plan.names:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             spent, budget = float(np.max(ledger.per_node())), float(ledger.epsilon[0])
-            sent = Journal(ledger, demo.plan.run).highest
-            if demo.plan.summed:
+            sent = Journal(ledger, demo.plan.run).highest_round
+            if demo.plan.uses_secure_sums:
                 # Greetings and rosters are messages too, and no rounds; each attempt has one row.
                 sent = len(ledger.rows)
         done = min(max(sent, 0), demo.plan.exchange_table.attempts)
@@ -454,7 +454,7 @@ def progress(demo: Demonstration) -> list[dict[str, Any]]:
     return shown
 
 
-def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
+def compare_with_simulation(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     """Compare the models of a demonstration with those of the same run in one process.
 
     Parameters
@@ -477,17 +477,17 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
         carried = Hub(plan, log)
         roster = carried.rounds.roster
         attempts = None
-        if plan.summed:
+        if plan.uses_secure_sums:
             attempts = carried.rounds.attempts
     names = [name for name in plan.names if name not in roster["gone"]]
     ends = [json.loads((demo.folder / name / f"{name}.json").read_text()) for name in names]
     told: dict[str, Any] = {}
     if plan.asks is None:
         whole = all(end["stopped"] in (FINISHED, BUDGET) for end in ends)
-        twin = _twin(demo, names, roster, attempts, whole=whole)
+        twin = _simulate_models(demo, names, roster, attempts, whole=whole)
     else:
-        twin, told = _twin_with_answers(demo, ends)
-    models, error = _models_and_error(demo, names, ends)
+        twin, told = _simulate_answers(demo, ends)
+    models, error = _load_models_and_error(demo, names, ends)
     rounds = min(end["rounds"] for end in ends)
     seconds = max(end["seconds"] for end in ends)
     return {
@@ -500,7 +500,7 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
         "seconds": wall,
         "test_error": error,
         "difference": float(np.max(np.abs(models - np.array(twin)))),
-        "privacy": plan.privacy.statement.to_dict(),
+        "privacy": plan.planned_privacy.statement.to_dict(),
         "plan": plan.digest,
         "spent": [end["spent"] for end in ends],
         "demonstration": DEMONSTRATION,
@@ -509,34 +509,34 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     } | told
 
 
-def _twin_with_answers(
+def _simulate_answers(
     demo: Demonstration, ends: Sequence[dict[str, Any]]
 ) -> tuple[list[Array], dict[str, Any]]:
     """Return the models of the same run in one process, and what the report says of its answers."""
-    alone = answer_sites(demo.plan, demo.tables)
-    known = [jsonable(record(demo.plan, found)) for _, found in alone]
+    alone = answer_as_sites(demo.plan, demo.tables)
+    known = [infinities_to_text(results_to_dict(demo.plan, found)) for _, found in alone]
     same = [end["record"] for end in ends] == known
     return [model for model, _ in alone], {"record": ends[0]["record"], "same_answers": same}
 
 
-def _models_and_error(
+def _load_models_and_error(
     demo: Demonstration, names: Sequence[str], ends: Sequence[dict[str, Any]]
 ) -> tuple[Array, float]:
     """Return the models of these sites, (sites, d), and a test error.
 
     The error is that of an inference's model, or of the mean of all models.
     """
-    if demo.plan.infers:
+    if demo.plan.is_inference:
         models = np.array([end["answers"]["model"] for end in ends])
         first = demo.plan.names[0]
         answered = SavedModel.load(demo.folder / first / f"{first}.json")
-        return models, _error(demo.dataset, answered.margins(demo.dataset.test_columns))
+        return models, _error_of_margins(demo.dataset, answered.margins(demo.dataset.test_columns))
     results = [Result.load(demo.folder / name / f"{name}.npz") for name in names]
     models = np.array([result.models[0, 0] for result in results])
-    return models, _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
+    return models, _error_of_margins(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
 
 
-def _twin(
+def _simulate_models(
     demo: Demonstration,
     names: Sequence[str],
     roster: dict[str, Any],
@@ -551,16 +551,16 @@ def _twin(
     plan = demo.plan
     if attempts is not None:
         told = [([plan.index(name) for name in one.members], one.opened) for one in attempts]
-        made = train_sites(plan, demo.rows, attempts=told)
+        made = train_as_sites(plan, demo.rows, attempts=told)
     else:
         first = plan.stages[0].first
         lost = {plan.index(name): round - first for name, round in roster["since"].items()}
         end: dict[int, int] = {}
         if lost and not whole:
             end = dict.fromkeys(range(len(plan.names)), max(lost.values()))
-        made = train_sites(plan, demo.rows, lost=end | lost)
+        made = train_as_sites(plan, demo.rows, lost=end | lost)
     return [made[plan.index(name)][0] for name in names]
 
 
-def _error(dataset: Dataset, margins: Array) -> float:
+def _error_of_margins(dataset: Dataset, margins: Array) -> float:
     return float(dataset.task.error(margins, dataset.y_test))

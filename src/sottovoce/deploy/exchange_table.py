@@ -22,7 +22,7 @@ import numpy as np
 from ..network.graphs import Graph
 from ..problem.facts import Among
 from .asks import Asks
-from .members import Member, node_of, rows_read
+from .members import Member, node_of_site, row_counts_read
 from .quorum import Quorum
 from .stages import Stage
 
@@ -96,7 +96,7 @@ class ExchangeTable:
         """All exchanges but greetings, rosters and last models."""
         rows: list[Exchange] = []
         for stage in self.stages:
-            rows.extend(_exchanges_of(stage, self.last_model.norm_cap))
+            rows.extend(_exchanges_of_stage(stage, self.last_model.norm_cap))
         return tuple(rows)
 
     @property
@@ -114,20 +114,20 @@ class ExchangeTable:
         Every roster takes an exchange: one for each site that may be lost, and with sums the first
         one.
         """
-        rosters = self.quorum.losable
-        if self.stages[0].facts.summed:
+        rosters = self.quorum.most_lost_sites
+        if self.stages[0].facts.opens_only_sums:
             rosters += 1
         return self.attempts + 1 + rosters
 
     @cached_property
-    def widest(self) -> int:
+    def widest_message(self) -> int:
         """The most numbers in a message."""
         return max(self.last_model.width, self.features, *self.widths)
 
     @cached_property
-    def all_hear(self) -> bool:
+    def any_heard_by_all(self) -> bool:
         """True if there are exchanges in which all sites hear each other, whatever the graph."""
-        return any(stage.opening or stage.recipe is not None for stage in self.stages)
+        return any(stage.opening_widths or stage.recipe is not None for stage in self.stages)
 
     def release(self, exchange: int) -> Exchange:
         """Return what a site may release in an exchange; after the last attempt, its last model."""
@@ -135,37 +135,37 @@ class ExchangeTable:
             return self.rows[exchange - 1]
         return self.last_model
 
-    def neighbours(self, name: str) -> tuple[str, ...]:
+    def neighbour_names(self, name: str) -> tuple[str, ...]:
         """Sites that a site hears unless all hear each other, in the order of the graph's nodes.
 
         Raises :class:`InvalidInput` if the plan has no such site.
         """
-        return tuple(self.names[j] for j in self.graph.neighbours(node_of(self.names, name)))
+        return tuple(self.names[j] for j in self.graph.neighbours(node_of_site(self.names, name)))
 
-    def heard_by(self, name: str, exchange: int) -> tuple[str, ...]:
+    def names_heard_by(self, name: str, exchange: int) -> tuple[str, ...]:
         """Return the sites that a site hears in an exchange over a graph, in the nodes' order."""
         if self.release(exchange).heard_by_all:
             return tuple(other for other in self.names if other != name)
-        return self.neighbours(name)
+        return self.neighbour_names(name)
 
     def among(self, attempt: int, members: Collection[str]) -> Among:
         """Return the sites that take part in an attempt, and how many rows they bring to it."""
-        rows = rows_read(self.sites, self.asks, held_out=self.rows[attempt - 1].held_out)
+        rows = row_counts_read(self.sites, self.asks, held_out=self.rows[attempt - 1].held_out)
         return Among(float(sum(rows[name] for name in members)), len(members))
 
 
-def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
+def _exchanges_of_stage(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
     """Return the exchanges of one stage.
 
     Answers have a norm cap of their own, and so have means of rows.
     """
     # What opens a stage is a model, which has the cap of last models, or a mean of rows.
     opening_cap = norm_cap
-    if stage.opening and not stage.shown:
-        opening_cap = longest_mean(stage)
+    if stage.opening_widths and not stage.shown:
+        opening_cap = bound_mean_norm(stage)
     opening = [
         Exchange(width, opening_cap, heard_by_all=True, held_out=stage.held)
-        for width in stage.opening
+        for width in stage.opening_widths
     ]
     widths = stage.widths[len(opening) :]
     if stage.recipe is None:
@@ -176,12 +176,12 @@ def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
     return (*opening, *answers)
 
 
-def longest_mean(stage: Stage) -> float:
+def bound_mean_norm(stage: Stage) -> float:
     """Return a bound on the norm of a site's part of the mean of rows, and of their shrunk sum.
 
     Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below
     e^-800.
     """
     facts = stage.facts
-    noise = np.broadcast_to(stage.planned()[0].spread(), (facts.n_nodes,)) * facts.n.ravel()
+    noise = np.broadcast_to(stage.planned()[0].noise_standard_deviation(), (facts.n_nodes,)) * facts.n.ravel()
     return 1.001 + float(np.max(noise) / np.sum(facts.n)) * (math.sqrt(facts.d) + 40.0)

@@ -15,13 +15,13 @@ from typing import TypeVar
 from ..errors import NetClosed, Refused, TransportClosed
 from ..ledger.journal import Journal
 from ..runs.engine import FEW
-from ..util.plain import canonical
+from ..util.plain import canonical_json
 from ..util.typing import Any, Array
 from .keys import SigningKey
 from .messages import HUB, OUT, Farewell, Kind, Message, Reason, check_payload, longest_inbox
 from .plan import Plan
-from .strict import parse
-from .sums.messages import Content, SignedMessage, read, sign
+from .strict import parse_json
+from .sums.messages import Content, SignedMessage, read_signed_message, sign_content
 from .sums.roster import LATE, LEFT, NOTICES, ProtocolState, read_absence
 from .transport import Transport
 
@@ -87,13 +87,13 @@ class Exchanges:
         Returns the messages of the others, by site.
         """
         self.round += 1
-        message = sign(self.plan, self.round, self.name, content, self.key)
-        present, why = self._journaled(message)
-        self.state.take(present | {self.name: SignedMessage(self.name, content, message)}, why)
+        message = sign_content(self.plan, self.round, self.name, content, self.key)
+        present, why = self._exchange_with_journal(message)
+        self.state.take_messages(present | {self.name: SignedMessage(self.name, content, message)}, why)
         self.seen |= dict.fromkeys(present, self.round)
         return present
 
-    def send(self, kind: Kind, x: Array) -> dict[str, SignedMessage]:
+    def exchange_vector(self, kind: Kind, x: Array) -> dict[str, SignedMessage]:
         """Exchange a vector: a greeting, a release, or a last model."""
         check_payload(self.plan, kind, x, self.round + 1)
         return self.exchange(
@@ -112,13 +112,13 @@ class Exchanges:
                     f"{len(self.state.members)} sites are left, and this plan needs "
                     f"{self.state.least}"
                 )
-                if not self.plan.summed:
+                if not self.plan.uses_secure_sums:
                     who += f", connected, or all of them; out: {', '.join(self.lost)}"
                 raise NetClosed(f"round={self.round}: {who}; nothing was drawn for the next one")
             prepare()
             self.exchange(self.state.next_roster)
 
-    def ask_hub(self, ask: Callable[[], _T]) -> _T:
+    def call_hub(self, ask: Callable[[], _T]) -> _T:
         """Return the hub's reply, or note why the hub ended the run for this site."""
         started = time.perf_counter()
         try:
@@ -135,7 +135,7 @@ class Exchanges:
         finally:
             self.waited += time.perf_counter() - started
 
-    def leave(self, reason: Reason | None) -> None:
+    def send_farewell(self, reason: Reason | None) -> None:
         """Sign that no more messages will come, and why.
 
         Does nothing if the others went on without this site.
@@ -143,30 +143,30 @@ class Exchanges:
         if reason is None or self.closed_by == OUT:
             return
         farewell = Farewell(
-            self.plan.run, self.plan.digest, self.round + 1, self.name, reason, self.journal.mark
+            self.plan.run, self.plan.digest, self.round + 1, self.name, reason, self.journal.last_record_hash
         )
-        self.transport.leave(farewell.seal(self.key))
+        self.transport.send_farewell(farewell.to_signed_bytes(self.key))
 
     # Inside
 
-    def _journaled(self, message: bytes) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+    def _exchange_with_journal(self, message: bytes) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """Write down, send, wait, check, write down.
 
         An inbox that is in the journal is not asked for again.
         """
-        stored = self.journal.send(self.round, message)
+        stored = self.journal.store_message(self.round, message)
         # A site that was started again repeats its journal: the same bytes, and the inbox of then.
         if stored is not None:
-            texts = parse(stored, longest_inbox(self.plan))
-            return self._read({name: text.encode() for name, text in texts.items()})
-        inbox = self.ask_hub(lambda: self.transport.exchange(self.round, message))
+            texts = parse_json(stored, longest_inbox(self.plan))
+            return self._check_inbox({name: text.encode() for name, text in texts.items()})
+        inbox = self.call_hub(lambda: self.transport.exchange(self.round, message))
         # Checked before it is written down: an inbox in the journal stays for good.
-        found = self._read(inbox)
+        found = self._check_inbox(inbox)
         texts = {name: data.decode("ascii") for name, data in inbox.items()}
-        self.journal.receive(self.round, canonical(texts).encode())
+        self.journal.store_inbox(self.round, canonical_json(texts).encode())
         return found
 
-    def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+    def _check_inbox(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """Check an inbox; return its messages, and why those of other members are missing.
 
         Raises :class:`Refused`.
@@ -176,10 +176,10 @@ class Exchanges:
         only the latter may be.
         """
         others = set(self.state.members) - {self.name}
-        all_hear = self.plan.summed or self.state.phase == "roster"
+        all_hear = self.plan.uses_secure_sums or self.state.phase == "roster"
         heard = others
         if not all_hear:
-            heard = others.intersection(self.plan.exchange_table.heard_by(self.name, self.round))
+            heard = others.intersection(self.plan.exchange_table.names_heard_by(self.name, self.round))
         present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
         for name in sorted(inbox):
@@ -190,8 +190,8 @@ class Exchanges:
                 self._check_absence(name, inbox[name] in NOTICES, absence, name in heard)
                 why[name] = absence
             elif name in heard:
-                present[name] = read(self.plan, inbox[name], name, self.round)
-                self.state.check(present[name])
+                present[name] = read_signed_message(self.plan, inbox[name], name, self.round)
+                self.state.check_message(present[name])
             else:
                 raise Refused(
                     f"round={self.round}: the hub gave a message of {name!r}, which this site does "
@@ -210,6 +210,6 @@ class Exchanges:
         That a site has left which this one does not hear is all that it may say: it may not pass on
         that site's last message, which is for its neighbours.
         """
-        if self.plan.waits.endless and unsigned and (heard or absence != LEFT):
+        if self.plan.waits.waits_for_ever and unsigned and (heard or absence != LEFT):
             rule = "without its signature, and this plan waits for all its sites"
             raise Refused(f"round={self.round}: the hub says of {name!r} that it {absence}, {rule}")

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import InvalidInput, NotWritten, shown
+from ..errors import InvalidInput, NotWritten, format_declared_value
 
 KEY = 2**16
 """The most bytes of a key or a certificate."""
 
 
-def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
+def write_new_file(path: Path, data: bytes | str, *, secret: bool = False) -> None:
     """Write a new file in one step, and never over an existing one.
 
-    A kill may leave a secret under a temporary name: see :func:`unfinished`.
+    A kill may leave a secret under a temporary name: see :func:`unfinished_files_of`.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
     NotWritten
         If it cannot be written.
     """
-    # The temporary name of a secret holds its own, so that `unfinished` finds what a kill left.
+    # The temporary name of a secret holds its own, so that `unfinished_files_of` finds what a kill left.
     lead, mode = "", 0o666
     if secret:
         lead, mode = f".{path.name}", 0o600
@@ -45,14 +45,14 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
             file.write(data.encode() if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())
-        _claim(temporary, path)
+        _claim_name(temporary, path)
     except FileExistsError:
         remedy = "use another folder or name, or move it away"
         raise InvalidInput("file", path, "exists, and is never overwritten", remedy) from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise NotWritten(
-            f"file={shown(path)}: cannot be written: {reason}; free some space, or correct it"
+            f"file={format_declared_value(path)}: cannot be written: {reason}; free some space, or correct it"
         ) from None
     finally:
         # it has its name by now, or was never made
@@ -60,12 +60,12 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
             temporary.unlink()
 
 
-def unfinished(path: Path) -> list[Path]:
+def unfinished_files_of(path: Path) -> list[Path]:
     """Return temporary files that killed processes left of the secret at `path`."""
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
 
 
-def _claim(temporary: Path, path: Path) -> None:
+def _claim_name(temporary: Path, path: Path) -> None:
     """Give a complete file its name, unless that name is taken."""
     try:
         # A link and no rename: a rename would replace a file that has the name already.
@@ -84,7 +84,7 @@ def _claim(temporary: Path, path: Path) -> None:
 
 
 @contextmanager
-def together(folder: Path) -> Iterator[Callable[[Path], None]]:
+def all_files_or_none(folder: Path) -> Iterator[Callable[[Path], None]]:
     """Make several new files in a folder for this user only: all of them, or none.
 
     Yields a function to be called with each file once it is written.  Makes the folder if absent;

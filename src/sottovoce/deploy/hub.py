@@ -10,10 +10,10 @@ import math
 import time
 from collections.abc import Callable
 
-from ..errors import EndedEarly, InvalidInput, Refused, Unreachable, check_whole
+from ..errors import EndedEarly, InvalidInput, Refused, Unreachable, check_no_lost_sites
 from ..util.typing import Any
 from .hublog import HubLog
-from .messages import COMPLETE, Farewell, agree, longest_inbox, read_farewell
+from .messages import COMPLETE, Farewell, check_plan_digest, longest_inbox, read_farewell
 from .plan import Plan
 from .questions import Questions
 from .results import Results
@@ -64,9 +64,9 @@ class Hub:
 
     # Requests of sites
 
-    def highest(self, site: str) -> int:
+    def highest_round_of(self, site: str) -> int:
         """Return the highest round with a message of `site`; 0 for none."""
-        return max(0, self.log.last(self.plan.run, _known(self.plan, site)))
+        return max(0, self.log.last(self.plan.run, _require_known_site(self.plan, site)))
 
     def earlier(self, site: str) -> list[bytes]:
         """Return the farewells and greetings that a site signed in runs of this log.
@@ -75,7 +75,7 @@ class Hub:
         """
         found: list[bytes] = []
         room = longest_inbox(self.plan) // 2
-        for words in self.log.earlier(self.plan.run, _known(self.plan, site)):
+        for words in self.log.earlier(self.plan.run, _require_known_site(self.plan, site)):
             room -= len(words) + _QUOTED
             if room < 0:
                 break
@@ -110,14 +110,14 @@ class Hub:
         TransportClosed
             If the hub ended the run; it names the site itself if the others go on without it.
         """
-        self.rounds.post(_known(self.plan, site), round, message)
-        return self.rounds.wait_for(
-            lambda: self.rounds.inbox(site, round),
+        self.rounds.post_message(_require_known_site(self.plan, site), round, message)
+        return self.rounds.wait_for_result(
+            lambda: self.rounds.inbox_of_site(site, round),
             seconds,
             lambda: bool(self._questions.asked(site)),
         )
 
-    def inquire(
+    def pass_on_question(
         self, site: str, question: bytes, enough: int, seconds: float
     ) -> dict[str, bytes] | None:
         """Pass the question of a restarted site to the others, and wait for their attestations.
@@ -144,15 +144,15 @@ class Hub:
         TransportClosed
             If the hub ended the run, or the others go on without the site.
         """
-        if not self.plan.summed:
+        if not self.plan.uses_secure_sums:
             raise Refused("question: there are none in this run")
-        return self._questions.inquire(_known(self.plan, site), question, enough, seconds)
+        return self._questions.wait_for_answers(_require_known_site(self.plan, site), question, enough, seconds)
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Return questions that `site` has to answer, by the asking site; only in a run of sums."""
-        return self._questions.asked(_known(self.plan, site))
+        return self._questions.asked(_require_known_site(self.plan, site))
 
-    def answer(self, site: str, asker: str, answer: bytes) -> None:
+    def take_attestation(self, site: str, asker: str, answer: bytes) -> None:
         """Take the answer of one site to the question of another.
 
         One to an earlier question, or to none, is dropped.
@@ -166,17 +166,17 @@ class Hub:
         answer : bytes
             Signed; see :class:`sottovoce.deploy.sums.messages.Attestation`.
         """
-        self._questions.answer(_known(self.plan, site), asker, answer)
+        self._questions.take_attestation(_require_known_site(self.plan, site), asker, answer)
 
-    def leave(self, site: str, farewell: bytes) -> None:
+    def record_farewell(self, site: str, farewell: bytes) -> None:
         """Record the farewell of `site`.
 
         Raises :class:`Refused` unless it is signed, for this point of this run.
         """
-        due = self.log.last(self.plan.run, _known(self.plan, site)) + 1
+        due = self.log.last(self.plan.run, _require_known_site(self.plan, site)) + 1
         read_farewell(self.plan, farewell, site, due)
-        self.log.leave(self.plan.run, site, due, farewell)
-        self.rounds.tell()
+        self.log.record_farewell(self.plan.run, site, due, farewell)
+        self.rounds.wake_waiting_threads()
 
     # How the run goes
 
@@ -187,17 +187,17 @@ class Hub:
         """
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
-                due = self.log.last(self.plan.run, _known(self.plan, site)) + 1
+                due = self.log.last(self.plan.run, _require_known_site(self.plan, site)) + 1
                 self._left[site] = read_farewell(self.plan, data, site, due)
         reasons = {site: farewell.reason for site, farewell in self._left.items()}
         return dict(sorted((self.rounds.gone | reasons).items()))
 
     @property
-    def over(self) -> bool:
+    def all_sites_left(self) -> bool:
         """True if every site has left."""
         return len(self.gone()) == len(self.plan.sites)
 
-    def check(self) -> None:
+    def check_log(self) -> None:
         """Raise :class:`InvalidInput` for a log that cannot belong to this run."""
         try:
             self.results.models()
@@ -208,15 +208,15 @@ class Hub:
                 "log", None, rule, "give the run a new name, or the hub the log of this run"
             ) from None
 
-    def check_end(self) -> None:
+    def check_complete_end(self) -> None:
         """Check that the run came to its end, with all sites.
 
         Raises :class:`EndedEarly` if it has ended early, and :class:`FinishedWithout` if it went on
         without some.
         """
-        if self.rounds.over:
+        if self.rounds.is_over:
             # the others have done all that the plan asks for, at its price
-            check_whole(f"run={self.plan.run!r}", self.rounds.gone)
+            check_no_lost_sites(f"run={self.plan.run!r}", self.rounds.gone)
             return
         left = [
             f"site {site!r} ({reason})"
@@ -225,7 +225,7 @@ class Hub:
         ]
         if left:
             who = f"its sites left: {', '.join(left)}"
-            if self.log.decisions.ended(self.plan.run):
+            if self.log.decisions.is_run_ended(self.plan.run):
                 who = "the hub ended it"
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
@@ -237,8 +237,8 @@ class Hub:
         """
         gone = self.gone()
         last = {name: self.log.last(self.plan.run, name) for name in self.plan.names}
-        with self.rounds.current() as rounds:
-            reached = {name: rounds.attempt_in(round) for name, round in last.items()}
+        with self.rounds.advanced_rounds() as rounds:
+            reached = {name: rounds.attempt_in_exchange(round) for name, round in last.items()}
         return [
             {
                 "site": one.name,
@@ -249,7 +249,7 @@ class Hub:
             for one in self.plan.sites
         ]
 
-    def status(self) -> dict[str, Any]:
+    def status_as_dict(self) -> dict[str, Any]:
         """Return the run and its sites, as plain data."""
         plan = self.plan
         return {
@@ -259,12 +259,12 @@ class Hub:
             "sites": self.sites(),
             "demonstration": plan.demonstration,
             "finished": self.results.models() is not None,
-            "ended": self.log.decisions.ended(plan.run),
+            "ended": self.log.decisions.is_run_ended(plan.run),
             "roster": self.rounds.roster,
         }
 
 
-def _known(plan: Plan, site: str) -> str:
+def _require_known_site(plan: Plan, site: str) -> str:
     """Return the name of a site of the plan; raises :class:`Refused` for any other."""
     if site not in plan.names:
         raise Refused(f"site={site!r}: is no site of this plan")
@@ -291,29 +291,29 @@ class LocalTransport:
         self._site = site
         self._patience = patience
 
-    def highest(self, plan: str) -> int:
-        agree(plan, self._hub.plan.digest)
+    def highest_stored_round(self, plan: str) -> int:
+        check_plan_digest(plan, self._hub.plan.digest)
         self.earlier = tuple(self._hub.earlier(self._site))
-        return self._hub.highest(self._site)
+        return self._hub.highest_round_of(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        inbox = self._until(lambda left: self._hub.exchange(self._site, round, message, left))
+        inbox = self._ask_until_patience_ends(lambda left: self._hub.exchange(self._site, round, message, left))
         if inbox is None:
             raise Unreachable(
                 f"round={round}: no message of every neighbour after {self._patience:g} s"
             )
         return inbox
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
-        found = self._until(lambda left: self._hub.inquire(self._site, question, enough, left))
+    def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
+        found = self._ask_until_patience_ends(lambda left: self._hub.pass_on_question(self._site, question, enough, left))
         if found is None:
             raise Unreachable(f"fewer than {enough} other sites answered in {self._patience:g} s")
         return found
 
-    def leave(self, farewell: bytes) -> None:
-        self._hub.leave(self._site, farewell)
+    def send_farewell(self, farewell: bytes) -> None:
+        self._hub.record_farewell(self._site, farewell)
 
-    def _until(self, ask: Callable[[float], dict[str, bytes] | None]) -> dict[str, bytes] | None:
+    def _ask_until_patience_ends(self, ask: Callable[[float], dict[str, bytes] | None]) -> dict[str, bytes] | None:
         """Ask until the patience ends, and answer questions of other sites meanwhile."""
         until = time.monotonic() + self._patience
         while True:
@@ -322,4 +322,4 @@ class LocalTransport:
                 return found
             for asker, question in self._hub.asked(self._site).items():
                 if self.answers is not None:
-                    self._hub.answer(self._site, asker, self.answers(asker, question))
+                    self._hub.take_attestation(self._site, asker, self.answers(asker, question))

@@ -78,7 +78,7 @@ class HubLog:
 
     # Messages
 
-    def post(self, run: str, round: int, site: str, message: bytes) -> None:
+    def store_message(self, run: str, round: int, site: str, message: bytes) -> None:
         """Store a message; it is on the disk when this returns.
 
         The same bytes again change nothing.
@@ -98,8 +98,8 @@ class HubLog:
             If another message is stored for the round, the round is not this site's next, or the
             site has left.
         """
-        with self.file.access() as db:
-            found = self.message(run, round, site)
+        with self.file.locked_connection() as db:
+            found = self.message_of(run, round, site)
             if found is not None:
                 if found != message:
                     raise Refused(
@@ -118,7 +118,7 @@ class HubLog:
                 raise Refused(f"round={round}: site {site!r} has left this run")
             db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (run, round, site, message))
 
-    def message(self, run: str, round: int, site: str) -> bytes | None:
+    def message_of(self, run: str, round: int, site: str) -> bytes | None:
         """Return the message of one site in one round.
 
         Parameters
@@ -141,7 +141,7 @@ class HubLog:
 
     def round(self, run: str, round: int) -> dict[str, bytes]:
         """Return the messages of a round so far, by site."""
-        with self.file.access() as db:
+        with self.file.locked_connection() as db:
             rows = db.execute(
                 "SELECT site, bytes FROM message WHERE run = ? AND round = ?", (run, round)
             )
@@ -149,7 +149,7 @@ class HubLog:
 
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """Return all messages of a run, by round and site."""
-        with self.file.access() as db:
+        with self.file.locked_connection() as db:
             rows = db.execute(
                 "SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,)
             )
@@ -170,12 +170,12 @@ class HubLog:
             "UNION ALL SELECT run = ?, bytes FROM message WHERE site = ? AND round = 0 "
             "AND run NOT IN (SELECT run FROM farewell WHERE site = ?) ORDER BY here DESC"
         )
-        with self.file.access() as db:
+        with self.file.locked_connection() as db:
             return [bytes(words) for _, words in db.execute(query, (run, site, run, site, site))]
 
     # Farewells
 
-    def leave(self, run: str, site: str, round: int, farewell: bytes) -> None:
+    def record_farewell(self, run: str, site: str, round: int, farewell: bytes) -> None:
         """Record that a site sends nothing from a round on; the first farewell is kept.
 
         Parameters
@@ -191,7 +191,7 @@ class HubLog:
         Refused
             If `round` is not its next one.
         """
-        with self.file.access() as db:
+        with self.file.locked_connection() as db:
             if round != self.last(run, site) + 1:
                 raise Refused(
                     f"round={round}: site {site!r} left before another round than its next"
@@ -200,7 +200,7 @@ class HubLog:
 
     def gone(self, run: str) -> dict[str, bytes]:
         """Return farewells by site."""
-        with self.file.access() as db:
+        with self.file.locked_connection() as db:
             return dict(
                 db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,))
             )
@@ -209,10 +209,10 @@ class HubLog:
 
     def runs(self) -> list[str]:
         """Return all runs with a message."""
-        with self.file.access() as db:
+        with self.file.locked_connection() as db:
             return [run for (run,) in db.execute("SELECT DISTINCT run FROM message ORDER BY run")]
 
-    def prune(self, runs: Iterable[str]) -> int:
+    def prune_runs(self, runs: Iterable[str]) -> int:
         """Remove all messages of these runs but greetings, and give the space back.
 
         Returns how many.
@@ -222,7 +222,7 @@ class HubLog:
         that it sent and received.
         """
         removed = 0
-        with self.file.access() as db:
+        with self.file.locked_connection() as db:
             query = "DELETE FROM message WHERE run = ? AND round > 0"
             for run in runs:
                 removed += db.execute(query, (run,)).rowcount
@@ -242,30 +242,30 @@ class Decisions:
     def __init__(self, file: LogFile) -> None:
         self._file = file
 
-    def end(self, run: str) -> None:
+    def record_end_of_run(self, run: str) -> None:
         """Record that the hub's operator ends the run: no site gets another inbox."""
-        with self._file.access() as db:
+        with self._file.locked_connection() as db:
             db.execute("INSERT OR IGNORE INTO ended VALUES (?)", (run,))
 
-    def ended(self, run: str) -> bool:
+    def is_run_ended(self, run: str) -> bool:
         """Return True if the run was ended."""
         return self._file.value("SELECT 1 FROM ended WHERE run = ?", run) is not None
 
-    def close_round(self, run: str, round: int) -> None:
+    def record_closed_round(self, run: str, round: int) -> None:
         """Record that a round goes on without the sites that are missing."""
-        with self._file.access() as db:
+        with self._file.locked_connection() as db:
             db.execute(_CLOSED)
             db.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (run, round))
 
-    def is_closed(self, run: str, round: int) -> bool:
-        """Return True if :meth:`close_round` was called for this round."""
-        with self._file.access():
-            if not self._file.has("closed"):
+    def is_round_closed(self, run: str, round: int) -> bool:
+        """Return True if :meth:`record_closed_round` was called for this round."""
+        with self._file.locked_connection():
+            if not self._file.has_table("closed"):
                 return False
             query = "SELECT 1 FROM closed WHERE run = ? AND round = ?"
             return self._file.value(query, run, round) is not None
 
-    def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
+    def record_second_message(self, run: str, site: str, round: int, message: bytes) -> None:
         """Record a site's second message of one round; only the first such message is kept.
 
         Parameters
@@ -276,30 +276,30 @@ class Decisions:
         message : bytes
             The second one; the first is in the log.
         """
-        with self._file.access() as db:
+        with self._file.locked_connection() as db:
             db.execute(_TWICE)
             db.execute(
                 "INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message)
             )
 
-    def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
+    def sites_with_two_messages(self, run: str) -> dict[str, tuple[int, bytes]]:
         """Return sites that sent two messages of one round: that round, and the second message."""
-        with self._file.access() as db:
-            if not self._file.has("twice"):
+        with self._file.locked_connection() as db:
+            if not self._file.has_table("twice"):
                 return {}
             rows = db.execute("SELECT site, round, bytes FROM twice WHERE run = ?", (run,))
             return {site: (round, bytes(message)) for site, round, message in rows}
 
-    def expel(self, run: str, site: str) -> None:
+    def record_expulsion(self, run: str, site: str) -> None:
         """Record that the hub's operator takes a site out: it sends nothing more."""
-        with self._file.access() as db:
+        with self._file.locked_connection() as db:
             db.execute(_EXPELLED)
             db.execute("INSERT OR IGNORE INTO expelled VALUES (?, ?)", (run, site))
 
-    def expelled(self, run: str) -> set[str]:
+    def expelled_sites(self, run: str) -> set[str]:
         """Return sites that were taken out."""
-        with self._file.access() as db:
-            if not self._file.has("expelled"):
+        with self._file.locked_connection() as db:
+            if not self._file.has_table("expelled"):
                 return set()
             rows = db.execute("SELECT site FROM expelled WHERE run = ?", (run,))
             return {site for (site,) in rows}

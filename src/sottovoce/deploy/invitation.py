@@ -8,7 +8,7 @@ invitation.  Both go by any means, such as mail.
 *Claim.*  Whoever changes one or both files on their way, with m evaluations of scrypt, gets the
 same code at both ends with a chance of at most (m + 2) / 2^60, scrypt being a random oracle.
 
-*Proof.*  The code is :func:`stretch` of the answer, 60 bits.  The hub accepts only answers with the
+*Proof.*  The code is :func:`comparison_code` of the answer, 60 bits.  The hub accepts only answers with the
 digest of its own invitation.  If a file was changed, the answers A of the site and B that the hub
 gets differ: a changed invitation has another digest (its hash is collision-free).  Either B was
 chosen before A was seen, or after.  A holds keys that the site has just drawn, so its code is new
@@ -34,12 +34,12 @@ from typing import Any, NamedTuple, Self
 
 from ..errors import InvalidInput, SottovoceError
 from ..util import files
-from ..util.codec import from_plain, to_plain
-from ..util.plain import canonical, keyed_hash
+from ..util.codec import record_from_plain, record_to_plain
+from ..util.plain import canonical_json, personalised_hash
 from .members import ANSWER, Member
-from .names import check_name
+from .names import check_site_name
 from .plan_file import LARGEST
-from .strict import parse, told
+from .strict import parse_json, reason_of_refusal
 
 GROUPS, PLAN_GROUPS = 3, 5
 """Groups of four letters, 20 bits each, of the code of an answer, and of a plan."""
@@ -49,7 +49,7 @@ _HEARD = str.maketrans("OIL", "011", " -\t")
 _SALT = b"sottovoce code 1"
 
 
-def stretch(data: bytes, groups: int = GROUPS) -> str:
+def comparison_code(data: bytes, groups: int = GROUPS) -> str:
     """Return the code of public data, which people compare by telephone.
 
     Groups of four digits and letters, by scrypt (RFC 7914: N = 2^15, r = 8, p = 1).
@@ -59,12 +59,12 @@ def stretch(data: bytes, groups: int = GROUPS) -> str:
     return "-".join(text[4 * k : 4 * k + 4] for k in range(groups))
 
 
-def plan_code(digest: str) -> str:
+def plan_comparison_code(digest: str) -> str:
     """Return the code of a plan, by its digest."""
-    return stretch(digest.encode(), PLAN_GROUPS)
+    return comparison_code(digest.encode(), PLAN_GROUPS)
 
 
-def same(heard: str, code: str) -> bool:
+def matches_code(heard: str, code: str) -> bool:
     """Return True if what somebody typed is this code, in any capitals, with or without dashes."""
     return heard.upper().translate(_HEARD) == code.replace("-", "")
 
@@ -100,21 +100,21 @@ class Invitation:
 
     @property
     def digest(self) -> str:
-        return keyed_hash(b"sottovoce invitation", self.text().encode()).hex()
+        return personalised_hash(b"sottovoce invitation", self.text().encode()).hex()
 
     def text(self) -> str:
         """Return the file's content."""
         # a schema's order counts
-        return json.dumps(to_plain(self), indent=1, allow_nan=False) + "\n"
+        return json.dumps(record_to_plain(self), indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            found = from_plain(cls, parse(files.read("invitation", path, LARGEST), LARGEST))
-            check_name("name", found.name)
+            found = record_from_plain(cls, parse_json(files.read_bounded_file("invitation", path, LARGEST), LARGEST))
+            check_site_name("name", found.name)
         except (SottovoceError, ValueError) as error:
-            rule = f"is none{told(error)}"
+            rule = f"is none{reason_of_refusal(error)}"
             raise InvalidInput(
                 "invitation", path, rule, "give the file that `hub invite` wrote"
             ) from None
@@ -152,27 +152,27 @@ class Answer:
     def text(self) -> str:
         """Return the file's content, which also holds all that a plan needs of the site."""
         kept = {"request": self.request, "invitation": self.invitation}
-        return json.dumps(to_plain(self.member) | kept, indent=1) + "\n"
+        return json.dumps(record_to_plain(self.member) | kept, indent=1) + "\n"
 
     @property
-    def code(self) -> str:
+    def comparison_code(self) -> str:
         """For the telephone: it binds both keys, name, row count and invitation."""
-        bound = to_plain(self.member) | {"request": self.request, "of": self.invitation}
-        return stretch(canonical(bound).encode())
+        bound = record_to_plain(self.member) | {"request": self.request, "of": self.invitation}
+        return comparison_code(canonical_json(bound).encode())
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            plain = from_plain(_Answered, parse(files.read("answer", path, LARGEST), LARGEST))
+            plain = record_from_plain(_Answered, parse_json(files.read_bounded_file("answer", path, LARGEST), LARGEST))
             return cls(Member(plain.name, plain.rows, plain.key), plain.request, plain.invitation)
         except (SottovoceError, ValueError) as error:
-            rule = f"is no answer to an invitation{told(error)}"
+            rule = f"is no answer to an invitation{reason_of_refusal(error)}"
             raise InvalidInput(
                 "answer", path, rule, f"give the NAME.{ANSWER} that `site join` wrote"
             ) from None
 
-    def check(self, invitation: Invitation) -> None:
+    def check_answers_invitation(self, invitation: Invitation) -> None:
         """Raise :class:`InvalidInput` unless this answers `invitation`."""
         if (self.invitation, self.member.name) != (invitation.digest, invitation.name):
             rule = (

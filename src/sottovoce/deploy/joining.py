@@ -10,16 +10,16 @@ from pathlib import Path
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
-from ..ledger.life import example
+from ..ledger.life import describe_example_run
 from . import certificates
 from .crypto import need_cryptography
-from .files import together, write_new
+from .files import all_files_or_none, write_new_file
 from .keys import SigningKey
 from .members import Member
-from .names import check_name
+from .names import check_site_name
 from .plan import Plan
-from .relay import target
-from .settings import check_no_other, digests_of, load_rows, write_settings
+from .relay import grpc_target
+from .settings import check_no_other_ledger, digests_of_rows, load_rows, write_settings
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Made:
     request : str
         Its certificate request, in PEM.
     share : str, optional
-        What to tell its people of the ledger: see :func:`sottovoce.ledger.life.example`.
+        What to tell its people of the ledger: see :func:`sottovoce.ledger.life.describe_example_run`.
     unknown : list of str
         Why ledgers nearby could not be compared.
     """
@@ -89,7 +89,7 @@ class LifetimeBudget:
         return "rdp"
 
 
-def make_site(
+def make_site_folder(
     folder: Path,
     name: str,
     hub: str,
@@ -125,24 +125,24 @@ def make_site(
         Before anything is made, for what cannot be read and for rows that have a ledger already.
     """
     need_cryptography()
-    check_name("name", name)
-    target(hub)
+    check_site_name("name", name)
+    grpc_target(hub)
     if (folder / "site.toml").exists():
         raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
     rows = load_rows(table.data, table.schema)
-    ours = digests_of(table.data, table.schema, rows)
-    unknown = check_no_other(table.data, folder, *ours)
-    with together(folder) as made:
+    ours = digests_of_rows(table.data, table.schema, rows)
+    unknown = check_no_other_ledger(table.data, folder, *ours)
+    with all_files_or_none(folder) as made:
         _make_ledger(folder / f"{name}.ledger", budget, ours[0], made, name, spent)
         key = _make_keys(folder, name, made)
         member = Member(name, int(rows.n[0, 0]), key.public)
         request = (folder / f"{name}.csr").read_text()
         public = {f"{name}.public.json": json.dumps(vars(member), indent=1) + "\n"}
         for file, text in (public | more(member, request)).items():
-            write_new(folder / file, text)
+            write_new_file(folder / file, text)
             made(folder / file)
         write_settings(folder, name, hub, table.data.resolve(), table.schema_file)
-    share = example(budget.rule, budget.epsilon, budget.delta or 0.0)
+    share = describe_example_run(budget.rule, budget.epsilon, budget.delta or 0.0)
     return Made(member, request, share, unknown)
 
 
@@ -179,12 +179,12 @@ def _make_ledger(
     with ledger:
         made(path)
         for plan in spent:
-            _charge_planned(ledger, plan, name)
+            _charge_planned_events(ledger, plan, name)
 
 
 def _make_keys(folder: Path, name: str, made: Callable[[Path], None]) -> SigningKey:
     """Make a site's TLS key, its certificate request and its signing key; returns the last."""
-    certificates.request(folder, name)
+    certificates.write_certificate_request(folder, name)
     for ending in ("key", "csr"):
         made(folder / f"{name}.{ending}")
     key = SigningKey.make()
@@ -193,9 +193,9 @@ def _make_keys(folder: Path, name: str, made: Callable[[Path], None]) -> Signing
     return key
 
 
-def _charge_planned(ledger: DurableLedger, plan: Plan, name: str) -> None:
+def _charge_planned_events(ledger: DurableLedger, plan: Plan, name: str) -> None:
     """Charge all that a plan planned for a site, which is at least what was spent."""
-    events = plan.privacy.events(name)
+    events = plan.planned_privacy.events(name)
     with ledger.reserve(plan.run, plan.digest, events) as run:
         for event in events:
-            run.charge(event)
+            run.record_event(event)

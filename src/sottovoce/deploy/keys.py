@@ -6,12 +6,12 @@ import base64
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..util.files import read
-from .crypto import ed25519, exceptions, need_cryptography, private_pem, serialization
-from .files import KEY, write_new
+from ..util.files import read_bounded_file
+from .crypto import ed25519, exceptions, need_cryptography, private_key_to_pem, serialization
+from .files import KEY, write_new_file
 
 
-def verify(public: bytes, signature: bytes, data: bytes) -> None:
+def verify_signature(public: bytes, signature: bytes, data: bytes) -> None:
     """Check an Ed25519 signature.
 
     Parameters
@@ -50,7 +50,7 @@ class SigningKey:
     def read(cls, path: str | Path) -> SigningKey:
         """Read the key from a file; raises :class:`InvalidInput` if it holds none."""
         need_cryptography()
-        pem = read("signing_key", path, KEY)
+        pem = read_bounded_file("signing_key", path, KEY)
         try:
             key = serialization.load_pem_private_key(pem, None)
         except TypeError:
@@ -66,7 +66,7 @@ class SigningKey:
 
     def write(self, path: str | Path) -> None:
         """Write the private key, for this user only."""
-        write_new(Path(path), private_pem(self._key), secret=True)
+        write_new_file(Path(path), private_key_to_pem(self._key), secret=True)
 
     @property
     def public(self) -> str:

@@ -20,13 +20,13 @@ from ..errors import InvalidInput, LedgerCorrupt, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..ledger.journal import Journal
 from ..util import files
-from ..util.codec import from_plain, to_plain
+from ..util.codec import record_from_plain, record_to_plain
 from ..util.typing import Any
-from .messages import own_words
-from .names import check_name, check_run
+from .messages import read_own_message
+from .names import check_site_name, check_run_name
 from .plan import Plan
 from .plan_file import LARGEST
-from .strict import NotStrict, parse, told
+from .strict import NotStrict, parse_json, reason_of_refusal
 from .sums.messages import DOMAIN as SUMS
 
 _LARGEST = 2**20
@@ -69,23 +69,23 @@ class Known:
         """
         if not path.exists():
             return cls()
-        data = files.read("known", path, _LARGEST)
+        data = files.read_bounded_file("known", path, _LARGEST)
         try:
-            found = from_plain(cls, parse(data, _LARGEST))
+            found = record_from_plain(cls, parse_json(data, _LARGEST))
             if found.run is None or found.head is None:
                 raise NotStrict("names no last run")
             for name in found.keys:
-                check_name("name", name)
+                check_site_name("name", name)
             for run in (found.run, *found.shared):
-                check_run("run", run)
+                check_run_name("run", run)
         except (SottovoceError, ValueError) as error:
-            rule = f"is not what `site run` writes{told(error)}"
+            rule = f"is not what `site run` writes{reason_of_refusal(error)}"
             remedy = "get it back as it was after the last run"
             raise InvalidInput("known", path, rule, remedy) from None
         return found
 
     def write(self, path: Path) -> None:
-        files.write("known", path, json.dumps(to_plain(self), indent=1) + "\n")
+        files.write_atomically("known", path, json.dumps(record_to_plain(self), indent=1) + "\n")
 
     def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:
         """Return the records after a run.
@@ -115,18 +115,18 @@ class Known:
         shared = self.shared | {plan.run: SharedRun(plan.digest, companions)}
         return type(self)(plan.run, head, keys, shared)
 
-    def new(self, plan: Plan, name: str) -> list[str]:
+    def unknown_sites(self, plan: Plan, name: str) -> list[str]:
         """Return other sites of a plan with unknown names; none before the first run."""
         known = {other.lower() for other in self.keys}
         if not known:
             return []
         return [site for site in plan.names if site != name and site.lower() not in known]
 
-    def check(self, plan: Plan, name: str) -> None:
+    def check_keys_unchanged(self, plan: Plan, name: str) -> None:
         """Raise :class:`InvalidInput` if a plan has another signing key for a known site."""
         known = {other.lower(): key for other, key in self.keys.items()}
         others = [site for site in plan.sites if site.name != name]
-        # an unknown name counts as unchanged: a new site is told by `new`
+        # an unknown name counts as unchanged: a new site is told by `unknown_sites`
         changed = [
             site.name for site in others if known.get(site.name.lower(), site.key) != site.key
         ]
@@ -137,16 +137,16 @@ class Known:
             raise InvalidInput("keys", None, rule, remedy)
 
 
-def check_ledger(ledger: DurableLedger, stem: Path) -> None:
+def check_ledger_against_results(ledger: DurableLedger, stem: Path) -> None:
     """Check a ledger against what is left under `stem` of its earlier runs.
 
     Raises :class:`LedgerCorrupt` if it lacks a run, or records, of which something is left.
     """
     runs = set(ledger.runs)
-    for path, run, head in _records(stem):
+    for path, run, head in _heads_of_earlier_runs(stem):
         if run not in runs:
             missing = f"lacks the run {run!r}"
-        elif head is not None and not ledger.file.goes_through(head):
+        elif head is not None and not ledger.file.contains_head(head):
             missing = f"does not hold what it held after the run {run!r}"
         else:
             continue
@@ -157,7 +157,7 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
         )
 
 
-def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
+def check_ledger_against_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
     """Check a ledger against what this site itself signed in earlier runs at the hub.
 
     Parameters
@@ -178,15 +178,15 @@ def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[byte
     """
     runs = set(ledger.runs)
     for words in earlier:
-        body = own_words(words, name, key, SUMS)
+        body = read_own_message(words, name, key, SUMS)
         if body is None:
             continue
         run, mark = body["run"], body.get("ledger")
         if run not in runs:
             missing = f"lacks the run {run!r}"
-        elif Journal(ledger, run).highest < 0:
+        elif Journal(ledger, run).highest_round < 0:
             missing = f"lacks the greeting of the run {run!r}"
-        elif isinstance(mark, str) and not ledger.file.passes(mark):
+        elif isinstance(mark, str) and not ledger.file.contains_hash(mark):
             missing = f"does not hold what it held at the end of the run {run!r}"
         else:
             continue
@@ -197,7 +197,7 @@ def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[byte
         )
 
 
-def _records(stem: Path) -> Iterator[tuple[Path, str, str | None]]:
+def _heads_of_earlier_runs(stem: Path) -> Iterator[tuple[Path, str, str | None]]:
     """Yield what is left of earlier runs.
 
     A file, the run's name, and the ledger's head at its end if the file holds it.
@@ -210,7 +210,7 @@ def _records(stem: Path) -> Iterator[tuple[Path, str, str | None]]:
     last = stem.with_name(f"{stem.name}.json")
     earlier = sorted(stem.parent.glob(f"{escape(stem.name)}.*.json"))
     for path in (last, *earlier):
-        found = _result(path)
+        found = _read_result_file(path)
         if found.get("site") == stem.name and isinstance(found.get("run"), str):
             head = None
             if "head" in found:
@@ -218,9 +218,9 @@ def _records(stem: Path) -> Iterator[tuple[Path, str, str | None]]:
             yield path, found["run"], head
 
 
-def _result(path: Path) -> dict[str, Any]:
+def _read_result_file(path: Path) -> dict[str, Any]:
     """Return a file of results as plain data; empty if it is none."""
     try:
-        return dict(parse(files.read("results", path, LARGEST), LARGEST))
+        return dict(parse_json(files.read_bounded_file("results", path, LARGEST), LARGEST))
     except (SottovoceError, ValueError, TypeError):
         return {}

@@ -26,7 +26,7 @@ _NVFLARE = 2**31 - 3 * 2**20 - 16
 """NVFlare's ``MAX_PAYLOAD_SIZE``."""
 
 
-def message_bytes(d: int) -> int:
+def longest_message_bytes(d: int) -> int:
     """Return the most bytes of a signed message with `d` numbers.
 
     A double is 10.7 characters in base64.
@@ -34,20 +34,20 @@ def message_bytes(d: int) -> int:
     return 2048 + 12 * d
 
 
-def inbox_bytes(d: int, degree: int) -> int:
+def longest_inbox_bytes(d: int, degree: int) -> int:
     """Return the most bytes of `degree` messages in one JSON text.
 
     Names and escaped quotes are included.
     """
-    return 4096 + degree * (message_bytes(d) + 256)
+    return 4096 + degree * (longest_message_bytes(d) + 256)
 
 
-def seconds(size: int) -> float:
+def transfer_seconds(size: int) -> float:
     """Return the seconds that a message of `size` bytes may take."""
     return size / _SLOWEST
 
 
-def known() -> dict[str, int]:
+def limits_of_carriers() -> dict[str, int]:
     """Return the most bytes that each transport and store accepts, by name.
 
     Of SQLite, the limit of this machine's library, which may be compiled with a smaller one.
@@ -66,7 +66,7 @@ def known() -> dict[str, int]:
     }
 
 
-def check_size(d: object, degree: int, proofs: int = 0) -> None:
+def check_inbox_size(d: object, degree: int, proofs: int = 0) -> None:
     """Check that the messages and inboxes of a plan fit every transport and store.
 
     Parameters
@@ -87,8 +87,8 @@ def check_size(d: object, degree: int, proofs: int = 0) -> None:
         raise InvalidInput(
             "d", d, "must be a whole number, at least 1", "use the schema's number of features"
         )
-    largest = inbox_bytes(d, max(degree, 1) + proofs)
-    for name, most in known().items():
+    largest = longest_inbox_bytes(d, max(degree, 1) + proofs)
+    for name, most in limits_of_carriers().items():
         if largest > most:
             said = f"{degree} neighbours"
             if degree == 1:
@@ -101,7 +101,7 @@ def check_size(d: object, degree: int, proofs: int = 0) -> None:
             raise InvalidInput("d", d, rule, remedy)
 
 
-def check_number(field: str, value: object, most: int, remedy: str = "use fewer") -> None:
+def check_whole_number(field: str, value: object, most: int, remedy: str = "use fewer") -> None:
     """Check that a value is a whole number within a limit.
 
     Parameters

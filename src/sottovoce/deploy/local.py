@@ -23,14 +23,14 @@ from ..privacy.accountants import make_accountant
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
 from ..problem.facts import Among, Facts
 from ..runs import engine
-from ..runs.centre import Centring, centred
+from ..runs.centre import Centring, with_centring_digest
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED, Outcome, Place
-from ..runs.prepare import held, prepare
+from ..runs.prepare import rows_on_backend, prepare
 from ..runs.row_guard import RowGuard
-from ..runs.start import Start, named, place_of
+from ..runs.start import Start, with_start_digest, vector_of_start
 from ..util.typing import Array, IntArray
-from .answering import Found, at_site
+from .answering import Found, make_site_asker
 from .asks import SiteTable
 from .plan import Plan
 
@@ -75,10 +75,10 @@ class LossyNet(QueueNet):
         self._attempts += 1
         if not opened:
             raise AttemptLost(f"attempt {self._attempts}: a share is missing")
-        return self._adder.add(self._attempts, sealed, len(members))
+        return self._adder.add_share_and_wait(self._attempts, sealed, len(members))
 
 
-def run_sites(
+def run_as_sites(
     config: RunConfig,
     rows: Rows,
     replicate: int = 0,
@@ -116,11 +116,11 @@ def run_sites(
     """
     return [
         (outcome, ledger)
-        for outcome, ledger, _ in _run(config, rows, replicate, start, attempts, centre, lost)
+        for outcome, ledger, _ in _run_in_threads(config, rows, replicate, start, attempts, centre, lost)
     ]
 
 
-def train_sites(
+def train_as_sites(
     plan: Plan, rows: Rows, attempts: Attempts | None = None, lost: Lost | None = None
 ) -> list[tuple[Array, Move | None]]:
     """Run the training of a plan with a seed, with a thread for each site.
@@ -141,16 +141,16 @@ def train_sites(
     list of (array (d,), Move or None)
         Every site's model for rows as they are, and the map by which rows were centred.
     """
-    found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
+    found = _run_in_threads(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
     algorithm = plan.stages[0].prepared.algorithm
     trained = []
     for node, (outcome, _, place) in enumerate(found):
-        model = place.classifier(algorithm.at(node).model(outcome.state))
+        model = place.fold_to_original_rows(algorithm.method_of_node(node).model(outcome.state))
         trained.append((np.array(np.broadcast_to(model, (plan.d,))), place.move))
     return trained
 
 
-def _run(
+def _run_in_threads(
     config: RunConfig,
     rows: Rows,
     replicate: int,
@@ -159,13 +159,13 @@ def _run(
     centre: Centring | None,
     lost: Lost | None,
 ) -> list[tuple[Outcome, Ledger, Place]]:
-    """Run every node as a site; see :func:`run_sites`."""
-    config = centred(named(config, start, rows.d), centre)
+    """Run every node as a site; see :func:`run_as_sites`."""
+    config = with_centring_digest(with_start_digest(config, start, rows.d), centre)
     prepared = prepare(config, rows.n, rows.d, centre=centre)
-    rows = held(config, rows)
-    nets = QueueNet.connect(prepared.graph)
+    rows = rows_on_backend(config, rows)
+    nets = QueueNet.connect_all_nodes(prepared.graph)
     # for what all sites hear, whatever the graph
-    others = QueueNet.connect(make_graph("complete", len(nets)))
+    others = QueueNet.connect_all_nodes(make_graph("complete", len(nets)))
     if attempts is not None:
         nets = [LossyNet(net, i, rows.n[:, 0], attempts) for i, net in enumerate(nets)]
     for i, round in (lost or {}).items():
@@ -174,27 +174,27 @@ def _run(
             nets[j].leaves[i] = round
 
     def site(i: int) -> tuple[Outcome, Ledger, Place]:
-        facts = prepared.facts.node(i)
+        facts = prepared.facts.facts_of_node(i)
         noise: Noise = SystemNoise()
         if config.seed is not None:
             noise = KeyedNoise(config.seed, [replicate], [i], lead=())
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
-        guard = RowGuard(rows.node(i), facts, noise, ledger, centring=centre)
-        place = Place(facts, nets[i], guard, (), rows.d, place_of(start))
+        guard = RowGuard(rows.rows_of_node(i), facts, noise, ledger, centring=centre)
+        place = Place(facts, nets[i], guard, (), rows.d, vector_of_start(start))
         stopped = FINISHED
-        algorithm = prepared.algorithm.at(i)
+        algorithm = prepared.algorithm.method_of_node(i)
         try:
             if centre is not None:
                 # the mean of rows is the whole run's: all sites hear it, and not the neighbours
                 whole = others[i]
-                if prepared.facts.summed:
+                if prepared.facts.opens_only_sums:
                     whole = nets[i]
-                place, stopped = engine.centred(replace(place, net=whole), guard, prepared.facts)
+                place, stopped = engine.release_mean(replace(place, net=whole), guard, prepared.facts)
                 place = replace(place, net=nets[i])
             if stopped != FINISHED:
                 return Outcome(algorithm.init(place), 0, stopped), ledger, place
-            return engine.run(algorithm, place, config.rounds), ledger, place
+            return engine.run_rounds(algorithm, place, config.rounds), ledger, place
         finally:
             nets[i].close()
             others[i].close()
@@ -204,7 +204,7 @@ def _run(
         return list(pool.map(site, range(prepared.facts.n_nodes)))
 
 
-def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
+def answer_as_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
     """Run a plan with answers and a seed, with a thread for each site.
 
     It is the twin of a session, equal to the last bit.
@@ -224,25 +224,25 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
     assert asks is not None and seed is not None
     models = [np.zeros(plan.exchange_table.last_model.width)] * len(names)
     moves = list[Move | None]([None] * len(names))
-    if not plan.infers:
+    if not plan.is_inference:
         parts = [table.at(asks.split(len(table.y))[0]) for table in tables]
-        trained = train_sites(plan, Rows.build([(part.X, part.y) for part in parts]))
+        trained = train_as_sites(plan, Rows.build_from_parts([(part.X, part.y) for part in parts]))
         models = [model for model, _ in trained]
         moves = [move for _, move in trained]
-    nets = QueueNet.connect(make_graph("complete", len(names)))
+    nets = QueueNet.connect_all_nodes(make_graph("complete", len(names)))
 
     def site(i: int) -> tuple[Array, Found]:
         noise = KeyedNoise(seed, [0], [i], lead=())
         book = Ledger(make_accountant(plan.config.notion))
-        asker = at_site(plan, names[i], tables[i], nets[i], noise, book)
+        asker = make_site_asker(plan, names[i], tables[i], nets[i], noise, book)
         found = Found()
         model = models[i]
         try:
-            if plan.infers:
-                _, found = asker.infer()
+            if plan.is_inference:
+                _, found = asker.run_inference()
                 model = found.model
             if asks.evaluation is not None:
-                _, found = asker.judge(model, found, moves[i])
+                _, found = asker.evaluate_model(model, found, moves[i])
             return model, found
         finally:
             nets[i].close()

@@ -30,7 +30,7 @@ _LOOK = 0.1
 
 
 @contextmanager
-def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
+def exclusive_lock(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
     """Hold the lock of a file, waiting up to `wait` seconds for it.
 
     The file may stay, and means nothing then.  Raises :class:`Busy` if another process holds it, or
@@ -43,7 +43,7 @@ def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
         rule = f"cannot be written: {error.strerror}"
         raise InvalidInput("lock", str(path), rule, "let the process write to its folder") from None
     with file:
-        while not _held(file, path):
+        while not _try_to_lock(file, path):
             if time.monotonic() > until:
                 raise Busy(
                     f"lock={str(path)!r}: another process works here now; stop it, or let it end"
@@ -52,7 +52,7 @@ def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
         yield
 
 
-def _held(file: IO[Any], path: Path) -> bool:
+def _try_to_lock(file: IO[Any], path: Path) -> bool:
     """Try to lock a file; returns False if another process holds the lock."""
     try:
         if sys.platform == "win32":

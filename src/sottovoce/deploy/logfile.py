@@ -51,10 +51,10 @@ class LogFile:
         self._name = str(path)
         self._tables = tables
         if read_only:
-            place = _readable(path)
+            place = _read_only_uri(path)
         else:
-            place = _writable(path)
-        with self._translated():
+            place = _prepare_writable(path)
+        with self._translate_errors():
             self.db = sqlite3.connect(
                 place,
                 isolation_level=None,
@@ -63,30 +63,30 @@ class LogFile:
                 uri=read_only,
             )
         try:
-            with self._translated():
+            with self._translate_errors():
                 if not read_only:
-                    self._open()
-                elif not self._identify():
+                    self._open_or_make()
+                elif not self._is_log_of_this_version():
                     raise InvalidInput("log", self._name, "holds no run yet", "start the hub")
         except BaseException:
             self.db.close()
             raise
 
     @contextmanager
-    def access(self) -> Iterator[sqlite3.Connection]:
+    def locked_connection(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone; errors of SQLite become the package's."""
-        with self._lock, self._translated():
+        with self._lock, self._translate_errors():
             yield self.db
 
     def value(self, query: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is no row."""
-        with self.access() as db:
+        with self.locked_connection() as db:
             row = db.execute(query, values).fetchone()
         if row is None:
             return None
         return row[0]
 
-    def has(self, table: str) -> bool:
+    def has_table(self, table: str) -> bool:
         """Return True if a table was made."""
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return self.value(query, table) is not None
@@ -96,7 +96,7 @@ class LogFile:
         with self._lock:
             self.db.close()
 
-    def _open(self) -> None:
+    def _open_or_make(self) -> None:
         """Make or join the log.
 
         Waits here, as SQLite does not wait for a process that changes the journal mode.
@@ -104,11 +104,11 @@ class LogFile:
         end = time.monotonic() + _PATIENCE
         while True:
             try:
-                known = self._identify()
+                known = self._is_log_of_this_version()
                 for pragma in _PRAGMAS:
                     self.db.execute(f"PRAGMA {pragma}")
                 if not known:
-                    self._make()
+                    self._make_tables()
                 return
             except sqlite3.OperationalError as error:
                 busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
@@ -116,7 +116,7 @@ class LogFile:
                     raise
                 time.sleep(0.05)
 
-    def _identify(self) -> bool:
+    def _is_log_of_this_version(self) -> bool:
         """Return True if the file is a log of this version, False if it must be made one."""
         # another process may be making it: what is read is of one moment
         self.db.execute("BEGIN")
@@ -141,7 +141,7 @@ class LogFile:
             raise InvalidInput("log", self._name, rule, "move it away, and find out whose it is")
         return True
 
-    def _make(self) -> None:
+    def _make_tables(self) -> None:
         """Make the tables of an empty file, and mark it as a log."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
@@ -159,7 +159,7 @@ class LogFile:
             raise
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
@@ -181,7 +181,7 @@ class LogFile:
             ) from None
 
 
-def _writable(path: Path) -> str:
+def _prepare_writable(path: Path) -> str:
     """Return the file's name for SQLite, once it is there and can be written."""
     try:
         # SQLite gives the files that it makes beside it the same rights.
@@ -192,7 +192,7 @@ def _writable(path: Path) -> str:
     return str(path)
 
 
-def _readable(path: Path) -> str:
+def _read_only_uri(path: Path) -> str:
     """Return the URI by which SQLite reads a log and writes nothing.
 
     While a process writes, its write-ahead log lies beside and is read too.  Without one nobody

@@ -17,8 +17,8 @@ from ..errors import InvalidInput, SottovoceError
 from ..util.typing import Array
 from . import limits
 from .asks import Asks
-from .names import check_different, check_name
-from .strict import parse
+from .names import check_names_differ, check_site_name
+from .strict import parse_json
 
 ROWS = 10**12
 """The most rows of a site."""
@@ -37,7 +37,7 @@ class Member:
     Parameters
     ----------
     name : str
-        Also the common name of its certificate; see :func:`sottovoce.deploy.names.check_name`.
+        Also the common name of its certificate; see :func:`sottovoce.deploy.names.check_site_name`.
     rows : int
     key : str
         Its Ed25519 public key, 32 bytes in base64.
@@ -48,8 +48,8 @@ class Member:
     key: str
 
     def __post_init__(self) -> None:
-        check_name("name", self.name)
-        limits.check_number("rows", self.rows, ROWS, "give the site's row count")
+        check_site_name("name", self.name)
+        limits.check_whole_number("rows", self.rows, ROWS, "give the site's row count")
         try:
             raw = base64.b64decode(self.key, validate=True)
         except (ValueError, TypeError):
@@ -70,7 +70,7 @@ class Member:
                     "site", str(path), "there is no such file", "give each site's NAME.public.json"
                 )
             with path.open("rb") as file:
-                told = parse(file.read(_PUBLIC_FILE_BYTES + 1), _PUBLIC_FILE_BYTES)
+                told = parse_json(file.read(_PUBLIC_FILE_BYTES + 1), _PUBLIC_FILE_BYTES)
             if path.suffix == f".{ANSWER}":
                 told = {name: told[name] for name in ("name", "rows", "key")}
             return cls(**told)
@@ -85,12 +85,12 @@ class Member:
 
 def check_members(sites: Sequence[Member]) -> None:
     """Raise :class:`InvalidInput` unless every site has a name and a key of its own."""
-    check_different("sites", tuple(site.name for site in sites))
+    check_names_differ("sites", tuple(site.name for site in sites))
     if len({site.key for site in sites}) != len(sites):
         raise InvalidInput("sites", None, "every site needs a key of its own", "correct the list")
 
 
-def node_of(names: Sequence[str], name: str) -> int:
+def node_of_site(names: Sequence[str], name: str) -> int:
     """Return the node of a site; raises :class:`InvalidInput` if there is no such site."""
     if name not in names:
         raise InvalidInput(
@@ -99,12 +99,12 @@ def node_of(names: Sequence[str], name: str) -> int:
     return names.index(name)
 
 
-def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
+def training_row_counts(sites: Sequence[Member], asks: Asks | None) -> Array:
     """Return rows of every site that are not held out, (N, 1)."""
-    return np.array([[float(rows)] for rows in rows_read(sites, asks, held_out=False).values()])
+    return np.array([[float(rows)] for rows in row_counts_read(sites, asks, held_out=False).values()])
 
 
-def rows_read(sites: Sequence[Member], asks: Asks | None, *, held_out: bool) -> dict[str, int]:
+def row_counts_read(sites: Sequence[Member], asks: Asks | None, *, held_out: bool) -> dict[str, int]:
     """Return how many rows of every site a stage reads.
 
     Parameters

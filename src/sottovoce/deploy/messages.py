@@ -19,13 +19,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from ..errors import Refused
-from ..util.plain import canonical
+from ..util.plain import canonical_json
 from ..util.typing import Any, Array
-from .keys import SigningKey, verify
-from .limits import PROOFS, inbox_bytes, message_bytes
+from .keys import SigningKey, verify_signature
+from .limits import PROOFS, longest_inbox_bytes, longest_message_bytes
 from .plan import Plan
-from .strict import parse
-from .transport import printable
+from .strict import parse_json
+from .transport import to_printable_text
 
 VERSION = 1
 DTYPE = "<f8"
@@ -86,12 +86,12 @@ class Message:
     kind: Kind
     payload: Array
 
-    def seal(self, key: SigningKey) -> bytes:
+    def to_signed_bytes(self, key: SigningKey) -> bytes:
         """Return the signed bytes."""
         doubles = np.ascontiguousarray(self.payload, dtype=DTYPE)
         payload = base64.b64encode(doubles.tobytes()).decode()
         body = vars(self) | {"dtype": DTYPE, "shape": list(self.payload.shape), "payload": payload}
-        return signed(key, _DOMAIN, body)
+        return sign_body(key, _DOMAIN, body)
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,13 @@ class Farewell:
     reason: Reason
     ledger: str | None = None
 
-    def seal(self, key: SigningKey) -> bytes:
+    def to_signed_bytes(self, key: SigningKey) -> bytes:
         """Return the signed bytes."""
         body = {name: value for name, value in vars(self).items() if value is not None}
-        return signed(key, _LAST_DOMAIN, body)
+        return sign_body(key, _LAST_DOMAIN, body)
 
 
-def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
+def sign_body(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
     """Sign a message, and return its bytes; the same content always gives the same bytes.
 
     Parameters
@@ -142,23 +142,23 @@ def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
         Canonical JSON of the body with the keys ``v`` and ``sig``.
     """
     body = body | {"v": VERSION}
-    signature = base64.b64encode(key.sign(domain + canonical(body).encode())).decode()
-    return canonical(body | {"sig": signature}).encode()
+    signature = base64.b64encode(key.sign(domain + canonical_json(body).encode())).decode()
+    return canonical_json(body | {"sig": signature}).encode()
 
 
-def longest(plan: Plan) -> int:
+def longest_message(plan: Plan) -> int:
     """Return the most bytes of a message of this plan."""
-    return message_bytes(plan.exchange_table.widest)
+    return longest_message_bytes(plan.exchange_table.widest_message)
 
 
 def longest_inbox(plan: Plan) -> int:
     """Return the most bytes of a site's inbox of one round."""
     degree = int(plan.graph.degree.max())
-    if plan.exchange_table.all_hear:
+    if plan.exchange_table.any_heard_by_all:
         degree = len(plan.sites) - 1
     # signed rosters, and who is missing and why
-    rosters = inbox_bytes(0, len(plan.sites))
-    return inbox_bytes(plan.exchange_table.widest, degree + PROOFS) + rosters
+    rosters = longest_inbox_bytes(0, len(plan.sites))
+    return longest_inbox_bytes(plan.exchange_table.widest_message, degree + PROOFS) + rosters
 
 
 def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
@@ -196,13 +196,13 @@ def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
         raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 
 
-def agree(own: str, hubs: object) -> None:
+def check_plan_digest(own: str, hubs: object) -> None:
     """Raise :class:`Refused` if a site's plan has another digest than the hub's."""
     if own != hubs:
         raise Refused(f"plan={own!r}: {_OTHER_PLAN}")
 
 
-def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
+def read_message(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     """Parse a message of a run over a graph, and check it down to its signature.
 
     Parameters
@@ -225,8 +225,8 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
         If it is not in canonical form, of another plan, sender or round, not signed by the
         sender, or its vector is not allowed (:func:`check_payload`).
     """
-    where = f"message of {printable(sender)!r} in round {round}"
-    body = opened(plan, where, data, _KEYS, sender=sender, round=round)
+    where = f"message of {to_printable_text(sender)!r} in round {round}"
+    body = parse_unverified(plan, where, data, _KEYS, sender=sender, round=round)
     if (
         body["kind"] not in get_args(Kind)
         or (body["kind"] == "hello") != (round == 0)
@@ -234,7 +234,7 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     ):
         raise Refused(f"{where}: has a kind or type of number that does not belong there")
     check_signature(plan, where, _DOMAIN, body)
-    raw = decoded(where, body["payload"])
+    raw = decode_base64(where, body["payload"])
     if not isinstance(body["shape"], list) or len(raw) % 8 or body["shape"] != [len(raw) // 8]:
         raise Refused(f"{where}: its shape is not that of its payload")
     payload = np.frombuffer(raw, dtype=DTYPE).astype(float)
@@ -266,8 +266,8 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
     Refused
         If it is not that of `sender` for this point of this run.
     """
-    where = f"farewell of {printable(sender)!r} before round {round}"
-    body = opened(
+    where = f"farewell of {to_printable_text(sender)!r} before round {round}"
+    body = parse_unverified(
         plan,
         where,
         data,
@@ -285,7 +285,7 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
     return Farewell(plan.run, plan.digest, round, sender, body["reason"], body.get("ledger"))
 
 
-def own_words(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, Any] | None:
+def read_own_message(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, Any] | None:
     """Return the content of a message that a site signed in whatever run.
 
     Parameters
@@ -305,7 +305,7 @@ def own_words(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, An
         The message without its signature; None if the site did not sign it with this key.
     """
     try:
-        body = dict(parse(data, _OWN))
+        body = dict(parse_json(data, _OWN))
         signature = base64.b64decode(body.pop("sig"), validate=True)
         if body["sender"] != name or not isinstance(body["run"], str):
             return None
@@ -313,12 +313,12 @@ def own_words(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, An
         return None
     for domain in (_LAST_DOMAIN, _DOMAIN, *domains):
         with suppress(ValueError):
-            verify(base64.b64decode(key), signature, domain + canonical(body).encode())
+            verify_signature(base64.b64decode(key), signature, domain + canonical_json(body).encode())
             return body
     return None
 
 
-def opened(
+def parse_unverified(
     plan: Plan,
     where: str,
     data: bytes,
@@ -354,9 +354,9 @@ def opened(
     Refused
         If its length, form, version, plan, sender or round is not right.
     """
-    if len(data) > longest(plan):
+    if len(data) > longest_message(plan):
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
-    body = _read_canonical(data, longest(plan), keys)
+    body = _read_canonical(data, longest_message(plan), keys)
     if body is None:
         raise Refused(f"{where}: is no message of this schema")
     # The type counts too: to Python True and 1.0 equal 1.
@@ -384,11 +384,11 @@ def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[st
     Also for a text that is not the canonical one of its content.
     """
     try:
-        body = parse(data, most)
+        body = parse_json(data, most)
         if not isinstance(body, dict) or not any(body.keys() == one for one in keys):
             return None
         # one text a message: a signature vouches for every byte
-        is_canonical = canonical(body).encode() == data
+        is_canonical = canonical_json(body).encode() == data
     except (ValueError, TypeError, RecursionError):
         return None
     if not is_canonical:
@@ -422,15 +422,15 @@ def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any])
         If its sender did not sign the rest in this domain.
     """
     sender = body["sender"]
-    signature = decoded(where, body.pop("sig"))
+    signature = decode_base64(where, body.pop("sig"))
     try:
         key = base64.b64decode(plan.sites[plan.index(sender)].key)
-        verify(key, signature, domain + canonical(body).encode())
+        verify_signature(key, signature, domain + canonical_json(body).encode())
     except ValueError as error:
         raise Refused(f"{where}: is not signed by {sender!r}") from error
 
 
-def decoded(where: str, text: object) -> bytes:
+def decode_base64(where: str, text: object) -> bytes:
     """Decode a text in canonical base64; raises :class:`Refused` for any other text."""
     try:
         raw = base64.b64decode(text, validate=True)  # type: ignore[arg-type]

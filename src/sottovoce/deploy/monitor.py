@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput, SottovoceError
-from ..util.plain import jsonable
+from ..util.plain import infinities_to_text
 from ..util.typing import Any
-from .watch import page
+from .watch import render_watch_page
 
 PAGE = "127.0.0.1:8444"
 REFRESH = 5
@@ -22,7 +22,7 @@ _POLICY = (
 )
 
 
-def serve_page(
+def serve_status_page(
     status: Callable[[], dict[str, Any]], address: str, *, free: bool = False
 ) -> tuple[ThreadingHTTPServer, str]:
     """Serve the state of a run over HTTP from a thread: ``/`` is a page, ``/status.json`` is JSON.
@@ -59,7 +59,7 @@ def serve_page(
         server = _Server((host, int(digits)), _handler_class(status, host))
     except OSError:
         if free:
-            return serve_page(status, f"{address.rpartition(':')[0]}:0")
+            return serve_status_page(status, f"{address.rpartition(':')[0]}:0")
         raise InvalidInput(
             "page", address, "cannot be listened on", "use a free port, or --page none"
         ) from None
@@ -90,9 +90,9 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
                     self._reply(503, "text/plain", f"{error}\n")
                     return
                 if self.path == "/":
-                    self._reply(200, "text/html", page(found))
+                    self._reply(200, "text/html", render_watch_page(found))
                 else:
-                    self._reply(200, "application/json", json.dumps(jsonable(found)) + "\n")
+                    self._reply(200, "application/json", json.dumps(infinities_to_text(found)) + "\n")
 
         def _reply(self, code: int, kind: str, text: str) -> None:
             body = text.encode()

@@ -33,24 +33,24 @@ DEVICES = frozenset({"con", "prn", "aux", "nul", *_PORTS})
 """Device names on Windows, whatever follows after a dot."""
 
 
-def check_name(field: str, name: object) -> None:
+def check_site_name(field: str, name: object) -> None:
     """Check that a site's name fits certificates, files and logs, and that no own file has it.
 
     Raises :class:`InvalidInput` otherwise.
     """
-    _check(field, name, OURS, "use e.g. 'north-1'")
+    _check_against(field, name, OURS, "use e.g. 'north-1'")
 
 
-def check_run(field: str, name: object) -> None:
-    """Check the name of a run as :func:`check_name` does that of a site.
+def check_run_name(field: str, name: object) -> None:
+    """Check the name of a run as :func:`check_site_name` does that of a site.
 
     Results of an earlier run are kept as ``SITE.RUN.html`` and so on.
     """
     # SITE.public.json is the site's public key
-    _check(field, name, frozenset({"public"}), "use e.g. 'trial-1'")
+    _check_against(field, name, frozenset({"public"}), "use e.g. 'trial-1'")
 
 
-def _check(field: str, name: object, taken: frozenset[str], remedy: str) -> None:
+def _check_against(field: str, name: object, taken: frozenset[str], remedy: str) -> None:
     """Check a name, whose first part must be none of `taken`; raises :class:`InvalidInput`."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         rule = (
@@ -69,7 +69,7 @@ def _check(field: str, name: object, taken: frozenset[str], remedy: str) -> None
         )
 
 
-def check_different(field: str, names: tuple[str, ...]) -> None:
+def check_names_differ(field: str, names: tuple[str, ...]) -> None:
     """Raise :class:`InvalidInput` for names that some file systems take for the same name."""
     seen: dict[str, str] = {}
     for name in names:

@@ -10,11 +10,11 @@ own:
 ======================  ==========================================================================
 what                    where
 ======================  ==========================================================================
-how it is made          :func:`sottovoce.deploy.proposal.make_plan`, which calibrates the noise
+how it is made          :func:`sottovoce.deploy.proposal.make_calibrated_plan`, which calibrates the noise
 its file                :mod:`sottovoce.deploy.plan_file`
 runs of the engine      :attr:`Plan.stages`, each a :class:`sottovoce.deploy.stages.Stage`
 messages                :attr:`Plan.exchange_table`, by :mod:`sottovoce.deploy.exchange_table`
-events and statements   :attr:`Plan.privacy`, by :mod:`sottovoce.deploy.planned_privacy`
+events and statements   :attr:`Plan.planned_privacy`, by :mod:`sottovoce.deploy.planned_privacy`
 sites that may be lost  :attr:`Plan.quorum`, a :class:`sottovoce.deploy.quorum.Quorum`
 how long a round waits  :attr:`Plan.waits`, a :class:`sottovoce.deploy.waits.Waits`
 signed messages         :mod:`sottovoce.deploy.messages`
@@ -34,20 +34,20 @@ from ..errors import InvalidInput
 from ..network.graphs import Graph, make_graph
 from ..privacy.statement_facts import caveat_text
 from ..problem.facts import Facts
-from ..runs.centre import Centring, centred
+from ..runs.centre import Centring, with_centring_digest
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare
-from ..runs.start import Start, named
-from ..util.codec import to_plain
+from ..runs.start import Start, with_start_digest
+from ..util.codec import record_to_plain
 from ..util.compatibility import FORMAT
-from ..util.constraints import Interval, Rule, constraint_metadata, validate
-from ..util.plain import canonical, keyed_hash
+from ..util.constraints import Interval, Rule, constraint_metadata, validate_fields_and_rules
+from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any
 from . import limits
 from .asks import Asks
 from .exchange_table import Exchange, ExchangeTable
-from .members import Member, check_members, node_of, trained_rows
-from .names import check_run
+from .members import Member, check_members, node_of_site, training_row_counts
+from .names import check_run_name
 from .planned_privacy import PlannedPrivacy
 from .quorum import Quorum
 from .recipes import Recipes, price_recipes
@@ -121,13 +121,13 @@ class Plan:
         proofs = 0
         if self.config.trusted.opens_sums:
             proofs = limits.PROOFS
-        limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
-        validate(self, DECLARED)
+        limits.check_inbox_size(self.d, int(np.max(self.graph.degree)), proofs)
+        validate_fields_and_rules(self, DECLARED)
         # Made here, so that what cannot run is refused where the plan is built or read.
         _ = self.stages
-        validate(self, PRICED)
-        if self.exchange_table.all_hear:
-            limits.check_size(self.exchange_table.widest, len(self.sites) - 1, proofs)
+        validate_fields_and_rules(self, PRICED)
+        if self.exchange_table.any_heard_by_all:
+            limits.check_inbox_size(self.exchange_table.widest_message, len(self.sites) - 1, proofs)
 
     # What it says
 
@@ -138,7 +138,7 @@ class Plan:
 
     def index(self, name: str) -> int:
         """Return a site's node; raises :class:`InvalidInput` if the plan has no such site."""
-        return node_of(self.names, name)
+        return node_of_site(self.names, name)
 
     @cached_property
     def graph(self) -> Graph:
@@ -150,7 +150,7 @@ class Plan:
         return self.config.seed is not None
 
     @property
-    def infers(self) -> bool:
+    def is_inference(self) -> bool:
         """True if the run estimates coefficients instead of training."""
         return self.asks is not None and self.asks.inference
 
@@ -161,7 +161,7 @@ class Plan:
             "run": self.run,
             "config": self.config.to_dict(),
             "d": self.d,
-            "sites": to_plain(self.sites),
+            "sites": record_to_plain(self.sites),
             "edges": [list(edge) for edge in self.edges],
             "norm_cap": self.norm_cap,
             "schema": self.schema,
@@ -189,7 +189,7 @@ class Plan:
             return None
         sizes = [site.rows for site in self.sites]
         return price_recipes(
-            self.asks, self.config, sizes, self.d, encoding_of(self.schema), self.names
+            self.asks, self.config, sizes, self.d, schema_from_plain(self.schema), self.names
         )
 
     @cached_property
@@ -203,14 +203,14 @@ class Plan:
         if recipes is not None and recipes.inference is not None:
             first = Stage(recipes.inference)
         else:
-            n = trained_rows(self.sites, self.asks)
+            n = training_row_counts(self.sites, self.asks)
             first = Stage(prepare(self.config, n, self.d, graph=self.graph, centre=self.centre))
         if recipes is None or recipes.evaluation is None:
             return (first,)
         # Entries of the last models that all sites send to all: of an inference, and of a run of
         # sums, every site has the one model already.
         shown = self.d
-        if self.infers or first.facts.summed:
+        if self.is_inference or first.facts.opens_only_sums:
             shown = 0
         return first, Stage(recipes.evaluation, len(first.widths), held=True, shown=shown)
 
@@ -220,14 +220,14 @@ class Plan:
         return self.stages[0].facts
 
     @property
-    def summed(self) -> bool:
+    def uses_secure_sums(self) -> bool:
         """True if sites send masked shares of sums to all, and nothing to neighbours."""
-        return self.facts.summed
+        return self.facts.opens_only_sums
 
     @cached_property
-    def privacy(self) -> PlannedPrivacy:
+    def planned_privacy(self) -> PlannedPrivacy:
         """Events that the sites will charge, and the privacy statements about them."""
-        encoding = encoding_of(self.schema)
+        encoding = schema_from_plain(self.schema)
         caveats = [one.caveat for one in (encoding, self.start) if one is not None]
         return PlannedPrivacy(
             self.run, self.names, self.stages, self.demonstration, caveat_text(caveats)
@@ -237,9 +237,9 @@ class Plan:
     def quorum(self) -> Quorum:
         """Number of sites that the run needs, and whether it may go on without some."""
         sites = len(self.sites)
-        if self.summed:
+        if self.uses_secure_sums:
             return Quorum(sites, self.facts.participants, may_lose_sites=True)
-        trains_alone = self.asks is None and not self.waits.endless
+        trains_alone = self.asks is None and not self.waits.waits_for_ever
         may_lose_sites = trains_alone and bool(self.stages[0].prepared.algorithm.induced)
         # More than half of all: two rosters of one exchange would share a site, and a site signs
         # one (docs/deploy/threats.md, "Who can do what").
@@ -275,18 +275,18 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
         For central trust, names that clash, and sizes beyond a limit of
         :mod:`sottovoce.deploy.limits`.
     """
-    check_run("run", run)
-    limits.check_number("sites", len(sites), limits.SITES)
-    limits.check_number("rounds", config.rounds, limits.ROUNDS)
-    limits.check_number("copies", config.copies, limits.COPIES)
-    limits.check_size(d, 1)
+    check_run_name("run", run)
+    limits.check_whole_number("sites", len(sites), limits.SITES)
+    limits.check_whole_number("rounds", config.rounds, limits.ROUNDS)
+    limits.check_whole_number("copies", config.copies, limits.COPIES)
+    limits.check_inbox_size(d, 1)
     if not config.trusted.between_sites:
         rule = "its curator would hold the rows of all sites"
         raise InvalidInput("method", config.method, rule, "use a method that trusts nobody")
     check_members(sites)
 
 
-def encoding_of(schema: dict[str, Any] | None) -> Schema | None:
+def schema_from_plain(schema: dict[str, Any] | None) -> Schema | None:
     """Return the schema of a plan, of its plain data; None without one."""
     if schema is None:
         return None
@@ -295,7 +295,7 @@ def encoding_of(schema: dict[str, Any] | None) -> Schema | None:
 
 def digest_of_plan(plain: dict[str, Any]) -> str:
     """Return the digest of a plan's plain data, in hexadecimal."""
-    return keyed_hash(b"plan", canonical(plain).encode()).hex()
+    return personalised_hash(b"plan", canonical_json(plain).encode()).hex()
 
 
 def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput]:
@@ -304,15 +304,15 @@ def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput
     The keys of ledgers are made of the configuration.
     """
     remedy = "write the plan again"
-    if plan.infers and plan.centre is not None:
+    if plan.is_inference and plan.centre is not None:
         yield InvalidInput("centre", None, "inference reads rows as they are", f"{remedy}, without")
     if plan.start is not None and plan.d > LONGEST_START:
         yield InvalidInput(
             "start", None, f"a plan holds at most {LONGEST_START:,} entries of one", "leave it out"
         )
-    if centred(plan.config, plan.centre) != plan.config:
+    if with_centring_digest(plan.config, plan.centre) != plan.config:
         yield InvalidInput("centre", None, "must stand in the plan's configuration too", remedy)
-    if named(plan.config, plan.start, plan.d) != plan.config:
+    if with_start_digest(plan.config, plan.start, plan.d) != plan.config:
         yield InvalidInput("start", None, "must stand in the plan's configuration too", remedy)
 
 
@@ -323,7 +323,7 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
         # no memory holds.
         yield InvalidInput("d", plan.d, "the schema yields more features", "use its number")
         return
-    encoding = encoding_of(plan.schema)
+    encoding = schema_from_plain(plan.schema)
     if encoding is not None and len(encoding.feature_names) != plan.d:
         yield InvalidInput(
             "d",
@@ -354,7 +354,7 @@ def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
     if plan.graph.edges != plan.edges:
         rule = "must be sorted, and each be there once"
         yield InvalidInput("edges", None, rule, "write the plan again")
-    if _is_drawn(plan.config.graph):
+    if _is_listed_graph(plan.config.graph):
         return
     described = plan.config.graph
     if len(plan.sites) == 1:
@@ -371,10 +371,10 @@ def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
     """
     if not plan.config.budgeted:
         return
-    trains_with_noise = not plan.infers and plan.config.algorithm.private
+    trains_with_noise = not plan.is_inference and plan.config.algorithm.private
     scales: list[float | None] = []
     if plan.asks is not None:
-        scales = _scales(plan.asks)
+        scales = _noise_scales(plan.asks)
     if None in scales or (trains_with_noise and plan.config.noise is None):
         yield InvalidInput(
             "noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`"
@@ -383,7 +383,7 @@ def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
 
 def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
     """Yield the fault of a start of an inference, which begins with a count of its own."""
-    if not plan.infers:
+    if not plan.is_inference:
         return
     if plan.start is not None or plan.edges != make_graph("complete", len(plan.sites)).edges:
         rule = "inference starts from a count of its own, and all sites hear each other"
@@ -395,10 +395,10 @@ def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
 
     An evaluation comes after all of them.
     """
-    if plan.recipes is None or plan.infers:
+    if plan.recipes is None or plan.is_inference:
         return
     training = plan.stages[0]
-    if len(training.allowed(0)) < len(training.planned(0)):
+    if len(training.allowed_events(0)) < len(training.planned(0)):
         rule = (
             "the training would end before all of its rounds, and the evaluation comes after them"
         )
@@ -410,7 +410,7 @@ def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
 
     It ends a round for which a site is missing: else its sites would wait with their keys.
     """
-    if plan.summed and plan.waits.endless:
+    if plan.uses_secure_sums and plan.waits.waits_for_ever:
         rule = (
             "a run of sums ends a round for which a site is missing, or its sites would wait "
             "with their keys"
@@ -433,7 +433,7 @@ PRICED: tuple[Rule, ...] = (an_end_of_rounds_of_sums, whole_training_before_an_e
 
 def _feature_names(schema: dict[str, Any] | None) -> list[str]:
     """Return names of the features, in order; empty without a schema."""
-    encoding = encoding_of(schema)
+    encoding = schema_from_plain(schema)
     if encoding is None:
         return []
     return encoding.feature_names
@@ -445,13 +445,13 @@ def _declares_more_features(schema: dict[str, Any], d: int) -> bool:
     return any(isinstance(size, int) and size > d for size in sizes)
 
 
-def _is_drawn(graph: object) -> bool:
+def _is_listed_graph(graph: object) -> bool:
     """Return True for a graph that is random or from a file: only the plan says its edges."""
     kind = str(graph).strip().partition(":")[0]
     return kind.strip().lower().replace("_", "-") in _DRAWN
 
 
-def _scales(asks: Asks) -> list[float | None]:
+def _noise_scales(asks: Asks) -> list[float | None]:
     """Return the noise scales of inference and evaluation, of those that have noise."""
     scales = []
     if asks.inference:

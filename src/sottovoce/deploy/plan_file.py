@@ -16,14 +16,14 @@ from ..runs.centre import Centring
 from ..runs.config import RunConfig
 from ..runs.start import Start
 from ..util import files
-from ..util.codec import from_plain
-from ..util.compatibility import refusal_of_format
+from ..util.codec import record_from_plain
+from ..util.compatibility import check_file_format
 from ..util.typing import Any
 from . import limits
 from .asks import Asks
 from .members import Member
 from .plan import LONGEST_START, Plan, digest_of_plan
-from .strict import parse, told
+from .strict import parse_json, reason_of_refusal
 from .waits import Waits
 
 PLANNED_BEFORE = (
@@ -46,15 +46,15 @@ _UNSOUND = (
 """What a text that is no plan may raise on the way."""
 
 
-def write_plan(plan: Plan, path: str | Path) -> None:
+def write_plan_file(plan: Plan, path: str | Path) -> None:
     """Write the file that every site gets."""
     plain = plan.to_dict() | {"digest": plan.digest}
     # the schema's order counts
-    files.write("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")
+    files.write_atomically("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")
 
 
-def read_plan(path: str | Path) -> Plan:
-    """Read what :func:`write_plan` wrote.
+def read_plan_file(path: str | Path) -> Plan:
+    """Read what :func:`write_plan_file` wrote.
 
     Raises
     ------
@@ -62,9 +62,9 @@ def read_plan(path: str | Path) -> Plan:
         If it is not a plan of this version, or was changed since it was written.
     """
     try:
-        plain = _read_plain(path)
+        plain = _read_plain_data(path)
         stated = plain.pop("digest")
-        _check_stated(path, plain, stated)
+        _check_format_and_digest(path, plain, stated)
         # Numbers that are too large are refused with one line and no warning.
         with np.errstate(all="ignore"):
             plan = plan_from_dict(plain)
@@ -75,7 +75,7 @@ def read_plan(path: str | Path) -> Plan:
             "plan", str(path), f"cannot be run: {error}", "correct what it says"
         ) from None
     except _UNSOUND as error:
-        rule = f"is no plan file{told(error)}"
+        rule = f"is no plan file{reason_of_refusal(error)}"
         raise InvalidInput("plan", str(path), rule, "write one with `sottovoce plan`") from None
     # The digest of what was read, too: a plan may hold what this version would not write.
     if plan.digest != stated:
@@ -98,31 +98,31 @@ def plan_from_dict(plain: dict[str, Any]) -> Plan:
         run=plain["run"],
         config=RunConfig.from_dict(plain["config"]),
         d=plain["d"],
-        sites=tuple(from_plain(Member, site) for site in sites),
+        sites=tuple(record_from_plain(Member, site) for site in sites),
         edges=tuple((i, j) for i, j in plain["edges"]),
         norm_cap=plain["norm_cap"],
         schema=plain["schema"],
         start=_start_from_dict(plain.get("start")),
         asks=Asks.from_dict(plain["asks"]) if "asks" in plain else None,
-        centre=Centring.of(plain["centre"]) if "centre" in plain else None,
+        centre=Centring.from_record(plain["centre"]) if "centre" in plain else None,
         waits=Waits(**plain["waits"]),
     )
 
 
-def _read_plain(path: str | Path) -> dict[str, Any]:
+def _read_plain_data(path: str | Path) -> dict[str, Any]:
     """Return the content of the file as plain data."""
     if not Path(path).is_file():
         raise InvalidInput(
             "plan", str(path), "there is no such file", "see `sottovoce plan --write`"
         )
     with Path(path).open("rb") as file:
-        found: dict[str, Any] = parse(file.read(LARGEST + 1), LARGEST)
+        found: dict[str, Any] = parse_json(file.read(LARGEST + 1), LARGEST)
     return found
 
 
-def _check_stated(path: str | Path, plain: dict[str, Any], stated: object) -> None:
+def _check_format_and_digest(path: str | Path, plain: dict[str, Any], stated: object) -> None:
     """Refuse a file of another format, a file that was changed, and an unknown method."""
-    refused = refusal_of_format(plain["version"], PLANNED_BEFORE)
+    refused = check_file_format(plain["version"], PLANNED_BEFORE)
     if refused is not None:
         raise InvalidInput("plan", str(path), refused.rule, refused.remedy)
     if digest_of_plan(plain) != stated:
@@ -150,12 +150,12 @@ def _start_from_dict(plain: dict[str, Any] | None) -> Start | None:
         return None
     record = dict(plain)
     vector = _bounded_list(record.pop("vector"), LONGEST_START, "start")
-    return Start.of(np.array(vector, dtype=float), record)
+    return Start.from_record(np.array(vector, dtype=float), record)
 
 
 def _bounded_list(values: Any, most: int, field: str) -> list[Any]:
     """Check that a value is a list of at most `most` entries, and return it."""
     if not isinstance(values, list):
         raise TypeError
-    limits.check_number(field, len(values), most)
+    limits.check_whole_number(field, len(values), most)
     return values

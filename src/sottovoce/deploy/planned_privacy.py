@@ -10,8 +10,8 @@ from functools import cached_property, reduce
 
 from ..errors import InvalidInput, UnknownEvent
 from ..privacy.events import Event
-from ..privacy.statement import Statement, either
-from .members import node_of
+from ..privacy.statement import Statement, either_list_statement
+from .members import node_of_site
 from .stages import Stage
 
 
@@ -41,18 +41,18 @@ class PlannedPrivacy:
     def statement(self) -> Statement:
         """The guarantee of the whole run, for every site: of a row, whichever releases read it."""
         # A row is trained on or held out, never both, so it pays for one of the parts alone.
-        return reduce(either, self.statements)
+        return reduce(either_list_statement, self.statements_by_rows)
 
     @cached_property
-    def statements(self) -> tuple[Statement, ...]:
+    def statements_by_rows(self) -> tuple[Statement, ...]:
         """The same of the training rows, and of the held-out rows if there are any."""
         return tuple(stage.statement(self.demonstration, self.caveat) for stage in self.stages)
 
     def statement_at(self, name: str, simulated: bool) -> Statement:
         """State the guarantee of one site's planned releases, about its own rows."""
-        node = node_of(self.names, name)
-        parts = [stage.statement_at(node, simulated, self.caveat) for stage in self.stages]
-        return reduce(either, parts)
+        node = node_of_site(self.names, name)
+        parts = [stage.statement_for_site(node, simulated, self.caveat) for stage in self.stages]
+        return reduce(either_list_statement, parts)
 
     def planned_events(self, node: int | None = None) -> tuple[Event, ...]:
         """Return all planned events in order, whatever the budget; of one node, or of all sites."""
@@ -64,19 +64,19 @@ class PlannedPrivacy:
         Raises :class:`InvalidInput` if the plan has no such site, or one of its events has no
         proved price.
         """
-        if name not in self._events:
-            node = node_of(self.names, name)
+        if name not in self._events_by_site:
+            node = node_of_site(self.names, name)
             try:
-                self._events[name] = tuple(
-                    event for stage in self.stages for event in stage.allowed(node)
+                self._events_by_site[name] = tuple(
+                    event for stage in self.stages for event in stage.allowed_events(node)
                 )
             except UnknownEvent as error:
                 raise InvalidInput(
                     "plan", self.run, f"has no proved price: {error}", "write another one"
                 ) from None
-        return self._events[name]
+        return self._events_by_site[name]
 
     @cached_property
-    def _events(self) -> dict[str, tuple[Event, ...]]:
+    def _events_by_site(self) -> dict[str, tuple[Event, ...]]:
         """Events of the sites that were asked for."""
         return {}

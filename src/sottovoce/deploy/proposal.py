@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..network.graphs import make_graph
-from ..runs.centre import Centring, centred
+from ..runs.centre import Centring, with_centring_digest
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare
 from ..runs.pricing import Prepared
-from ..runs.start import Start, named
+from ..runs.start import Start, with_start_digest
 from ..util.typing import Any
 from .asks import Asks
-from .members import Member, trained_rows
-from .plan import Plan, check_public, encoding_of
+from .members import Member, training_row_counts
+from .plan import Plan, check_public, schema_from_plain
 from .recipes import Recipes, price_recipes
 from .waits import DEFAULT, Waits
 
@@ -52,7 +52,7 @@ class Proposal:
     asks : Asks, optional
         What is asked in addition to the training, or instead of it.
     centre : Centring, optional
-        Of :func:`sottovoce.runs.centre.decide`.
+        Of :func:`sottovoce.runs.centre.decide_centring`.
     waits : Waits
         How long a round waits for its last site.
     """
@@ -69,7 +69,7 @@ class Proposal:
     waits: Waits = DEFAULT
 
 
-def make_plan(proposal: Proposal) -> Plan:
+def make_calibrated_plan(proposal: Proposal) -> Plan:
     """Check and calibrate a run, and return its plan.
 
     Raises
@@ -79,15 +79,15 @@ def make_plan(proposal: Proposal) -> Plan:
         asked.
     """
     check_public(proposal.run, proposal.config, proposal.sites, proposal.d)
-    config = centred(named(proposal.config, proposal.start, proposal.d), proposal.centre)
+    config = with_centring_digest(with_start_digest(proposal.config, proposal.start, proposal.d), proposal.centre)
     proposal = replace(proposal, config=config)
     if proposal.asks is None:
         return _plan_of_training(proposal)
-    recipes = _priced(proposal, proposal.asks)
+    recipes = _price_asked_recipes(proposal, proposal.asks)
     asks = replace(
         proposal.asks,
-        scale=_scale_of(recipes.inference),
-        evaluation_scale=_scale_of(recipes.evaluation),
+        scale=_calibrated_scale(recipes.inference),
+        evaluation_scale=_calibrated_scale(recipes.evaluation),
     )
     proposal = replace(proposal, asks=asks)
     if recipes.inference is None:
@@ -95,16 +95,16 @@ def make_plan(proposal: Proposal) -> Plan:
     return _plan_of_inference(proposal)
 
 
-def _priced(proposal: Proposal, asks: Asks) -> Recipes:
+def _price_asked_recipes(proposal: Proposal, asks: Asks) -> Recipes:
     """Return the inference and evaluation that are asked, with calibrated noise."""
     sizes = [site.rows for site in proposal.sites]
     names = [site.name for site in proposal.sites]
     return price_recipes(
-        asks, proposal.config, sizes, proposal.d, encoding_of(proposal.schema), names
+        asks, proposal.config, sizes, proposal.d, schema_from_plain(proposal.schema), names
     )
 
 
-def _scale_of(prepared: Prepared | None) -> float | None:
+def _calibrated_scale(prepared: Prepared | None) -> float | None:
     """Return sensitivity over sigma of a recipe's releases together.
 
     None without a recipe, and without noise.
@@ -124,12 +124,12 @@ def _plan_of_inference(proposal: Proposal) -> Plan:
     norm_cap = proposal.norm_cap
     if norm_cap is None:
         norm_cap = _LONGEST_LOG_ODDS
-    return _agreed(proposal, config, edges, norm_cap, centre=None)
+    return _plan_from_proposal(proposal, config, edges, norm_cap, centre=None)
 
 
 def _plan_of_training(proposal: Proposal) -> Plan:
     """Return the plan of a training, with the penalty and noise that its budget allows."""
-    rows = trained_rows(proposal.sites, proposal.asks)
+    rows = training_row_counts(proposal.sites, proposal.asks)
     prepared = prepare(proposal.config, rows, proposal.d, centre=proposal.centre)
     # The plan holds what was calibrated, with schedules of growth 1, so that no site searches for
     # it again.
@@ -143,11 +143,11 @@ def _plan_of_training(proposal: Proposal) -> Plan:
     )
     norm_cap = proposal.norm_cap
     if norm_cap is None:
-        norm_cap = _norm_cap(proposal, prepared)
-    return _agreed(proposal, config, prepared.graph.edges, norm_cap, centre=proposal.centre)
+        norm_cap = _default_norm_cap(proposal, prepared)
+    return _plan_from_proposal(proposal, config, prepared.graph.edges, norm_cap, centre=proposal.centre)
 
 
-def _agreed(
+def _plan_from_proposal(
     proposal: Proposal,
     config: RunConfig,
     edges: tuple[tuple[int, int], ...],
@@ -171,7 +171,7 @@ def _agreed(
     )
 
 
-def _norm_cap(proposal: Proposal, prepared: Prepared) -> float:
+def _default_norm_cap(proposal: Proposal, prepared: Prepared) -> float:
     """Return a norm cap from public facts.
 
     A site's minimiser has norm at most slope times C over mu, and noise adds to it.  Last models
@@ -179,8 +179,8 @@ def _norm_cap(proposal: Proposal, prepared: Prepared) -> float:
     """
     facts = prepared.facts
     minimiser = facts.loss.derivative_bound * facts.C / facts.mu
-    events = prepared.plan(proposal.config.rounds).rows
-    spread = max((float(np.max(event.spread())) for event in events), default=0.0)
+    events = prepared.plan_ledger(proposal.config.rounds).rows
+    spread = max((float(np.max(event.noise_standard_deviation())) for event in events), default=0.0)
     noise = np.sqrt(facts.d).item() * spread
     start = 0.0
     if proposal.start is not None:

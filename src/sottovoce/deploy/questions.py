@@ -51,7 +51,7 @@ class Questions:
         self._rounds = rounds
         self._inquiries: dict[str, Inquiry] = {}
 
-    def inquire(
+    def wait_for_answers(
         self, site: str, question: bytes, enough: int, seconds: float
     ) -> dict[str, bytes] | None:
         """Wait for the other sites' answers to a question.
@@ -62,7 +62,7 @@ class Questions:
         Parameters
         ----------
         site, question, enough, seconds
-            See :meth:`sottovoce.deploy.hub.Hub.inquire`.
+            See :meth:`sottovoce.deploy.hub.Hub.pass_on_question`.
 
         Returns
         -------
@@ -73,20 +73,20 @@ class Questions:
         Raises
         ------
         Refused, TransportClosed
-            As by :meth:`sottovoce.deploy.hub.Hub.inquire`.
+            As by :meth:`sottovoce.deploy.hub.Hub.pass_on_question`.
         """
         with self._rounds.news:
             read_question(self._plan, question, site)
             asked = self._inquiries.get(site)
             if asked is None or asked.question != question:
                 asked = self._inquiries[site] = Inquiry(question, enough, self._rounds.clock())
-                self._rounds.tell()
+                self._rounds.wake_waiting_threads()
             inquiry = asked
 
             def superseded() -> bool:
                 return bool(self.asked(site)) or self._inquiries[site] is not inquiry
 
-            return self._rounds.wait_for(lambda: self._answers(site, inquiry), seconds, superseded)
+            return self._rounds.wait_for_result(lambda: self._answers_if_enough(site, inquiry), seconds, superseded)
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Return questions of other sites that `site` has not answered."""
@@ -97,7 +97,7 @@ class Questions:
                 if who != site and one.open and site not in one.answers
             }
 
-    def answer(self, site: str, asker: str, answer: bytes) -> None:
+    def take_attestation(self, site: str, asker: str, answer: bytes) -> None:
         """Take the answer of one site to the question of another; an invalid one is dropped.
 
         Parameters
@@ -116,11 +116,11 @@ class Questions:
                 question = read_question(self._plan, asked.question, asker)
                 read_attestation(self._plan, answer, site, question)
                 asked.answers[site] = answer
-                self._rounds.tell()
+                self._rounds.wake_waiting_threads()
 
-    def _answers(self, site: str, inquiry: Inquiry) -> dict[str, bytes] | None:
+    def _answers_if_enough(self, site: str, inquiry: Inquiry) -> dict[str, bytes] | None:
         """Return the answers, once they are enough."""
-        with self._rounds.current() as rounds:
+        with self._rounds.advanced_rounds() as rounds:
             self._rounds.check_running()
             rounds.check_member(site)
             waited = self._rounds.clock() - max(inquiry.since, rounds.open.begun)
@@ -129,6 +129,6 @@ class Questions:
             # A round without any message has no deadline: if every site waits for answers, nobody
             # would ever close it.
             if not rounds.open.messages and waited >= self._rounds.waits.patience_seconds:
-                self._log.decisions.end(self._plan.run)
+                self._log.decisions.record_end_of_run(self._plan.run)
                 self._rounds.check_running()
             return None

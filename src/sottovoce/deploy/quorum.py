@@ -25,7 +25,7 @@ class Quorum(NamedTuple):
     may_lose_sites: bool
 
     @property
-    def losable(self) -> int:
+    def most_lost_sites(self) -> int:
         """The most sites that a run may lose; 0 if it needs all of them."""
         if not self.may_lose_sites:
             return 0

@@ -156,21 +156,21 @@ def _price_inference(
 ) -> tuple[Prepared, LogOdds]:
     """Price the inference on the rows that are not held out; see :func:`price_recipes`."""
     from ..answers import inference
-    from ..answers.fits import Layout, LogOdds, site_constants
+    from ..answers.fits import Layout, LogOdds, sites_with_constants
 
-    inference.check_run(config)
+    inference.check_run_is_inference(config)
     if config.noise is not None:
         rule = "inference calibrates the noise of its own releases"
         raise InvalidInput("noise", None, rule, "leave it out, and give an epsilon")
     trained = [rows - asks.held(rows) for rows in sizes]
     columns = [f"x{j}" for j in range(d)]
-    constants = site_constants(names, at_random=False, asked=asks.site_constants)
+    constants = sites_with_constants(names, at_random=False, asked=asks.site_constants)
     site = None
     if schema is not None:
         site = schema.site
-    fit = LogOdds(Layout.of(schema, columns, 1.0, trained, constants, site))
+    fit = LogOdds(Layout.from_schema(schema, columns, 1.0, trained, constants, site))
     n = np.array(trained, dtype=float)[:, None]
-    return _prepared(fit.recipe, config, n, fit.layout.naming.d, fit.loss, asks.scale), fit
+    return _prepare_recipe(fit.recipe, config, n, fit.layout.naming.d, fit.loss, asks.scale), fit
 
 
 def _price_evaluation(
@@ -183,21 +183,21 @@ def _price_evaluation(
     from ..answers import evaluation
 
     assert asks.evaluation is not None
-    levels = evaluation.levels_of(encoding, asks.by)
-    groups = evaluation.groups_of(levels, width + 1)
+    levels = evaluation.subgroup_levels(encoding, asks.by)
+    groups = evaluation.subgroup_masks(levels, width + 1)
     # The model is trained later, so its digest is empty here; the price does not depend on it.
     histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)
-    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
+    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).evaluation_config(config, histogram)
     n = np.array([[float(asks.held(rows))] for rows in sizes])
-    prepared = _prepared(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
-    evaluation.check_rows(prepared)
+    prepared = _prepare_recipe(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
+    evaluation.check_held_out_rows(prepared)
     return prepared, levels
 
 
-def _prepared(
+def _prepare_recipe(
     method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None
 ) -> Prepared:
     """Return a recipe with the noise of `scale`, or calibrated now."""
     if scale is not None:
-        method = method.with_noise(method.listed.shape.scaled(scale))
+        method = method.with_noise(method.releases_with_noise.shape.scaled(scale))
     return prepare(config.for_recipe(method), n, d, method=method, loss=loss)

@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, Refused, SottovoceError, Unreachable
-from ..util.files import read
-from ..util.plain import canonical
+from ..util.files import read_bounded_file
+from ..util.plain import canonical_json
 from ..util.typing import Any
 from . import limits, requests
-from .certificates import INVITED, check
+from .certificates import INVITED, check_tls_files
 from .files import KEY
 from .hub import Hub
 from .plan import Plan
 from .plan_file import LARGEST
-from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
-from .transport import printable
+from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, reply_to_request, request_and_reply_sizes
+from .transport import to_printable_text
 
 if TYPE_CHECKING:
     import grpc
@@ -74,7 +74,7 @@ _OPTIONS = (
 )
 
 
-def need_grpc() -> None:
+def require_grpc() -> None:
     """Raise :class:`InvalidInput` if gRPC is not installed."""
     # its own lines say less than ours, and break progress bars
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -103,13 +103,13 @@ class Credentials:
 
     def read(self) -> tuple[bytes, bytes, bytes]:
         """Their contents, authority first; raises :class:`InvalidInput` if one is missing."""
-        authority = read("authority", self.authority, KEY)
-        certificate = read("certificate", self.certificate, KEY)
-        key = read("key", self.key, KEY)
+        authority = read_bounded_file("authority", self.authority, KEY)
+        certificate = read_bounded_file("certificate", self.certificate, KEY)
+        key = read_bounded_file("key", self.key, KEY)
         return authority, certificate, key
 
 
-def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
+def _message_length_options(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
     """Return gRPC's options for the longest messages, in bytes."""
     return (
         ("grpc.max_send_message_length", most_sent),
@@ -156,7 +156,7 @@ class _News:
         self._told: dict[str, deque[float]] = {}
         self._left_out: Counter[str] = Counter()
 
-    def line(self, site: str, why: str) -> str | None:
+    def line_to_report(self, site: str, why: str) -> str | None:
         """Return the line to tell; None if it is the same as before, or one too many in a minute.
 
         What was left out is counted, and told with the next line.
@@ -180,7 +180,7 @@ class _News:
             return why
 
 
-def serve(
+def start_relay(
     hub: Hub,
     credentials: Credentials,
     address: str,
@@ -228,33 +228,33 @@ def serve(
     InvalidInput
         If the address cannot be used, or gRPC is not installed.
     """
-    need_grpc()
+    require_grpc()
     import grpc
 
-    target(address, "listen")
+    grpc_target(address, "listen")
     # A waiting site holds a thread, and OPEN of them if a dead process of it still waits.
     workers = 2 * len(hub.plan.sites) + 4
-    asked_most, answered_most = sizes(hub.plan)
-    options = [*_OPTIONS, *_carries(max(answered_most, _WELCOME), asked_most)]
+    asked_most, answered_most = request_and_reply_sizes(hub.plan)
+    options = [*_OPTIONS, *_message_length_options(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
     requests_of_sites = _Requests(hub, asked_most, refused, failed, welcome, heard, revoked)
     methods = {
-        name: grpc.unary_unary_rpc_method_handler(partial(requests_of_sites.handle, name))
+        name: grpc.unary_unary_rpc_method_handler(partial(requests_of_sites.handle_request, name))
         for name in (*METHODS, WELCOME)
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-    port = _add_port(server, address, credentials)
+    port = _listen_on_address(server, address, credentials)
     server.start()
     return server, port
 
 
-def _add_port(server: grpc.Server, address: str, credentials: Credentials) -> int:
+def _listen_on_address(server: grpc.Server, address: str, credentials: Credentials) -> int:
     """Let a server listen at an address; raises :class:`InvalidInput` if it cannot."""
     import grpc
 
     secure = grpc.dynamic_ssl_server_credentials(
-        _configured(credentials.read()),
-        _renewed(credentials),
+        _tls_configuration(credentials.read()),
+        _tls_configuration_fetcher(credentials),
         require_client_authentication=True,
     )
     try:
@@ -266,7 +266,7 @@ def _add_port(server: grpc.Server, address: str, credentials: Credentials) -> in
 
 
 class _Requests:
-    """Requests of sites, answered by the hub; see :func:`serve` for what it is given."""
+    """Requests of sites, answered by the hub; see :func:`start_relay` for what it is given."""
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class _Requests:
         self._news = _News()
         self._polls = _Polls()
 
-    def handle(self, method: str, request: bytes, context: Any) -> bytes:
+    def handle_request(self, method: str, request: bytes, context: Any) -> bytes:
         """Return the reply, or end the call.
 
         The end says whether the request was wrong or the hub is in trouble.
@@ -299,36 +299,36 @@ class _Requests:
         try:
             names = context.auth_context().get("x509_common_name", [])
             certificates = context.auth_context().get("x509_pem_cert", [])
-            return canonical(self._reply(method, request, names, certificates)).encode()
+            return canonical_json(self._reply_to_sender(method, request, names, certificates)).encode()
         except Exception as error:
-            self._tell(printable(b", ".join(names).decode("utf-8", "replace")), error)
+            self._report_failure(to_printable_text(b", ".join(names).decode("utf-8", "replace")), error)
             if isinstance(error, Refused):
                 return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             return context.abort(grpc.StatusCode.INTERNAL, OWN_TROUBLE)
 
-    def _reply(
+    def _reply_to_sender(
         self, method: str, request: bytes, names: list[bytes], certificates: list[bytes]
     ) -> dict[str, Any]:
         """Answer a request; its sender is the one name of its certificate, and no field of it."""
         if len(names) != 1:
             raise Refused("certificate: has no common name")
-        asked = requests.read(request, self._longest, OTHER_REQUEST)
+        asked = requests.parse_request(request, self._longest, OTHER_REQUEST)
         if any(map(self._revoked, certificates)):
             raise Refused("certificate: was revoked; ask the hub's operator")
-        name = _name(names[0])
+        name = _decode_common_name(names[0])
         self._heard(name)
         if method == WELCOME and self._welcome is not None:
             return self._welcome(name.removeprefix(INVITED))
         with self._polls.of(name) as seconds:
-            return answer(self._hub, name, method, asked, seconds)
+            return reply_to_request(self._hub, name, method, asked, seconds)
 
-    def _tell(self, site: str, error: Exception) -> None:
+    def _report_failure(self, site: str, error: Exception) -> None:
         """Tell the operator what is new of a request that was not answered."""
         foreseen = isinstance(error, SottovoceError)
         why = str(error)
         if not foreseen:
             why = f"{type(error).__name__}: {error}"
-        told = self._news.line(site, printable(why))
+        told = self._news.line_to_report(site, to_printable_text(why))
         if told is None:
             return
         if isinstance(error, Refused):
@@ -339,14 +339,14 @@ class _Requests:
             _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
 
 
-def _configured(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
+def _tls_configuration(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
     import grpc
 
     authority, certificate, key = files
     return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
 
 
-def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+def _tls_configuration_fetcher(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
     """Return the callback of gRPC that reads the files again before each handshake.
 
     It returns None if they are as before, or do not fit together.
@@ -359,25 +359,25 @@ def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateCon
             found = credentials.read()
             if found == known:
                 return None
-            check("hub", *found)
+            check_tls_files("hub", *found)
         except InvalidInput:
             # Written at this moment, or wrong: the old ones stay in use, and `hub run` and
             # `hub status` say what is wrong.
             return None
         known = found
-        return _configured(found)
+        return _tls_configuration(found)
 
     return look
 
 
-def _name(common: bytes) -> str:
+def _decode_common_name(common: bytes) -> str:
     try:
         return common.decode()
     except UnicodeDecodeError:
         raise Refused("certificate: its common name is no text") from None
 
 
-def target(address: str, field: str = "hub") -> str:
+def grpc_target(address: str, field: str = "hub") -> str:
     """Return an address for a gRPC client, a numeric one in the form that needs no look-up.
 
     Raises :class:`InvalidInput`, naming `field`, unless it is ``HOST:PORT``.
@@ -394,21 +394,21 @@ def target(address: str, field: str = "hub") -> str:
     return f"ipv6:[{ip}]:{port}"
 
 
-def _channel(
+def _secure_channel(
     address: str,
     authority: bytes,
     certificate: bytes,
     key: bytes,
     carries: tuple[tuple[str, int], ...],
 ) -> grpc.Channel:
-    need_grpc()
+    require_grpc()
     import grpc
 
     secure = grpc.ssl_channel_credentials(authority, key, certificate)
-    return grpc.secure_channel(target(address), secure, options=[*_OPTIONS, *carries])
+    return grpc.secure_channel(grpc_target(address), secure, options=[*_OPTIONS, *carries])
 
 
-def ask_welcome(
+def request_certificate_and_plan(
     address: str, own: tuple[bytes, bytes, bytes], tell: Callable[[str], None], every: float = 60.0
 ) -> tuple[bytes, bytes]:
     """Ask the hub for a site's certificate and the plan's file, and wait until it has both.
@@ -437,11 +437,11 @@ def ask_welcome(
     import grpc
 
     told: tuple[str, float] | None = None
-    with _channel(address, *own, _carries(2**12, _WELCOME)) as channel:
+    with _secure_channel(address, *own, _message_length_options(2**12, _WELCOME)) as channel:
         call = channel.unary_unary(f"/{SERVICE}/{WELCOME}")
         while True:
             try:
-                found = requests.read(call(b"{}", timeout=SLACK), _WELCOME, OTHER_VERSION)
+                found = requests.parse_request(call(b"{}", timeout=SLACK), _WELCOME, OTHER_VERSION)
                 certificate, plan = found.get("certificate"), found.get("plan")
                 if isinstance(certificate, str) and isinstance(plan, str):
                     return certificate.encode(), plan.encode()
@@ -454,7 +454,7 @@ def ask_welcome(
                     grpc.StatusCode.FAILED_PRECONDITION,
                     grpc.StatusCode.UNIMPLEMENTED,
                 ):
-                    raise Refused(f"the hub refused: {printable(error.details() or '')}") from None
+                    raise Refused(f"the hub refused: {to_printable_text(error.details() or '')}") from None
                 why = "it does not run yet, or a firewall is between, or its authority is another"
             now = time.monotonic()
             if told is None or told[0] != why or now - told[1] >= every:
@@ -463,7 +463,7 @@ def ask_welcome(
             time.sleep(1.0)
 
 
-def _why_silent(code: grpc.StatusCode, details: str) -> str:
+def _reason_of_silence(code: grpc.StatusCode, details: str) -> str:
     """Return in words why a request got no reply and is repeated."""
     import grpc
 
@@ -502,9 +502,9 @@ class RelayTransport(RequestTransport):
         super().__init__(plan, tell)
         self._address = address
         self._patience = patience
-        asked_most, self._most = sizes(plan)
-        self._wait = POLL + SLACK + limits.seconds(self._most)
-        self._channel = _channel(address, *credentials.read(), _carries(asked_most, self._most))
+        asked_most, self._most = request_and_reply_sizes(plan)
+        self._wait = POLL + SLACK + limits.transfer_seconds(self._most)
+        self._channel = _secure_channel(address, *credentials.read(), _message_length_options(asked_most, self._most))
 
     def __enter__(self) -> RelayTransport:
         return self
@@ -512,29 +512,29 @@ class RelayTransport(RequestTransport):
     def __exit__(self, *_: object) -> None:
         self._channel.close()
 
-    def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+    def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         """One request, repeated until the hub replies."""
         import grpc
 
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")
-        body = canonical(asked).encode()
+        body = canonical_json(asked).encode()
         since = time.monotonic()
         pause = 0.05
         told = False
         while True:
             try:
-                found = requests.read(call(body, timeout=self._wait), self._most, OTHER_VERSION)
+                found = requests.parse_request(call(body, timeout=self._wait), self._most, OTHER_VERSION)
                 if told:
                     self._tell(f"hub={self._address!r}: answers")
                 return found
             except grpc.RpcError as error:
-                code, details = error.code(), printable(error.details() or "")
+                code, details = error.code(), to_printable_text(error.details() or "")
                 if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
                     raise Refused(f"the hub refused: {details}") from None
                 if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise Refused("the hub refused: the message is too long") from None
                 silent = time.monotonic() - since
-                why = _why_silent(code, details)
+                why = _reason_of_silence(code, details)
                 if silent > self._patience:
                     rule = f"no answer for {self._patience:g} s: {why}"
                     raise Unreachable(f"hub={self._address!r}: {rule}") from None

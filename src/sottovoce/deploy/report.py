@@ -19,19 +19,19 @@ from ..reports import answer, sections
 from ..runs.engine import FINISHED
 from ..runs.simulate import Result
 from ..util import files
-from ..util.pages import Column, Table, render
-from ..util.plain import jsonable
+from ..util.pages import Column, Table, render_template
+from ..util.plain import infinities_to_text
 from ..util.typing import Any, Array
-from .answering import Found, document, record
+from .answering import Found, results_document, results_to_dict
 from .hub import Hub
-from .names import check_run
+from .names import check_run_name
 from .plan import Plan
 from .plan_file import LARGEST
 from .session import Finished
-from .strict import parse
+from .strict import parse_json
 
 
-def site_page(plan: Plan, name: str, finished: Finished) -> str:
+def render_site_report(plan: Plan, name: str, finished: Finished) -> str:
     """Render a site's report of a run, which is for the site's own people.
 
     Parameters
@@ -55,30 +55,30 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
     facts = [
         ("Run", plan.run),
         ("Plan", plan.digest),
-        ("Rounds", f"{outcome.rounds} of {_rounds_of(plan)}"),
+        ("Rounds", f"{outcome.rounds} of {_number_of_rounds(plan)}"),
         ("Ended", ended),
-        ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned}"),
+        ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned_releases}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
         ("Lifetime budget of these rows", spent),
         *[(f"Without {site}", why) for site, why in finished.lost.items()],
     ]
     classifier = None
-    if not plan.infers:
-        classifier = _classifiers(finished.model[None], [name])
-    return render(
+    if not plan.is_inference:
+        classifier = _table_of_classifiers(finished.model[None], [name])
+    return render_template(
         "site.html",
         title=f"{plan.run}: {name}",
         site=name,
-        demonstration=_demonstration(plan),
-        answers=_answers(plan, finished.found),
+        demonstration=_demonstration_warning(plan),
+        answers=_answers_for_page(plan, finished.found),
         privacy=finished.statement.words,
         facts=facts,
-        agreed=_agreed(plan),
+        agreed=_public_facts(plan),
         classifier=classifier,
     )
 
 
-def hub_page(
+def render_hub_report(
     plan: Plan,
     status: dict[str, Any],
     models: Array,
@@ -92,7 +92,7 @@ def hub_page(
     ----------
     plan : Plan
     status : dict
-        See :meth:`sottovoce.deploy.hub.Hub.status`.
+        See :meth:`sottovoce.deploy.hub.Hub.status_as_dict`.
     models : array (sites, d)
         Last models; one for all sites in a run of sums.
     statement : Statement
@@ -117,36 +117,36 @@ def hub_page(
         [
             site["site"],
             f"{site['rows']:,}",
-            last_words(site, plan.exchange_table.attempts),
+            describe_progress(site, plan.exchange_table.attempts),
             site["left"] or "no",
         ]
         for site in status["sites"]
     ]
     owners = names or plan.names
     unseen = "no rows"
-    if plan.summed:
+    if plan.uses_secure_sums:
         owners = ["all sites"]
         unseen = "no rows, and no single share of a sum"
     classifiers = None
-    if not plan.infers:
-        classifiers = _classifiers(models, owners)
-    return render(
+    if not plan.is_inference:
+        classifiers = _table_of_classifiers(models, owners)
+    return render_template(
         "hub.html",
         title=plan.run,
         run=plan.run,
-        demonstration=_demonstration(plan),
-        answers=_answers(plan, found),
+        demonstration=_demonstration_warning(plan),
+        answers=_answers_for_page(plan, found),
         privacy=statement.words,
         sites=Table(columns, rows),
-        agreed=_agreed(plan),
+        agreed=_public_facts(plan),
         classifiers=classifiers,
         unseen=unseen,
     )
 
 
-def _rounds_of(plan: Plan) -> int:
+def _number_of_rounds(plan: Plan) -> int:
     """Return the number of rounds of the training; of an inference, of all its exchanges."""
-    if plan.infers:
+    if plan.is_inference:
         return plan.exchange_table.attempts
     return plan.config.rounds
 
@@ -157,59 +157,59 @@ data.
 """
 
 
-def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
+def read_finished_results(stem: Path, plan: Plan) -> dict[str, Any] | None:
     """Return the results of this very plan under `stem`, if there are any."""
-    found = _summary(stem)
+    found = _read_summary(stem)
     if found is None or found.get("plan") != plan.digest:
         return None
     return found
 
 
-def run_of(path: Path) -> str | None:
+def run_of_results(path: Path) -> str | None:
     """Return the run whose results a file holds; None if it holds none."""
     if path.suffix != ".json":
         return None
-    found = _summary(path.with_suffix(""))
+    found = _read_summary(path.with_suffix(""))
     if found is None:
         return None
     return found.get("run")
 
 
-def put_aside(stem: Path, plan: Plan) -> None:
+def put_other_results_aside(stem: Path, plan: Plan) -> None:
     """Rename the results of another run, such as ``north.npz`` to ``north.trial-1.npz``.
 
-    Nothing is overwritten: a second such name gets a number.  Raises as :func:`other_run`.
+    Nothing is overwritten: a second such name gets a number.  Raises as :func:`run_in_the_way`.
     """
-    run = other_run(stem, plan)
+    run = run_in_the_way(stem, plan)
     if run is None:
         return
     names = (run, *(f"{run}-{k}" for k in range(2, 10_000)))
     # One name for all files of a run, so that they stay recognisable as one result.
-    free = next(name for name in names if not _any_result(stem, name))
+    free = next(name for name in names if not _any_result_exists(stem, name))
     for ending in ENDINGS:
-        if _at(stem, ending).exists():
-            _at(stem, ending).replace(_at(stem, f"{free}.{ending}"))
+        if _file_beside(stem, ending).exists():
+            _file_beside(stem, ending).replace(_file_beside(stem, f"{free}.{ending}"))
 
 
-def _any_result(stem: Path, name: str) -> bool:
+def _any_result_exists(stem: Path, name: str) -> bool:
     """Return True if a file of results exists under a name such as ``north.NAME.npz``."""
-    return any(_at(stem, f"{name}.{ending}").exists() for ending in ENDINGS)
+    return any(_file_beside(stem, f"{name}.{ending}").exists() for ending in ENDINGS)
 
 
-def other_run(stem: Path, plan: Plan) -> str | None:
+def run_in_the_way(stem: Path, plan: Plan) -> str | None:
     """Return the name of another run whose results are under `stem`; None if there are none.
 
     Raises :class:`InvalidInput` if the files there are no results of a run.
     """
-    if not _at(stem, "json").exists():
+    if not _file_beside(stem, "json").exists():
         # There are none, or those of a run that was killed while it wrote them: the summary is the
         # last to be written, so they are written again.
         return None
-    found = _summary(stem) or {}
+    found = _read_summary(stem) or {}
     try:
-        check_run("run", found.get("run"))
+        check_run_name("run", found.get("run"))
     except InvalidInput:
-        path = str(_at(stem, "json"))
+        path = str(_file_beside(stem, "json"))
         rule = "is in the way: it does not say of which run it is"
         remedy = "move it away; the same command goes on"
         raise InvalidInput("results", path, rule, remedy) from None
@@ -218,7 +218,7 @@ def other_run(stem: Path, plan: Plan) -> str | None:
     return str(found["run"])
 
 
-def sums_text(plan: Plan) -> str:
+def describe_sums(plan: Plan) -> str:
     """Describe how many sites a sum of a plan needs, and how many may collude."""
     facts = plan.facts
     return (
@@ -227,11 +227,11 @@ def sums_text(plan: Plan) -> str:
     )
 
 
-def asked_text(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
     """Describe what a plan does, in a few words."""
     asks = plan.asks
     text = f"{plan.config.method}, {plan.config.rounds} rounds"
-    if plan.infers:
+    if plan.is_inference:
         text = "coefficients with intervals"
     if asks is not None and asks.evaluation is not None:
         held = sum(asks.held(site.rows) for site in plan.sites)
@@ -239,7 +239,7 @@ def asked_text(plan: Plan) -> str:
     return text
 
 
-def last_words(site: dict[str, Any], rounds: int) -> str:
+def describe_progress(site: dict[str, Any], rounds: int) -> str:
     """Return the progress of a site in words.
 
     `site` is an entry of :meth:`sottovoce.deploy.hub.Hub.sites`.
@@ -256,11 +256,11 @@ def last_words(site: dict[str, Any], rounds: int) -> str:
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
     """Write the last of the results: once it exists, all exist."""
-    text = json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n"
-    files.write("results", _at(stem, "json"), text)
+    text = json.dumps(infinities_to_text(summary), indent=1, allow_nan=False) + "\n"
+    files.write_atomically("results", _file_beside(stem, "json"), text)
 
 
-def _at(stem: Path, ending: str) -> Path:
+def _file_beside(stem: Path, ending: str) -> Path:
     return stem.with_name(f"{stem.name}.{ending}")
 
 
@@ -273,15 +273,15 @@ def _with_infinities(found: Any) -> Any:
     return found
 
 
-def _summary(stem: Path) -> dict[str, Any] | None:
+def _read_summary(stem: Path) -> dict[str, Any] | None:
     """Read the summary of results under `stem`; None if there is none, or it is broken."""
     try:
-        return dict(_with_infinities(parse(_at(stem, "json").read_bytes(), LARGEST)))
+        return dict(_with_infinities(parse_json(_file_beside(stem, "json").read_bytes(), LARGEST)))
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
-def write_hub(folder: Path, hub: Hub) -> bool:
+def write_hub_results(folder: Path, hub: Hub) -> bool:
     """Write ``hub.html`` and the hub's other results.
 
     False, and nothing written, while a last model is missing.
@@ -290,26 +290,26 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     models = hub.results.models()
     if models is None:
         return False
-    statement = plan.privacy.statement
+    statement = plan.planned_privacy.statement
     stem = folder / "hub"
-    status = hub.status()
-    put_aside(stem, plan)
+    status = hub.status_as_dict()
+    put_other_results_aside(stem, plan)
     found = hub.results.found()
-    sites = [*hub.results.last_models()]
-    page = hub_page(plan, status, models, statement, found, sites)
-    files.write("report", folder / "hub.html", page)
-    if not plan.infers:
+    sites = [*hub.results.last_models_by_site()]
+    page = render_hub_report(plan, status, models, statement, found, sites)
+    files.write_atomically("report", folder / "hub.html", page)
+    if not plan.is_inference:
         move = hub.results.move()
-        saved = result(plan, models, statement, FINISHED, plan.config.rounds, move)
+        saved = make_saved_result(plan, models, statement, FINISHED, plan.config.rounds, move)
         saved.save(folder / "hub.npz")
     answers = {}
     if found is not None:
-        answers = document(plan, found)
+        answers = results_document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
 
-def result(
+def make_saved_result(
     plan: Plan,
     models: Any,
     statement: Statement,
@@ -362,26 +362,26 @@ def result(
     )
 
 
-def _demonstration(plan: Plan) -> str:
+def _demonstration_warning(plan: Plan) -> str:
     """Return the warning that a demonstration protects nothing; empty for other runs."""
     if not plan.demonstration:
         return ""
     return DEMONSTRATION.capitalize()
 
 
-def _answers(plan: Plan, found: Found | None) -> dict[str, Any] | None:
+def _answers_for_page(plan: Plan, found: Found | None) -> dict[str, Any] | None:
     """Return what templates/answers.html shows; None without recipes."""
     if found is None:
         return None
     # imported late: it loads modules that most runs do not need
-    from ..answers.coefficients import with_sites
+    from ..answers.coefficients import add_site_effects
 
-    plain = with_sites(record(plan, found))
+    plain = add_site_effects(results_to_dict(plan, found))
     lead, points = answer(plain)
     return {"lead": lead, "points": points, **sections(plain)}
 
 
-def _agreed(plan: Plan) -> list[tuple[str, str]]:
+def _public_facts(plan: Plan) -> list[tuple[str, str]]:
     """Return the public facts of a plan, by name."""
     config, start = plan.config, plan.start
     capped = ""
@@ -390,10 +390,10 @@ def _agreed(plan: Plan) -> list[tuple[str, str]]:
     found = []
     if start is not None:
         found.append(("Starting point", f"public ({start.kind}), digest {start.digest}"))
-    found.append(("Method", f"{asked_text(plan)} ({config.form}), {config.loss} loss{capped}"))
+    found.append(("Method", f"{describe_plan(plan)} ({config.form}), {config.loss} loss{capped}"))
     found.append(("Graph", config.graph))
-    if plan.summed:
-        found.append(("Sums", sums_text(plan)))
+    if plan.uses_secure_sums:
+        found.append(("Sums", describe_sums(plan)))
     if plan.centre is not None:
         found.append(("Rows", plan.centre.says))
     found += [
@@ -406,7 +406,7 @@ def _agreed(plan: Plan) -> list[tuple[str, str]]:
     return found
 
 
-def _classifiers(models: Array, names: Sequence[str]) -> Table:
+def _table_of_classifiers(models: Array, names: Sequence[str]) -> Table:
     """Return the lengths of classifiers, (sites, d), and of their average."""
     owners, vectors = list(names), list(models)
     if len(owners) > 1:

@@ -1,6 +1,6 @@
 """The calls of a transport as requests and answers in plain JSON, for carriers of texts.
 
-:class:`RequestTransport` turns each call of a site into a request; :func:`answer` gives the hub's
+:class:`RequestTransport` turns each call of a site into a request; :func:`reply_to_request` gives the hub's
 reply.  The carrier establishes who asks and moves both texts; it need not understand them.
 """
 
@@ -14,10 +14,10 @@ from ..errors import Refused, TransportClosed
 from ..util.typing import Any
 from . import limits
 from .hub import Hub
-from .messages import agree, longest_inbox
+from .messages import check_plan_digest, longest_inbox
 from .plan import Plan
-from .strict import parse
-from .transport import printable
+from .strict import parse_json
+from .transport import to_printable_text
 
 OTHER_VERSION = "the hub gave an answer of another version"
 SOON = 0.2
@@ -30,12 +30,12 @@ METHODS = ("highest", "exchange", "inquire", "answer", "leave")
 OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
 
 
-def sizes(plan: Plan) -> tuple[int, int]:
+def request_and_reply_sizes(plan: Plan) -> tuple[int, int]:
     """Return the most bytes of a site's request to the hub of this plan, and of a reply."""
-    return limits.inbox_bytes(plan.exchange_table.widest, 1), longest_inbox(plan)
+    return limits.longest_inbox_bytes(plan.exchange_table.widest_message, 1), longest_inbox(plan)
 
 
-def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
+def parse_request(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
     """Parse a request or a reply as the carrier brought it.
 
     Parameters
@@ -57,12 +57,12 @@ def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
         If it is longer, or no JSON object.
     """
     try:
-        return dict(parse(data, longest))
+        return dict(parse_json(data, longest))
     except (ValueError, TypeError):
         raise Refused(otherwise) from None
 
 
-def answer(
+def reply_to_request(
     hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
     """Return the hub's reply to one request.
@@ -73,9 +73,9 @@ def answer(
     site : str
         Sender, as established by the carrier; nothing in a request says so.
     method : str
-        ``highest``, ``exchange``, ``inquire``, ``answer`` or ``leave``.
+        ``highest``, ``exchange``, ``inquire``, ``reply_to_request`` or ``leave``.
     asked : dict
-        What :meth:`RequestTransport.ask` was given.
+        What :meth:`RequestTransport.send_request` was given.
     seconds : float
         How long to wait for neighbours' messages; if one is still missing the reply names its site,
         and the site asks again.
@@ -95,46 +95,46 @@ def answer(
     """
     if method not in METHODS:
         raise Refused(OTHER_REQUEST)
-    if _text(asked, "run") != hub.plan.run:
+    if _required_text(asked, "run") != hub.plan.run:
         raise Refused("run: this hub carries another one")
     try:
-        return _reply(hub, site, method, asked, seconds)
+        return _reply_by_method(hub, site, method, asked, seconds)
     except TransportClosed as error:
         return {"closed": str(error), "site": error.site}
 
 
-def _reply(
+def _reply_by_method(
     hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
-    """Answer a request of this run; see :func:`answer`."""
+    """Answer a request of this run; see :func:`reply_to_request`."""
     match method:
         case "highest":
-            agree(_text(asked, "plan"), hub.plan.digest)
+            check_plan_digest(_required_text(asked, "plan"), hub.plan.digest)
             earlier = [words.decode("ascii") for words in hub.earlier(site)]
-            found: dict[str, Any] = {"highest": hub.highest(site)}
+            found: dict[str, Any] = {"highest": hub.highest_round_of(site)}
             if earlier:
                 found["earlier"] = earlier
             return found
         case "exchange":
-            round = _number(asked, "round")
-            inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
+            round = _required_number(asked, "round")
+            inbox = hub.exchange(site, round, _required_text(asked, "message").encode(), seconds)
             if inbox is None:
-                return {"inbox": None, "missing": hub.rounds.missing} | _asked(hub, site)
-            return {"inbox": _plain(inbox)}
+                return {"inbox": None, "missing": hub.rounds.missing} | _open_questions(hub, site)
+            return {"inbox": _decode_texts(inbox)}
         case "inquire":
-            enough = _number(asked, "enough")
-            answers = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
+            enough = _required_number(asked, "enough")
+            answers = hub.pass_on_question(site, _required_text(asked, "question").encode(), enough, seconds)
             if answers is None:
-                return {"answers": None} | _asked(hub, site)
-            return {"answers": _plain(answers)}
+                return {"answers": None} | _open_questions(hub, site)
+            return {"answers": _decode_texts(answers)}
         case "answer":
-            hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
+            hub.take_attestation(site, _required_text(asked, "asker"), _required_text(asked, "answer").encode())
         case "leave":
-            hub.leave(site, _text(asked, "farewell").encode())
+            hub.record_farewell(site, _required_text(asked, "farewell").encode())
     return {}
 
 
-def _text(asked: object, word: str) -> str:
+def _required_text(asked: object, word: str) -> str:
     """Return a text of a request; all texts from sites of this version are ASCII."""
     found = None
     if isinstance(asked, dict):
@@ -144,7 +144,7 @@ def _text(asked: object, word: str) -> str:
     return found
 
 
-def _number(asked: dict[str, Any], word: str) -> int:
+def _required_number(asked: dict[str, Any], word: str) -> int:
     """Return a whole number of a request; True is none, though Python counts it as 1."""
     found = asked.get(word)
     if type(found) is not int or abs(found) >= _MOST:
@@ -152,15 +152,15 @@ def _number(asked: dict[str, Any], word: str) -> int:
     return found
 
 
-def _asked(hub: Hub, site: str) -> dict[str, Any]:
+def _open_questions(hub: Hub, site: str) -> dict[str, Any]:
     """Return the questions of other sites that this one has not answered yet."""
     questions = hub.asked(site)
     if not questions:
         return {}
-    return {"asked": _plain(questions)}
+    return {"asked": _decode_texts(questions)}
 
 
-def _plain(found: dict[str, bytes]) -> dict[str, str]:
+def _decode_texts(found: dict[str, bytes]) -> dict[str, str]:
     return {name: data.decode("ascii") for name, data in found.items()}
 
 
@@ -182,7 +182,7 @@ class RequestTransport(ABC):
         self.earlier: tuple[bytes, ...] = ()
 
     @abstractmethod
-    def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+    def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Carry one request to the hub, and return its reply to this very request.
 
         A request may be carried twice: it takes effect once.
@@ -195,8 +195,8 @@ class RequestTransport(ABC):
             If there was no reply for as long as this transport waits.
         """
 
-    def highest(self, plan: str) -> int:
-        found = self._ask("highest", plan=plan)
+    def highest_stored_round(self, plan: str) -> int:
+        found = self._request_of_run("highest", plan=plan)
         highest, earlier = found.get("highest"), found.get("earlier", [])
         if not isinstance(earlier, list):
             earlier = []
@@ -205,8 +205,8 @@ class RequestTransport(ABC):
             raise Refused(OTHER_VERSION)
         return highest
 
-    def leave(self, farewell: bytes) -> None:
-        self._ask("leave", farewell=farewell.decode("ascii"))
+    def send_farewell(self, farewell: bytes) -> None:
+        self._request_of_run("leave", farewell=farewell.decode("ascii"))
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         told: object = None
@@ -214,13 +214,13 @@ class RequestTransport(ABC):
         again = 0.0
         while True:
             asked = time.monotonic()
-            found = self._ask("exchange", round=round, message=message.decode("ascii"))
-            inbox, missing = self._open(found, "inbox"), found.get("missing")
+            found = self._request_of_run("exchange", round=round, message=message.decode("ascii"))
+            inbox, missing = self._entry_of_reply(found, "inbox"), found.get("missing")
             if inbox is not None:
                 return inbox
             waited = time.monotonic() - since
             if isinstance(missing, list) and (missing != told or waited >= again):
-                who = printable(", ".join(map(str, missing)))
+                who = to_printable_text(", ".join(map(str, missing)))
                 line = f"waits for {who} in round {round}"
                 if told is not None:
                     line += f" since {waited:.0f} s"
@@ -231,18 +231,18 @@ class RequestTransport(ABC):
                 # the hub did not wait: it has other requests of this site open
                 time.sleep(SOON)
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+    def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
         told = False
         while True:
-            found = self._ask("inquire", question=question.decode("ascii"), enough=enough)
-            answers = self._open(found, "answers")
+            found = self._request_of_run("inquire", question=question.decode("ascii"), enough=enough)
+            answers = self._entry_of_reply(found, "answers")
             if answers is not None:
                 return answers
             if not told:
                 self._tell(f"was started again, and waits for the word of {enough} other sites")
                 told = True
 
-    def _open(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
+    def _entry_of_reply(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
         """Return the entry `word` of a reply, None if it is not there yet.
 
         Answers other sites' questions in the reply.
@@ -251,17 +251,17 @@ class RequestTransport(ABC):
             site = found.get("site")
             if site is not None:
                 site = str(site)
-            raise TransportClosed(printable(str(found["closed"])), site)
+            raise TransportClosed(to_printable_text(str(found["closed"])), site)
         given, asked = found.get(word), found.get("asked", {})
         if given is None and isinstance(asked, dict):
             for asker, question in asked.items():
                 if self.answers is not None:
                     answer = self.answers(str(asker), str(question).encode("utf-8", "replace"))
-                    self._ask("answer", asker=asker, answer=answer.decode("ascii"))
+                    self._request_of_run("answer", asker=asker, answer=answer.decode("ascii"))
             return None
         if not isinstance(given, dict):
             raise Refused(OTHER_VERSION)
         return {str(name): str(text).encode("utf-8", "replace") for name, text in given.items()}
 
-    def _ask(self, method: str, **asked: Any) -> dict[str, Any]:
-        return self.ask(method, asked | {"run": self._run})
+    def _request_of_run(self, method: str, **asked: Any) -> dict[str, Any]:
+        return self.send_request(method, asked | {"run": self._run})

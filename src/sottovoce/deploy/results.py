@@ -15,12 +15,12 @@ import numpy as np
 
 from ..data.move import Move
 from ..util.typing import Array, IntArray
-from .answering import LOST, Found, ReadNet, at_hub, moved
+from .answering import LOST, Found, ReadNet, make_hub_asker, replay_row_move
 from .hublog import HubLog
 from .messages import Message
 from .plan import Plan
 from .rounds import Rounds
-from .sums.messages import Share, read
+from .sums.messages import Share, read_signed_message
 
 
 class Results:
@@ -46,10 +46,10 @@ class Results:
         array (N, d) or None
             Of a run of sums the common one, (1, d).  None while one is missing.
         """
-        if not self._rounds.over:
+        if not self._rounds.is_over:
             return None
-        last = self.last_models()
-        if not self._plan.summed:
+        last = self.last_models_by_site()
+        if not self._plan.uses_secure_sums:
             return np.array([*last.values()])
         if not last:
             return None
@@ -58,7 +58,7 @@ class Results:
         [(common, _)] = counted.most_common(1)
         return np.frombuffer(common, dtype=float)[None]
 
-    def last_models(self) -> dict[str, Array]:
+    def last_models_by_site(self) -> dict[str, Array]:
         """Return the last model of every site that sent one.
 
         Of a run of sums, of those that came to the end.
@@ -66,12 +66,12 @@ class Results:
         found = {}
         for name in self._plan.names:
             round = self._log.last(self._plan.run, name)
-            if self._plan.summed and not self._is_last(round):
+            if self._plan.uses_secure_sums and not self._is_last_exchange(round):
                 continue
-            data = self._log.message(self._plan.run, round, name)
+            data = self._log.message_of(self._plan.run, round, name)
             if data is None:
                 continue
-            message = read(self._plan, data, name, round).content
+            message = read_signed_message(self._plan, data, name, round).content
             if isinstance(message, Message) and message.kind in ("stop", "refuse"):
                 found[name] = message.payload
         return found
@@ -80,11 +80,11 @@ class Results:
         """Return the map by which the sites moved their rows; None if they did not, or not yet."""
         if self._plan.centre is None:
             return None
-        if self._plan.summed:
-            with self._rounds.current() as rounds:
+        if self._plan.uses_secure_sums:
+            with self._rounds.advanced_rounds() as rounds:
                 return rounds.move
         try:
-            return moved(self._plan, self._sent(1, 1))
+            return replay_row_move(self._plan, self._replay_sent_vectors(1, 1))
         except LookupError:
             return None
 
@@ -99,21 +99,21 @@ class Results:
             return None
         # the first exchange of a recipe: of an inference, or else of the evaluation
         first = 1
-        if not plan.infers:
+        if not plan.is_inference:
             first = plan.stages[-1].before + 1
-        if plan.summed:
-            net = self._opened(first)
+        if plan.uses_secure_sums:
+            net = self._replay_opened_sums(first)
         else:
-            net = self._sent(first, plan.exchange_table.attempts)
-        asker = at_hub(plan, net)
+            net = self._replay_sent_vectors(first, plan.exchange_table.attempts)
+        asker = make_hub_asker(plan, net)
         found = Found()
-        if plan.infers:
-            _, found = asker.infer()
+        if plan.is_inference:
+            _, found = asker.run_inference()
         if plan.asks.evaluation is None:
             return found
         try:
-            model = found.model if plan.infers else models[0]
-            _, judged = asker.judge(model, found, self.move())
+            model = found.model if plan.is_inference else models[0]
+            _, judged = asker.evaluate_model(model, found, self.move())
         except LookupError:
             return replace(found, notes=(LOST,))
         return judged
@@ -123,25 +123,25 @@ class Results:
 
         None if it was not opened.
         """
-        with self._rounds.current() as rounds:
+        with self._rounds.advanced_rounds() as rounds:
             attempts = rounds.state.attempts
             if attempt > len(attempts) or not attempts[attempt - 1].opened:
                 return None
             round = rounds.shares[attempt - 1]
             members = attempts[attempt - 1].members
         sent = self._log.round(self._plan.run, round)
-        contents = [read(self._plan, sent[name], name, round).content for name in members]
+        contents = [read_signed_message(self._plan, sent[name], name, round).content for name in members]
         words = np.array(
             [content.words for content in contents if isinstance(content, Share)], dtype=np.uint64
         )
         total = np.asarray(np.sum(words, axis=0, dtype=np.uint64))
         return members, np.asarray(total.view(np.int64))
 
-    def _is_last(self, round: int) -> bool:
-        with self._rounds.current() as rounds:
+    def _is_last_exchange(self, round: int) -> bool:
+        with self._rounds.advanced_rounds() as rounds:
             return rounds.state.phase == "over" and round == rounds.open.number - 1
 
-    def _opened(self, first: int) -> ReadNet:
+    def _replay_opened_sums(self, first: int) -> ReadNet:
         """Return the sums that were opened from attempt `first` on, to the first without one."""
         totals = []
         for attempt in range(first, self._plan.exchange_table.attempts + 1):
@@ -152,7 +152,7 @@ class Results:
             totals.append((self._plan.exchange_table.among(attempt, members), total))
         return ReadNet(totals)
 
-    def _sent(self, first: int, last: int) -> ReadNet:
+    def _replay_sent_vectors(self, first: int, last: int) -> ReadNet:
         """Return what was sent over a graph in exchanges `first` to `last`.
 
         LookupError if a message is missing.
@@ -161,7 +161,7 @@ class Results:
         for round in range(first, last + 1):
             stored = self._log.round(self._plan.run, round)
             messages = [
-                read(self._plan, stored[name], name, round).content for name in self._plan.names
+                read_signed_message(self._plan, stored[name], name, round).content for name in self._plan.names
             ]
             sent.append([one.payload for one in messages if isinstance(one, Message)])
         return ReadNet(sent=sent)

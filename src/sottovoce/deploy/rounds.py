@@ -19,12 +19,12 @@ import numpy as np
 from ..data.move import Move
 from ..errors import Refused, TransportClosed
 from ..util.typing import Any, IntArray
-from .answering import ReadNet, moved
+from .answering import ReadNet, replay_row_move
 from .hublog import HubLog
 from .limits import PROOFS
 from .plan import Plan
-from .sums.messages import Hello, SignedMessage, prove, read
-from .sums.roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, ends_run
+from .sums.messages import Hello, SignedMessage, make_proof, read_signed_message
+from .sums.roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, is_last_model
 from .waits import Waits
 
 # Seconds between looks at what another process may have written into the log: `sottovoce hub expel`
@@ -69,7 +69,7 @@ class Inboxes:
         # rounds in which rosters are signed, which all hear
         self._rosters: set[int] = set()
 
-    def close(
+    def close_round(
         self, round: int, phase: str, present: Mapping[str, SignedMessage], why: Mapping[str, str]
     ) -> None:
         """Keep the inboxes of a round that is over, before the protocol goes on with it.
@@ -84,11 +84,11 @@ class Inboxes:
         why : mapping of str to str
             The members without a message, and the reason.
         """
-        self._kept = {round: self._whole(round)}
+        self._kept = {round: self._all_of_round(round)}
         if phase == "roster":
             self._rosters.add(round)
-        elif not self._plan.summed:
-            self._notices[round] = self._noticed(round, present, why)
+        elif not self._plan.uses_secure_sums:
+            self._notices[round] = self._notices_of_round(round, present, why)
 
     def of(self, site: str, round: int) -> dict[str, bytes]:
         """Return the messages of all other sites that a site hears.
@@ -96,18 +96,18 @@ class Inboxes:
         Over a graph these are the neighbours, unless the round is about a roster.
         """
         if round not in self._kept:
-            self._kept[round] = self._whole(round)
+            self._kept[round] = self._all_of_round(round)
         heard = self._kept[round]
-        if not self._plan.summed and round not in self._rosters:
+        if not self._plan.uses_secure_sums and round not in self._rosters:
             heard = {
                 name: heard[name]
-                for name in self._plan.exchange_table.heard_by(site, round)
+                for name in self._plan.exchange_table.names_heard_by(site, round)
                 if name in heard
             }
         inbox = self._notices.get(round, {}) | heard
         return {name: data for name, data in inbox.items() if name != site}
 
-    def _noticed(
+    def _notices_of_round(
         self, round: int, present: Mapping[str, SignedMessage], why: Mapping[str, str]
     ) -> dict[str, bytes]:
         """Return the notices of a round over a graph.
@@ -121,27 +121,27 @@ class Inboxes:
         notices = {
             name: whole.get(name, notice_for.get(reason, b"")) for name, reason in why.items()
         }
-        ends = [name for name, signed in present.items() if ends_run(signed)]
+        ends = [name for name, signed in present.items() if is_last_model(signed)]
         if len(ends) == len(present):
             # nobody is left who would go on without them
             return notices
         return notices | dict.fromkeys(ends, notice_for[LEFT])
 
-    def _whole(self, round: int) -> dict[str, bytes]:
+    def _all_of_round(self, round: int) -> dict[str, bytes]:
         """All messages of a round; of sites without one, the proof that they left or signed two."""
         found = self._log.round(self._run, round)
         for name, farewell in self._log.gone(self._run).items():
             if name not in found and self._log.last(self._run, name) == round - 1:
                 found[name] = farewell
         proofs = 0
-        for name, (about, second) in sorted(self._log.decisions.accused(self._run).items()):
-            first = self._log.message(self._run, about, name)
+        for name, (about, second) in sorted(self._log.decisions.sites_with_two_messages(self._run).items()):
+            first = self._log.message_of(self._run, about, name)
             here = (
                 name not in found and about < round and self._log.last(self._run, name) == round - 1
             )
             # A proof holds two messages: a plan's size is checked for PROOFS of them in an inbox.
             if here and first is not None and proofs < PROOFS:
-                found[name] = prove(first, second)
+                found[name] = make_proof(first, second)
                 proofs += 1
         return found
 
@@ -155,7 +155,7 @@ class OpenRound:
     begun : float
         When it was there to be sent to.
     messages : dict
-        By site; empty before :meth:`RoundSequence.advance` has read the log.
+        By site; empty before :meth:`RoundSequence.advance_by_log` has read the log.
     since : float, optional
         When its first message was seen.
     loaded, closed : bool
@@ -206,14 +206,14 @@ class RoundSequence:
         self.move: Move | None = None
 
     @property
-    def closes(self) -> float:
+    def closing_time(self) -> float:
         """When the present round ends without the sites that are missing."""
         if self.open.since is None:
             return math.inf
         if self.open.number == 0:
             return self.open.since + self._greeting
         there = [name for name in self.state.members if name in self.open.messages]
-        if self.state.allows(there):
+        if self.state.may_go_on_with(there):
             return self.open.since + self._waits.deadline_seconds
         # Too few to go on: closing the round would end the run, so the wait is the longer one.
         return self.open.since + self._waits.patience_seconds
@@ -223,7 +223,7 @@ class RoundSequence:
         """Members of the roster without a message in the present round."""
         return [name for name in self.state.members if name not in self.open.messages]
 
-    def post(self, site: str, round: int, message: bytes) -> bool:
+    def post_message(self, site: str, round: int, message: bytes) -> bool:
         """Check a message, and store it.
 
         A second message of a site for one round is stored as evidence, and takes the site out.
@@ -247,17 +247,17 @@ class RoundSequence:
         TransportClosed
             If the others go on without the site.
         """
-        known = self._log.message(self._run, round, site)
+        known = self._log.message_of(self._run, round, site)
         # A request may be repeated after a crash of either side; it takes effect once.
         if known == message:
             return False
-        signed = read(self._plan, message, site, round)
+        signed = read_signed_message(self._plan, message, site, round)
         if known is not None:
             if site in self.state.members:
                 # Both messages are kept: together they prove to the others that the site signed
                 # two.
-                self._log.decisions.accuse(self._run, site, round, message)
-                self.advance()
+                self._log.decisions.record_second_message(self._run, site, round, message)
+                self.advance_by_log()
             raise Refused(
                 f"round={round}: site {site!r} has sent another message of this round already"
             )
@@ -268,17 +268,17 @@ class RoundSequence:
                 f"round={round}: out of order; the next message of site {site!r} is that of round "
                 f"{due}"
             )
-        self.state.check(signed)
+        self.state.check_message(signed)
         for other in self.open.messages.values():
             if isinstance(signed.content, Hello) and other.content == signed.content:
                 raise Refused(f"message of {site!r}: has the key of {other.sender!r}")
-        self._log.post(self._run, round, site, message)
+        self._log.store_message(self._run, round, site, message)
         self.open.messages[site] = signed
         if self.open.since is None:
             self.open.since = self._clock()
-        return self.advance()
+        return self.advance_by_log()
 
-    def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
+    def inbox_of_site(self, site: str, round: int) -> dict[str, bytes] | None:
         """Return the inbox of a site; None while the round goes on."""
         if round >= self.open.number:
             return None
@@ -286,8 +286,8 @@ class RoundSequence:
 
     def check_member(self, site: str, *, late: bool = False) -> None:
         """Raise :class:`TransportClosed` for a site without which the others go on."""
-        accused = site in self._log.decisions.accused(self._run)
-        expelled = site in self._log.decisions.expelled(self._run)
+        accused = site in self._log.decisions.sites_with_two_messages(self._run)
+        expelled = site in self._log.decisions.expelled_sites(self._run)
         if not (late or accused or expelled or site not in self.state.members):
             return
         self.told.add(site)
@@ -301,7 +301,7 @@ class RoundSequence:
             why = "came too late"
         raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
-    def attempt_in(self, round: int) -> int:
+    def attempt_in_exchange(self, round: int) -> int:
         """Return the number of the attempt in an exchange, or of the last one before it.
 
         0 if there was none yet, -1 before the greeting, and one more than the plan has for the last
@@ -312,41 +312,41 @@ class RoundSequence:
         if self.state.phase == "over" and round >= self.open.number - 1:
             return self._plan.exchange_table.attempts + 1
         attempts = sum(at <= round for at in self.shares)
-        if not self._plan.summed and self.state.phase == "share" and round == self.open.number:
+        if not self._plan.uses_secure_sums and self.state.phase == "share" and round == self.open.number:
             # the exchange that is open, which is not among the closed ones yet
             attempts += 1
         return attempts
 
-    def advance(self) -> bool:
+    def advance_by_log(self) -> bool:
         """Go on as far as the log allows; whether that was any further."""
         before = self.open.number
         while self.state.phase != "over":
             if not self.open.loaded:
-                self._load()
+                self._load_round()
             absent = self.missing
             if absent and not self.open.closed:
-                if not self._may_close(absent):
+                if not self._may_close_without(absent):
                     break
                 # Written down before anybody is told, so that a hub that is started again decides
                 # the same.
-                self._log.decisions.close_round(self._run, self.open.number)
-            self._close(absent)
+                self._log.decisions.record_closed_round(self._run, self.open.number)
+            self._close_without(absent)
         return self.open.number > before
 
-    def _load(self) -> None:
+    def _load_round(self) -> None:
         """Read the present round from the log; after a restart of the hub its waits begin anew."""
         number = self.open.number
         stored = self._log.round(self._run, number)
         self.open.messages = {
-            name: read(self._plan, data, name, number) for name, data in stored.items()
+            name: read_signed_message(self._plan, data, name, number) for name, data in stored.items()
         }
         self.open.since = None
         if stored:
             self.open.since = self._clock()
-        self.open.closed = self._log.decisions.is_closed(self._run, number)
+        self.open.closed = self._log.decisions.is_round_closed(self._run, number)
         self.open.loaded = True
 
-    def _may_close(self, absent: list[str]) -> bool:
+    def _may_close_without(self, absent: list[str]) -> bool:
         """Return True if the round may be closed without these sites.
 
         They left, signed two messages, were taken out, or are late.
@@ -354,55 +354,55 @@ class RoundSequence:
         decisions = self._log.decisions
         known = (
             self._log.gone(self._run).keys()
-            | decisions.accused(self._run).keys()
-            | decisions.expelled(self._run)
+            | decisions.sites_with_two_messages(self._run).keys()
+            | decisions.expelled_sites(self._run)
         )
         if known.issuperset(absent):
             return bool(self.open.messages)
-        if self.open.number == 0 and not self.state.allows([*self.open.messages]):
+        if self.open.number == 0 and not self.state.may_go_on_with([*self.open.messages]):
             # a run is not given up before it began
-            return self._clock() >= self.closes + self._waits.patience_seconds
-        return self._clock() >= self.closes
+            return self._clock() >= self.closing_time + self._waits.patience_seconds
+        return self._clock() >= self.closing_time
 
-    def _close(self, absent: list[str]) -> None:
+    def _close_without(self, absent: list[str]) -> None:
         """Go on with the messages of the present round, without those of `absent`."""
         number = self.open.number
         present = self.open.messages
-        why = self._reasons(absent)
+        why = self._reasons_of_absence(absent)
         shared = self.state.phase == "share"
         first = shared and self.state.attempt == 1
-        self._inboxes.close(number, self.state.phase, present, why)
+        self._inboxes.close_round(number, self.state.phase, present, why)
         if shared:
             self.shares.append(number)
-        self.state.take(present, why)
+        self.state.take_messages(present, why)
         # The first attempt is the mean of rows. The map that follows from it joins the history, so
         # that sites with other maps halt (docs/deploy/sums.md, "What is sent").
         if first and self._plan.centre is not None and self.state.attempts:
-            self.move = self._moved()
-            self.state.bind(self.move.digest)
+            self.move = self._replay_row_move()
+            self.state.bind_history_to(self.move.digest)
         self.open = OpenRound(number + 1, self._clock())
 
-    def _reasons(self, absent: list[str]) -> dict[str, str]:
+    def _reasons_of_absence(self, absent: list[str]) -> dict[str, str]:
         """Return why each of these sites has sent nothing."""
         decisions = self._log.decisions
         reasons = dict.fromkeys(absent, LATE)
         # In rising order: two signed messages are a proof, and outweigh what a site or the
         # operator says.
         for sites, why in (
-            (decisions.expelled(self._run), EXPELLED),
+            (decisions.expelled_sites(self._run), EXPELLED),
             (self._log.gone(self._run), LEFT),
-            (decisions.accused(self._run), TWICE),
+            (decisions.sites_with_two_messages(self._run), TWICE),
         ):
             reasons |= {name: why for name in absent if name in sites}
         return reasons
 
-    def _moved(self) -> Move:
+    def _replay_row_move(self) -> Move:
         """Return the map by which the sites move their rows, after the attempt for their mean."""
         among = self._plan.exchange_table.among(1, self.state.attempts[0].members)
         opened: IntArray | None = None
         if self.state.total is not None:
             opened = self.state.total.view(np.int64)
-        move = moved(self._plan, ReadNet([(among, opened)]))
+        move = replay_row_move(self._plan, ReadNet([(among, opened)]))
         assert move is not None
         return move
 
@@ -437,80 +437,80 @@ class Rounds:
         self._sequence = RoundSequence(plan, log, self.waits, greeting, self.clock)
 
     @contextmanager
-    def current(self) -> Iterator[RoundSequence]:
+    def advanced_rounds(self) -> Iterator[RoundSequence]:
         """The lock, and the rounds after all that the log allows."""
         with self.news:
-            self._sequence.advance()
+            self._sequence.advance_by_log()
             yield self._sequence
 
     @property
     def attempts(self) -> list[Attempt]:
         """All attempts so far, of a run of sums."""
-        with self.current() as rounds:
+        with self.advanced_rounds() as rounds:
             return list(rounds.state.attempts)
 
     @property
     def gone(self) -> dict[str, str]:
         """Sites that are no longer in the roster, and why."""
-        with self.current() as rounds:
+        with self.advanced_rounds() as rounds:
             return dict(rounds.state.gone)
 
     @property
     def roster(self) -> dict[str, Any]:
         """The present roster: see :meth:`sottovoce.deploy.sums.roster.ProtocolState.to_dict`."""
-        with self.current() as rounds:
+        with self.advanced_rounds() as rounds:
             return rounds.state.to_dict()
 
     @property
-    def untold(self) -> list[str]:
+    def sites_not_told(self) -> list[str]:
         """Sites that were left out and have not asked since: they cannot know that it is over."""
-        with self.current() as rounds:
+        with self.advanced_rounds() as rounds:
             return sorted(rounds.state.gone.keys() - self._log.gone(self._run).keys() - rounds.told)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """True if the last models were sent."""
-        with self.current() as rounds:
+        with self.advanced_rounds() as rounds:
             return rounds.state.phase == "over"
 
     @property
     def missing(self) -> list[str]:
         """Members of the roster for whose message the others wait."""
-        with self.current() as rounds:
+        with self.advanced_rounds() as rounds:
             return rounds.missing
 
-    def post(self, site: str, round: int, message: bytes) -> None:
+    def post_message(self, site: str, round: int, message: bytes) -> None:
         """Store a message, and wake the threads that wait for it.
 
         Parameters
         ----------
         site, round, message
-            See :meth:`RoundSequence.post`, also for what is raised.
+            See :meth:`RoundSequence.post_message`, also for what is raised.
         """
-        with self.current() as rounds:
-            if rounds.post(site, round, message):
-                self.tell()
+        with self.advanced_rounds() as rounds:
+            if rounds.post_message(site, round, message):
+                self.wake_waiting_threads()
 
-    def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
+    def inbox_of_site(self, site: str, round: int) -> dict[str, bytes] | None:
         """The inbox of a site, None while the round goes on.
 
         Raises :class:`TransportClosed` if the run was ended.
         """
-        with self.current() as rounds:
+        with self.advanced_rounds() as rounds:
             self.check_running()
-            return rounds.inbox(site, round)
+            return rounds.inbox_of_site(site, round)
 
     def check_running(self) -> None:
         """Raise :class:`TransportClosed` if the hub has ended the run."""
-        if self._log.decisions.ended(self._run):
+        if self._log.decisions.is_run_ended(self._run):
             raise TransportClosed(f"the hub ended the run {self._run!r}")
 
-    def tell(self) -> None:
+    def wake_waiting_threads(self) -> None:
         """Wake all that wait: something was written into the log."""
         with self.news:
             self.news.notify_all()
 
-    def wait_for(
+    def wait_for_result(
         self, look: Callable[[], _T | None], seconds: float, give_up: Callable[[], bool]
     ) -> _T | None:
         """Wait until a function finds something, looking again after every change of the log.
@@ -536,7 +536,7 @@ class Rounds:
                 left = until - self.clock()
                 if found is not None or left <= 0.0 or give_up():
                     return found
-                until_closing = self._sequence.closes - self.clock()
+                until_closing = self._sequence.closing_time - self.clock()
                 if until_closing <= 0.0:
                     # The round is due, but may not be closed yet: look again, without a busy loop.
                     until_closing = _LOOK

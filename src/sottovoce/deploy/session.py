@@ -29,31 +29,31 @@ from ..errors import (
     NetClosed,
     Refused,
     SottovoceError,
-    check_whole,
+    check_no_lost_sites,
 )
 from ..ledger.digest import rows_digest
 from ..ledger.durable import DurableLedger
 from ..ledger.journal import Journal
 from ..ledger.run import Run
 from ..privacy.noise import Noise, SystemNoise
-from ..privacy.statement import Statement, restate
+from ..privacy.statement import Statement, with_further_facts
 from ..privacy.statement_facts import AtSite
 from ..problem.losses import Logistic, Loss
 from ..runs import engine
 from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
-from ..runs.prepare import held
+from ..runs.prepare import rows_on_backend
 from ..runs.row_guard import RowGuard
-from ..runs.simulate import check_notion
-from ..runs.start import place_of
+from ..runs.simulate import check_ledger_accountant
+from ..runs.start import vector_of_start
 from ..util.typing import Any, Array
-from .answering import Asker, Found, at_site
+from .answering import Asker, Found, make_site_asker
 from .asks import SiteTable
 from .keys import SigningKey
-from .known import check_hub
+from .known import check_ledger_against_hub
 from .messages import HUB, Kind, Reason
 from .plan import Plan
 from .site_net import SiteNet
-from .sums.masks import secret_of
+from .sums.masks import masking_key_path
 from .transport import Transport
 
 _WORDS: dict[str, Reason] = {
@@ -113,7 +113,7 @@ class Finished:
         return next(iter(self.lost))
 
     @property
-    def privacy(self) -> dict[str, Any]:
+    def statement_as_dict(self) -> dict[str, Any]:
         """The statement as plain data."""
         return self.statement.to_dict()
 
@@ -126,7 +126,7 @@ class Finished:
         plain = {
             "rounds": self.outcome.rounds,
             "stopped": self.outcome.stopped,
-            "privacy": self.privacy,
+            "privacy": self.statement_as_dict,
             "spent": self.spent,
             "budget": self.budget,
             "by": self.by,
@@ -138,7 +138,7 @@ class Finished:
         return plain
 
 
-def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
+def check_complete_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
     """Check that a run came to its end for a site, with all sites.
 
     Parameters
@@ -164,10 +164,10 @@ def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> Non
         raise EndedEarly(
             f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent"
         )
-    check_whole(f"site={site!r}: run {run!r}", lost)
+    check_no_lost_sites(f"site={site!r}: run {run!r}", lost)
 
 
-def _send_last_model(net: SiteNet, outcome: Outcome, model: Array) -> Outcome:
+def _finish_with_last_model(net: SiteNet, outcome: Outcome, model: Array) -> Outcome:
     """Send the last model of a run that came to its end.
 
     Returns the outcome, with the hub's reason if the hub or the others closed the run.
@@ -182,7 +182,7 @@ def _send_last_model(net: SiteNet, outcome: Outcome, model: Array) -> Outcome:
         kind = "stop"
     # a neighbour that ended before has nothing left to say
     with suppress(NetClosed):
-        net.finish(kind, model)
+        net.send_last_model(kind, model)
     return outcome
 
 
@@ -222,7 +222,7 @@ class SiteSession:
     table: SiteTable | None = None
     raw: bytes | None = None
 
-    def check(self, *, bind: bool = False) -> tuple[Noise, Rows]:
+    def check_before_run(self, *, bind: bool = False) -> tuple[Noise, Rows]:
         """Check everything that can be known without the hub.  Nothing is spent, reserved or sent.
 
         Parameters
@@ -247,32 +247,32 @@ class SiteSession:
         BudgetExceeded
             If the ledger cannot pay for the run.
         """
-        self._check_part()
+        self._check_key_and_part()
         self._check_rows()
-        rows = held(self.plan.config, self.rows)
+        rows = rows_on_backend(self.plan.config, self.rows)
         bound = self.ledger.show()["bound"]
         # The rows by their digests: a ledger of others is refused before what is asked of them is
         # compared.
-        digests = [rows_digest(*rows.arrays())]
+        digests = [rows_digest(*rows.fingerprint_arrays())]
         if self.raw:
             digests.insert(0, self.raw)
         if bound:
-            self.ledger.identity.bind(*digests, learn=bind)
-        self._check_asked()
+            self.ledger.identity.bind_to_rows(*digests, learn=bind)
+        self._check_row_count_and_table()
         noise = self.noise
         if noise is None:
             noise = SystemNoise()
         self._check_ledger(noise)
         # A new ledger is tied to the rows only now: nothing of it changes if a check above fails.
         if bind and not bound:
-            self.ledger.identity.bind(*digests)
+            self.ledger.identity.bind_to_rows(*digests)
         if self.plan.run in self.ledger.runs:
             self.ledger.resume(self.plan.run, self.plan.digest)
         else:
-            self.ledger.account.afford(self.plan.privacy.events(self.name))
+            self.ledger.account.epsilon_added_by_run(self.plan.planned_privacy.events(self.name))
         return noise, rows
 
-    def _check_part(self) -> None:
+    def _check_key_and_part(self) -> None:
         """Refuse a key or part in the run that is not this site's, or was given up."""
         plan = self.plan
         own = plan.sites[plan.index(self.name)]
@@ -287,9 +287,9 @@ class SiteSession:
         """Refuse rows of several sites, or other than the plan reads them."""
         plan = self.plan
         loss: Loss = plan.facts.loss
-        if plan.infers:
+        if plan.is_inference:
             loss = Logistic()
-        self.rows.check(loss)
+        self.rows.check_loss_fits(loss)
         if self.rows.d != plan.d:
             raise InvalidInput(
                 "features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema"
@@ -298,9 +298,9 @@ class SiteSession:
             raise InvalidInput(
                 "rows", self.rows.n.shape, "must be those of this site alone", "give no others"
             )
-        self.rows.check_unit(plan.config.rows_per_person)
+        self.rows.check_privacy_unit(plan.config.rows_per_person)
 
-    def _check_asked(self) -> None:
+    def _check_row_count_and_table(self) -> None:
         """Refuse another number of rows than the plan's, and a missing or other table."""
         plan = self.plan
         n = int(self.rows.n[0, 0])
@@ -313,7 +313,7 @@ class SiteSession:
         if self.table is None:
             rule = "must be the raw table, which this plan's inference or evaluation encodes again"
             raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
-        if rows_digest(*self.table.rows().arrays()) != rows_digest(*self.rows.arrays()):
+        if rows_digest(*self.table.rows().fingerprint_arrays()) != rows_digest(*self.rows.fingerprint_arrays()):
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
 
     def _check_ledger(self, noise: Noise) -> None:
@@ -328,7 +328,7 @@ class SiteSession:
             raise InvalidInput(
                 "ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`"
             )
-        check_notion(plan.config, plan.facts, self.ledger)
+        check_ledger_accountant(plan.config, plan.facts, self.ledger)
 
     def run(self, transport: Transport) -> Finished:
         """Take part, from the greeting to the last model.
@@ -341,7 +341,7 @@ class SiteSession:
         Returns
         -------
         Finished
-            Also if the run ended early: see ``outcome.stopped``, and :func:`check_end`.
+            Also if the run ended early: see ``outcome.stopped``, and :func:`check_complete_end`.
 
         Raises
         ------
@@ -359,38 +359,38 @@ class SiteSession:
         The plan's statement for this site, about its own rows.  All events that the plan allows the
         site are reserved before anything is sent, and each is charged before its release is drawn.
         """
-        noise, rows = self.check(bind=True)
-        net, asker, book = self._prepared(noise, transport)
+        noise, rows = self.check_before_run(bind=True)
+        net, asker, book = self._prepare_network(noise, transport)
         started = time.perf_counter()
         try:
-            net.greet()
+            net.exchange_greetings()
             # Sites are started one after another, so the wait for the greeting says nothing.
             net.exchanges.waited = 0.0
             started = time.perf_counter()
-            model, outcome, found, move = self._take_part(net, asker, rows, noise, book)
+            model, outcome, found, move = self._train_and_answer(net, asker, rows, noise, book)
         except Refused:
             net.refused()
             raise
         except NetClosed:
             # before the first round
-            model, outcome, found, move = self._blank(), Outcome(None, 0, NEIGHBOUR), None, None
+            model, outcome, found, move = self._initial_model(), Outcome(None, 0, NEIGHBOUR), None, None
         except Exception:
             if book.failed:
                 # No start can draw that release again, so the others need not wait for this site.
                 # The error of the draw is told, and not one of the farewell.
                 with suppress(SottovoceError):
-                    net.leave("it cannot go on")
+                    net.leave_run("it cannot go on")
             raise
-        outcome = _send_last_model(net, outcome, model)
+        outcome = _finish_with_last_model(net, outcome, model)
         seconds = time.perf_counter() - started
         # nothing to those that go on without this site
-        net.leave(_WORDS.get(outcome.stopped))
+        net.leave_run(_WORDS.get(outcome.stopped))
         book.close()
         done = net.exchanges
         return Finished(
             model=model,
             outcome=outcome,
-            statement=self._statement(noise, len(book.rows)),
+            statement=self._statement_of_planned(noise, len(book.rows)),
             spent=self.ledger.total(),
             budget=float(self.ledger.epsilon[0]),
             seconds=seconds,
@@ -402,39 +402,39 @@ class SiteSession:
             roster=done.roster,
         )
 
-    def _prepared(self, noise: Noise, transport: Transport) -> tuple[SiteNet, Asker | None, Run]:
+    def _prepare_network(self, noise: Noise, transport: Transport) -> tuple[SiteNet, Asker | None, Run]:
         """Return the network, the recipes if the plan has any, and the run in the ledger.
 
         Asks the hub for its highest round, and reserves the run; sends no message.
         """
         plan = self.plan
         journal = Journal(self.ledger, plan.run)
-        self._check_newest(journal, transport)
+        self._check_journal_is_newest(journal, transport)
         # Before the greeting: a run that the budget cannot pay for sends nothing.
-        book = self._reserved()
-        secret = secret_of(self.ledger.path, plan.run)
+        book = self._reserve_run()
+        secret = masking_key_path(self.ledger.path, plan.run)
         net = SiteNet(plan, self.name, journal, transport, self.key, secret)
         if plan.asks is None or self.table is None:
             return net, None, book
-        asker = at_site(plan, self.name, self.table, net, noise, book, self._observe)
+        asker = make_site_asker(plan, self.name, self.table, net, noise, book, self._observe_recipe_round)
         return net, asker, book
 
-    def _check_newest(self, journal: Journal, transport: Transport) -> None:
+    def _check_journal_is_newest(self, journal: Journal, transport: Transport) -> None:
         """Check that the hub has no more of this site than its ledger.
 
         Raises :class:`LedgerCorrupt` otherwise: the ledger is an older copy.
         """
-        run, highest = self.plan.run, transport.highest(self.plan.digest)
-        own = max(journal.highest, 0)
+        run, highest = self.plan.run, transport.highest_stored_round(self.plan.digest)
+        own = max(journal.highest_round, 0)
         if highest > own:
             raise LedgerCorrupt(
                 f"run={run!r}: the hub holds round {highest} of this site and its journal ends at "
                 f"round {own}: the journal is an older copy; halted, nothing was drawn; find the "
                 "newest one, and never restore a ledger from a backup"
             )
-        check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
+        check_ledger_against_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
 
-    def _reserved(self) -> Run:
+    def _reserve_run(self) -> Run:
         """Return the run in the ledger.
 
         All that is planned for this site is reserved before anything is sent.
@@ -443,11 +443,11 @@ class SiteSession:
         if plan.run in self.ledger.runs:
             book = self.ledger.resume(plan.run, plan.digest)
         else:
-            book = self.ledger.reserve(plan.run, plan.digest, plan.privacy.events(self.name))
+            book = self.ledger.reserve(plan.run, plan.digest, plan.planned_privacy.events(self.name))
         book.journaled = True
         return book
 
-    def _take_part(
+    def _train_and_answer(
         self, net: SiteNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Found | None, Move | None]:
         """Run the training and the recipes.
@@ -456,29 +456,29 @@ class SiteSession:
         """
         plan = self.plan
         if plan.asks is None or asker is None:
-            model, outcome, move = self._train(net, rows, noise, book)
+            model, outcome, move = self._run_training(net, rows, noise, book)
             return model, outcome, None, move
         found = Found()
         move = None
-        if plan.infers:
-            outcome, found = asker.infer()
-            model = self._blank()
+        if plan.is_inference:
+            outcome, found = asker.run_inference()
+            model = self._initial_model()
             if outcome.stopped == FINISHED:
                 model = found.model
         else:
             assert asker.trained is not None
-            model, outcome, move = self._train(net, held(plan.config, asker.trained), noise, book)
+            model, outcome, move = self._run_training(net, rows_on_backend(plan.config, asker.trained), noise, book)
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found, move
-        judged, found = asker.judge(model, found, move)
+        judged, found = asker.evaluate_model(model, found, move)
         # All releases of an inference and of its evaluation are its rounds.
-        if plan.infers and judged.stopped == FINISHED:
+        if plan.is_inference and judged.stopped == FINISHED:
             outcome = replace(outcome, rounds=len(book.rows))
         if judged.stopped in (NEIGHBOUR, BUDGET):
             outcome = replace(outcome, stopped=judged.stopped)
         return model, outcome, found, move
 
-    def _train(
+    def _run_training(
         self, net: SiteNet, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Move | None]:
         """Run the training.
@@ -487,44 +487,44 @@ class SiteSession:
         """
         plan = self.plan
         node = plan.index(self.name)
-        facts = plan.facts.node(node)
-        algorithm = plan.stages[0].prepared.algorithm.at(node)
+        facts = plan.facts.facts_of_node(node)
+        algorithm = plan.stages[0].prepared.algorithm.method_of_node(node)
         guard = RowGuard(rows, facts, noise, book, centring=plan.centre)
-        place = Place(facts, net, guard, (), plan.d, place_of(plan.start))
+        place = Place(facts, net, guard, (), plan.d, vector_of_start(plan.start))
         stopped = FINISHED
         if plan.centre is not None:
-            place, stopped = engine.centred(place, guard, plan.facts)
+            place, stopped = engine.release_mean(place, guard, plan.facts)
         if guard.move is not None:
             try:
-                net.agree(guard.move)
+                net.agree_on_row_move(guard.move)
             except NetClosed:
                 stopped = NEIGHBOUR
         if stopped == FINISHED:
             before = plan.stages[0].first
-            tell = [partial(self._after, observe, before) for observe in self.observers]
-            outcome = engine.run(algorithm, place, plan.config.rounds, observers=tell)
+            tell = [partial(self._observe_from_exchange, observe, before) for observe in self.observers]
+            outcome = engine.run_rounds(algorithm, place, plan.config.rounds, observers=tell)
         else:
             outcome = Outcome(algorithm.init(place), 0, stopped)
-        model = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (plan.d,))
+        model = np.broadcast_to(place.fold_to_original_rows(algorithm.model(outcome.state)), (plan.d,))
         return np.array(model), outcome, guard.move
 
     @staticmethod
-    def _after(observe: Observer, before: int, k: int, state: Any) -> None:
+    def _observe_from_exchange(observe: Observer, before: int, k: int, state: Any) -> None:
         observe(before + k, state)
 
-    def _blank(self) -> Array:
+    def _initial_model(self) -> Array:
         """Return the model before the first round."""
         zeros = np.zeros(self.plan.exchange_table.last_model.width)
-        start = place_of(self.plan.start)
+        start = vector_of_start(self.plan.start)
         if start is None:
             return zeros
         return zeros + start
 
-    def _observe(self, k: int) -> None:
+    def _observe_recipe_round(self, k: int) -> None:
         for observe in self.observers:
             observe(k, None)
 
-    def _statement(self, noise: Noise, made: int) -> Statement:
+    def _statement_of_planned(self, noise: Noise, made: int) -> Statement:
         """Return the statement about all that was planned for this site.
 
         Also if others ended the run early.
@@ -532,6 +532,6 @@ class SiteSession:
         Others see releases before they end a run, and the tightest accountants price only what was
         fixed beforehand.
         """
-        return restate(
-            self.plan.privacy.statement_at(self.name, noise.simulated), AtSite(self.name, made)
+        return with_further_facts(
+            self.plan.planned_privacy.statement_at(self.name, noise.simulated), AtSite(self.name, made)
         )

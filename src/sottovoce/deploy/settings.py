@@ -31,36 +31,36 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from ..data.labels import rows_of
+from ..data.labels import build_rows_for_task
 from ..data.loaders import file_digest, load
 from ..data.memmap import map_rows
-from ..data.person import kept
+from ..data.person import first_rows_of_each
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError
 from ..ledger.digest import rows_digest
 from ..ledger.durable import DurableLedger
-from ..ledger.identity import holds_rows
+from ..ledger.identity import is_ledger_of_rows
 from ..privacy.noise import KeyedNoise, Noise
 from ..runs.config import RunConfig
 from ..runs.engine import BUDGET, FINISHED, Observer
-from ..runs.training import ONE_SITE, deal_of
+from ..runs.training import ONE_SITE, describe_deal
 from ..util import files
 from ..util.typing import Any
 from . import certificates
-from .amendment import amended, beside
-from .answering import document
-from .asks import SiteTable, table_of
-from .files import KEY, write_new
+from .amendment import apply_signed_amendments, read_amendments_in
+from .answering import results_document
+from .asks import SiteTable, make_site_table
+from .files import KEY, write_new_file
 from .keys import SigningKey
-from .known import ENDING, Known, check_ledger
-from .names import check_name
-from .plan import Plan, encoding_of
-from .plan_file import read_plan
-from .relay import Credentials, target
-from .report import finished, other_run, put_aside, result, site_page, write_summary
+from .known import ENDING, Known, check_ledger_against_results
+from .names import check_site_name
+from .plan import Plan, schema_from_plain
+from .plan_file import read_plan_file
+from .relay import Credentials, grpc_target
+from .report import read_finished_results, run_in_the_way, put_other_results_aside, make_saved_result, render_site_report, write_summary
 from .session import Finished, SiteSession
-from .sums.masks import erase_old, keys_beside
+from .sums.masks import erase_old_masking_keys, masking_keys_beside
 from .transport import Transport
 
 Watch = Callable[[int, float, float], None]
@@ -155,11 +155,11 @@ def write_settings(
         lines["schema"] = f"schema = {json.dumps(str(schema))}\n"
     if agreed is not None:
         lines["agreed"] = f"agreed = {json.dumps(agreed)}\n"
-    write_new(path, _FILE.format(**shown, **lines))
+    write_new_file(path, _FILE.format(**shown, **lines))
     return path
 
 
-def digests_of(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
+def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
     """Return the digests by which a ledger knows the rows of a site; treat them as secret.
 
     Parameters
@@ -176,14 +176,14 @@ def digests_of(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
         The digest of the file, which is the same under every schema, and that of the encoded rows.
         A folder of mapped rows holds encoded rows alone, and has the second only.
     """
-    raw = file_digest(str(file), deal_of(ONE_SITE, schema, 1, RunConfig()))
-    encoded = rows_digest(*rows.arrays())
+    raw = file_digest(str(file), describe_deal(ONE_SITE, schema, 1, RunConfig()))
+    encoded = rows_digest(*rows.fingerprint_arrays())
     if raw is None:
         return [encoded]
     return [raw, encoded]
 
 
-def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
+def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
     """Check, before a ledger is made, that there is none of the same rows nearby.
 
     Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the
@@ -196,7 +196,7 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
     folder : Path
         Where the ledger is to be made.
     *fingerprints : bytes
-        Digests of the rows (:func:`digests_of`).
+        Digests of the rows (:func:`digests_of_rows`).
 
     Returns
     -------
@@ -209,9 +209,9 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
         If one is of the same rows: a second ledger would be a second budget.
     """
     unknown: list[str] = []
-    for path in _ledgers_near(data, folder):
+    for path in _find_ledgers_near(data, folder):
         try:
-            there = holds_rows(path, *fingerprints)
+            there = is_ledger_of_rows(path, *fingerprints)
         except SottovoceError as error:
             unknown.append(str(error))
             continue
@@ -225,7 +225,7 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
     return unknown
 
 
-def _ledgers_near(data: Path, folder: Path) -> list[Path]:
+def _find_ledgers_near(data: Path, folder: Path) -> list[Path]:
     """Return the ledgers beside the data, beside `folder`, and one level below, each once."""
     # The data may be a link: a ledger may lie beside the link, or beside the file itself.
     places = dict.fromkeys((data.resolve().parent, data.absolute().parent, folder.resolve().parent))
@@ -237,11 +237,11 @@ def _ledgers_near(data: Path, folder: Path) -> list[Path]:
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
-    """Return all rows of one site; see :func:`load_site`."""
-    return load_site(file, schema)[0]
+    """Return all rows of one site; see :func:`load_rows_and_table`."""
+    return load_rows_and_table(file, schema)[0]
 
 
-def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
+def load_rows_and_table(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
     """Return all rows of one site: a table and its encoded rows, or a folder of mapped rows.
 
     Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value
@@ -266,14 +266,14 @@ def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None
     weights = None
     if dataset.weights is not None:
         weights = [dataset.weights]
-    table = table_of(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
+    table = make_site_table(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
     if dataset.people is None or schema is None or schema.person is None:
-        return rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights), table
+        return build_rows_for_task(dataset.task, [(dataset.X_train, dataset.y_train)], weights), table
     # A person's rows beyond the declared number are not read at all.
-    read = kept(dataset.people, schema.person.rows)
+    read = first_rows_of_each(dataset.people, schema.person.rows)
     if weights is not None:
         weights = [weights[0][read]]
-    rows = rows_of(dataset.task, [(dataset.X_train[read], dataset.y_train[read])], weights)
+    rows = build_rows_for_task(dataset.task, [(dataset.X_train[read], dataset.y_train[read])], weights)
     return rows.with_people([dataset.people[read]], schema.person.rows), table
 
 
@@ -317,15 +317,15 @@ class SiteSettings:
     def read(cls, path: str | Path) -> Self:
         """Read and check the file; raises :class:`InvalidInput`."""
         file = Path(path)
-        text = files.read_text("settings", file, KEY)
+        text = files.read_bounded_text("settings", file, KEY)
         try:
-            given = files.from_toml(text)
+            given = files.parse_bounded_toml(text)
         except ValueError as error:
             raise InvalidInput("settings", file, f"is not TOML: {error}", "correct it") from None
-        _fits("", given, _TOP)
-        _fits("data.", given["data"], _DATA)
-        _fits("keys.", given["keys"], _KEYS)
-        check_name("name", given["name"])
+        _check_entries("", given, _TOP)
+        _check_entries("data.", given["data"], _DATA)
+        _check_entries("keys.", given["keys"], _KEYS)
+        check_site_name("name", given["name"])
         for field, value in {**given, **given["data"], **given["keys"]}.items():
             if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= _LONGEST):
                 rule = f"must be 1 to {_LONGEST} characters, and no control characters"
@@ -362,16 +362,16 @@ class SiteSettings:
 
     def check_connection(self) -> None:
         """Raise :class:`InvalidInput` for an address or TLS files that allow no connection."""
-        target(self.hub)
-        certificates.check(self.name, *self.credentials.read())
+        grpc_target(self.hub)
+        certificates.check_tls_files(self.name, *self.credentials.read())
 
     @cached_property
-    def agreed(self) -> Plan:
+    def agreed_plan(self) -> Plan:
         """The plan; raises :class:`InvalidInput` if this site's schema differs from the plan's."""
-        plan = read_plan(self.plan)
+        plan = read_plan_file(self.plan)
         if self.schema is not None:
             own = Schema.from_toml(self.schema)
-            agreed = encoding_of(plan.schema)
+            agreed = schema_from_plain(plan.schema)
             if agreed is not None and own.data_dependent != agreed.data_dependent:
                 rule = (
                     f"the plan's schema says {agreed.data_dependent}, and statements depend on it"
@@ -386,13 +386,13 @@ class SiteSettings:
                 )
         return plan
 
-    def check_agreed(self) -> None:
+    def check_plan_is_agreed(self) -> None:
         """Check that the site has agreed to this plan, as plans of sums need, or names none.
 
         Raises :class:`InvalidInput` otherwise.
         """
-        digest = self.agreed.digest
-        if self.digest == digest or (self.digest is None and not self.agreed.summed):
+        digest = self.agreed_plan.digest
+        if self.digest == digest or (self.digest is None and not self.agreed_plan.uses_secure_sums):
             return
         rule = f"is not the digest of {self.plan.name}"
         if self.digest is None:
@@ -401,14 +401,14 @@ class SiteSettings:
             )
         remedy = (
             "compare the digest with the other sites by telephone; if all have the same "
-            f"write {self.agreement}"
+            f"write {self.agreed_line}"
         )
         raise InvalidInput("agreed", self.digest, rule, f"{remedy} above [data] in site.toml")
 
     @property
-    def agreement(self) -> str:
-        """The ``agreed`` line of ``site.toml`` for the plan."""
-        return f"agreed = {json.dumps(self.agreed.digest)}"
+    def agreed_line(self) -> str:
+        """The ``agreed_plan`` line of ``site.toml`` for the plan."""
+        return f"agreed = {json.dumps(self.agreed_plan.digest)}"
 
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
         """Refuse an older copy of the ledger, and other keys of known sites unless `new_keys`.
@@ -416,11 +416,11 @@ class SiteSettings:
         A run that this ledger has begun goes on without another look at the keys.  Raises
         :class:`LedgerCorrupt` or :class:`InvalidInput`.
         """
-        check_ledger(ledger, self.folder / self.name)
-        known = Known.read(self.file(ENDING))
-        known = amended(known, self.agreed, self.name, beside(self.folder))
-        if not new_keys and self.agreed.run not in ledger.runs:
-            known.check(self.agreed, self.name)
+        check_ledger_against_results(ledger, self.folder / self.name)
+        known = Known.read(self.result_file(ENDING))
+        known = apply_signed_amendments(known, self.agreed_plan, self.name, read_amendments_in(self.folder))
+        if not new_keys and self.agreed_plan.run not in ledger.runs:
+            known.check_keys_unchanged(self.agreed_plan, self.name)
         return known
 
     def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
@@ -429,23 +429,23 @@ class SiteSettings:
         Noise is the operating system's, unless the ledger is a demonstration's: only ``sottovoce
         demo`` makes such a file, and ties it to the demonstration's rows.
         """
-        plan = self.agreed
-        schema = encoding_of(plan.schema)
+        plan = self.agreed_plan
+        schema = schema_from_plain(plan.schema)
         noise: Noise | None = None
         if ledger.demonstration and plan.config.seed is not None:
             noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())
-        rows, table = load_site(self.data, schema)
+        rows, table = load_rows_and_table(self.data, schema)
         signing = SigningKey.read(self.signing)
         # Without that of the encoded rows, which the session computes itself.
-        raw = digests_of(self.data, schema, rows)[:-1]
+        raw = digests_of_rows(self.data, schema, rows)[:-1]
         return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table, *raw)
 
-    def take_part(
+    def run_and_write_results(
         self, transport: Transport, watch: Watch | None = None, *, new_keys: bool = False
     ) -> Finished:
         """Run the plan to its end over a transport, and write the results beside the settings.
 
-        The caller holds :attr:`lock`.  ``NAME.html`` is the report, ``NAME.npz`` (after an
+        The caller holds :attr:`lock_file`.  ``NAME.html`` is the report, ``NAME.npz`` (after an
         inference ``NAME.json``) the classifier for ``sottovoce predict``, ``NAME.json`` the rest,
         ``NAME.known`` what the next run is compared with.  Results of another run are renamed,
         ``NAME.RUN.html``.
@@ -468,11 +468,11 @@ class SiteSettings:
             As :meth:`check_records` and :meth:`sottovoce.deploy.session.SiteSession.run`.
         """
         # refuses, before anything is spent, files in the way of the results
-        other_run(self.folder / self.name, self.agreed)
+        run_in_the_way(self.folder / self.name, self.agreed_plan)
         with DurableLedger.open(self.ledger) as ledger:
             known = self.check_records(ledger, new_keys=new_keys)
-            self.check_agreed()
-            observers = [] if watch is None else [_observer(watch, ledger)]
+            self.check_plan_is_agreed()
+            observers = [] if watch is None else [_budget_observer(watch, ledger)]
             session = self.session(ledger, observers)
             ended = session.run(transport)
         self._write_results(session.plan, known, ended)
@@ -481,17 +481,17 @@ class SiteSettings:
     def _write_results(self, plan: Plan, known: Known, ended: Finished) -> None:
         """Write the files of an ended run, the summary last: once it exists, all exist."""
         stem = self.folder / self.name
-        put_aside(stem, plan)
+        put_other_results_aside(stem, plan)
         answers = {}
         if ended.found is not None:
-            answers = document(plan, ended.found)
-        files.write("report", self.file("html"), site_page(plan, self.name, ended))
-        if not plan.infers:
+            answers = results_document(plan, ended.found)
+        files.write_atomically("report", self.result_file("html"), render_site_report(plan, self.name, ended))
+        if not plan.is_inference:
             how = ended.outcome
-            kept = result(
+            kept = make_saved_result(
                 plan, ended.model[None], ended.statement, how.stopped, how.rounds, ended.move
             )
-            kept.save(self.file("npz"))
+            kept.save(self.result_file("npz"))
         named = {
             "run": plan.run,
             "plan": plan.digest,
@@ -499,7 +499,7 @@ class SiteSettings:
             "demonstration": plan.demonstration,
         }
         complete = ended.outcome.stopped in (FINISHED, BUDGET)
-        known.after(plan, self.name, ended.head, complete).write(self.file(ENDING))
+        known.after(plan, self.name, ended.head, complete).write(self.result_file(ENDING))
         summary = named | answers | ended.to_dict()
         if plan.demonstration:
             # times depend on rows, so a run that protects them has none in its results
@@ -507,20 +507,20 @@ class SiteSettings:
         write_summary(stem, summary)
 
     def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
-        """Erase the keys of runs that cannot go on (:func:`sottovoce.deploy.sums.masks.erase_old`).
+        """Erase the keys of runs that cannot go on (:func:`sottovoce.deploy.sums.masks.erase_old_masking_keys`).
 
         For every start.
 
         `tell` gets a line for each, and for each key that stays although another run is about to
         start.
         """
-        if not keys_beside(self.ledger.resolve()):
+        if not masking_keys_beside(self.ledger.resolve()):
             return {}
         with DurableLedger.open(self.ledger) as ledger:
-            erased = erase_old(ledger, self.agreed.run)
+            erased = erase_old_masking_keys(ledger, self.agreed_plan.run)
         for run, state in erased.items():
             tell(f"erased the key of run {run}, which is {state} in the ledger")
-        for run in sorted(keys_beside(self.ledger.resolve()).keys() - {self.agreed.run}):
+        for run in sorted(masking_keys_beside(self.ledger.resolve()).keys() - {self.agreed_plan.run}):
             why = (
                 "is open in the ledger: its key stays; if it will not go on, `sottovoce ledger "
                 "close` erases it"
@@ -529,16 +529,16 @@ class SiteSettings:
         return erased
 
     @property
-    def lock(self) -> Path:
+    def lock_file(self) -> Path:
         """Lock file, in the ledger's folder."""
         return self.ledger.resolve().with_suffix(".lock")
 
-    def results(self) -> dict[str, Any] | None:
+    def read_final_results(self) -> dict[str, Any] | None:
         """Return the content of ``NAME.json``, or None.
 
         It is there if the plan's run has ended for this site and the hub knows.
         """
-        found = finished(self.folder / self.name, self.agreed)
+        found = read_finished_results(self.folder / self.name, self.agreed_plan)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found
         # 0.1 stated too little of early ends
@@ -546,16 +546,16 @@ class SiteSettings:
             return None
         return found
 
-    def file(self, kind: str) -> Path:
+    def result_file(self, kind: str) -> Path:
         """Return the path of a result."""
         return self.folder / f"{self.name}.{kind}"
 
 
-def _observer(watch: Watch, ledger: DurableLedger) -> Observer:
+def _budget_observer(watch: Watch, ledger: DurableLedger) -> Observer:
     return lambda k, _: watch(k, ledger.total(), float(ledger.epsilon[0]))
 
 
-def _fits(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:
+def _check_entries(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:
     """Check the entries of a table of ``site.toml``; raises :class:`InvalidInput`.
 
     Parameters

@@ -65,68 +65,68 @@ class SiteNet(Net):
         self.exchanges = Exchanges(plan, name, journal, transport, key)
         self._edges = Edges()
         self._own_key = OwnKey(plan, name, secret)
-        self._witnesses = Witnesses(self.exchanges, again=journal.highest >= 0 or secret.exists())
+        self._witnesses = Witnesses(self.exchanges, again=journal.highest_round >= 0 or secret.exists())
         # whether the curator judges a sum just now
         self._handed = False
-        if plan.summed:
+        if plan.uses_secure_sums:
             heard = len(plan.sites) - 1
-            transport.answers = self._witnesses.answer
+            transport.answers = self._witnesses.attest_progress
         else:
-            heard = len(plan.exchange_table.neighbours(name))
+            heard = len(plan.exchange_table.neighbour_names(name))
             transport.answers = None
         self.degree = np.array([float(heard)])
 
     # What a session needs
 
-    def greet(self) -> None:
+    def exchange_greetings(self) -> None:
         """Agree on the plan, and in a run of sums exchange the keys of this run."""
-        if self._plan.summed:
-            greeting = self._own_key.greeting(self.exchanges.journal.sent(0))
+        if self._plan.uses_secure_sums:
+            greeting = self._own_key.make_greeting(self.exchanges.journal.sent(0))
             self.exchanges.exchange(greeting)
         else:
-            self.exchanges.send("hello", np.zeros(0))
-            self.exchanges.agree_on_roster(self._make_ready)
+            self.exchanges.exchange_vector("hello", np.zeros(0))
+            self.exchanges.agree_on_roster(self._check_ready_to_sign)
 
-    def agree(self, move: Move) -> None:
+    def agree_on_row_move(self, move: Move) -> None:
         """Go on only with sites that move their rows by the same map.
 
         With sums another map is another history.
         """
-        if self._plan.summed:
-            self.exchanges.state.bind(move.digest)
+        if self._plan.uses_secure_sums:
+            self.exchanges.state.bind_history_to(move.digest)
             return
-        for name, mean in self._release(move.mean).items():
+        for name, mean in self._exchange_release(move.mean).items():
             if not np.array_equal(mean, move.mean):
                 raise Refused(f"round={self.exchanges.round}: {OTHER_MEAN.format(name)}")
 
-    def finish(self, kind: Kind, model: Array) -> None:
+    def send_last_model(self, kind: Kind, model: Array) -> None:
         """Send the last model."""
-        self.exchanges.send(kind, model)
+        self.exchanges.exchange_vector(kind, model)
 
-    def leave(self, reason: Reason | None) -> None:
+    def leave_run(self, reason: Reason | None) -> None:
         """Sign the farewell, once the key of a run of sums is erased."""
-        if self._plan.summed:
-            self._own_key.erase()
-        self.exchanges.leave(reason)
+        if self._plan.uses_secure_sums:
+            self._own_key.erase_file()
+        self.exchanges.send_farewell(reason)
 
     def refused(self) -> None:
         """Erase the key if a sum was refused, because then the run is over for everybody."""
         if self._handed:
-            self._own_key.erase()
+            self._own_key.erase_file()
 
     # Over a graph
 
     def neighbour_sum(self, x: Array) -> Array:
-        told = self._release(x)
-        neighbours = self._plan.exchange_table.neighbours(self._name)
+        told = self._exchange_release(x)
+        neighbours = self._plan.exchange_table.neighbour_names(self._name)
         # None of a neighbour that is lost
-        return self._edges.sum(x, {name: told.get(name) for name in neighbours})
+        return self._edges.sum_over_neighbours(x, {name: told.get(name) for name in neighbours})
 
-    def lost_dual(self, weight: Array | float) -> Array | float:
-        return self._edges.lost_dual(weight)
+    def pop_lost_edge_duals(self, weight: Array | float) -> Array | float:
+        return self._edges.pop_lost_edge_duals(weight)
 
-    def everyones(self, x: Array) -> Array:
-        told = self._release(x) | {self._name: x}
+    def gather_from_all_nodes(self, x: Array) -> Array:
+        told = self._exchange_release(x) | {self._name: x}
         return np.stack([told[name] for name in self._plan.names])
 
     # Sums
@@ -137,19 +137,19 @@ class SiteNet(Net):
         Raises :class:`NetClosed` if too few sites are left, or this one was left out.
         """
         self._handed = False
-        self.exchanges.agree_on_roster(self._make_ready)
-        self._make_ready()
+        self.exchanges.agree_on_roster(self._check_ready_to_sign)
+        self._check_ready_to_sign()
         state = self.exchanges.state
         return self._plan.exchange_table.among(state.attempt, state.members)
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         """Return the share with masks that vanish in the sum over the roster."""
-        _check(self._plan, summed=True)
-        return self._own_key.seal(share, self.exchanges.state)
+        _check_kind_of_run(self._plan, summed=True)
+        return self._own_key.mask_share(share, self.exchanges.state)
 
     def total(self, sealed: IntArray) -> IntArray:
         """Send the share, and add up those of the whole roster."""
-        _check(self._plan, summed=True)
+        _check_kind_of_run(self._plan, summed=True)
         state = self.exchanges.state
         # the number now: the exchange goes on to the next attempt
         attempt = state.attempt
@@ -165,14 +165,14 @@ class SiteNet(Net):
 
     # Inside
 
-    def _release(self, x: Array) -> dict[str, Array]:
+    def _exchange_release(self, x: Array) -> dict[str, Array]:
         """Send a vector to all that hear this exchange, and return theirs.
 
         Of those sites that are in the roster afterwards.
         """
-        _check(self._plan, summed=False)
-        found = self.exchanges.send("release", x)
-        self.exchanges.agree_on_roster(self._make_ready)
+        _check_kind_of_run(self._plan, summed=False)
+        found = self.exchanges.exchange_vector("release", x)
+        self.exchanges.agree_on_roster(self._check_ready_to_sign)
         members = self.exchanges.state.members
         return {
             name: one.content.payload
@@ -180,23 +180,23 @@ class SiteNet(Net):
             if isinstance(one.content, Message) and name in members
         }
 
-    def _make_ready(self) -> None:
+    def _check_ready_to_sign(self) -> None:
         """Check, before a roster is signed or a sum drawn, that this site may do so.
 
         It has its key, and its journal is the newest.
         """
         one = self.exchanges
-        if self._plan.summed and one.journal.sent(one.round + 1) is None:
-            self._witnesses.check_newest()
-            self._own_key.check(one.state)
+        if self._plan.uses_secure_sums and one.journal.sent(one.round + 1) is None:
+            self._witnesses.check_journal_is_newest()
+            self._own_key.check_against_greeting(one.state)
 
 
-def _check(plan: Plan, *, summed: bool) -> None:
+def _check_kind_of_run(plan: Plan, *, summed: bool) -> None:
     """Check that a release or a share belongs to this kind of run.
 
     TypeError for what would leave the site in the other: a release unmasked, or a share.
     """
-    if plan.summed and not summed:
+    if plan.uses_secure_sums and not summed:
         raise TypeError("a run of sums sends nothing to neighbours")
-    if summed and not plan.summed:
+    if summed and not plan.uses_secure_sums:
         raise TypeError("a run without sums has no shares")

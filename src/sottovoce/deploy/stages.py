@@ -49,7 +49,7 @@ class Stage:
         return self.prepared.facts
 
     @property
-    def opening(self) -> tuple[int, ...]:
+    def opening_widths(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange before the first round.
 
         The mean of rows, if they are centred; without sums each site then shows all others the mean
@@ -57,10 +57,10 @@ class Stage:
         """
         if self.shown:
             return (self.shown,)
-        if self.prepared.first is None:
+        if self.prepared.recipe_before_method is None:
             return ()
-        mean = self.prepared.first.listed.widths(self.facts)
-        if self.facts.summed:
+        mean = self.prepared.recipe_before_method.releases_with_noise.entries_of_answers(self.facts)
+        if self.facts.opens_only_sums:
             return mean
         return mean * 2
 
@@ -68,29 +68,29 @@ class Stage:
     def widths(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange."""
         if self.recipe is not None:
-            return self.opening + self.recipe.listed.widths(self.facts)
-        return self.opening + (self.facts.d,) * self.prepared.config.rounds
+            return self.opening_widths + self.recipe.releases_with_noise.entries_of_answers(self.facts)
+        return self.opening_widths + (self.facts.d,) * self.prepared.config.rounds
 
     @property
     def first(self) -> int:
         """The exchange before its first round."""
-        return self.before + len(self.opening)
+        return self.before + len(self.opening_widths)
 
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
         """Return all events in order, of all sites or of one, whatever the budget."""
-        return self.prepared.plan(node=node).rows
+        return self.prepared.plan_ledger(node=node).rows
 
-    def allowed(self, node: int) -> tuple[Event, ...]:
+    def allowed_events(self, node: int) -> tuple[Event, ...]:
         """Return the events of a site as far as the run's own budget allows; of a recipe, all."""
         if self.recipe is not None:
             return self.planned(node)
-        return self.prepared.affordable(node)
+        return self.prepared.affordable_events(node)
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:
         """State the guarantee of the stage, for every site."""
         return privacy_statement(self.prepared, self.planned(), simulated=simulated, caveat=caveat)
 
-    def statement_at(self, node: int, simulated: bool, caveat: Caveat) -> Statement:
+    def statement_for_site(self, node: int, simulated: bool, caveat: Caveat) -> Statement:
         """State the guarantee of one site's part, about its own rows.
 
         Parameters
@@ -115,5 +115,5 @@ class Stage:
         limits = Ledger(book.accountant, book.epsilon, book.delta)
         # about the rows of this one site, so a row stands at no other
         own = replace(self.prepared.config, sites_per_row=1)
-        alone = replace(self.prepared, facts=self.facts.node(node), config=own, ledger=limits)
-        return privacy_statement(alone, self.allowed(node), simulated=simulated, caveat=caveat)
+        alone = replace(self.prepared, facts=self.facts.facts_of_node(node), config=own, ledger=limits)
+        return privacy_statement(alone, self.allowed_events(node), simulated=simulated, caveat=caveat)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..util.codec import Unreadable
-from ..util.files import from_json
+from ..util.files import parse_bounded_json
 from ..util.typing import Any
 
 MOST = 1_000_000
@@ -18,7 +18,7 @@ class NotStrict(ValueError):
     """The reason why a text was refused, as the end of a sentence; it shows nothing of the text."""
 
 
-def told(error: Exception) -> str:
+def reason_of_refusal(error: Exception) -> str:
     """Return why a file was refused, for the end of a rule.
 
     Empty unless `error` says it without anything of the file.
@@ -30,11 +30,11 @@ def told(error: Exception) -> str:
     return ""
 
 
-def parse(data: bytes | str, longest: int) -> Any:
+def parse_json(data: bytes | str, longest: int) -> Any:
     """Return the value of a JSON text of at most `longest` bytes or characters.
 
     Raises :class:`NotStrict` beyond :data:`MOST` and the bounds of
-    :func:`sottovoce.util.files.from_json`.
+    :func:`sottovoce.util.files.parse_bounded_json`.
     """
     if len(data) > longest:
         raise NotStrict(f"is longer than {longest:,} bytes")
@@ -43,7 +43,7 @@ def parse(data: bytes | str, longest: int) -> Any:
         # Counted before it is parsed: a short text of brackets would make millions of lists.
         if text.count("[") + text.count("{") > MOST:
             raise NotStrict(f"holds more than {MOST:,} lists and objects")
-        return from_json(text)
+        return parse_bounded_json(text)
     except UnicodeDecodeError:
         raise NotStrict("is no text") from None
     except json.JSONDecodeError:

@@ -24,11 +24,11 @@ class Transport(Protocol):
     """
 
     earlier: tuple[bytes, ...]
-    """What this site signed in other runs of the hub, once :meth:`highest` was called; a carrier
+    """What this site signed in other runs of the hub, once :meth:`highest_stored_round` was called; a carrier
     may know none.
     """
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         """Return the highest round of which the hub holds a message of this site; 0 for none.
 
         Parameters
@@ -73,7 +73,7 @@ class Transport(Protocol):
             If the hub cannot be reached for longer than the transport waits.
         """
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+    def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
         """Pass this site's question to the other sites of a run of sums.
 
         Parameters
@@ -94,7 +94,7 @@ class Transport(Protocol):
             As :meth:`exchange`.
         """
 
-    def leave(self, farewell: bytes) -> None:
+    def send_farewell(self, farewell: bytes) -> None:
         """Tell the hub, signed, that no more messages of this site will come.
 
         Raises
@@ -104,7 +104,7 @@ class Transport(Protocol):
         """
 
 
-def printable(text: str, longest: int = 400) -> str:
+def to_printable_text(text: str, longest: int = 400) -> str:
     """Return another party's text, safe for a terminal and a log.
 
     It has no control characters, and at most `longest` letters.

@@ -46,7 +46,7 @@ class Waits:
             raise InvalidInput("patience", self.patience, rule, "raise it")
 
     @property
-    def endless(self) -> bool:
+    def waits_for_ever(self) -> bool:
         """True if every round waits for all sites, however long."""
         return self.patience is None
 
@@ -69,7 +69,7 @@ class Waits:
 
         Raises :class:`InvalidInput`.
         """
-        if self.endless:
+        if self.waits_for_ever:
             rule = "the plan waits for all its sites, however long it takes"
             raise InvalidInput(
                 "patience", seconds, rule, "leave it out; `sottovoce hub end` ends the run"

@@ -21,13 +21,13 @@ from pathlib import Path
 
 from ..errors import SottovoceError
 from ..util import files
-from ..util.pages import Column, Table, render
+from ..util.pages import Column, Table, render_template
 from ..util.typing import Any
 from . import certificates
 from .hub import Hub
-from .report import last_words
-from .requests import sizes
-from .strict import parse
+from .report import describe_progress
+from .requests import request_and_reply_sizes
+from .strict import parse_json
 
 SEEN = "hub.seen"
 ALIVE = 15.0
@@ -68,7 +68,7 @@ class Watch:
         self._clock = clock
         self._lock = threading.Lock()
         self._wrote = 0.0
-        seen = _seen(folder, hub.plan.digest)
+        seen = _read_kept_times(folder, hub.plan.digest)
         self._heard: dict[str, float] = dict(seen.get("heard", {}))
         self._rounds: dict[str, int] = {
             name: int(one[0]) for name, one in seen.get("said", {}).items()
@@ -80,12 +80,12 @@ class Watch:
         self._ends: deque[tuple[int, float]] = deque(map(tuple, seen.get("ends", [])), _KEPT)
         self._served: float | None = seen.get("at")
 
-    def hear(self, site: str) -> None:
+    def note_request(self, site: str) -> None:
         """A request of `site` has come; from any thread."""
         with self._lock:
             self._heard[site] = self._clock()
 
-    def look(self, *, now: bool = False) -> None:
+    def note_new_messages(self, *, now: bool = False) -> None:
         """Note which sites have sent a message since the last look; for the serving process.
 
         Times are kept on the disk every few seconds, or `now`.
@@ -115,12 +115,12 @@ class Watch:
             }
         if due:
             self._wrote = at
-            files.write("seen", self._folder / SEEN, json.dumps(kept) + "\n")
+            files.write_atomically("seen", self._folder / SEEN, json.dumps(kept) + "\n")
 
-    def status(self) -> dict[str, Any]:
+    def status_with_times(self) -> dict[str, Any]:
         """Return the run, its sites with times, who waits for whom, and alarms with what to do."""
         now = self._clock()
-        shown = self._hub.status()
+        shown = self._hub.status_as_dict()
         with self._lock:
             heard = dict(self._heard)
             said = dict(self._said)
@@ -129,12 +129,12 @@ class Watch:
         if len(ends) > 1:
             (first_round, first_end), (last_round, last_end) = ends[0], ends[-1]
             seconds = (last_end - first_end) / (last_round - first_round)
-        waits = self._waits(shown)
+        waits = self._sites_waited_for(shown)
         for site in shown["sites"]:
             name = site["site"]
             site |= {
-                "last_message": _stamp(said.get(name)),
-                "last_heard": _stamp(heard.get(name)),
+                "last_message": _to_iso_time(said.get(name)),
+                "last_heard": _to_iso_time(heard.get(name)),
                 "waits_for": waits.get(name, []),
                 "awaited_since": None,
             }
@@ -142,22 +142,22 @@ class Watch:
                 said[other] for other, names in waits.items() if name in names and other in said
             ]
             if since:
-                site["awaited_since"] = _stamp(min(since))
+                site["awaited_since"] = _to_iso_time(min(since))
         running: bool | None = self._served is not None and now - self._served < ALIVE
         if self._served is None and any(site["round"] >= 0 for site in shown["sites"]):
             # another carrier serves the run, and keeps no times
             running = None
         rounds_of_members = [site["round"] for site in shown["sites"] if site["left"] is None]
         shown |= {
-            "at": _stamp(now),
+            "at": _to_iso_time(now),
             "running": running,
             "seconds_a_round": seconds,
             "round": min(rounds_of_members, default=shown["rounds"]),
         }
-        shown["alarms"] = [*self._alarms_of_run(shown, now, said, heard), *self._ending(now)]
+        shown["alarms"] = [*self._alarms_of_run(shown, now, said, heard), *self._alarms_of_certificates(now)]
         return shown
 
-    def _waits(self, shown: dict[str, Any]) -> dict[str, list[str]]:
+    def _sites_waited_for(self, shown: dict[str, Any]) -> dict[str, list[str]]:
         """Return the sites that wait, and the sites for which each of them waits."""
         found: dict[str, list[str]] = {}
         run, log = self._hub.plan.run, self._hub.log
@@ -177,19 +177,19 @@ class Watch:
         """Return the alarms of a run that goes on; none once every site has left."""
         if all(site["left"] is not None for site in shown["sites"]):
             return []
-        stalled = self._if_stalled(shown, now, said, heard)
-        return [*self._if_not_running(shown, now), *stalled, *self._if_disk_is_full(shown)]
+        stalled = self._alarms_of_stalled_sites(shown, now, said, heard)
+        return [*self._alarm_if_not_running(shown, now), *stalled, *self._alarm_if_disk_is_full(shown)]
 
-    def _if_not_running(self, shown: dict[str, Any], now: float) -> list[dict[str, str]]:
+    def _alarm_if_not_running(self, shown: dict[str, Any], now: float) -> list[dict[str, str]]:
         """Return the alarm that no process serves the run."""
         if shown["running"] is not False:
             return []
         when = "never did"
         if self._served is not None:
-            when = f"was last seen {_ago(now - self._served)} ago"
-        return [_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
+            when = f"was last seen {_duration_text(now - self._served)} ago"
+        return [_make_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
 
-    def _if_stalled(
+    def _alarms_of_stalled_sites(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
     ) -> list[dict[str, str]]:
         """Return an alarm for each site for which the others wait far longer than a round takes."""
@@ -205,15 +205,15 @@ class Watch:
             if since and now - min(since) > longest:
                 quiet = "never heard"
                 if name in heard:
-                    quiet = f"last heard {_ago(now - heard[name])} ago"
-                what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
-                alarms.append(_alarm("stalled", what, self._remedy_for(name)))
+                    quiet = f"last heard {_duration_text(now - heard[name])} ago"
+                what = f"the others wait for {name} since {_duration_text(now - min(since))}; it was {quiet}"
+                alarms.append(_make_alarm("stalled", what, self._remedy_for_stalled_site(name)))
         return alarms
 
-    def _remedy_for(self, name: str) -> str:
+    def _remedy_for_stalled_site(self, name: str) -> str:
         """Return what the hub's operator can do about a site for which the others wait."""
         end = f"expel {self._folder} {name}"
-        if self._hub.plan.waits.endless:
+        if self._hub.plan.waits.waits_for_ever:
             # such a run needs all its sites: without one it can only be ended
             end = f"end {self._folder} {self._hub.plan.run}"
         do = (
@@ -222,9 +222,9 @@ class Watch:
         )
         return f"{do}`sottovoce hub {end}`"
 
-    def _if_disk_is_full(self, shown: dict[str, Any]) -> list[dict[str, str]]:
+    def _alarm_if_disk_is_full(self, shown: dict[str, Any]) -> list[dict[str, str]]:
         """Return the alarm that the disk may not hold what the sites still send."""
-        need = self._bytes_left(shown) + _SPARE
+        need = self._bytes_still_sent(shown) + _SPARE
         free = shutil.disk_usage(self._folder).free
         if free >= need:
             return []
@@ -232,15 +232,15 @@ class Watch:
             f"the disk of {self._folder} has {free >> 20:,} MiB free, and this run may need "
             f"{need >> 20:,}"
         )
-        return [_alarm("disk", what, "free some space; the sites wait meanwhile")]
+        return [_make_alarm("disk", what, "free some space; the sites wait meanwhile")]
 
-    def _bytes_left(self, shown: dict[str, Any]) -> int:
-        message = sizes(self._hub.plan)[0]
+    def _bytes_still_sent(self, shown: dict[str, Any]) -> int:
+        message = request_and_reply_sizes(self._hub.plan)[0]
         return sum(
             message * max(0, shown["rounds"] - max(0, site["round"])) for site in shown["sites"]
         )
 
-    def _ending(self, now: float) -> list[dict[str, str]]:
+    def _alarms_of_certificates(self, now: float) -> list[dict[str, str]]:
         """Return an alarm for each certificate that ends soon, has ended, or cannot be read."""
         alarms = []
         sites = [f"{name}.crt" for name in self._hub.plan.names]
@@ -248,9 +248,9 @@ class Watch:
             if not (self._folder / file).exists():
                 continue
             try:
-                left = self._end_of(file) - datetime.fromtimestamp(now, UTC)
+                left = self._end_of_certificate(file) - datetime.fromtimestamp(now, UTC)
             except SottovoceError:
-                alarms.append(_alarm("certificate", f"{file} is no certificate", "get it back"))
+                alarms.append(_make_alarm("certificate", f"{file} is no certificate", "get it back"))
                 continue
             if left.days >= SOON:
                 continue
@@ -260,30 +260,30 @@ class Watch:
             do = "`sottovoce site renew` there, `hub admit --renew` here"
             if file in ("ca.crt", "hub.crt"):
                 do = f"`sottovoce hub renew {self._folder}`"
-            alarms.append(_alarm("certificate", f"{file} {when}", do))
+            alarms.append(_make_alarm("certificate", f"{file} {when}", do))
         return alarms
 
-    def _end_of(self, file: str) -> datetime:
+    def _end_of_certificate(self, file: str) -> datetime:
         """Return when a certificate of the folder ends; raises :class:`SottovoceError`."""
         path = self._folder / file
         if file == "ca.crt":
-            return certificates.expiry(path)
+            return certificates.certificate_expiry(path)
         # no later than the authority's, which must verify it
-        return certificates.ends(self._folder / "ca.crt", path)
+        return certificates.last_usable_time(self._folder / "ca.crt", path)
 
 
-def _alarm(kind: str, what: str, do: str) -> dict[str, str]:
+def _make_alarm(kind: str, what: str, do: str) -> dict[str, str]:
     return {"alarm": kind, "what": what, "do": do}
 
 
-def _stamp(seconds: float | None) -> str | None:
+def _to_iso_time(seconds: float | None) -> str | None:
     """Return a time in ISO 8601, to the second; None for None."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _ago(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     """Return a duration in seconds, minutes or hours."""
     # a clock that was set back makes none negative
     seconds = max(0.0, seconds)
@@ -294,13 +294,13 @@ def _ago(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h"
 
 
-def _seen(folder: Path, digest: str) -> dict[str, Any]:
+def _read_kept_times(folder: Path, digest: str) -> dict[str, Any]:
     """Read what the serving process kept of this plan; empty if there is nothing.
 
     Times decide nothing, so a broken file is no error.
     """
     try:
-        found = dict(parse(files.read("seen", folder / SEEN, _LARGEST), _LARGEST))
+        found = dict(parse_json(files.read_bounded_file("seen", folder / SEEN, _LARGEST), _LARGEST))
     except (SottovoceError, ValueError, TypeError):
         return {}
     if found.get("plan") != digest:
@@ -308,13 +308,13 @@ def _seen(folder: Path, digest: str) -> dict[str, Any]:
     return found
 
 
-def waiting_lines(status: dict[str, Any], longer: float, now: float | None = None) -> list[str]:
+def describe_long_waits(status: dict[str, Any], longer: float, now: float | None = None) -> list[str]:
     """Describe for which sites the others have waited for long.
 
     Parameters
     ----------
     status : dict
-        See :meth:`Watch.status`.
+        See :meth:`Watch.status_with_times`.
     longer : float
         Seconds from which a wait is told.
     now : float, optional
@@ -340,8 +340,8 @@ def waiting_lines(status: dict[str, Any], longer: float, now: float | None = Non
             verb = "waits"
         quiet = "which was never heard"
         if site["last_heard"] is not None:
-            quiet = f"which was heard {_ago(_seconds_since(site['last_heard'], now))} ago"
-        lines.append(f"{', '.join(who)} {verb} for {site['site']} since {_ago(waited)}, {quiet}")
+            quiet = f"which was heard {_duration_text(_seconds_since(site['last_heard'], now))} ago"
+        lines.append(f"{', '.join(who)} {verb} for {site['site']} since {_duration_text(waited)}, {quiet}")
     return lines
 
 
@@ -350,26 +350,26 @@ def _seconds_since(stamp: str, now: float) -> float:
     return now - datetime.fromisoformat(stamp).timestamp()
 
 
-def page(status: dict[str, Any]) -> str:
-    """Return the page of a run that goes on, from :meth:`Watch.status`."""
+def render_watch_page(status: dict[str, Any]) -> str:
+    """Return the page of a run that goes on, from :meth:`Watch.status_with_times`."""
     progress = f"Round {max(0, status['round'])} of {status['rounds']}"
     if status["seconds_a_round"] is not None:
         progress += f", {status['seconds_a_round']:.3g} s a round"
-    return render(
+    return render_template(
         "watch.html",
         title=f"Run {status['run']}",
         run=status["run"],
         progress=progress,
-        state=_state(status),
+        state=_state_in_words(status),
         demonstration=status["demonstration"],
         alarms=status["alarms"],
-        sites=_sites(status),
+        sites=_table_of_sites(status),
         at=status["at"],
         plan=status["plan"],
     )
 
 
-def _state(status: dict[str, Any]) -> str:
+def _state_in_words(status: dict[str, Any]) -> str:
     """Return the state of a run in words."""
     if status["ended"]:
         return "ended by the hub"
@@ -379,7 +379,7 @@ def _state(status: dict[str, Any]) -> str:
     return "goes on"
 
 
-def _sites(status: dict[str, Any]) -> Table:
+def _table_of_sites(status: dict[str, Any]) -> Table:
     columns = [
         Column("site", "name"),
         Column("rows", "n"),
@@ -393,7 +393,7 @@ def _sites(status: dict[str, Any]) -> Table:
         [
             site["site"],
             f"{site['rows']:,}",
-            last_words(site, status["rounds"]),
+            describe_progress(site, status["rounds"]),
             site["last_message"] or "never",
             site["last_heard"] or "never",
             ", ".join(site["waits_for"]) or "nobody",

@@ -14,7 +14,7 @@ from .declared import Labelled
 from .transformer import SchemaTransformer
 
 
-def as_sklearn(model: Any) -> LogisticRegression | Pipeline:
+def to_logistic_regression(model: Any) -> LogisticRegression | Pipeline:
     """Make a fitted ``LogisticRegression`` with a classifier's coefficients.
 
     Under a schema it stands behind the schema's transformer, in a pipeline.
@@ -36,7 +36,7 @@ def as_sklearn(model: Any) -> LogisticRegression | Pipeline:
         raise InvalidInput("loss", loss, rule, "use loss='softmax' for several classes")
     plain = LogisticRegression()
     if model.schema_ is not None:
-        return _of_columns(model, plain)
+        return _pipeline_of_raw_columns(model, plain)
     plain.coef_ = model.coef_.copy()
     plain.intercept_ = model.intercept_.copy()
     plain.classes_ = model.classes_.copy()
@@ -47,14 +47,14 @@ def as_sklearn(model: Any) -> LogisticRegression | Pipeline:
     return plain
 
 
-def _of_columns(model: Any, plain: LogisticRegression) -> Pipeline:
+def _pipeline_of_raw_columns(model: Any, plain: LogisticRegression) -> Pipeline:
     """Make the pipeline from raw columns."""
     answered: SavedModel = model._answered
     if answered.naming is not None or answered.schema is None:
         rule = "with inference, rows are encoded in another way than a transformer does"
         raise InvalidInput("inference", True, rule, "use sottovoce export, or leave inference out")
-    vectors = np.atleast_2d(answered.schema.task.vectors(answered.model))
-    plain.coef_ = Labelled(model.classes_, model._order, model._order).sorted(vectors)
+    vectors = np.atleast_2d(answered.schema.task.vectors_by_margin(answered.model))
+    plain.coef_ = Labelled(model.classes_, model._order, model._order).to_sorted_classes(vectors)
     # Encoded rows have a constant column if the schema has one.
     plain.intercept_ = np.zeros(len(plain.coef_))
     plain.classes_ = model.classes_.copy()
@@ -67,4 +67,4 @@ def _of_columns(model: Any, plain: LogisticRegression) -> Pipeline:
     return Pipeline([("encode", encode), ("classify", plain)])
 
 
-__all__ = ["as_sklearn"]
+__all__ = ["to_logistic_regression"]

@@ -15,24 +15,24 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from ..answers.saved import SavedModel
 from ..data.frames import read_frame
 from ..data.schema import Schema
-from ..data.validation import check_columns, checked
+from ..data.validation import check_column_types, run_without_data_in_errors
 from ..errors import InvalidInput
 from ..runs.simulate import Result
 from ..util.compatibility import FORMAT
 from ..util.typing import Any, Array, IntArray
-from .keeping import load_fitted, save_fitted
-from .ledgers import without_ledger
+from .keeping import load_fitted_estimator, save_fitted_estimator
+from .ledgers import state_without_ledger
 from .notices import Notifying
-from .own_site import check_groups, places_of, unknown_sites
-from .parameters import PICKLED_BY, knobs_of, run_fields_of, unpickled
-from .showing import page_of, plot_of, summary_of, text_of_model
+from .own_site import check_groups_are_used, site_positions, unknown_sites_note
+from .parameters import PICKLED_BY, resolve_knobs, collect_run_fields, check_pickle_format
+from .showing import model_page_html, plot_coefficients, describe_model, text_of_model
 from .tables import Features
 from .terms import Terms
 
 
 class PrivateEstimator(Notifying, BaseEstimator):
     """An estimator with `knobs`, whose fits are private.
-    :func:`sottovoce.estimators.parameters.with_knobs` has them.
+    :func:`sottovoce.estimators.parameters.declare_knobs` has them.
 
     Its `fit` is five calls: validate, encode, plan, run, decode
     (:mod:`sottovoce.estimators.fitting`).
@@ -49,11 +49,11 @@ class PrivateEstimator(Notifying, BaseEstimator):
     _answered: SavedModel | None = None
     _result: Result | None = None
 
-    def _knobs(self) -> dict[str, Any]:
-        return knobs_of(self)
+    def _resolve_knobs(self) -> dict[str, Any]:
+        return resolve_knobs(self)
 
-    def _run_fields(self) -> dict[str, Any]:
-        return run_fields_of(self)
+    def _collect_run_fields(self) -> dict[str, Any]:
+        return collect_run_fields(self)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``knobs__rho=...`` sets one knob and leaves the others."""
@@ -78,10 +78,10 @@ class PrivateEstimator(Notifying, BaseEstimator):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return without_ledger(super().__getstate__()) | {PICKLED_BY: FORMAT}
+        return state_without_ledger(super().__getstate__()) | {PICKLED_BY: FORMAT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(unpickled(state, type(self).__name__))
+        super().__setstate__(check_pickle_format(state, type(self).__name__))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file, in one step.
@@ -95,7 +95,7 @@ class PrivateEstimator(Notifying, BaseEstimator):
             For one model of each class against the rest, which are several runs.
         NotWritten
         """
-        save_fitted(self, path)
+        save_fitted_estimator(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -109,7 +109,7 @@ class PrivateEstimator(Notifying, BaseEstimator):
         CheckpointError
             If it is no saved estimator of this class.
         """
-        found: Self = load_fitted(cls, path)
+        found: Self = load_fitted_estimator(cls, path)
         return found
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -132,10 +132,10 @@ class PrivateEstimator(Notifying, BaseEstimator):
         # Inference reads rows in an encoding of its own.
         if self._answered is not None and self._answered.naming is not None:
             schema = self._answered.naming.schema or schema
-        names = [name for block in schema.blocks for name in block.names]
+        names = [name for block in schema.blocks for name in block.feature_names]
         return np.array(names, dtype=np.object_)
 
-    def _keep_columns(self, terms: Terms, features: Features) -> None:
+    def _store_column_names(self, terms: Terms, features: Features) -> None:
         """Set what scikit-learn asks of the columns of a fit, and the schema that was read."""
         self.__dict__.pop("schema_", None)
         self.__dict__.pop("feature_names_in_", None)
@@ -145,11 +145,11 @@ class PrivateEstimator(Notifying, BaseEstimator):
             self.feature_names_in_ = features.names
         self.n_features_in_ = features.width
 
-    def _array(self, X: Any) -> Any:
+    def _validate_array(self, X: Any) -> Any:
         """Validate rows without a schema as scikit-learn does, by the columns of the fit."""
         if issparse(X) and not self.takes_sparse:
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
-        check_columns(X)
+        check_column_types(X)
         accepted: str | bool = False
         if self.takes_sparse:
             accepted = "csr"
@@ -157,38 +157,38 @@ class PrivateEstimator(Notifying, BaseEstimator):
         def validated() -> Any:
             return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse=accepted)
 
-        return checked("X", validated, X)
+        return run_without_data_in_errors("X", validated, X)
 
 
 class LinearEstimator(PrivateEstimator):
     """An estimator of one number a row, which may have a constant for every site."""
 
-    def _rows_of(self, X: Any) -> Any:
+    def _read_rows_to_predict(self, X: Any) -> Any:
         """Read rows to predict: raw columns for a model under a schema, else an array."""
         if self.schema_ is not None and self._answered is not None:
             return read_frame(X, self.columns)
-        rows = self._array(X)
+        rows = self._validate_array(X)
         named = self._answered is not None and self._answered.naming is not None
         if issparse(rows) and named:
             return rows.toarray()
         return rows
 
-    def _places(self, rows: Any, groups: Any) -> IntArray | None:
+    def _site_positions(self, rows: Any, groups: Any) -> IntArray | None:
         """Return the places of rows' sites in the model.
 
         Their holder is told of rows that name no site that the model knows.
         """
-        where = places_of(self._answered, rows, groups)
-        check_groups(where, groups)
-        note = unknown_sites(where, groups)
+        where = site_positions(self._answered, rows, groups)
+        check_groups_are_used(where, groups)
+        note = unknown_sites_note(where, groups)
         if note is not None:
             # Warn at the line of the user's call.
-            self._notify(note, stacklevel=4)
+            self._warn_once(note, stacklevel=4)
         return where
 
     def summary(self) -> str:
         """Describe the model in words: training, coefficients, and promise with all caveats."""
-        return summary_of(self)
+        return describe_model(self)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the coefficients: a forest plot with 95% intervals after inference, else bars
@@ -211,11 +211,11 @@ class LinearEstimator(PrivateEstimator):
         InvalidInput
             If matplotlib is not installed: ``pip install 'sottovoce[plot]'``.
         """
-        return plot_of(self, ax)
+        return plot_coefficients(self, ax)
 
     def page(self) -> str:
         """Return HTML with the privacy statement and, after inference, the coefficients."""
-        return page_of(self)
+        return model_page_html(self)
 
     def __str__(self) -> str:
         return text_of_model(self)

@@ -87,30 +87,30 @@ def learning_steps(pipeline: Any) -> list[str]:
     if not isinstance(pipeline, Pipeline):
         rule = "must be a Pipeline of scikit-learn"
         raise InvalidInput("pipeline", type(pipeline), rule, "use make_pipeline(step, ..., model)")
-    found = [learner for name, step in pipeline.steps[:-1] for learner in learners(step, name)]
+    found = [learner for name, step in pipeline.steps[:-1] for learner in learning_parts(step, name)]
     return list(dict.fromkeys(found))
 
 
-def learners(step: Any, name: str = "") -> Iterator[str]:
+def learning_parts(step: Any, name: str = "") -> Iterator[str]:
     """Yield names of the parts of a step that learn from rows."""
     # "passthrough" and "drop" are texts.
     if step is None or isinstance(step, str):
         return
     if isinstance(step, Pipeline):
         for inner, part in step.steps:
-            yield from learners(part, inner)
+            yield from learning_parts(part, inner)
         return
     if isinstance(step, FeatureUnion):
         for inner, part in step.transformer_list:
-            yield from learners(part, inner)
+            yield from learning_parts(part, inner)
         return
     # A transformer of columns, each with steps of its own.
     if hasattr(step, "transformers") and hasattr(step, "remainder"):
         for inner, part, _ in step.transformers:
-            yield from learners(part, inner)
+            yield from learning_parts(part, inner)
         return
     kind = type(step).__name__
-    if _public(step, kind):
+    if _learns_nothing(step, kind):
         return
     # `make_pipeline` names a step by its class in lower case.
     if name in ("", kind.lower()):
@@ -119,7 +119,7 @@ def learners(step: Any, name: str = "") -> Iterator[str]:
         yield f"{name} ({kind})"
 
 
-def _public(step: Any, kind: str) -> bool:
+def _learns_nothing(step: Any, kind: str) -> bool:
     """Return true if a step learns nothing from rows."""
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
         # Declared categories are public, unless those are merged that rows have seldom.
@@ -135,7 +135,7 @@ def _public(step: Any, kind: str) -> bool:
         return False
 
 
-def rests_on(
+def assumptions_of_fit(
     schema: Schema | None, *, cloned: bool, many_fits: bool
 ) -> tuple[tuple[str, ...], tuple[Note, ...]]:
     """Return the assumptions on which a fit's epsilon rests, and notes to tell at once.
@@ -169,16 +169,16 @@ def rests_on(
     return tuple(rests), notes
 
 
-def made_from_rows(X: Any) -> Note | None:
+def learned_columns_note(X: Any) -> Note | None:
     """Return a note, for the rows' holder, if the columns seem to be computed from the rows."""
-    why = learned(X)
+    why = sign_of_learned_columns(X)
     if why is None:
         return None
     what = f"{why}: the rows made it so, and then the guarantee does not hold"
     return Note("learned", f"{what} (for the data's holder only).  Instead, {INSTEAD}", HolderNote)
 
 
-def learned(X: Any) -> str | None:
+def sign_of_learned_columns(X: Any) -> str | None:
     """Return a sign that columns of numbers were computed from the rows; None if there is none."""
     if issparse(X) or len(X) < 3:
         return None

@@ -14,46 +14,46 @@ from scipy.sparse import issparse
 from ..answers.coefficients import Coefficients
 from ..answers.fits import LogOdds
 from ..answers.saved import SavedModel
-from ..answers.training import WEIGHED, check
+from ..answers.training import WEIGHED, check_inference_options
 from ..data.expected import expected_rows
 from ..data.rows import Rows
-from ..data.validation import classes_in, declared, index_of, init_in
-from ..errors import HolderNote, InvalidInput, raise_all
+from ..data.validation import classes_from_labels, validate_declared_classes, class_index_of_labels, validate_initial_model
+from ..errors import HolderNote, InvalidInput, raise_collected_errors
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..privacy.statement_facts import Caveat
-from ..problem.task import Classification, TwoClasses, of_classes
+from ..problem.task import Classification, TwoClasses, task_of_classes
 from ..runs.auto_candidates import KNOBS
-from ..runs.auto_search import Choice, choose
-from ..runs.centre import Centring, Decision, decide
+from ..runs.auto_search import Choice, choose_method
+from ..runs.centre import Centring, Decision, decide_centring
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
-from ..runs.forecast import Forecast, forecast
+from ..runs.forecast import Forecast, forecast_run
 from ..runs.planned import PlannedRun, plan_run
 from ..runs.registering import find_method
 from ..runs.simulate import Result, Start
-from ..util.plain import jsonable
-from ..util.progress import told
+from ..util.plain import infinities_to_text
+from ..util.progress import open_progress_teller
 from ..util.typing import Any, Array, ArrayLike
-from .declared import Labelled, label_column, labels_of, one_label_each, with_classes
+from .declared import Labelled, find_label_column, read_declared_labels, read_label_column, with_class_label
 from .encoding import NormEncoding
-from .fitting import NOT_SHARED, Planned, Public, SharedLedger, plan_recipe, stated
-from .guessing import forecast_notes, one_class_of_made_up, one_class_of_rows
+from .fitting import NOT_SHARED, Planned, Public, SharedLedger, plan_recipe_fit, statement_with_assumptions
+from .guessing import forecast_notes, one_class_of_synthetic_rows, one_class_of_rows
 from .ledgers import ledger_errors
 from .notices import Note
-from .own_site import places_of
+from .own_site import site_positions
 from .predicting import LinearModel
 from .tables import (
     Dealt,
     Features,
-    deal,
-    deal_digest,
-    misfit_notes,
+    deal_rows_to_sites,
+    digest_of_deal,
+    norm_misfit_notes,
     read_features,
-    read_weights,
+    read_row_weights,
     seed_of_class,
 )
-from .terms import Terms, max_weight_errors, norm_errors, site_constants_errors, terms_of
+from .terms import Terms, max_weight_errors, norm_bound_errors, site_constants_errors, collect_terms
 
 AUTO = "auto"
 """The loss that depends on the number of classes: logistic for two, softmax for more where the
@@ -112,7 +112,7 @@ class Declared:
     def notes(self) -> tuple[Note, ...]:
         return self.terms.notes
 
-    def loss_of(self, classes: int) -> str:
+    def loss_for_classes(self, classes: int) -> str:
         """Return the loss's name for this number of classes."""
         if self.loss != AUTO:
             return self.loss
@@ -124,17 +124,17 @@ class Declared:
             return _DEFAULT.loss
         return "softmax"
 
-    def config_of(self, classes: int) -> RunConfig:
+    def config_for_classes(self, classes: int) -> RunConfig:
         """Return the configuration of a run for this number of classes."""
         if self.config is not None:
             return self.config
-        loss = self.loss_of(classes)
+        loss = self.loss_for_classes(classes)
         if loss == "softmax" and not self.inference:
             loss = f"softmax:{classes}"
         return RunConfig.from_dict(self.fields | {"loss": loss})
 
 
-def validate(estimator: Any, *, many_fits: bool) -> Declared:
+def validate_classifier(estimator: Any, *, many_fits: bool) -> Declared:
     """Check all that a classifier declares, before any row is read.
 
     Parameters
@@ -153,13 +153,13 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
         For what is wrong.
     """
     inference = bool(estimator.inference)
-    terms = terms_of(estimator, weighed=inference, one_row_each=inference, many_fits=many_fits)
-    raise_all(
+    terms = collect_terms(estimator, weighed=inference, one_row_each=inference, many_fits=many_fits)
+    raise_collected_errors(
         [
-            *_missing_classes(estimator, terms),
+            *_missing_classes_errors(estimator, terms),
             *ledger_errors(estimator.ledger, estimator.accounting, cloned=estimator._cloned),
             *site_constants_errors(terms, named=inference),
-            *norm_errors(estimator, terms),
+            *norm_bound_errors(estimator, terms),
             *max_weight_errors(terms),
             *_inference_errors(estimator, terms),
         ]
@@ -168,11 +168,11 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     defaults = type(estimator).own_knobs | {"rounds": _DEFAULT.rounds}
     classes = None
     if estimator.classes is not None:
-        classes = declared(estimator.classes)
+        classes = validate_declared_classes(estimator.classes)
     found = Declared(
         terms=terms,
         classes=classes,
-        class_weight=_class_weight(estimator, terms),
+        class_weight=_resolve_class_weight(estimator, terms),
         method=estimator.method,
         loss=estimator.loss,
         inference=inference,
@@ -184,16 +184,16 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
         cloned=estimator._cloned,
         verbose=estimator.verbose,
     )
-    number = _declared_number(found)
+    number = _declared_class_count(found)
     if number is None:
         return found
-    return replace(found, config=found.config_of(number))
+    return replace(found, config=found.config_for_classes(number))
 
 
-def _missing_classes(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
+def _missing_classes_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for a release whose classes nothing declares."""
     in_schema = terms.schema is not None and terms.schema.label is not None
-    if estimator.classes is None and not terms.simulated and not in_schema:
+    if estimator.classes is None and not terms.is_simulation and not in_schema:
         rule = "a release needs its labels declared: which of them occur is private"
         yield InvalidInput(
             "classes", None, rule, "give classes=[...], or a random_state for a simulation"
@@ -215,14 +215,14 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
         yield InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
 
 
-def _class_weight(estimator: Any, terms: Terms) -> Any:
+def _resolve_class_weight(estimator: Any, terms: Terms) -> Any:
     """Return the weights of classes: the estimator's or else the schema's; None without any."""
     if estimator.class_weight is None and terms.schema is not None and terms.schema.class_weight:
         return dict(terms.schema.class_weight)
     return estimator.class_weight
 
 
-def _declared_number(found: Declared) -> int | None:
+def _declared_class_count(found: Declared) -> int | None:
     """Return the number of declared classes; None if they are read off the rows."""
     if found.classes is not None:
         return len(found.classes)
@@ -291,15 +291,15 @@ class TrainingRows:
     def caveat(self) -> Caveat:
         return self.of.caveat
 
-    def rows(self, k: int) -> Rows:
+    def rows_of_run(self, k: int) -> Rows:
         """Return rows of all classes, or of class k of the runs against the rest."""
         label, dealt = self.of.labelled.number, self.of.dealt
         tables = [(self.ball[part], label[part]) for part in dealt.parts]
         if self.public.loss == "softmax":
-            return dealt.bounded(Rows.of_classes(tables, self.public.classes), self.of.weights)
-        c = of_classes(self.public.classes).contrasts[k]
-        rows = Rows.build([(X, TwoClasses().encode(own, c)) for X, own in tables])
-        return dealt.bounded(rows, self.of.weights)
+            return dealt.bound_people(Rows.build_with_classes(tables, self.public.classes), self.of.weights)
+        c = task_of_classes(self.public.classes).contrasts[k]
+        rows = Rows.build_from_parts([(X, TwoClasses().encode(own, c)) for X, own in tables])
+        return dealt.bound_people(rows, self.of.weights)
 
 
 @dataclass(frozen=True)
@@ -327,11 +327,11 @@ class InferenceRows:
     def caveat(self) -> Caveat:
         return self.of.caveat
 
-    def rows(self, k: int) -> Rows:
+    def rows_of_run(self, k: int) -> Rows:
         return self.made
 
 
-def encode(
+def encode_labelled_rows(
     declared: Declared,
     X: Any,
     y: Any,
@@ -361,49 +361,49 @@ def encode(
     """
     terms = declared.terms
     features = read_features(terms, X, sparse=True)
-    labelled, caveat = _labels(declared, features, y)
-    dealt = deal(terms, features, groups)
-    loss = declared.loss_of(len(labelled.names))
-    starts = _starts(declared, *init, labelled, features, loss)
+    labelled, caveat = _read_labels(declared, features, y)
+    dealt = deal_rows_to_sites(terms, features, groups)
+    loss = declared.loss_for_classes(len(labelled.names))
+    starts = _encoded_starts(declared, *init, labelled, features, loss)
     if declared.inference:
         _check_inference(labelled, features, weighed=sample_weight is not None)
-    weights = read_weights(terms, features, sample_weight).of_class(
+    weights = read_row_weights(terms, features, sample_weight).times_class_weight(
         declared.class_weight, labelled.names, labelled.number
     )
     of = LabelledRows(
         features=features,
         labelled=labelled,
         dealt=dealt,
-        weights=weights.at(dealt.parts),
+        weights=weights.weights_at_sites(dealt.parts),
         caveat=(terms.schema_caveat, caveat, weights.caveat),
         groups=groups,
         notes=(*features.notes, *dealt.notes, *weights.notes),
     )
     if declared.inference:
         return _inference_rows(declared, of)
-    ball = terms.encoding.rows(features.values)
-    public = Public(dealt.n, ball.shape[1], dealt.sites, dealt.apart)
+    ball = terms.encoding.encode_rows(features.values)
+    public = Public(dealt.rows_per_site, ball.shape[1], dealt.sites, dealt.apart)
     facts = TrainingFacts(public, len(labelled.names), loss, tuple(starts))
-    shared = _shared_ledger(declared, of, alone=y is None and groups is None)
+    shared = _identify_ledger_rows(declared, of, alone=y is None and groups is None)
     return TrainingRows(facts, of, ball, shared)
 
 
-def _labels(declared: Declared, features: Features, y: Any) -> tuple[Labelled, str | None]:
+def _read_labels(declared: Declared, features: Features, y: Any) -> tuple[Labelled, str | None]:
     """Read labels; return them, and a caveat if classes were read off them."""
     schema = declared.terms.schema
     n = len(features)
-    column = label_column(schema, features.table, y)
+    column = find_label_column(schema, features.table, y)
     if column is None:
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
         raise InvalidInput("y", None, rule, "give the label of every row")
     if declared.classes is not None:
-        return Labelled.of(declared.classes, index_of(column, declared.classes, n)), None
+        return Labelled.from_sorted_names(declared.classes, class_index_of_labels(column, declared.classes, n)), None
     if schema is not None and schema.label is not None:
-        return labels_of(schema, one_label_each(column, n)), None
-    return Labelled.of(*classes_in(column, n)), LABELS_READ
+        return read_declared_labels(schema, read_label_column(column, n)), None
+    return Labelled.from_sorted_names(*classes_from_labels(column, n)), LABELS_READ
 
 
-def _starts(
+def _encoded_starts(
     declared: Declared,
     coef: ArrayLike | None,
     intercept: ArrayLike | None,
@@ -413,14 +413,14 @@ def _starts(
 ) -> list[Start | None]:
     """Return the start of each run, as a model of encoded rows; None for zero."""
     encoding = declared.terms.encoding
-    models = len(of_classes(len(labelled.names)).contrasts)
-    given = init_in(coef, intercept, models, encoding.columns(int(features.values.shape[1])))
+    models = len(task_of_classes(len(labelled.names)).contrasts)
+    given = validate_initial_model(coef, intercept, models, encoding.coefficient_count(int(features.values.shape[1])))
     if given is None:
         return [None] * models
     if intercept is not None and isinstance(encoding, NormEncoding) and not encoding.intercept:
         rule = "there is no intercept with fit_intercept=False"
         raise InvalidInput("intercept_init", None, rule, "leave it out")
-    vectors = encoding.from_units(labelled.unsorted(given[0]), labelled.unsorted(given[1]))
+    vectors = encoding.model_from_units(labelled.from_sorted_classes(given[0]), labelled.from_sorted_classes(given[1]))
     if loss == "softmax":
         # Of two classes there is one contrast, and softmax has half of it for each class.
         if models == 1:
@@ -445,17 +445,17 @@ def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -
 def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
     """Make rows in the encoding of an inference."""
     features, dealt, label = of.features, of.dealt, of.labelled.number
-    fit = LogOdds(dealt.layout(declared.terms, features))
+    fit = LogOdds(dealt.layout_with_names(declared.terms, features))
     if declared.terms.schema is None:
         tables = [features.values[part] for part in dealt.parts]
     else:
         tables = [features.table.take(part) for part in dealt.parts]
-    made = fit.rows(tables, [TwoClasses().encode(label[part]) for part in dealt.parts])
+    made = fit.encode_rows(tables, [TwoClasses().encode(label[part]) for part in dealt.parts])
     public = Public(made.n, made.d, dealt.sites, dealt.apart)
     return InferenceRows(InferenceFacts(public, fit), of, made)
 
 
-def _shared_ledger(declared: Declared, of: LabelledRows, *, alone: bool) -> SharedLedger:
+def _identify_ledger_rows(declared: Declared, of: LabelledRows, *, alone: bool) -> SharedLedger:
     """Return the ledger, and what it knows these rows by.
 
     `alone` says that the table holds their labels and sites.
@@ -463,7 +463,7 @@ def _shared_ledger(declared: Declared, of: LabelledRows, *, alone: bool) -> Shar
     deal_of_rows = None
     if isinstance(declared.ledger, Ledger):
         parts = of.dealt.parts + (of.dealt.people or [])
-        deal_of_rows = deal_digest(of.features.values, of.labelled.number, parts)
+        deal_of_rows = digest_of_deal(of.features.values, of.labelled.number, parts)
     # Labels or sites beside a table are not in its digest.
     table = None
     if alone:
@@ -480,7 +480,7 @@ def _shared_ledger(declared: Declared, of: LabelledRows, *, alone: bool) -> Shar
 # Plan
 
 
-def plan(declared: Declared, public: TrainingFacts | InferenceFacts) -> Planned:
+def plan_classifier(declared: Declared, public: TrainingFacts | InferenceFacts) -> Planned:
     """Choose what was left open and price all runs, from public facts alone; nothing is spent.
 
     Raises
@@ -489,13 +489,13 @@ def plan(declared: Declared, public: TrainingFacts | InferenceFacts) -> Planned:
         For a budget that cannot be met, or a ledger that cannot hold the runs.
     """
     if isinstance(public, InferenceFacts):
-        config = declared.config_of(2)
-        check(config)
-        return plan_recipe(config, public.fit.recipe, public.fit.loss, public.sites)
+        config = declared.config_for_classes(2)
+        check_inference_options(config)
+        return plan_recipe_fit(config, public.fit.recipe, public.fit.loss, public.sites)
     _check_ledger_fits(declared, public)
-    with told(declared.verbose) as teller:
-        if declared.config_of(public.classes).auto:
-            teller.phase("choosing a method")
+    with open_progress_teller(declared.verbose) as teller:
+        if declared.config_for_classes(public.classes).auto:
+            teller.begin_phase("choosing a method")
         return _plan_training(declared, public)
 
 
@@ -505,7 +505,7 @@ def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
     if isinstance(declared.ledger, DurableLedger) and at_random:
         rule = "a ledger on disk belongs to sites that stay the same"
         raise InvalidInput("groups", None, rule, "give the site of every row to fit")
-    several_runs = len(of_classes(public.classes).contrasts) > 1 and public.loss != "softmax"
+    several_runs = len(task_of_classes(public.classes).contrasts) > 1 and public.loss != "softmax"
     if declared.ledger is not None and several_runs:
         rule = "a shared ledger cannot reserve the runs of more than two classes at once"
         raise InvalidInput(
@@ -527,10 +527,10 @@ class _Resolved:
     @property
     def centring(self) -> Centring | None:
         """How rows are centred; None if they are not."""
-        return _centring_of(self.decision)
+        return _centring_from_decision(self.decision)
 
 
-def _centring_of(decision: Decision | None) -> Centring | None:
+def _centring_from_decision(decision: Decision | None) -> Centring | None:
     if decision is None:
         return None
     return decision.centring
@@ -542,20 +542,20 @@ def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
     All have one configuration, but for the seed.
     """
     K, terms = public.classes, declared.terms
-    contrasts = of_classes(K).contrasts
+    contrasts = task_of_classes(K).contrasts
     labels = [f"class {c} of {K}" for c in contrasts]
     if public.loss == "softmax":
         contrasts, labels = (1,), [f"{K} classes"]
     # Copies share the budget: each row counts in the run of every class.
     seed = seed_of_class(terms.seed, contrasts[0])
-    first = replace(declared.config_of(K), seed=seed, copies=len(contrasts))
-    found = _resolved(declared, public, first)
+    first = replace(declared.config_for_classes(K), seed=seed, copies=len(contrasts))
+    found = _resolve_config(declared, public, first)
     runs: list[PlannedRun] = []
     says: list[str] = []
     for c, start, label in zip(contrasts, public.starts, labels, strict=False):
         config = replace(found.config, seed=seed_of_class(terms.seed, c))
         runs.append(
-            plan_run(config, public.sites.n, _entries(public), start=start, centre=found.centring)
+            plan_run(config, public.sites.n, _model_entries(public), start=start, centre=found.centring)
         )
         says.append(f"{config.method}, {label}")
     return Planned(
@@ -569,26 +569,26 @@ def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
     )
 
 
-def _entries(public: TrainingFacts) -> int:
+def _model_entries(public: TrainingFacts) -> int:
     """Return the entries of a model: columns of an encoded row, times the margins of the loss."""
     if public.loss == "softmax":
         return public.sites.d * public.classes
     return public.sites.d
 
 
-def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> Decision | None:
+def _decide_centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> Decision | None:
     """Decide whether and how a run centres its rows; None if that is not asked for."""
     if not declared.centre:
         return None
     width = public.sites.d
-    return decide(config, public.sites.n, width, declared.terms.encoding.frame(width))
+    return decide_centring(config, public.sites.n, width, declared.terms.encoding.centring_frame(width))
 
 
-def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
+def _resolve_config(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
     """Choose the configuration for "auto", once a fit, and forecast it; others stay unchanged."""
-    decision = _centring(declared, public, config)
-    centre = _centring_of(decision)
-    n, d = public.sites.n[:, 0], _entries(public)
+    decision = _decide_centring(declared, public, config)
+    centre = _centring_from_decision(decision)
+    n, d = public.sites.n[:, 0], _model_entries(public)
     where: dict[str, Any] = {"heterogeneity": "iid", "expected": None}
     if public.sites.apart:
         where["heterogeneity"] = "label"
@@ -596,14 +596,14 @@ def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _
         where["expected"] = expected_rows(declared.terms.schema)
     choice = None
     if config.auto:
-        choice = choose(config, n, d, free=declared.free, centre=centre, **where)
+        choice = choose_method(config, n, d, free=declared.free, centre=centre, **where)
         config = replace(choice.config, seed=config.seed)
         # Some methods cannot run on moved rows, and now the method is known.
-        decision = _centring(declared, public, config)
+        decision = _decide_centring(declared, public, config)
     rehearsed = config
     if centre is not None:
-        rehearsed = centre.rest(config)
-    return _Resolved(config, decision, choice, forecast(rehearsed, n, d, **where))
+        rehearsed = centre.config_for_method(config)
+    return _Resolved(config, decision, choice, forecast_run(rehearsed, n, d, **where))
 
 
 # Decode
@@ -649,7 +649,7 @@ class Fitted:
     notes: tuple[Note, ...]
 
 
-def decode(
+def decode_classifier(
     declared: Declared,
     encoded: TrainingRows | InferenceRows,
     planned: Planned,
@@ -672,7 +672,7 @@ def decode(
     Fitted
         Classes are sorted, as scikit-learn wants them.
     """
-    result = replace(results[-1], statement=stated(results[-1].statement, declared.terms.rests))
+    result = replace(results[-1], statement=statement_with_assumptions(results[-1].statement, declared.terms.rests))
     if isinstance(encoded, InferenceRows):
         fitted = _decode_inference(declared, encoded, planned, result)
     else:
@@ -685,15 +685,15 @@ def _decode_training(
 ) -> Fitted:
     """Decode models of encoded rows to one for every class, or one for two classes."""
     labelled, last = encoded.of.labelled, results[-1]
-    vectors, by_site = _vectors(encoded.public, results)
+    vectors, by_site = _models_and_site_models(encoded.public, results)
     encoding = declared.terms.encoding
     average_and_sites = np.concatenate([vectors[None], by_site])
-    coef, intercept = encoding.to_units(average_and_sites.reshape(-1, vectors.shape[-1]))
+    coef, intercept = encoding.model_to_units(average_and_sites.reshape(-1, vectors.shape[-1]))
     shape = (1 + len(by_site), len(vectors))
-    coef = labelled.sorted(coef.reshape(*shape, -1), axis=1)
-    intercept = labelled.sorted(intercept.reshape(shape), axis=1)
+    coef = labelled.to_sorted_classes(coef.reshape(*shape, -1), axis=1)
+    intercept = labelled.to_sorted_classes(intercept.reshape(shape), axis=1)
     one = len(vectors) == 1
-    answered = _saved(declared, labelled, vectors, results)
+    answered = _model_of_raw_columns(declared, labelled, vectors, results)
     order = None
     if answered is not None:
         order = labelled.order
@@ -719,18 +719,18 @@ def _decode_training(
     )
 
 
-def _vectors(public: TrainingFacts, results: tuple[Result, ...]) -> tuple[Array, Array]:
+def _models_and_site_models(public: TrainingFacts, results: tuple[Result, ...]) -> tuple[Array, Array]:
     """Return models of encoded rows, (models, d), and those of every site, (sites, models, d)."""
     if public.loss != "softmax":
         vectors = np.concatenate([result.consensus for result in results])
         return vectors, np.stack([result.models[0] for result in results], axis=1)
     (result,), K = results, public.classes
     blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, public.sites.d)
-    blocks = of_classes(K).from_softmax(blocks)
+    blocks = task_of_classes(K).from_softmax(blocks)
     return blocks[0], blocks[1:]
 
 
-def _saved(
+def _model_of_raw_columns(
     declared: Declared, labelled: Labelled, vectors: Array, results: tuple[Result, ...]
 ) -> SavedModel | None:
     """Make the model of raw columns; None without a schema."""
@@ -738,12 +738,12 @@ def _saved(
     if schema is None:
         return None
     if schema.label is None or declared.classes is not None:
-        schema = with_classes(schema, labelled.names)
+        schema = with_class_label(schema, labelled.names)
     config = results[0].config
     # Several runs have a move each, so no single one describes their rows: linear for all rows.
     move = None
     if len(results) == 1 and results[0].move is not None:
-        move = results[0].move.at(0)
+        move = results[0].move.for_replicate(0)
     return SavedModel(
         None,
         vectors.ravel(),
@@ -763,19 +763,19 @@ def _decode_inference(
     labelled, fit = encoded.of.labelled, encoded.public.fit
     naming = fit.layout.naming
     sites = len(encoded.of.dealt.parts)
-    found = fit.read(result.outcome, planned.runs[0].config.delta)
+    found = fit.read_outcome(result.outcome, planned.runs[0].config.delta)
     if schema is not None and not schema.label:
-        schema = with_classes(schema, labelled.names)
-    answered = fit.layout.saved(found.model, schema, jsonable(found.plain))
+        schema = with_class_label(schema, labelled.names)
+    answered = fit.layout.to_saved_model(found.model, schema, infinities_to_text(found.plain))
     in_units = naming.into_units @ found.model
     # Slopes stand first, and after them the constants.
     k = int(np.sum(naming.constant == 0))
-    coef = labelled.sorted(in_units[None, :k])
+    coef = labelled.to_sorted_classes(in_units[None, :k])
     # The constants of sites are averaged by the shares of their rows.
-    intercept = labelled.sorted(np.atleast_1d(in_units[k:] @ answered.shares))
+    intercept = labelled.to_sorted_classes(np.atleast_1d(in_units[k:] @ answered.shares))
     site_intercept = np.repeat(intercept, sites)
     if naming.sites:
-        site_intercept = labelled.sorted(in_units[k:])
+        site_intercept = labelled.to_sorted_classes(in_units[k:])
     return Fitted(
         model=LinearModel(coef, intercept, answered, labelled.order),
         site_coef=np.repeat(coef, sites, axis=0),
@@ -785,7 +785,7 @@ def _decode_inference(
         table=found.table,
         result=result,
         whole=True,
-        loss=declared.loss_of(2),
+        loss=declared.loss_for_classes(2),
         n_iter=1,
         stopped=FINISHED,
         max_grad_norm=math.inf,
@@ -804,18 +804,18 @@ def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> 
         text = f"{what}: they were rows of zeros (for the data's holder only)"
         undeclared = (Note("labels", text, HolderNote),)
     alike: tuple[Note, ...] = ()
-    if terms.simulated:
-        alike = one_class_of_rows(_own_margins(terms, of, model))
+    if terms.is_simulation:
+        alike = one_class_of_rows(_margins_of_fitted_rows(terms, of, model))
     elif not declared.inference:
-        alike = one_class_of_made_up(model, terms)
-    return (*misfit_notes(terms, of.features), *undeclared, *alike)
+        alike = one_class_of_synthetic_rows(model, terms)
+    return (*norm_misfit_notes(terms, of.features), *undeclared, *alike)
 
 
-def _own_margins(terms: Terms, of: LabelledRows, model: LinearModel) -> Array:
+def _margins_of_fitted_rows(terms: Terms, of: LabelledRows, model: LinearModel) -> Array:
     """Compute margins of the rows that were fitted."""
     if model.answered is None:
         # Rows that are too long must not tell by a warning.
         with np.errstate(all="ignore"):
-            return model.linear(of.features.values)
-    rows = of.features.rows_of(terms.schema)
-    return model.margins(rows, places_of(model.answered, rows, of.groups))
+            return model.linear_margins(of.features.values)
+    rows = of.features.rows_for_model(terms.schema)
+    return model.margins(rows, site_positions(model.answered, rows, of.groups))

@@ -21,20 +21,20 @@ from ..errors import NotCalibrated
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..problem.clipped import NOT_CALIBRATED
-from ..problem.task import of_classes
+from ..problem.task import task_of_classes
 from ..runs import defaults
 from ..runs.auto_search import Choice
 from ..runs.centre import Decision
 from ..runs.config import RunConfig
 from ..runs.forecast import Forecast
 from ..util.typing import Any, Array, ArrayLike
-from .as_sklearn import as_sklearn
+from .as_sklearn import to_logistic_regression
 from .base import LinearEstimator
-from .classifier_steps import AUTO, Declared, Fitted, LabelledRows, decode, encode, plan, validate
-from .declared import as_columns, label_column, labels_of, one_label_each
-from .fitting import Planned, run
+from .classifier_steps import AUTO, Declared, Fitted, LabelledRows, decode_classifier, encode_labelled_rows, plan_classifier, validate_classifier
+from .declared import coefficient_columns, find_label_column, read_declared_labels, read_label_column
+from .fitting import Planned, run_planned_fit
 from .notices import Note
-from .parameters import OFFERED, with_knobs
+from .parameters import OFFERED, declare_knobs
 from .predicting import LinearModel
 
 _DEFAULT = RunConfig()
@@ -44,7 +44,7 @@ def _has_probabilities(estimator: Any) -> bool:
     return str(estimator.loss) in (AUTO, "logistic", "softmax")
 
 
-@with_knobs(
+@declare_knobs(
     *(
         "relation",
         "sites_per_row",
@@ -70,7 +70,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     ----------
     method : str, default="auto"
         A name that ``sottovoce methods`` lists.  "auto" lets
-        :func:`sottovoce.runs.auto_search.choose` pick a method from public facts, and with it
+        :func:`sottovoce.runs.auto_search.choose_method` pick a method from public facts, and with it
         `rounds`, `eta`, `rho` and `max_grad_norm` where they have their defaults.  It takes sites
         that are given as groups to differ in their labels.
     epsilon : float or tuple of n_sites floats, default=1.0
@@ -147,7 +147,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
     centre : bool, default=True
         Release the means of all columns first, within epsilon, and take them from every row, where
-        public facts say that it pays (:func:`sottovoce.runs.centre.decide`).  Rows farther from it
+        public facts say that it pays (:func:`sottovoce.runs.centre.decide_centring`).  Rows farther from it
         are shortened.  Not with `inference`.
     site_constants : bool or None, default=None
         Whether `inference` gives every site a constant of its own; None for yes unless rows are
@@ -320,26 +320,26 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             For parameters, rows or a budget that break a rule, before anything is spent; no message
             shows a value of a row.
         """
-        declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
-        encoded = self._tell(
-            encode(declared, X, y, groups, sample_weight, (coef_init, intercept_init))
+        declared = self._warn_of_step(validate_classifier(self, many_fits=self._follows_another_clone()))
+        encoded = self._warn_of_step(
+            encode_labelled_rows(declared, X, y, groups, sample_weight, (coef_init, intercept_init))
         )
-        planned = self._decided(declared, plan(declared, encoded.public))
-        results = run(planned, encoded, verbose=self.verbose)
-        return self._keep(declared, encoded.of, decode(declared, encoded, planned, results))
+        planned = self._record_decisions(declared, plan_classifier(declared, encoded.public))
+        results = run_planned_fit(planned, encoded, verbose=self.verbose)
+        return self._set_fitted_attributes(declared, encoded.of, decode_classifier(declared, encoded, planned, results))
 
-    def _decided(self, declared: Declared, planned: Planned) -> Planned:
+    def _record_decisions(self, declared: Declared, planned: Planned) -> Planned:
         """Keep what was decided, and tell it, before anything is spent."""
         self.choice_ = planned.choice
         self.centring_ = planned.decision
         self.__dict__.pop("forecast_", None)
         if not declared.inference:
             self.forecast_ = planned.forecast
-        return self._tell(planned, stacklevel=3)
+        return self._warn_of_step(planned, stacklevel=3)
 
-    def _keep(self, declared: Declared, of: LabelledRows, fitted: Fitted) -> Self:
+    def _set_fitted_attributes(self, declared: Declared, of: LabelledRows, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
-        self._keep_columns(declared.terms, of.features)
+        self._store_column_names(declared.terms, of.features)
         model = fitted.model
         self.coef_ = model.coef
         self.intercept_ = model.intercept
@@ -361,8 +361,8 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             self._order = model.order
         self.coefficients_: Any = fitted.table
         if fitted.table is None:
-            self.coefficients_ = as_columns(self)
-        self._tell(fitted, stacklevel=3)
+            self.coefficients_ = coefficient_columns(self)
+        self._warn_of_step(fitted, stacklevel=3)
         return self
 
     def decision_function(self, X: Any, groups: Any = None) -> Array:
@@ -385,11 +385,11 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         ndarray of shape (n_samples,), or (n_samples, n_classes) for more than two classes
         """
         check_is_fitted(self, "coef_")
-        rows = self._rows_of(X)
+        rows = self._read_rows_to_predict(X)
         model = LinearModel(
             self.coef_, self.intercept_, self._answered, getattr(self, "_order", None)
         )
-        return model.margins(rows, self._places(rows, groups))
+        return model.margins(rows, self._site_positions(rows, groups))
 
     def predict(self, X: Any, groups: Any = None) -> Any:
         """Predict the class of every row.
@@ -405,7 +405,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             Entries of `classes_`.
         """
         margins = self.decision_function(X, groups)
-        return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
+        return self.classes_[task_of_classes(len(self.classes_)).decode(margins.T)]
 
     def score(
         self, X: ArrayLike, y: Any = None, sample_weight: Any = None, groups: Any = None
@@ -433,13 +433,13 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         None: the score reads the rows, and no epsilon covers it.
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
-            labels = typed_labels(np.asarray(label_column(self.schema_, X, y)))
+            labels = typed_labels(np.asarray(find_label_column(self.schema_, X, y)))
             answers = self.predict(X, groups)
             return float(accuracy_score(labels, answers, sample_weight=sample_weight))
         table = read_frame(X, self.columns)
         answers = self.predict(table, groups)
-        column = one_label_each(label_column(self.schema_, table, y), len(answers))
-        labelled = labels_of(self.schema_, column)
+        column = read_label_column(find_label_column(self.schema_, table, y), len(answers))
+        labelled = read_declared_labels(self.schema_, column)
         # Rows whose label the schema does not declare count for nothing.
         known = labelled.number >= 0
         weight = None
@@ -449,7 +449,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return float(np.average(right, weights=weight))
 
     @property
-    def _fitted_loss(self) -> str:
+    def _loss_of_fit(self) -> str:
         return str(self.loss_)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
@@ -466,7 +466,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         self._warn_if_capped()
         if margin.ndim == 1:
             return np.column_stack([expit(-margin), expit(margin)])
-        if self._fitted_loss == "softmax":
+        if self._loss_of_fit == "softmax":
             return np.asarray(np.exp(log_softmax(margin, axis=1)))
         each = np.maximum(expit(margin), np.finfo(float).tiny)
         return np.asarray(each / each.sum(axis=1, keepdims=True))
@@ -475,7 +475,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     def predict_log_proba(self, X: ArrayLike, groups: Any = None) -> Array:
         """Logarithms of :meth:`predict_proba`, with the same warning."""
         margin = self.decision_function(X, groups)
-        if margin.ndim > 1 and self._fitted_loss != "softmax":
+        if margin.ndim > 1 and self._loss_of_fit != "softmax":
             return np.asarray(np.log(self.predict_proba(X, groups)))
         self._warn_if_capped()
         if margin.ndim > 1:
@@ -484,7 +484,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
 
     def _warn_if_capped(self) -> None:
         if self.max_grad_norm_ < math.inf:
-            self._notify(Note("capped", NOT_CALIBRATED, NotCalibrated), stacklevel=3)
+            self._warn_once(Note("capped", NOT_CALIBRATED, NotCalibrated), stacklevel=3)
 
     def to_sklearn(self) -> LogisticRegression | Pipeline:
         """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the
@@ -500,10 +500,10 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             If the loss is another than the logistic one, classes were trained against the rest, or
             coefficients are those of inference under a schema.
         """
-        return as_sklearn(self)
+        return to_logistic_regression(self)
 
 
-@with_knobs(
+@declare_knobs(
     "relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None, centre=True
 )
 class PrivateClassifier(ConsensusClassifier):

@@ -13,23 +13,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.items import Item
 from ..algorithms.once import Once
-from ..answers.terms import Naming, of_columns
+from ..answers.terms import Naming, naming_from_columns
 from ..data.schema import Schema
-from ..errors import InvalidInput, raise_all
+from ..errors import InvalidInput, raise_collected_errors
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
 from ..queries import SecondMoments
-from ..queries.moments import square
+from ..queries.moments import unflatten_symmetric
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.simulate import Result
 from ..util.typing import Any, Array, BoolArray
 from .base import PrivateEstimator
-from .fitting import AskedRows, Planned, Public, plan_recipe, run, stated
+from .fitting import AskedRows, Planned, Public, plan_recipe_fit, run_planned_fit, statement_with_assumptions
 from .notices import Note
-from .parameters import with_knobs
-from .tables import Features, deal, misfit_notes, read_encoded, read_features
-from .terms import Terms, norm_errors, terms_of
+from .parameters import declare_knobs
+from .tables import Features, deal_rows_to_sites, norm_misfit_notes, read_encoded_table, read_features
+from .terms import Terms, norm_bound_errors, collect_terms
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Components(Once):
     def items(self) -> tuple[Item, ...]:
         return (Item("second moments", SecondMoments, 1.0),)
 
-    def point(self, d: int) -> Array:
+    def point_of_release(self, d: int) -> Array:
         return np.zeros(d)
 
 
@@ -63,10 +63,10 @@ class Declared:
         return self.terms.notes
 
 
-def validate(estimator: Any, *, many_fits: bool) -> Declared:
+def validate_components(estimator: Any, *, many_fits: bool) -> Declared:
     """Check all that is declared, before any row is read; InvalidInput for what is wrong."""
-    terms = terms_of(estimator, weighed=True, many_fits=many_fits)
-    raise_all([*norm_errors(estimator, terms)])
+    terms = collect_terms(estimator, weighed=True, many_fits=many_fits)
+    raise_collected_errors([*norm_bound_errors(estimator, terms)])
     config = RunConfig.from_dict({"method": "auto", **terms.fields})
     return Declared(terms, estimator.n_components, config)
 
@@ -81,7 +81,7 @@ class Encoded(AskedRows):
     notes: tuple[Note, ...]
 
 
-def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
+def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
     """Read rows and deal them to sites.
 
     Parameters
@@ -105,16 +105,16 @@ def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
     features = read_features(terms, X)
     values = features.values
     if terms.schema is not None:
-        values = numbers_of(terms.schema, features)
+        values = rows_without_constant(terms.schema, features)
     d = values.shape[1]
     if len(features) < 2:
         raise InvalidInput("X", None, "n_samples=1 is too few for components", "give more rows")
     if not (isinstance(declared.count, int | np.integer) and 1 <= declared.count <= d):
         rule = f"must be a whole number from 1 to the number of columns, {d}"
         raise InvalidInput("n_components", declared.count, rule, "use fewer")
-    dealt = deal(terms, features, groups)
-    naming = of_columns([f"x{j}" for j in range(d)], terms.norm)
-    rows = dealt.bounded(naming.rows([(values[part], np.ones(len(part))) for part in dealt.parts]))
+    dealt = deal_rows_to_sites(terms, features, groups)
+    naming = naming_from_columns([f"x{j}" for j in range(d)], terms.norm)
+    rows = dealt.bound_people(naming.rows_of_sites([(values[part], np.ones(len(part))) for part in dealt.parts]))
     return Encoded(
         made=rows,
         caveat=terms.schema_caveat,
@@ -125,16 +125,16 @@ def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
     )
 
 
-def numbers_of(schema: Schema, features: Features) -> Array:
+def rows_without_constant(schema: Schema, features: Features) -> Array:
     """Return encoded rows without the constant."""
-    columns = sum(len(block.names) for block in schema.blocks)
+    columns = sum(len(block.feature_names) for block in schema.blocks)
     return np.asarray(features.values[:, :columns])
 
 
-def plan(declared: Declared, public: Public) -> Planned:
+def plan_components(declared: Declared, public: Public) -> Planned:
     """Price the one release from public facts alone; nothing is spent."""
     loss = Weighted(Logistic())
-    return plan_recipe(declared.config, Components(), loss, public, "second moments")
+    return plan_recipe_fit(declared.config, Components(), loss, public, "second moments")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class Fitted:
     notes: tuple[Note, ...]
 
 
-def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) -> Fitted:
+def decode_components(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) -> Fitted:
     """Compute principal components from the released second moments, in the units of the columns.
 
     Parameters
@@ -173,7 +173,7 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
     answer = results[0].outcome
     k, d = declared.count, encoded.public.d - 1
     # The noisy mean of x x', and the deviation of the noise in one entry.
-    S, s = square(answer.value[0], d + 1), answer.spread
+    S, s = unflatten_symmetric(answer.value[0], d + 1), answer.spread
     scale = float(encoded.naming.into_units[0, 0])
     value = encoded.naming.value
     # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
@@ -205,12 +205,12 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
         noise=noise,
         sampling=sampling,
         clear=np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > unsure),
-        result=replace(results[0], statement=stated(results[0].statement, declared.terms.rests)),
-        notes=misfit_notes(declared.terms, encoded.features),
+        result=replace(results[0], statement=statement_with_assumptions(results[0].statement, declared.terms.rests)),
+        notes=norm_misfit_notes(declared.terms, encoded.features),
     )
 
 
-@with_knobs("relation", "colluders")
+@declare_knobs("relation", "colluders")
 class ConsensusPCA(TransformerMixin, PrivateEstimator):
     """Principal components of rows at several sites.
 
@@ -313,15 +313,15 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         InvalidInput
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
-        encoded = self._tell(encode(declared, X, groups))
-        planned = self._tell(plan(declared, encoded.public))
-        results = run(planned, encoded, verbose=self.verbose)
-        return self._keep(declared, encoded, decode(declared, encoded, results))
+        declared = self._warn_of_step(validate_components(self, many_fits=self._follows_another_clone()))
+        encoded = self._warn_of_step(encode_unlabelled_rows(declared, X, groups))
+        planned = self._warn_of_step(plan_components(declared, encoded.public))
+        results = run_planned_fit(planned, encoded, verbose=self.verbose)
+        return self._set_fitted_attributes(declared, encoded, decode_components(declared, encoded, results))
 
-    def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
+    def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
-        self._keep_columns(declared.terms, encoded.features)
+        self._store_column_names(declared.terms, encoded.features)
         self.components_ = fitted.components
         self.mean_ = fitted.mean
         self.explained_variance_ = fitted.variance
@@ -332,18 +332,18 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         self.sites_ = encoded.public.sites
         self._result = fitted.result
         self.privacy_spent_ = fitted.result.privacy
-        self._tell(fitted, stacklevel=3)
+        self._warn_of_step(fitted, stacklevel=3)
         return self
 
     def transform(self, X: Any) -> Array:
         """Return rows in the components' coordinates, (n_samples, n_components)."""
         check_is_fitted(self, "components_")
         if self.schema_ is None:
-            rows = self._array(X)
+            rows = self._validate_array(X)
         else:
-            found = read_encoded(self.schema_, X, self.columns, weighed=True)
-            self._tell(found)
-            rows = numbers_of(self.schema_, found)
+            found = read_encoded_table(self.schema_, X, self.columns, weighed=True)
+            self._warn_of_step(found)
+            rows = rows_without_constant(self.schema_, found)
         return np.asarray((rows - self.mean_) @ self.components_.T)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:

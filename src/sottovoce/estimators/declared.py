@@ -13,17 +13,17 @@ import numpy as np
 from ..answers.terms import CONSTANT, into_units
 from ..data.frames import read_frame
 from ..data.labels import ClassLabel, NumberLabel
-from ..data.schema import Schema, column_errors
+from ..data.schema import Schema, errors_of_columns
 from ..data.table import Table
-from ..data.validation import checked
-from ..data.values import MISSING_MARKS, Column, as_text, is_missing, text_of
+from ..data.validation import run_without_data_in_errors
+from ..data.values import MISSING_MARKS, Column, column_as_text, mask_of_missing, value_as_text
 from ..errors import InvalidInput, SchemaError
 from ..problem.task import BoundedNumber, Classification
 from ..reports.notebook import ColumnTable
 from ..util.typing import Any, Array, IntArray
 
 
-def schema_of(given: Any) -> Schema | None:
+def read_schema_argument(given: Any) -> Schema | None:
     """Read the schema a user gave: a path, the entries of a file, or a Schema; None for none."""
     if given is None or isinstance(given, Schema):
         return given
@@ -36,9 +36,9 @@ def schema_of(given: Any) -> Schema | None:
     )
 
 
-def one_label_each(y: Any, n: int) -> Column:
+def read_label_column(y: Any, n: int) -> Column:
     """Read labels as a column of n values; InvalidInput if they are none."""
-    column = checked("y", lambda: read_frame({"y": y}).columns["y"])
+    column = run_without_data_in_errors("y", lambda: read_frame({"y": y}).columns["y"])
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.shape != (n,):
@@ -58,11 +58,11 @@ class Labelled(NamedTuple):
     order: IntArray
 
     @classmethod
-    def of(cls, names: Array, number: IntArray) -> Self:
+    def from_sorted_names(cls, names: Array, number: IntArray) -> Self:
         """Build from sorted class names."""
         return cls(names, number, np.arange(len(names)))
 
-    def sorted(self, coefficients: Array, axis: int = 0) -> Array:
+    def to_sorted_classes(self, coefficients: Array, axis: int = 0) -> Array:
         """Reorder per-class arrays to the order of `classes_`.
 
         Of two classes, the second is the positive one.
@@ -74,15 +74,15 @@ class Labelled(NamedTuple):
             return coefficients
         return -coefficients
 
-    def unsorted(self, coefficients: Array) -> Array:
-        """Undo :meth:`sorted`."""
+    def from_sorted_classes(self, coefficients: Array) -> Array:
+        """Undo :meth:`to_sorted_classes`."""
         # A change of sign undoes itself.
         if len(self.order) == 2:
-            return self.sorted(coefficients)
+            return self.to_sorted_classes(coefficients)
         return coefficients[np.argsort(self.order)]
 
 
-def labels_of(schema: Schema, column: Any) -> Labelled:
+def read_declared_labels(schema: Schema, column: Any) -> Labelled:
     """Read the labels in a column that the schema declares."""
     label = schema.label
     if label is None or not isinstance(label.task, Classification):
@@ -93,7 +93,7 @@ def labels_of(schema: Schema, column: Any) -> Labelled:
     return Labelled(names, number, np.argsort(names))
 
 
-def open_table(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
+def open_table_of_schema(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
     """Open X as a table that has the columns of the schema.
 
     Parameters
@@ -114,38 +114,38 @@ def open_table(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
         If X lacks a column that the schema declares, or has one that nothing declares.
     """
     table = read_frame(X, columns)
-    errors = column_errors(schema, table.columns, labels=False)
+    errors = errors_of_columns(schema, table.columns, labels=False)
     if errors:
         raise errors[0]
     return table
 
 
-def sources_of(schema: Schema, columns: Mapping[str, Any]) -> list[str]:
+def source_columns(schema: Schema, columns: Mapping[str, Any]) -> list[str]:
     """Return names of the columns that a schema reads for the model, each once."""
-    sources = [source for block in schema.blocks for source in block.sources(columns)]
+    sources = [source for block in schema.blocks for source in block.source_columns(columns)]
     return list(dict.fromkeys(sources))
 
 
-def site_column(schema: Schema | None, table: Any) -> Any:
+def declared_site_column(schema: Schema | None, table: Any) -> Any:
     """Return the sites that a table's column names; None without one."""
     if schema is None or schema.site is None or schema.site not in table.columns:
         return None
     column = table.columns[schema.site]
-    if is_missing(column, (), MISSING_MARKS).any():
+    if mask_of_missing(column, (), MISSING_MARKS).any():
         raise SchemaError(
             schema.site, None, "has rows without a site", "name the site of every row"
         )
-    return as_text(column)
+    return column_as_text(column)
 
 
-def people_of(schema: Schema | None, table: Any) -> IntArray | None:
+def person_numbers(schema: Schema | None, table: Any) -> IntArray | None:
     """Return the number of each row's person, by the schema's column; None if the unit is a row."""
     if schema is None or schema.person is None:
         return None
-    return schema.person.among(table.columns, frozenset(schema.na))
+    return schema.person.number_people_of_table(table.columns, frozenset(schema.na))
 
 
-def label_column(schema: Schema | None, table: Any, y: Any) -> Any:
+def find_label_column(schema: Schema | None, table: Any, y: Any) -> Any:
     """Return the labels: `y` if it is given, or the column that the schema declares.
 
     Parameters
@@ -181,7 +181,7 @@ def declared_weights(schema: Schema | None, table: Any) -> tuple[Array, int] | N
     if schema.weight.column not in table.columns:
         rule = "is the weight that the schema declares, and the frame does not have it"
         raise SchemaError(schema.weight.column, None, rule, "add the column")
-    found: tuple[Array, int] = schema.weight.encode(
+    found: tuple[Array, int] = schema.weight.encode_weights(
         table.columns[schema.weight.column], frozenset(schema.na)
     )
     return found
@@ -192,7 +192,7 @@ def columns_of_array(width: int) -> list[str]:
     return [f"x{j}" for j in range(width)]
 
 
-def in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]:
+def coefficients_in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]:
     """Convert models of encoded rows to the units of the columns.
 
     Parameters
@@ -210,7 +210,7 @@ def in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]:
     return found[..., :-1], found[..., -1]
 
 
-def from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
+def encoded_model_from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
     """Convert coefficients per unit of the columns to models of encoded rows.
 
     Parameters
@@ -223,7 +223,7 @@ def from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
     Returns
     -------
     array (..., features + 1)
-        Models of encoded rows: the inverse of :func:`in_units`.
+        Models of encoded rows: the inverse of :func:`coefficients_in_units`.
 
     Raises
     ------
@@ -237,30 +237,30 @@ def from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
     return np.linalg.solve(into_units(schema), with_constant.T).T
 
 
-def with_classes(schema: Schema, names: Array) -> Schema:
+def with_class_label(schema: Schema, names: Array) -> Schema:
     """Return the schema with a label of these classes, for labels that came beside the frame."""
-    label = ClassLabel(_free_name(schema), tuple(text_of(name) for name in names.tolist()))
+    label = ClassLabel(_unused_label_name(schema), tuple(value_as_text(name) for name in names.tolist()))
     return replace(schema, label=label)
 
 
-def with_number(schema: Schema, task: BoundedNumber) -> Schema:
+def with_number_label(schema: Schema, task: BoundedNumber) -> Schema:
     """Return the schema with a label of these bounds, for a target that came beside the frame."""
     label = schema.label
     if isinstance(label, NumberLabel) and (label.lo, label.hi) == (task.low, task.high):
         return schema
-    return replace(schema, label=NumberLabel(_free_name(schema), task.low, task.high))
+    return replace(schema, label=NumberLabel(_unused_label_name(schema), task.low, task.high))
 
 
-def _free_name(schema: Schema) -> str:
+def _unused_label_name(schema: Schema) -> str:
     """Return a name for a label: the schema's own, or one that no column has."""
-    taken = {source for block in schema.blocks for source in block.sources({})}
+    taken = {source for block in schema.blocks for source in block.source_columns({})}
     candidates = ["label", "y", "(label)"]
     if schema.label is not None:
         candidates.insert(0, schema.label.column)
     return next(name for name in candidates if name not in taken)
 
 
-def positive_of(model: Any) -> str | None:
+def positive_class_name(model: Any) -> str | None:
     """Return which of two classes coefficients are for: a schema's positive one, or the second."""
     classes, answered = getattr(model, "classes_", None), getattr(model, "_answered", None)
     if classes is None or len(classes) != 2:
@@ -270,11 +270,11 @@ def positive_of(model: Any) -> str | None:
     return str(answered.schema.task.names[1])
 
 
-def as_columns(model: Any) -> ColumnTable:
+def coefficient_columns(model: Any) -> ColumnTable:
     """Return coefficients by name, as columns for ``pandas.DataFrame``; the constant is last.
 
     Where every site has a constant there is a line for each.  Of two classes they are for
-    :func:`positive_of`; odds ratios only where probabilities are calibrated.
+    :func:`positive_class_name`; odds ratios only where probabilities are calibrated.
     """
     names = list(map(str, model.get_feature_names_out()))
     answered = model._answered
@@ -284,7 +284,7 @@ def as_columns(model: Any) -> ColumnTable:
         return ColumnTable({"name": [*names, *constants], "coefficient": every})
     names.append(CONSTANT)
     values = np.column_stack([np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)])
-    classes, positive = getattr(model, "classes_", None), positive_of(model)
+    classes, positive = getattr(model, "classes_", None), positive_class_name(model)
     if positive is None and classes is not None:
         by_class = {str(name): line.tolist() for name, line in zip(classes, values, strict=True)}
         return ColumnTable({"name": names} | by_class)

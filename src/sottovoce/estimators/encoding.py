@@ -12,9 +12,9 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 
 from ..data.schema import Schema
-from ..runs.centre import GAIN, Frame, frame_of
+from ..runs.centre import GAIN, Frame, frame_of_schema
 from ..util.typing import Any, Array
-from .declared import from_units, in_units
+from .declared import encoded_model_from_units, coefficients_in_units
 
 SLACK = 1.0 + 1e-12
 """Keeps rounding from carrying a row of norm one outside the unit ball."""
@@ -24,19 +24,19 @@ class Encoding(ABC):
     """A map of rows into the unit ball that reads public constants and one row at a time."""
 
     @abstractmethod
-    def rows(self, features: Any) -> Any:
+    def encode_rows(self, features: Any) -> Any:
         """Encode rows, (n, d), dense or CSR as the `features` are."""
 
     @abstractmethod
-    def frame(self, width: int) -> Frame | None:
+    def centring_frame(self, width: int) -> Frame | None:
         """Return the constants in encoded rows of this width; None without one."""
 
     @abstractmethod
-    def columns(self, width: int) -> int:
+    def coefficient_count(self, width: int) -> int:
         """Return the number of features that have coefficients."""
 
     @abstractmethod
-    def to_units(self, vectors: Array) -> tuple[Array, Array]:
+    def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
         """Convert models of encoded rows to the units of the columns.
 
         Parameters
@@ -51,8 +51,8 @@ class Encoding(ABC):
         """
 
     @abstractmethod
-    def from_units(self, coef: Array, intercept: Array) -> Array:
-        """Undo :meth:`to_units`."""
+    def model_from_units(self, coef: Array, intercept: Array) -> Array:
+        """Undo :meth:`model_to_units`."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class NormEncoding(Encoding):
     norm: float
     intercept: bool
 
-    def rows(self, features: Any) -> Any:
+    def encode_rows(self, features: Any) -> Any:
         if issparse(features):
-            return self._sparse_rows(csr_array(features))
+            return self._encode_sparse_rows(csr_array(features))
         # Divided by their largest entry first, rows have norms whose squares cannot overflow.
         peak = np.maximum(np.abs(features).max(axis=1, keepdims=True), self.norm)
         unit = features / peak
@@ -81,7 +81,7 @@ class NormEncoding(Encoding):
             return unit
         return np.hstack([unit, np.ones((len(features), 1))]) / (math.sqrt(2.0) * SLACK)
 
-    def _sparse_rows(self, features: csr_array) -> csr_array:
+    def _encode_sparse_rows(self, features: csr_array) -> csr_array:
         """Encode sparse rows by the same steps as dense ones."""
         peak = np.maximum(np.asarray(abs(features).max(axis=1).todense()).reshape(-1, 1), self.norm)
         unit = csr_array(features.multiply(1.0 / peak))
@@ -92,21 +92,21 @@ class NormEncoding(Encoding):
         ones = csr_array(np.ones((features.shape[0], 1)))
         return csr_array(hstack([unit, ones]) / (math.sqrt(2.0) * SLACK))
 
-    def frame(self, width: int) -> Frame | None:
+    def centring_frame(self, width: int) -> Frame | None:
         if not self.intercept:
             return None
         return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN)
 
-    def columns(self, width: int) -> int:
+    def coefficient_count(self, width: int) -> int:
         return width
 
-    def to_units(self, vectors: Array) -> tuple[Array, Array]:
+    def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
         if not self.intercept:
             return vectors / (self.norm * SLACK), np.zeros(len(vectors))
         scaled = vectors / (math.sqrt(2.0) * SLACK)
         return scaled[:, :-1] / (self.norm * SLACK), scaled[:, -1]
 
-    def from_units(self, coef: Array, intercept: Array) -> Array:
+    def model_from_units(self, coef: Array, intercept: Array) -> Array:
         slopes = coef * (self.norm * SLACK)
         if not self.intercept:
             return slopes
@@ -119,20 +119,20 @@ class SchemaEncoding(Encoding):
 
     schema: Schema
 
-    def rows(self, features: Any) -> Any:
+    def encode_rows(self, features: Any) -> Any:
         return features
 
-    def frame(self, width: int) -> Frame | None:
-        return frame_of(self.schema)
+    def centring_frame(self, width: int) -> Frame | None:
+        return frame_of_schema(self.schema)
 
-    def columns(self, width: int) -> int:
+    def coefficient_count(self, width: int) -> int:
         return width - (self.schema.intercept > 0)
 
-    def to_units(self, vectors: Array) -> tuple[Array, Array]:
-        return in_units(self.schema, vectors)
+    def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
+        return coefficients_in_units(self.schema, vectors)
 
-    def from_units(self, coef: Array, intercept: Array) -> Array:
-        return from_units(self.schema, coef, intercept)
+    def model_from_units(self, coef: Array, intercept: Array) -> Array:
+        return encoded_model_from_units(self.schema, coef, intercept)
 
 
 __all__ = ["SLACK", "Encoding", "NormEncoding", "SchemaEncoding"]

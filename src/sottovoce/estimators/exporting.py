@@ -51,7 +51,7 @@ class Linear:
     move: Move | None = None
 
     @classmethod
-    def of(cls, saved: SavedModel) -> Linear:
+    def from_saved_model(cls, saved: SavedModel) -> Linear:
         """Read a saved model; with a constant a site, rows get their mean, or the only site's."""
         naming, schema = saved.naming, saved.schema
         if schema is None:
@@ -64,7 +64,7 @@ class Linear:
         task = schema.task
         known = saved.trained_by == "logistic" or saved.trained_by.startswith("softmax")
         if naming is None:
-            weights = np.atleast_2d(task.vectors(saved.model))
+            weights = np.atleast_2d(task.vectors_by_margin(saved.model))
             return cls(schema, False, weights, 0.0, task, bool(task.names) and known, saved.move)
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
@@ -73,7 +73,7 @@ class Linear:
             site = AVERAGE
             if saved.only is not None:
                 site = saved.only
-            constant = float(saved.named.constants[site])
+            constant = float(saved.named_model.constants[site])
             weights = np.append(weights[naming.constant == 0], 0.0)
         return cls(naming.schema, True, weights[None], constant, task, known)
 
@@ -86,19 +86,19 @@ class _Graph:
     constants: list[Any] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
 
-    def put(self, value: Any) -> str:
+    def add_constant(self, value: Any) -> str:
         """Add a constant, and return its name."""
         name = f"c{len(self.constants)}"
         self.constants.append(onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def add(self, kind: str, *inputs: str, out: str = "", domain: str = "", **more: Any) -> str:
+    def add_node(self, kind: str, *inputs: str, out: str = "", domain: str = "", **more: Any) -> str:
         """Add a node of operator `kind`, and return the name of its output."""
         name = out or f"n{len(self.nodes)}"
         self.nodes.append(onnx.helper.make_node(kind, list(inputs), [name], domain=domain, **more))
         return name
 
-    def take(self, name: str, text: bool, width: int = 1) -> str:
+    def add_input(self, name: str, text: bool, width: int = 1) -> str:
         """Return the name of an input (rows, width), added once; blocks may share a column."""
         kind = onnx.TensorProto.DOUBLE
         if text:
@@ -115,36 +115,36 @@ class _Graph:
         self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, ["rows", width]))
         return name
 
-    def doubles(self, x: str) -> str:
-        return self.add("Cast", x, to=onnx.TensorProto.DOUBLE)
+    def cast_to_double(self, x: str) -> str:
+        return self.add_node("Cast", x, to=onnx.TensorProto.DOUBLE)
 
-    def clip(self, x: str, lo: float, hi: float) -> str:
-        above = self.add("Max", x, self.put(float(lo)))
-        return self.add("Min", above, self.put(float(hi)))
+    def clip_to_bounds(self, x: str, lo: float, hi: float) -> str:
+        above = self.add_node("Max", x, self.add_constant(float(lo)))
+        return self.add_node("Min", above, self.add_constant(float(hi)))
 
-    def filled(self, x: str, missing: float | None) -> str:
+    def fill_missing(self, x: str, missing: float | None) -> str:
         """Replace missing numbers, if the column declares by what."""
         if missing is None:
             return x
-        is_missing = self.add("IsNaN", x)
-        return self.add("Where", is_missing, self.put(float(missing)), x)
+        is_missing = self.add_node("IsNaN", x)
+        return self.add_node("Where", is_missing, self.add_constant(float(missing)), x)
 
-    def norms(self, x: str) -> str:
+    def norms_of_rows(self, x: str) -> str:
         """Return the norms of rows, (rows, 1)."""
-        square = self.add("Mul", x, x)
-        return self.add("Sqrt", self.add("ReduceSum", square, self.put(np.array([1])), keepdims=1))
+        square = self.add_node("Mul", x, x)
+        return self.add_node("Sqrt", self.add_node("ReduceSum", square, self.add_constant(np.array([1])), keepdims=1))
 
-    def counted(self, x: str, interior: Array) -> str:
+    def interval_number(self, x: str, interior: Array) -> str:
         """Number the interval of each value between edges, from 1; an edge belongs to the next."""
-        edges = self.put(np.append(-np.inf, interior)[None])
-        above = self.doubles(self.add("GreaterOrEqual", x, edges))
-        return self.add("ReduceSum", above, self.put(np.array([1])), keepdims=1)
+        edges = self.add_constant(np.append(-np.inf, interior)[None])
+        above = self.cast_to_double(self.add_node("GreaterOrEqual", x, edges))
+        return self.add_node("ReduceSum", above, self.add_constant(np.array([1])), keepdims=1)
 
-    def columns(self, x: str, which: IntArray) -> str:
-        return self.add("Gather", x, self.put(which), axis=1)
+    def gather_columns(self, x: str, which: IntArray) -> str:
+        return self.add_node("Gather", x, self.add_constant(which), axis=1)
 
 
-def to_onnx(model: Linear) -> Any:
+def build_onnx_model(model: Linear) -> Any:
     """Build the graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
 
     Outputs are ``label`` (texts) and, where the loss gives them, ``probabilities`` (rows, classes)
@@ -157,13 +157,13 @@ def to_onnx(model: Linear) -> Any:
             "onnx", None, "needs the onnx library", "run: pip install 'sottovoce[onnx]'"
         ) from None
     graph, schema = _Graph(), model.schema
-    row = _in_ball(graph, _encoded_row(graph, schema), schema, model.whole)
-    margins = graph.add("MatMul", row, graph.put(model.weights.T))
+    row = _clip_to_unit_ball(graph, _add_encoded_row(graph, schema), schema, model.whole)
+    margins = graph.add_node("MatMul", row, graph.add_constant(model.weights.T))
     if model.constant:
-        margins = graph.add("Add", margins, graph.put(model.constant))
+        margins = graph.add_node("Add", margins, graph.add_constant(model.constant))
     if model.move is not None:
-        margins = graph.add("Div", margins, _moved_length(graph, row, model.move))
-    outputs = _answers(graph, margins, model)
+        margins = graph.add_node("Div", margins, _divisor_of_moved_rows(graph, row, model.move))
+    outputs = _add_outputs(graph, margins, model)
     made = onnx.helper.make_graph(graph.nodes, "sottovoce", graph.inputs, outputs, graph.constants)
     opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
     found = onnx.helper.make_model(
@@ -176,99 +176,99 @@ def to_onnx(model: Linear) -> Any:
     return found
 
 
-def _encoded_row(graph: _Graph, schema: Schema) -> str:
+def _add_encoded_row(graph: _Graph, schema: Schema) -> str:
     """Return the features of all blocks and the constant, (rows, d), before any row is clipped."""
     known: dict[str, str] = {}
     for block in schema.blocks:
         if not isinstance(block, Derived):
-            known[block.name] = _block(graph, block, schema)
+            known[block.name] = _add_block(graph, block, schema)
     # Derived blocks read the features of others, wherever these stand.
     for block in schema.blocks:
         if isinstance(block, Derived):
-            known[block.name] = _derived(graph, block, known)
+            known[block.name] = _add_derived_block(graph, block, known)
     weighted = [
-        graph.add("Mul", known[block.name], graph.put(float(block.weight)))
+        graph.add_node("Mul", known[block.name], graph.add_constant(float(block.weight)))
         for block in schema.blocks
     ]
     row = weighted[0]
     if len(weighted) > 1:
-        row = graph.add("Concat", *weighted, axis=1)
+        row = graph.add_node("Concat", *weighted, axis=1)
     if not schema.intercept:
         return row
     # Zero for every row, whatever their number.
-    nothing = graph.add("Mul", row, graph.put(0.0))
-    zero = graph.add("ReduceSum", nothing, graph.put(np.array([1])), keepdims=1)
-    constant = graph.add("Add", zero, graph.put(float(schema.intercept)))
-    return graph.add("Concat", row, constant, axis=1)
+    nothing = graph.add_node("Mul", row, graph.add_constant(0.0))
+    zero = graph.add_node("ReduceSum", nothing, graph.add_constant(np.array([1])), keepdims=1)
+    constant = graph.add_node("Add", zero, graph.add_constant(float(schema.intercept)))
+    return graph.add_node("Concat", row, constant, axis=1)
 
 
-def _block(graph: _Graph, block: Block, schema: Schema) -> str:
+def _add_block(graph: _Graph, block: Block, schema: Schema) -> str:
     """Return the features of one block, (rows, k), before its weight."""
     if isinstance(block, Vector):
-        return _vector(graph, block)
+        return _add_vector_block(graph, block)
     assert isinstance(block, Bins | Category | Number | Spline)
     source = block.column or block.name
     if isinstance(block, Spline):
-        return _spline(graph, graph.filled(graph.take(source, False), block.missing), block)
+        return _add_spline_block(graph, graph.fill_missing(graph.add_input(source, False), block.missing), block)
     if isinstance(block, Number):
-        return _number(graph, graph.take(source, False), block)
+        return _add_number_block(graph, graph.add_input(source, False), block)
     if isinstance(block, Bins):
-        return _bins(graph, graph.take(source, False), block)
-    return _category(graph, graph.take(source, True), block, frozenset(schema.na))
+        return _add_bins_block(graph, graph.add_input(source, False), block)
+    return _add_category_block(graph, graph.add_input(source, True), block, frozenset(schema.na))
 
 
-def _vector(graph: _Graph, block: Vector) -> str:
+def _add_vector_block(graph: _Graph, block: Vector) -> str:
     """Return the entries of a vector over its norm, or over the declared bound on norms."""
-    x = graph.filled(graph.take(block.name, False, len(block.names)), block.missing)
-    x = graph.clip(x, block.lo, block.hi)
-    norms = graph.norms(x)
+    x = graph.fill_missing(graph.add_input(block.name, False, len(block.feature_names)), block.missing)
+    x = graph.clip_to_bounds(x, block.lo, block.hi)
+    norms = graph.norms_of_rows(x)
     # A norm in words asks for unit vectors; under a number, shorter vectors stay shorter.
     least = _TINY
     if not isinstance(block.norm, str):
         least = float(block.norm)
-    return graph.add("Div", x, graph.add("Max", norms, graph.put(least)))
+    return graph.add_node("Div", x, graph.add_node("Max", norms, graph.add_constant(least)))
 
 
-def _number(graph: _Graph, raw: str, block: Number) -> str:
+def _add_number_block(graph: _Graph, raw: str, block: Number) -> str:
     """Return a number on [0, 1] or [-1, 1], and the mark of a missing one if that is declared."""
-    x = graph.clip(graph.filled(raw, block.missing), block.lo, block.hi)
+    x = graph.clip_to_bounds(graph.fill_missing(raw, block.missing), block.lo, block.hi)
     if block.transform == "log1p":
-        x = graph.add("Log", graph.add("Add", x, graph.put(1.0)))
-    a, b = block.range
+        x = graph.add_node("Log", graph.add_node("Add", x, graph.add_constant(1.0)))
+    a, b = block.mapped_range
     length, offset = 2.0, 1.0
     if block.to == "[0,1]":
         length, offset = 1.0, 0.0
     slope = length / (b - a)
     shift = -a * slope - offset
-    x = graph.add("Add", graph.add("Mul", x, graph.put(slope)), graph.put(shift))
+    x = graph.add_node("Add", graph.add_node("Mul", x, graph.add_constant(slope)), graph.add_constant(shift))
     if not block.indicator:
         return x
-    mark = graph.add("Mul", graph.doubles(graph.add("IsNaN", raw)), graph.put(block.mark))
-    return graph.add("Concat", x, mark, axis=1)
+    mark = graph.add_node("Mul", graph.cast_to_double(graph.add_node("IsNaN", raw)), graph.add_constant(block.indicator_value))
+    return graph.add_node("Concat", x, mark, axis=1)
 
 
-def _bins(graph: _Graph, raw: str, block: Bins) -> str:
+def _add_bins_block(graph: _Graph, raw: str, block: Bins) -> str:
     """Return the marks of the intervals, without that of the base."""
-    x = graph.filled(raw, block.missing)
+    x = graph.fill_missing(raw, block.missing)
     edges = np.asarray(block.edges, dtype=float)
     m = len(block.edges) - 1
-    number = graph.counted(x, edges[1:-1])
+    number = graph.interval_number(x, edges[1:-1])
     kept = [k + 1.0 for k in range(m) if k != block.base]
     # A missing number is a level of its own.
     if block.indicator:
-        number = graph.add("Where", graph.add("IsNaN", raw), graph.put(m + 1.0), number)
+        number = graph.add_node("Where", graph.add_node("IsNaN", raw), graph.add_constant(m + 1.0), number)
         kept.append(m + 1.0)
-    return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept]))))
+    return graph.cast_to_double(graph.add_node("Equal", number, graph.add_constant(np.array([kept]))))
 
 
-def _category(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> str:
+def _add_category_block(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> str:
     """Return the marks of the groups of a category, without that of the base."""
     rest = len(block.values)
-    codes = block.codes(na)
+    codes = block.level_by_spelling(na)
     names = [name for name, _ in block.values]
     if block.other:
         names.append("other")
-    number = graph.add(
+    number = graph.add_node(
         "LabelEncoder",
         raw,
         domain="ai.onnx.ml",
@@ -279,95 +279,95 @@ def _category(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> s
     kept_groups = [k for k, name in enumerate(names) if name != block.base]
     if block.indicator and block.base != "missing":
         kept_groups.append(rest + 1)
-    groups = graph.put(np.array([kept_groups], dtype=np.int64))
-    return graph.doubles(graph.add("Equal", number, groups))
+    groups = graph.add_constant(np.array([kept_groups], dtype=np.int64))
+    return graph.cast_to_double(graph.add_node("Equal", number, groups))
 
 
-def _spline(graph: _Graph, raw: str, block: Spline) -> str:
-    """Return a number's B-splines, as :meth:`sottovoce.data.curved.Spline.curves`."""
+def _add_spline_block(graph: _Graph, raw: str, block: Spline) -> str:
+    """Return a number's B-splines, as :meth:`sottovoce.data.curved.Spline.spline_features`."""
     # Beyond the outer knots a curve stays at its value there.
-    x = graph.clip(raw, block.knots[0], block.knots[-1])
+    x = graph.clip_to_bounds(raw, block.knots[0], block.knots[-1])
     stretches = np.arange(len(block.repeated) - 1) - block.degree + 1.0
-    number = graph.counted(x, np.asarray(block.knots[1:-1]))
-    found = graph.doubles(graph.add("Equal", number, graph.put(stretches[None])))
+    number = graph.interval_number(x, np.asarray(block.knots[1:-1]))
+    found = graph.cast_to_double(graph.add_node("Equal", number, graph.add_constant(stretches[None])))
     for p in range(1, block.degree + 1):
-        start, end, width = (graph.put(values[None]) for values in block.supports(p))
-        up = graph.clip(graph.add("Div", graph.add("Sub", x, start), width), 0.0, 1.0)
-        down = graph.clip(graph.add("Div", graph.add("Sub", end, x), width), 0.0, 1.0)
+        start, end, width = (graph.add_constant(values[None]) for values in block.supports(p))
+        up = graph.clip_to_bounds(graph.add_node("Div", graph.add_node("Sub", x, start), width), 0.0, 1.0)
+        down = graph.clip_to_bounds(graph.add_node("Div", graph.add_node("Sub", end, x), width), 0.0, 1.0)
         # The recursion of Cox and de Boor: each spline of degree p rises with one of degree p - 1
         # and falls with the next.
         at = np.arange(len(block.repeated) - p - 1)
-        rising = graph.columns(graph.add("Mul", up, found), at)
-        falling = graph.columns(graph.add("Mul", down, found), at + 1)
-        found = graph.add("Add", rising, falling)
+        rising = graph.gather_columns(graph.add_node("Mul", up, found), at)
+        falling = graph.gather_columns(graph.add_node("Mul", down, found), at + 1)
+        found = graph.add_node("Add", rising, falling)
     return found
 
 
-def _derived(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
+def _add_derived_block(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
     """Return the features of a derived block, from those of others."""
     if isinstance(block, Pairs):
-        return _pairs(graph, block, known)
-    numbers = [graph.columns(known[one.name], np.array([0])) for one in block.of]
-    c = graph.add("Concat", *numbers, axis=1)
+        return _add_pairs_block(graph, block, known)
+    numbers = [graph.gather_columns(known[one.name], np.array([0])) for one in block.of]
+    c = graph.add_node("Concat", *numbers, axis=1)
     if isinstance(block, Squares):
-        squares = graph.add("Mul", c, c)
-        around_middle = graph.add("Sub", squares, graph.put(MIDDLE))
-        return graph.add("Min", around_middle, graph.put(1.0))
+        squares = graph.add_node("Mul", c, c)
+        around_middle = graph.add_node("Sub", squares, graph.add_constant(MIDDLE))
+        return graph.add_node("Min", around_middle, graph.add_constant(1.0))
     assert isinstance(block, Fourier)
-    angles = graph.add("MatMul", c, graph.put(block.directions))
+    angles = graph.add_node("MatMul", c, graph.add_constant(block.directions))
     # Runtimes have no cosine in double precision.
-    shifted = graph.add("Add", angles, graph.put(0.5 * np.pi))
-    waves = graph.add("Concat", graph.add("Sin", shifted), graph.add("Sin", angles), axis=1)
-    return graph.add("Mul", waves, graph.put(float(np.sqrt(2.0 / block.features))))
+    shifted = graph.add_node("Add", angles, graph.add_constant(0.5 * np.pi))
+    waves = graph.add_node("Concat", graph.add_node("Sin", shifted), graph.add_node("Sin", angles), axis=1)
+    return graph.add_node("Mul", waves, graph.add_constant(float(np.sqrt(2.0 / block.features))))
 
 
-def _pairs(graph: _Graph, block: Pairs, known: dict[str, str]) -> str:
+def _add_pairs_block(graph: _Graph, block: Pairs, known: dict[str, str]) -> str:
     """Return the products of all features of one block with all of another."""
-    inside = [(graph.clip(known[one.name], -1.0, 1.0), len(one.names)) for one in block.of]
+    inside = [(graph.clip_to_bounds(known[one.name], -1.0, 1.0), len(one.feature_names)) for one in block.of]
     products = []
     for (a, p), (b, q) in combinations(inside, 2):
-        left = graph.columns(a, np.repeat(np.arange(p), q))
-        right = graph.columns(b, np.tile(np.arange(q), p))
-        products.append(graph.add("Mul", left, right))
-    return graph.add("Concat", *products, axis=1)
+        left = graph.gather_columns(a, np.repeat(np.arange(p), q))
+        right = graph.gather_columns(b, np.tile(np.arange(q), p))
+        products.append(graph.add_node("Mul", left, right))
+    return graph.add_node("Concat", *products, axis=1)
 
 
-def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
-    """Clip rows as :meth:`sottovoce.data.schema.into_ball`, or leave them `whole`."""
+def _clip_to_unit_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
+    """Clip rows as :meth:`sottovoce.data.schema.divide_into_unit_ball`, or leave them `whole`."""
     slack, divisor = schema.slack, float(schema.divisor)
     if schema.unit:
-        norms = graph.add("Max", graph.norms(row), graph.put(_TINY))
-        return graph.add("Div", row, graph.add("Mul", norms, graph.put(slack)))
+        norms = graph.add_node("Max", graph.norms_of_rows(row), graph.add_constant(_TINY))
+        return graph.add_node("Div", row, graph.add_node("Mul", norms, graph.add_constant(slack)))
     if whole or not schema.shortens:
-        return graph.add("Mul", row, graph.put(1.0 / (divisor * slack)))
-    longest = graph.add("Max", graph.norms(row), graph.put(divisor))
-    return graph.add("Div", row, graph.add("Mul", longest, graph.put(slack)))
+        return graph.add_node("Mul", row, graph.add_constant(1.0 / (divisor * slack)))
+    longest = graph.add_node("Max", graph.norms_of_rows(row), graph.add_constant(divisor))
+    return graph.add_node("Div", row, graph.add_node("Mul", longest, graph.add_constant(slack)))
 
 
-def _moved_length(graph: _Graph, row: str, move: Move) -> str:
+def _divisor_of_moved_rows(graph: _Graph, row: str, move: Move) -> str:
     """Return the divisor of moved rows: their norm, or 1 (:class:`sottovoce.data.move.Move`)."""
     constant = np.zeros(move.width)
     constant[list(move.constants)] = 1.0
-    of_constants = graph.add("Mul", row, graph.put(constant))
-    x = graph.add("ReduceSum", of_constants, graph.put(np.array([1])), keepdims=1)
-    kept = graph.add("Mul", row, graph.put(np.where(constant > 0.0, 1.0, move.gain)))
-    taken = graph.add("Mul", x, graph.put(move.gain / move.k * move.mean))
-    return graph.add("Max", graph.norms(graph.add("Sub", kept, taken)), graph.put(1.0))
+    of_constants = graph.add_node("Mul", row, graph.add_constant(constant))
+    x = graph.add_node("ReduceSum", of_constants, graph.add_constant(np.array([1])), keepdims=1)
+    kept = graph.add_node("Mul", row, graph.add_constant(np.where(constant > 0.0, 1.0, move.gain)))
+    taken = graph.add_node("Mul", x, graph.add_constant(move.gain / move.k * move.mean))
+    return graph.add_node("Max", graph.norms_of_rows(graph.add_node("Sub", kept, taken)), graph.add_constant(1.0))
 
 
-def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
+def _add_outputs(graph: _Graph, margins: str, model: Linear) -> list[Any]:
     """Add the outputs of the graph: labels and probabilities, or numbers in the target's unit."""
     task, kinds = model.task, onnx.TensorProto
     if isinstance(task, BoundedNumber):
         half = 0.5 * (task.high - task.low)
-        inside = graph.add("Mul", graph.clip(margins, -1.0, 1.0), graph.put(half))
-        graph.add("Add", inside, graph.put(task.low + half), out="prediction")
+        inside = graph.add_node("Mul", graph.clip_to_bounds(margins, -1.0, 1.0), graph.add_constant(half))
+        graph.add_node("Add", inside, graph.add_constant(task.low + half), out="prediction")
         return [onnx.helper.make_tensor_value_info("prediction", kinds.DOUBLE, ["rows", 1])]
     if isinstance(task, ManyClasses):
-        number = graph.add("ArgMax", margins, axis=1, keepdims=1)
+        number = graph.add_node("ArgMax", margins, axis=1, keepdims=1)
     else:
-        number = graph.add("Cast", graph.add("Greater", margins, graph.put(0.0)), to=kinds.INT64)
-    graph.add(
+        number = graph.add_node("Cast", graph.add_node("Greater", margins, graph.add_constant(0.0)), to=kinds.INT64)
+    graph.add_node(
         "LabelEncoder",
         number,
         out="label",
@@ -379,15 +379,15 @@ def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
     outputs = [onnx.helper.make_tensor_value_info("label", kinds.STRING, ["rows", 1])]
     if model.probabilities:
         if isinstance(task, ManyClasses):
-            graph.add("Softmax", margins, axis=1, out="probabilities")
+            graph.add_node("Softmax", margins, axis=1, out="probabilities")
         else:
             # Not 1 - yes, which loses the digits of a small one.
-            yes = graph.add("Sigmoid", margins)
-            no = graph.add("Sigmoid", graph.add("Neg", margins))
-            graph.add("Concat", no, yes, axis=1, out="probabilities")
+            yes = graph.add_node("Sigmoid", margins)
+            no = graph.add_node("Sigmoid", graph.add_node("Neg", margins))
+            graph.add_node("Concat", no, yes, axis=1, out="probabilities")
         shape = ["rows", len(task.names)]
         outputs.append(onnx.helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape))
     return outputs
 
 
-__all__ = ["Linear", "to_onnx"]
+__all__ = ["Linear", "build_onnx_model"]

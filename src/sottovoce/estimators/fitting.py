@@ -5,7 +5,7 @@ Each step of a fit is a function of frozen values and returns its notes:
 1. ``validate``: what is declared, checked; no row is read.
 2. ``encode``: rows at sites in the unit ball, which stay here, and their public sizes.
 3. ``plan``: methods chosen and priced from public facts; nothing is spent.
-4. :func:`run`: the ledger is charged, noise is drawn, vectors are released.
+4. :func:`run_planned_fit`: the ledger is charged, noise is drawn, vectors are released.
 5. ``decode``: coefficients in the units of the columns, from what was released.
 """
 
@@ -22,7 +22,7 @@ from ..data.schema import Schema
 from ..errors import LedgerMismatch
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
-from ..privacy.statement import Statement, restate
+from ..privacy.statement import Statement, with_further_facts
 from ..privacy.statement_facts import Caveat, RestsOn
 from ..problem.losses import Loss
 from ..runs.auto_search import Choice
@@ -33,8 +33,8 @@ from ..runs.forecast import Forecast
 from ..runs.planned import PlannedRun, plan_run
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, run_planned
-from ..runs.training import deal_of
-from ..util.progress import told
+from ..runs.training import describe_deal
+from ..util.progress import open_progress_teller
 from ..util.typing import Any, Array
 from .notices import Note
 
@@ -83,11 +83,11 @@ class SharedLedger:
     schema: Schema | None = None
     part_of_a_table: bool = False
 
-    def digest(self, config: RunConfig, sites: int) -> bytes | None:
+    def table_digest_on_disk(self, config: RunConfig, sites: int) -> bytes | None:
         """Return the digest of a table for a ledger on disk, whatever the bounds of the schema."""
         if self.table is None or self.schema is None or not isinstance(self.ledger, DurableLedger):
             return None
-        deal = deal_of(f"site:{self.schema.site}", self.schema, sites, config)
+        deal = describe_deal(f"site:{self.schema.site}", self.schema, sites, config)
         return table_digest([self.table], deal)
 
 
@@ -96,7 +96,7 @@ NOT_SHARED = SharedLedger()
 
 
 class EncodedRows(Protocol):
-    """The part of encoded rows that :func:`run` needs; they stay with their holder."""
+    """The part of encoded rows that :func:`run_planned_fit` needs; they stay with their holder."""
 
     @property
     def caveat(self) -> Caveat:
@@ -106,7 +106,7 @@ class EncodedRows(Protocol):
     def shared(self) -> SharedLedger:
         """The ledger of several fits."""
 
-    def rows(self, k: int) -> Rows:
+    def rows_of_run(self, k: int) -> Rows:
         """Return the rows of run k of a fit, in the unit ball."""
 
 
@@ -118,7 +118,7 @@ class AskedRows:
     caveat: Caveat
     shared: SharedLedger = NOT_SHARED
 
-    def rows(self, k: int) -> Rows:
+    def rows_of_run(self, k: int) -> Rows:
         return self.made
 
 
@@ -151,7 +151,7 @@ class Planned:
     notes: tuple[Note, ...] = ()
 
 
-def plan_recipe(
+def plan_recipe_fit(
     config: RunConfig, recipe: Recipe, loss: Loss, public: Public, says: str = ""
 ) -> Planned:
     """Price a recipe, the only run of a fit.
@@ -177,7 +177,7 @@ def plan_recipe(
     return Planned((asked,), says=(says,))
 
 
-def run(
+def run_planned_fit(
     planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = None
 ) -> tuple[Result, ...]:
     """Run what is planned: each release is charged before its noise is drawn.
@@ -196,17 +196,17 @@ def run(
         other relation too.
     """
     results = []
-    with told(verbose) as teller:
+    with open_progress_teller(verbose) as teller:
         for k, one in enumerate(planned.runs):
             observers: list[Observer] = []
             if planned.says:
-                teller.phase(planned.says[k], one.config.rounds)
+                teller.begin_phase(planned.says[k], one.config.rounds)
                 observers.append(teller)
-            results.append(_run_one(one, encoded, k, planned.labels[k], observers))
+            results.append(_run_one_plan(one, encoded, k, planned.labels[k], observers))
     return (*results[:-1], with_other_relation(results[-1]))
 
 
-def _run_one(
+def _run_one_plan(
     planned: PlannedRun, encoded: EncodedRows, k: int, label: str, observers: Sequence[Observer]
 ) -> Result:
     """Run what is planned as run k of a fit."""
@@ -214,13 +214,13 @@ def _run_one(
     try:
         return run_planned(
             planned,
-            encoded.rows(k),
+            encoded.rows_of_run(k),
             observers=observers,
             label=label,
             ledger=shared.ledger,
             caveat=encoded.caveat,
             deal=shared.deal,
-            digest=shared.digest(planned.config, len(planned.n)),
+            digest=shared.table_digest_on_disk(planned.config, len(planned.n)),
         )
     except LedgerMismatch as error:
         if not shared.part_of_a_table:
@@ -229,9 +229,9 @@ def _run_one(
     raise LedgerMismatch(said)
 
 
-def stated(statement: Statement, rests: Sequence[str]) -> Statement:
+def statement_with_assumptions(statement: Statement, rests: Sequence[str]) -> Statement:
     """Return a statement with the assumptions that the estimator cannot check."""
-    return restate(statement, RestsOn(tuple(rests)))
+    return with_further_facts(statement, RestsOn(tuple(rests)))
 
 
 __all__ = [
@@ -241,7 +241,7 @@ __all__ = [
     "Planned",
     "Public",
     "SharedLedger",
-    "plan_recipe",
-    "run",
-    "stated",
+    "plan_recipe_fit",
+    "run_planned_fit",
+    "statement_with_assumptions",
 ]

@@ -18,12 +18,12 @@ _MADE_UP = 1000
 
 def forecast_notes(found: Forecast | None, terms: Terms) -> tuple[Note, ...]:
     """Return a warning if a run is expected to be near guessing, with what would help."""
-    if found is None or not found.guessing:
+    if found is None or not found.is_near_guessing:
         return ()
-    return (Note("guessing", f"{found.says}{_more_scale(terms)}", PublicNote),)
+    return (Note("guessing", f"{found.says}{_scale_advice(terms)}", PublicNote),)
 
 
-def _more_scale(terms: Terms) -> str:
+def _scale_advice(terms: Terms) -> str:
     """Return the words on a better scale of the rows; from the schema alone."""
     if terms.schema is None:
         return (
@@ -38,15 +38,15 @@ def _more_scale(terms: Terms) -> str:
 
 def one_class_of_rows(margins: Array) -> tuple[Note, ...]:
     """Return a note, for the holder of a simulation, if the model answers all rows alike."""
-    if _differ(margins):
+    if _answers_differ(margins):
         return ()
     what = "the model gives one class for every row"
     return (Note("one class", f"{what} (a simulation, for the data's holder only)", HolderNote),)
 
 
-def one_class_of_made_up(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
+def one_class_of_synthetic_rows(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
     """Return a note, for everybody, if a released model answers all synthetic rows alike."""
-    if _differ(_made_up(model, terms)):
+    if _answers_differ(_margins_of_synthetic_rows(model, terms)):
         return ()
     where = ""
     if terms.schema is None:
@@ -57,7 +57,7 @@ def one_class_of_made_up(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
     return (Note("one class", what, PublicNote),)
 
 
-def _differ(margins: Array) -> bool:
+def _answers_differ(margins: Array) -> bool:
     """Return true if margins (n,) or (n, K) give different answers for some rows."""
     if margins.ndim == 1:
         answers = margins > 0
@@ -66,7 +66,7 @@ def _differ(margins: Array) -> bool:
     return bool(np.any(answers != answers[0]))
 
 
-def _made_up(model: LinearModel, terms: Terms) -> Array:
+def _margins_of_synthetic_rows(model: LinearModel, terms: Terms) -> Array:
     """Compute margins of synthetic rows: of a schema, or the most telling within `data_norm`."""
     answered: Any = model.answered
     if terms.schema is not None and answered is not None:
@@ -79,7 +79,7 @@ def _made_up(model: LinearModel, terms: Terms) -> Array:
     if len(coef) > 1:
         away = coef - coef.mean(axis=0)
     X = terms.norm * away / np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-300)
-    return model.linear(np.concatenate([X, -X]))
+    return model.linear_margins(np.concatenate([X, -X]))
 
 
-__all__ = ["forecast_notes", "one_class_of_made_up", "one_class_of_rows"]
+__all__ = ["forecast_notes", "one_class_of_synthetic_rows", "one_class_of_rows"]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..answers.hazards import cell_numbers
-from ..data.validation import checked
-from ..data.values import MISSING_MARKS, identity, is_masked, marks_of, number_of, objects, text_of
+from ..answers.hazards import number_of_cells
+from ..data.validation import run_without_data_in_errors
+from ..data.values import MISSING_MARKS, canonical_text, is_masked_array, identities_of_marks, value_as_number, objects_or_rows, value_as_text
 from ..errors import InvalidInput
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .encoding import SLACK
@@ -64,14 +64,14 @@ class Leaving(NamedTuple):
     # (n,): the cell of the life table, from 0.
     cell: IntArray
 
-    def of(self, people: IntArray) -> Leaving:
+    def select_people(self, people: IntArray) -> Leaving:
         """Return the same of some of the people."""
         return Leaving(
             self.last[people], self.event[people], self.exposed[people], self.cell[people]
         )
 
 
-def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
+def find_leaving_intervals(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
     """Compute how each person leaves follow-up, by their own time and event alone.
 
     A person without a known event, or whose time is no number or not above the first edge, enters
@@ -112,7 +112,7 @@ def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells
     )
 
 
-def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
+def expand_to_interval_rows(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
     """Make rows of all people, m + 1 of each together.
 
     There is one for each interval, and one that holds a cell of the life table.
@@ -142,7 +142,7 @@ def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
     rows[:, :m, :d] = math.sqrt(1.0 - SHARE) / SLACK * X[:, None, :]
     rows[:, :m, d : d + m] = math.sqrt(SHARE) / SLACK * np.eye(m)
     rows[:, :m] *= np.abs(label)[:, :, None]
-    rows[:, m, -1] = (leaves.cell + 1.0) / cell_numbers(m, cells)
+    rows[:, m, -1] = (leaves.cell + 1.0) / number_of_cells(m, cells)
     size = n * (m + 1)
     return Expanded(
         rows.reshape(size, d + m + 1),
@@ -151,12 +151,12 @@ def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
     )
 
 
-def read_times(given: Any) -> Array:
+def read_survival_times(given: Any) -> Array:
     """Read times as numbers, each by itself; NaN for what is none."""
-    return np.array([_number(one) for one in _each("time", given)], dtype=np.float64)
+    return np.array([_number_or_nan(one) for one in _values_of_column("time", given)], dtype=np.float64)
 
 
-def read_events(given: Any, code: Any = None) -> Array:
+def read_event_marks(given: Any, code: Any = None) -> Array:
     """Read events, each by itself: 1 where one came, 0 where not, NaN where that is not known.
 
     Parameters
@@ -172,13 +172,13 @@ def read_events(given: Any, code: Any = None) -> Array:
     -------
     array (n,)
     """
-    texts = [_meaning(one) for one in _each("event", given)]
+    texts = [_canonical_text(one) for one in _values_of_column("event", given)]
     if code is None:
         known = {"1": 1.0, "0": 0.0}
         return np.array([known.get(text, math.nan) for text in texts], dtype=np.float64)
-    own = _meaning(code)
+    own = _canonical_text(code)
     # A code that looks like a missing value is declared, so it is none.
-    missing = marks_of(MISSING_MARKS) - {own}
+    missing = identities_of_marks(MISSING_MARKS) - {own}
 
     def coded(text: str) -> float:
         if text in missing:
@@ -188,34 +188,34 @@ def read_events(given: Any, code: Any = None) -> Array:
     return np.array([coded(text) for text in texts], dtype=np.float64)
 
 
-def _meaning(value: Any) -> str:
+def _canonical_text(value: Any) -> str:
     """Return the text that stands for all values of one meaning: 1, 1.0, "1" and True are one."""
-    text = identity(text_of(value))
+    text = canonical_text(value_as_text(value))
     return TRUTHS.get(text.casefold(), text)
 
 
-def _number(value: Any) -> float:
+def _number_or_nan(value: Any) -> float:
     """Read a number; NaN for what is none."""
     try:
-        return number_of(value)
+        return value_as_number(value)
     except (ValueError, OverflowError):
         return math.nan
 
 
-def _each(name: str, given: Any) -> list[Any]:
+def _values_of_column(name: str, given: Any) -> list[Any]:
     """Return the values of a column, one a person; None for what a mask hides.
 
     Values of mixed types are not made one type first: one of them would change how the others are
     read.
     """
-    if is_masked(given):
+    if is_masked_array(given):
         hidden: Any = given.astype(object)
         given = hidden.filled(None)
     # What has a type already keeps it.
-    convert: Any = objects
+    convert: Any = objects_or_rows
     if hasattr(given, "dtype") or hasattr(given, "__array__"):
         convert = np.asarray
-    column = checked(name, lambda: convert(given))
+    column = run_without_data_in_errors(name, lambda: convert(given))
     if column.ndim != 1 or column.dtype.kind not in "biufOUST":
         rule = (
             f"must be one column of numbers, truth values or texts; this is {column.dtype} of "
@@ -225,4 +225,4 @@ def _each(name: str, given: Any) -> list[Any]:
     return list(column.tolist())
 
 
-__all__ = ["Expanded", "Leaving", "expand", "leaving", "person_weight", "read_events", "read_times"]
+__all__ = ["Expanded", "Leaving", "expand_to_interval_rows", "find_leaving_intervals", "person_weight", "read_event_marks", "read_survival_times"]

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms import ANSWERS
 from ..answers.coefficients import Coefficients
-from ..answers.saved import SavedModel, is_text, record_of
+from ..answers.saved import SavedModel, starts_like_json, public_record
 from ..data.schema import Schema
-from ..errors import CheckpointError, InvalidInput, shown
+from ..errors import CheckpointError, InvalidInput, format_declared_value
 from ..privacy.statement import Statement
 from ..reports.notebook import ColumnTable
 from ..runs.config import refusal_of_method
@@ -57,7 +57,7 @@ FITTED = (
 _KINDS = "fiubU"
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Convert a value for JSON, with all digits; TypeError for what is no plain data."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -66,17 +66,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return {"number": value.hex()}
     if isinstance(value, np.ndarray):
-        return _plain_array(value)
+        return _array_to_plain_json(value)
     if isinstance(value, tuple):
-        return {"tuple": [plain(one) for one in value]}
+        return {"tuple": [to_plain_json(one) for one in value]}
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [to_plain_json(one) for one in value]
     if isinstance(value, dict):
-        return {"dict": [[plain(key), plain(one)] for key, one in value.items()]}
+        return {"dict": [[to_plain_json(key), to_plain_json(one)] for key, one in value.items()]}
     raise TypeError(type(value).__name__)
 
 
-def _plain_array(value: Any) -> dict[str, Any]:
+def _array_to_plain_json(value: Any) -> dict[str, Any]:
     """Convert an array for JSON, bit by bit."""
     if value.dtype == np.object_:
         return {"texts": [str(one) for one in value]}
@@ -86,10 +86,10 @@ def _plain_array(value: Any) -> dict[str, Any]:
     return {"array": data, "dtype": value.dtype.str, "shape": list(value.shape)}
 
 
-def read(value: Any) -> Any:
-    """Undo :func:`plain`; a ValueError, TypeError or KeyError for what it did not write."""
+def from_plain_json(value: Any) -> Any:
+    """Undo :func:`to_plain_json`; a ValueError, TypeError or KeyError for what it did not write."""
     if isinstance(value, list):
-        return [read(one) for one in value]
+        return [from_plain_json(one) for one in value]
     if not isinstance(value, dict):
         return value
     if "number" in value:
@@ -97,14 +97,14 @@ def read(value: Any) -> Any:
     if "texts" in value:
         return np.array([str(one) for one in value["texts"]], dtype=np.object_)
     if "tuple" in value:
-        return tuple(read(one) for one in value["tuple"])
+        return tuple(from_plain_json(one) for one in value["tuple"])
     if "dict" in value:
-        return {read(key): read(one) for key, one in value["dict"]}
-    return _read_array(value)
+        return {from_plain_json(key): from_plain_json(one) for key, one in value["dict"]}
+    return _array_from_plain_json(value)
 
 
-def _read_array(value: dict[str, Any]) -> Any:
-    """Undo :func:`_plain_array`."""
+def _array_from_plain_json(value: dict[str, Any]) -> Any:
+    """Undo :func:`_array_to_plain_json`."""
     kind = np.dtype(value["dtype"])
     if kind.kind not in _KINDS:
         raise ValueError("an array of another kind")
@@ -112,7 +112,7 @@ def _read_array(value: dict[str, Any]) -> Any:
     return array.reshape([int(n) for n in value["shape"]]).copy()
 
 
-def save_fitted(model: Any, path: str | Path) -> None:
+def save_fitted_estimator(model: Any, path: str | Path) -> None:
     """Write a fitted estimator to a file, in one step.
 
     Raises
@@ -123,7 +123,7 @@ def save_fitted(model: Any, path: str | Path) -> None:
     """
     check_is_fitted(model, "privacy_spent_")
     result, answered = model._result, model._answered
-    record = {"estimator": _record(model), "sites": [str(site) for site in np.ravel(model.sites_)]}
+    record = {"estimator": _record_of_estimator(model), "sites": [str(site) for site in np.ravel(model.sites_)]}
     schema = None
     if answered is not None and answered.schema is not None:
         schema = answered.schema.to_dict()
@@ -132,7 +132,7 @@ def save_fitted(model: Any, path: str | Path) -> None:
     if answered is not None and answered.naming is not None:
         told = answered.record
         if result is not None:
-            told = told | record_of(result)
+            told = told | public_record(result)
         replace(answered, record=told | record).save(path)
         return
     if result is None:
@@ -143,7 +143,7 @@ def save_fitted(model: Any, path: str | Path) -> None:
     result.save(path)
 
 
-def _record(model: Any) -> dict[str, Any]:
+def _record_of_estimator(model: Any) -> dict[str, Any]:
     """Return the estimator's class, parameters and fitted attributes, as JSON holds them."""
     # A ledger stays in its process, and a seed would make later fits simulations.
     parameters = model.get_params(deep=False) | {"ledger": None, "random_state": None}
@@ -154,11 +154,11 @@ def _record(model: Any) -> dict[str, Any]:
     fitted = {name: getattr(model, name) for name in FITTED if name in vars(model)}
     table = fitted.get("coefficients_")
     if isinstance(table, Coefficients):
-        fitted["coefficients_"] = table.plain()
-    return {"class": type(model).__name__, "parameters": plain(kept), "fitted": plain(fitted)}
+        fitted["coefficients_"] = table.to_plain_data()
+    return {"class": type(model).__name__, "parameters": to_plain_json(kept), "fitted": to_plain_json(fitted)}
 
 
-def load_fitted(kind: Any, path: str | Path) -> Any:
+def load_fitted_estimator(kind: Any, path: str | Path) -> Any:
     """Load a fitted estimator of this class from a file, which may come from anybody.
 
     Raises
@@ -171,7 +171,7 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
     result: Result | None
     refused: Refusal | None = None
     try:
-        if is_text(place):
+        if starts_like_json(place):
             named = SavedModel.load(place)
             answered, result = named, None
             record = named.record
@@ -181,15 +181,15 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
             record, statement = result.extra, result.statement
             answered = None
             if record.get("schema") is not None and result.config.method not in ANSWERS:
-                answered = SavedModel.of_result(result)
+                answered = SavedModel.from_result(result)
         refused = _refusal_of_method(record["estimator"])
         # A later fit would load the package of the method, which a file must not choose.
         if refused is not None:
             raise ValueError("a method that is not known")
-        model = _of_record(kind, record["estimator"])
+        model = _estimator_from_record(kind, record["estimator"])
     except UNREADABLE as error:
         rule = refused or "not a saved estimator of this class; use a file that its save() wrote"
-        raise CheckpointError(f"run={shown(place)}: {rule}") from error
+        raise CheckpointError(f"run={format_declared_value(place)}: {rule}") from error
     model._answered = answered
     model._result = result
     model.privacy_spent_ = statement.to_dict()
@@ -198,18 +198,18 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
 
 def _refusal_of_method(told: Any) -> Refusal | None:
     """Return why the method of a record is refused; None if it is known, or left to the search."""
-    parameters = read(told["parameters"])
+    parameters = from_plain_json(told["parameters"])
     if parameters.get("method") == AUTO:
         return None
     return refusal_of_method(parameters)
 
 
-def _of_record(kind: Any, told: Any) -> Any:
+def _estimator_from_record(kind: Any, told: Any) -> Any:
     """Make an estimator of this class with its fitted attributes.
 
     An error of ``UNREADABLE`` for another record.
     """
-    parameters, fitted = read(told["parameters"]), read(told["fitted"])
+    parameters, fitted = from_plain_json(told["parameters"]), from_plain_json(told["fitted"])
     if told["class"] != kind.__name__ or not set(parameters) <= set(kind._get_param_names()):
         raise ValueError("another estimator")
     model = kind(**parameters)
@@ -217,7 +217,7 @@ def _of_record(kind: Any, told: Any) -> Any:
         raise ValueError("another attribute")
     table = fitted.get("coefficients_")
     if isinstance(table, dict) and "covariance" in table:
-        fitted["coefficients_"] = Coefficients.of_plain(table)
+        fitted["coefficients_"] = Coefficients.from_plain_data(table)
     elif isinstance(table, dict):
         fitted["coefficients_"] = ColumnTable(table)
     vars(model).update(fitted)

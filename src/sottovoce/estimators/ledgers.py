@@ -20,7 +20,7 @@ class _LeftBehind:
     kind: str
 
 
-def without_ledger(state: dict[str, Any]) -> dict[str, Any]:
+def state_without_ledger(state: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a pickled estimator without its ledger.
 
     What a copy elsewhere is charged would be lost.
@@ -74,4 +74,4 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         yield InvalidInput("ledger", "DurableLedger", rule, remedy)
 
 
-__all__ = ["_LeftBehind", "ledger_errors", "without_ledger"]
+__all__ = ["_LeftBehind", "ledger_errors", "state_without_ledger"]

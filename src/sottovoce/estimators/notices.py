@@ -32,13 +32,13 @@ class Told:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_this_process, ()
+        return _told_in_this_process, ()
 
 
 _HERE = Told()
 
 
-def _of_this_process() -> Told:
+def _told_in_this_process() -> Told:
     return _HERE
 
 
@@ -82,13 +82,13 @@ class Notifying:
         self._told.fits += 1
         return self._told.fits > 1
 
-    def _tell(self, step: S, stacklevel: int = 2) -> S:
+    def _warn_of_step(self, step: S, stacklevel: int = 2) -> S:
         """Warn of the notes of a step of `fit`, where that was called, and hand the step on."""
         for note in step.notes:
-            self._notify(note, stacklevel=stacklevel + 1)
+            self._warn_once(note, stacklevel=stacklevel + 1)
         return step
 
-    def _notify(self, note: Note, stacklevel: int) -> None:
+    def _warn_once(self, note: Note, stacklevel: int) -> None:
         """Warn, unless another clone of the same estimator has told a notice of this kind."""
         if self._told is not None:
             if note.kind in self._told.kinds:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..answers.own_site import unknown
+from ..answers.own_site import note_on_unknown_sites
 from ..answers.saved import SavedModel
-from ..data.validation import one_site_each
+from ..data.validation import site_of_each_row
 from ..errors import HolderNote, InvalidInput
 from ..util.typing import Any, IntArray
 from .notices import Note
 
 
-def named_model(answered: SavedModel | None) -> SavedModel | None:
+def model_with_named_coefficients(answered: SavedModel | None) -> SavedModel | None:
     """Return the model if its coefficients have names; otherwise None."""
     if answered is None or answered.naming is None:
         return None
     return answered
 
 
-def places_of(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray | None:
+def site_positions(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray | None:
     """Return the position of each row's site in a model.
 
     Parameters
@@ -36,16 +36,16 @@ def places_of(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray |
     array of int (n,) or None
         None if all rows have one constant.
     """
-    model = named_model(answered)
+    model = model_with_named_coefficients(answered)
     if model is None:
         return None
     sites = None
     if groups is not None:
-        sites = one_site_each(groups, many(rows))
-    return model.places(rows, sites)
+        sites = site_of_each_row(groups, number_of_rows(rows))
+    return model.site_indices(rows, sites)
 
 
-def check_groups(where: IntArray | None, groups: Any) -> None:
+def check_groups_are_used(where: IntArray | None, groups: Any) -> None:
     """Refuse sites of rows for a model that has no use for them."""
     if where is None and groups is not None:
         rule = (
@@ -54,11 +54,11 @@ def check_groups(where: IntArray | None, groups: Any) -> None:
         raise InvalidInput("groups", None, rule, "leave it out")
 
 
-def unknown_sites(where: IntArray | None, groups: Any) -> Note | None:
+def unknown_sites_note(where: IntArray | None, groups: Any) -> Note | None:
     """Return a note, for the rows' holder, on rows whose site the model does not know."""
     if where is None:
         return None
-    said = unknown(where)
+    said = note_on_unknown_sites(where)
     if said is None:
         return None
     remedy = ""
@@ -67,7 +67,7 @@ def unknown_sites(where: IntArray | None, groups: Any) -> Note | None:
     return Note("average site", f"{said}{remedy} (for the data's holder only)", HolderNote)
 
 
-def many(rows: Any) -> int:
+def number_of_rows(rows: Any) -> int:
     """Return the number of rows to predict."""
     if hasattr(rows, "n_rows"):
         return int(rows.n_rows)

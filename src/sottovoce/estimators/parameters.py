@@ -7,7 +7,7 @@ from textwrap import fill, indent
 from typing import TypeVar
 
 from ..algorithms import KNOBS
-from ..algorithms.knobs import paragraphs
+from ..algorithms.knobs import knob_paragraphs
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
@@ -15,7 +15,7 @@ from ..privacy.accountants import make_accountant
 from ..problem.losses import loss_texts
 from ..runs import defaults
 from ..runs.config import RunConfig
-from ..util.compatibility import refusal_of_format
+from ..util.compatibility import check_file_format
 from ..util.typing import Any
 
 E = TypeVar("E")
@@ -24,7 +24,7 @@ _PICKLED_BEFORE = "open it with version 0.2, or fit again: a ledger keeps what w
 OFFERED = {name: knob for name, knob in KNOBS.items() if knob.offered}
 
 
-def knobs_of(estimator: Any) -> dict[str, Any]:
+def resolve_knobs(estimator: Any) -> dict[str, Any]:
     """Return the values of all knobs.
 
     Unknown names are refused (InvalidInput), and so are attributes that have no effect.
@@ -50,9 +50,9 @@ def knobs_of(estimator: Any) -> dict[str, Any]:
     return known | given
 
 
-def run_fields_of(estimator: Any) -> dict[str, Any]:
+def collect_run_fields(estimator: Any) -> dict[str, Any]:
     """Return the fields of :class:`RunConfig` that parameters and knobs set."""
-    given = estimator.get_params(deep=False) | knobs_of(estimator)
+    given = estimator.get_params(deep=False) | resolve_knobs(estimator)
     rule = given.get("accounting")
     ledger = given.get("ledger")
     try:
@@ -70,28 +70,28 @@ def run_fields_of(estimator: Any) -> dict[str, Any]:
     counted = rule
     if isinstance(ledger, Ledger | DurableLedger):
         counted = ledger
-    if defaults.pure_total(counted):
+    if defaults.counts_pure_epsilon(counted):
         fields["delta"] = None
     return fields
 
 
-def unpickled(state: dict[str, Any], kind: str) -> dict[str, Any]:
+def check_pickle_format(state: dict[str, Any], kind: str) -> dict[str, Any]:
     """Return the state of a pickled estimator without its format; InvalidInput for another one."""
     state = dict(state)
-    refused = refusal_of_format(state.pop(PICKLED_BY, None), _PICKLED_BEFORE)
+    refused = check_file_format(state.pop(PICKLED_BY, None), _PICKLED_BEFORE)
     if refused is not None:
         raise InvalidInput("pickle", kind, refused.rule, refused.remedy)
     return state
 
 
-def with_knobs(*names: str, **own: Any) -> Callable[[type[E]], type[E]]:
+def declare_knobs(*names: str, **own: Any) -> Callable[[type[E]], type[E]]:
     """Declare an estimator's knobs: fields of :class:`RunConfig` by name, others with defaults."""
 
     def over(kind: Any) -> Any:
         defaults_of_runs = RunConfig.defaults()
         kind.own_knobs = {name: defaults_of_runs[name] for name in names} | own
         losses = ", ".join(f'``"{text}"`` ({about})' for text, about in loss_texts().items())
-        written = (kind.__doc__ or "").replace("    <knobs>\n", paragraphs(OFFERED.values()))
+        written = (kind.__doc__ or "").replace("    <knobs>\n", knob_paragraphs(OFFERED.values()))
         about_losses = indent(fill(losses, 110), 8 * " ") + "\n"
         kind.__doc__ = written.replace("        <losses>\n", about_losses)
         return kind

@@ -35,7 +35,7 @@ class LinearModel:
         `where` holds the places of the rows' sites in the model.
         """
         if self.answered is None or self.order is None:
-            return self.linear(rows)
+            return self.linear_margins(rows)
         margins = self.answered.margins(rows, where=where).T
         if len(self.order) != 2:
             return np.asarray(margins[:, self.order])
@@ -44,7 +44,7 @@ class LinearModel:
             return margins
         return -margins
 
-    def linear(self, rows: Any) -> Array:
+    def linear_margins(self, rows: Any) -> Array:
         """Return ``rows @ coef.T + intercept``, (n,) or (n, K)."""
         margins = np.asarray(rows @ self.coef.T + self.intercept)
         if len(self.coef) == 1:

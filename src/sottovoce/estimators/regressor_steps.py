@@ -13,24 +13,24 @@ from ..answers.fits import Numbers
 from ..answers.regression import SQUARED
 from ..answers.saved import SavedModel
 from ..answers.training import WEIGHED
-from ..data.labels import NumberLabel, numbers_in
+from ..data.labels import NumberLabel, parse_number_labels
 from ..data.rows import Rows
-from ..data.validation import checked
-from ..errors import HolderNote, InvalidInput, raise_all
+from ..data.validation import run_without_data_in_errors
+from ..errors import HolderNote, InvalidInput, raise_collected_errors
 from ..problem.losses import loss_texts
 from ..problem.task import BoundedNumber
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..runs.planned import plan_run
 from ..runs.simulate import Result
-from ..util.plain import jsonable
+from ..util.plain import infinities_to_text
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .declared import label_column, with_number
-from .fitting import AskedRows, Planned, Public, plan_recipe, stated
+from .declared import find_label_column, with_number_label
+from .fitting import AskedRows, Planned, Public, plan_recipe_fit, statement_with_assumptions
 from .notices import Note
-from .own_site import places_of
-from .tables import Dealt, Features, Weights, deal, misfit_notes, read_features, read_weights
-from .terms import Terms, max_weight_errors, norm_errors, site_constants_errors, terms_of
+from .own_site import site_positions
+from .tables import Dealt, Features, Weights, deal_rows_to_sites, norm_misfit_notes, read_features, read_row_weights
+from .terms import Terms, max_weight_errors, norm_bound_errors, site_constants_errors, collect_terms
 
 ALIKE = 1e-3
 """Share of the target's range in which the answers to all rows lie if they are about one number."""
@@ -71,11 +71,11 @@ class Declared:
         return self.terms.notes
 
     @property
-    def squared(self) -> bool:
+    def uses_least_squares(self) -> bool:
         return self.loss == SQUARED
 
 
-def validate(estimator: Any, *, many_fits: bool) -> Declared:
+def validate_regressor(estimator: Any, *, many_fits: bool) -> Declared:
     """Check all that a regressor declares, before any row is read.
 
     Parameters
@@ -94,23 +94,23 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
         For what is wrong.
     """
     squared = bool(estimator.loss == SQUARED)
-    terms = terms_of(estimator, weighed=squared, one_row_each=squared, many_fits=many_fits)
+    terms = collect_terms(estimator, weighed=squared, one_row_each=squared, many_fits=many_fits)
     bounds = _declared_bounds(estimator, terms)
-    raise_all(
+    raise_collected_errors(
         [
             *_bounds_errors(bounds, terms),
-            *norm_errors(estimator, terms),
+            *norm_bound_errors(estimator, terms),
             *site_constants_errors(terms, named=squared),
             *_inference_errors(estimator, terms),
             *max_weight_errors(terms),
-            *_loss_errors(estimator.loss),
+            *_unknown_loss_errors(estimator.loss),
         ]
     )
     return Declared(
         terms=terms,
         bounds=bounds,
         loss=estimator.loss,
-        config=RunConfig.from_dict(_run_fields(estimator, terms)),
+        config=RunConfig.from_dict(_fields_of_run(estimator, terms)),
         inference=bool(estimator.inference),
         intercept=estimator.fit_intercept,
         has_constant=_has_constant(estimator, terms),
@@ -128,7 +128,7 @@ def _declared_bounds(estimator: Any, terms: Terms) -> Any:
 
 def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for a release without bounds of the target."""
-    if bounds is None and not terms.simulated:
+    if bounds is None and not terms.is_simulation:
         rule = "a release needs the target's bounds declared: the rows' own are private"
         yield InvalidInput(
             "y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation"
@@ -149,7 +149,7 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
         )
 
 
-def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
+def _unknown_loss_errors(loss: Any) -> Iterator[InvalidInput]:
     """Yield an error for a loss that is not one of numbers."""
     known = {text.partition(":")[0] for text in loss_texts(numbers=True)}
     if loss != SQUARED and str(loss).partition(":")[0] not in known:
@@ -157,7 +157,7 @@ def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
         yield InvalidInput("loss", loss, rule, "use loss='squared'")
 
 
-def _run_fields(estimator: Any, terms: Terms) -> dict[str, Any]:
+def _fields_of_run(estimator: Any, terms: Terms) -> dict[str, Any]:
     """Return the fields of :class:`RunConfig`, for least squares without those of a method."""
     fields = {
         name: value
@@ -218,7 +218,7 @@ class Encoded(AskedRows):
     notes: tuple[Note, ...]
 
 
-def encode(
+def encode_numbers(
     declared: Declared, X: Any, y: Any, groups: Any, sample_weight: ArrayLike | None
 ) -> Encoded:
     """Read rows, deal them to sites and put them in the unit ball.
@@ -247,18 +247,18 @@ def encode(
     features = read_features(terms, X)
     if len(features) < 2:
         raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
-    target = _target(declared, features, y)
-    task, caveat = bounded_number(target, declared.bounds)
-    dealt = deal(terms, features, groups)
-    weights = read_weights(terms, features, sample_weight)
+    target = _read_target(declared, features, y)
+    task, caveat = target_bounds(target, declared.bounds)
+    dealt = deal_rows_to_sites(terms, features, groups)
+    weights = read_row_weights(terms, features, sample_weight)
     offsets = task.encode(target)
     targets = [offsets[part] for part in dealt.parts]
     fit = None
-    if declared.squared:
-        fit = _least_squares(declared, features, dealt, task)
+    if declared.uses_least_squares:
+        fit = _describe_least_squares(declared, features, dealt, task)
         rows = _moment_rows(terms, features, dealt, targets, weights, fit)
     else:
-        rows = _ball_rows(terms, features, dealt, targets, weights, task)
+        rows = _rows_in_unit_ball(terms, features, dealt, targets, weights, task)
     return Encoded(
         made=rows,
         caveat=(terms.schema_caveat, caveat, weights.caveat),
@@ -272,15 +272,15 @@ def encode(
     )
 
 
-def _target(declared: Declared, features: Features, y: Any) -> Array:
+def _read_target(declared: Declared, features: Features, y: Any) -> Array:
     """Read numbers in the target's unit; NaN where a column that a schema reads has none."""
-    column = label_column(declared.terms.schema, features.table, y)
+    column = find_label_column(declared.terms.schema, features.table, y)
     if column is None:
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
         raise InvalidInput("y", None, rule, "give the number of every row")
     if y is None:
         assert declared.terms.schema is not None
-        return numbers_in(column, declared.terms.schema.na)
+        return parse_number_labels(column, declared.terms.schema.na)
 
     def read() -> Array:
         array = check_array(column, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -288,10 +288,10 @@ def _target(declared: Declared, features: Features, y: Any) -> Array:
         check_consistent_length(np.empty(len(features)), found)
         return np.asarray(found)
 
-    return np.asarray(checked("y", read))
+    return np.asarray(run_without_data_in_errors("y", read))
 
 
-def bounded_number(
+def target_bounds(
     target: Array, bounds: tuple[float, float] | None
 ) -> tuple[BoundedNumber, str | None]:
     """Return the target's bounds, and a caveat if they were read off it."""
@@ -312,11 +312,11 @@ def bounded_number(
     return BoundedNumber(low, high), BOUNDS_READ
 
 
-def _least_squares(
+def _describe_least_squares(
     declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber
 ) -> Numbers:
     """Describe the least squares in the encoding of the rows, as :mod:`sottovoce.answers.fits`."""
-    layout = dealt.layout(declared.terms, features)
+    layout = dealt.layout_with_names(declared.terms, features)
     return Numbers(layout, task=task, intervals=declared.inference, intercept=declared.intercept)
 
 
@@ -333,10 +333,10 @@ def _moment_rows(
         tables = [features.values[part] for part in dealt.parts]
     else:
         tables = [features.table.take(part) for part in dealt.parts]
-    return dealt.bounded(fit.rows(tables, targets, weights.at(dealt.parts)))
+    return dealt.bound_people(fit.encode_rows(tables, targets, weights.weights_at_sites(dealt.parts)))
 
 
-def _ball_rows(
+def _rows_in_unit_ball(
     terms: Terms,
     features: Features,
     dealt: Dealt,
@@ -345,17 +345,17 @@ def _ball_rows(
     task: BoundedNumber,
 ) -> Rows:
     """Make rows of a training by rounds; one without a number is a row of zeros."""
-    ball = terms.encoding.rows(features.values)
-    known = [task.known(y).astype(float) for y in targets]
-    made = Rows.build([(ball[part], one) for part, one in zip(dealt.parts, known, strict=True)])
+    ball = terms.encoding.encode_rows(features.values)
+    known = [task.has_known_label(y).astype(float) for y in targets]
+    made = Rows.build_from_parts([(ball[part], one) for part, one in zip(dealt.parts, known, strict=True)])
     with_targets = made.with_offset([np.nan_to_num(y) for y in targets])
-    return dealt.bounded(with_targets, weights.at(dealt.parts))
+    return dealt.bound_people(with_targets, weights.weights_at_sites(dealt.parts))
 
 
 # Plan
 
 
-def plan(declared: Declared, public: Facts) -> Planned:
+def plan_regressor(declared: Declared, public: Facts) -> Planned:
     """Price the run from public facts alone; nothing is spent.
 
     Raises
@@ -365,7 +365,7 @@ def plan(declared: Declared, public: Facts) -> Planned:
     """
     says = f"{declared.loss} loss"
     if public.fit is not None:
-        return plan_recipe(declared.config, public.fit.recipe, public.fit.loss, public.sites, says)
+        return plan_recipe_fit(declared.config, public.fit.recipe, public.fit.loss, public.sites, says)
     return Planned((plan_run(declared.config, public.sites.n, public.sites.d),), says=(says,))
 
 
@@ -401,12 +401,12 @@ class Fitted:
     result: Result
     notes: tuple[Note, ...]
 
-    def numbers(self, rows: Any, where: IntArray | None) -> Array:
+    def predict_numbers(self, rows: Any, where: IntArray | None) -> Array:
         """Predict numbers of rows, of the sites in these places."""
-        return numbers_of(self.coef, self.intercept, self.bounds, self.answered, rows, where)
+        return predict_bounded_numbers(self.coef, self.intercept, self.bounds, self.answered, rows, where)
 
 
-def numbers_of(
+def predict_bounded_numbers(
     coef: Array,
     intercept: float,
     bounds: tuple[float, float],
@@ -440,7 +440,7 @@ def numbers_of(
         return np.clip(rows @ coef + intercept, *bounds)
 
 
-def decode(
+def decode_regressor(
     declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
     """Convert the model to the units of the columns and of the target, with its privacy statement.
@@ -458,7 +458,7 @@ def decode(
     -------
     Fitted
     """
-    result = replace(results[0], statement=stated(results[0].statement, declared.terms.rests))
+    result = replace(results[0], statement=statement_with_assumptions(results[0].statement, declared.terms.rests))
     if encoded.public.fit is None:
         fitted = _decode_rounds(declared, encoded, result)
     else:
@@ -469,18 +469,18 @@ def decode(
 def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: Result) -> Fitted:
     """Decode least squares: coefficients by name, and a constant or one for every site."""
     schema, naming = declared.terms.schema, fit.layout.naming
-    found = fit.read(result.outcome, declared.config.delta)
+    found = fit.read_outcome(result.outcome, declared.config.delta)
     named = None
     if schema is not None:
-        named = with_number(schema, encoded.task)
-    answered = fit.layout.saved(found.model, named, jsonable(found.plain))
+        named = with_number_label(schema, encoded.task)
+    answered = fit.layout.to_saved_model(found.model, named, infinities_to_text(found.plain))
     in_units = naming.into_units @ found.model
     # Slopes stand first, and after them the constants.
     k = int(np.sum(naming.constant == 0))
-    every = _constants(declared, encoded, in_units[k:])
+    every = _constants_in_units(declared, encoded, in_units[k:])
     # The constants of sites are averaged by the shares of their rows.
     intercept = float(every @ answered.shares)
-    return _fitted(encoded, in_units[:k], every, intercept, answered, found.table, result)
+    return _make_fitted(encoded, in_units[:k], every, intercept, answered, found.table, result)
 
 
 def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitted:
@@ -488,23 +488,23 @@ def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitt
     schema = declared.terms.schema
     answered = None
     if schema is not None:
-        named = with_number(schema, encoded.task)
+        named = with_number_label(schema, encoded.task)
         answered = SavedModel(
             None, result.consensus[0], np.ones(1), schema=named, loss=declared.loss
         )
-    coef, constant = declared.terms.encoding.to_units(result.consensus)
-    every = _constants(declared, encoded, constant[:1])
-    return _fitted(encoded, coef[0], every, float(every[0]), answered, None, result)
+    coef, constant = declared.terms.encoding.model_to_units(result.consensus)
+    every = _constants_in_units(declared, encoded, constant[:1])
+    return _make_fitted(encoded, coef[0], every, float(every[0]), answered, None, result)
 
 
-def _constants(declared: Declared, encoded: Encoded, constants: Array) -> Array:
+def _constants_in_units(declared: Declared, encoded: Encoded, constants: Array) -> Array:
     """Convert constants of a target in [-1, 1] to the target's unit."""
     task = encoded.task
     half = 0.5 * (task.high - task.low)
     return np.asarray(task.low + half + half * constants * declared.has_constant)
 
 
-def _fitted(
+def _make_fitted(
     encoded: Encoded,
     coef: Array,
     every: Array,
@@ -534,7 +534,7 @@ def _fitted(
 def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tuple[Note, ...]:
     """Collect notes on a fitted model: rows and numbers that did not fit, and answers all alike."""
     terms, task, target = declared.terms, encoded.task, encoded.target
-    notes = [*misfit_notes(terms, encoded.features)]
+    notes = [*norm_misfit_notes(terms, encoded.features)]
     beyond = int(np.sum((target < task.low) | (target > task.high)))
     if beyond:
         what = (
@@ -542,11 +542,11 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
         )
         text = f"{what}, and were clipped to them (for the data's holder only)"
         notes.append(Note("y_bounds", text, HolderNote))
-    if terms.simulated and declared.config.budgeted:
-        rows = encoded.features.rows_of(terms.schema)
+    if terms.is_simulation and declared.config.budgeted:
+        rows = encoded.features.rows_for_model(terms.schema)
         # Rows that are too long must not tell by a warning.
         with np.errstate(all="ignore"):
-            answers = fitted.numbers(rows, places_of(fitted.answered, rows, encoded.groups))
+            answers = fitted.predict_numbers(rows, site_positions(fitted.answered, rows, encoded.groups))
         if np.ptp(answers) < ALIKE * (task.high - task.low):
             what = "the model gives about one number for every row"
             text = f"{what} (a simulation, for the data's holder only)"

@@ -13,17 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..answers.regression import SQUARED
 from ..data.frames import read_frame
-from ..data.labels import numbers_in
+from ..data.labels import parse_number_labels
 from ..runs import defaults
 from ..util.typing import Any, Array, ArrayLike
 from .base import LinearEstimator
-from .declared import as_columns, label_column
-from .fitting import run
-from .parameters import with_knobs
-from .regressor_steps import Declared, Encoded, Fitted, decode, encode, numbers_of, plan, validate
+from .declared import coefficient_columns, find_label_column
+from .fitting import run_planned_fit
+from .parameters import declare_knobs
+from .regressor_steps import Declared, Encoded, Fitted, decode_regressor, encode_numbers, predict_bounded_numbers, plan_regressor, validate_regressor
 
 
-@with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
+@declare_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
 class ConsensusRegressor(RegressorMixin, LinearEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors
     instead of rows.
@@ -159,15 +159,15 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         InvalidInput
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
-        encoded = self._tell(encode(declared, X, y, groups, sample_weight))
-        planned = self._tell(plan(declared, encoded.public))
-        results = run(planned, encoded, verbose=self.verbose)
-        return self._keep(declared, encoded, decode(declared, encoded, planned, results))
+        declared = self._warn_of_step(validate_regressor(self, many_fits=self._follows_another_clone()))
+        encoded = self._warn_of_step(encode_numbers(declared, X, y, groups, sample_weight))
+        planned = self._warn_of_step(plan_regressor(declared, encoded.public))
+        results = run_planned_fit(planned, encoded, verbose=self.verbose)
+        return self._set_fitted_attributes(declared, encoded, decode_regressor(declared, encoded, planned, results))
 
-    def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
+    def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
-        self._keep_columns(declared.terms, encoded.features)
+        self._store_column_names(declared.terms, encoded.features)
         self.coef_ = fitted.coef
         self.intercept_ = fitted.intercept
         self.site_intercept_ = fitted.site_intercept
@@ -178,8 +178,8 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         self._answered = fitted.answered
         self.coefficients_: Any = fitted.table
         if fitted.table is None:
-            self.coefficients_ = as_columns(self)
-        self._tell(fitted, stacklevel=3)
+            self.coefficients_ = coefficient_columns(self)
+        self._warn_of_step(fitted, stacklevel=3)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -205,9 +205,9 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
             In the target's unit.
         """
         check_is_fitted(self, "coef_")
-        rows = self._rows_of(X)
-        where = self._places(rows, groups)
-        return numbers_of(self.coef_, self.intercept_, self.y_bounds_, self._answered, rows, where)
+        rows = self._read_rows_to_predict(X)
+        where = self._site_positions(rows, groups)
+        return predict_bounded_numbers(self.coef_, self.intercept_, self.y_bounds_, self._answered, rows, where)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
         """Compute R2 on test rows, without noise: for the holder of the rows.
@@ -235,7 +235,7 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         if y is not None or self.schema_ is None:
             return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
         table = read_frame(X, self.columns)
-        numbers = numbers_in(label_column(self.schema_, table, None), self.schema_.na)
+        numbers = parse_number_labels(find_label_column(self.schema_, table, None), self.schema_.na)
         known = np.isfinite(numbers)
         weight = None
         if sample_weight is not None:
@@ -244,7 +244,7 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         return float(r2_score(numbers[known], answers[known], sample_weight=weight))
 
 
-@with_knobs("relation", rho=0.0002, max_weight=None)
+@declare_knobs("relation", rho=0.0002, max_weight=None)
 class PrivateRegressor(ConsensusRegressor):
     """:class:`ConsensusRegressor` at one site, which releases its model once.
 

@@ -8,16 +8,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..answers.coefficients import Coefficients
-from ..errors import printable
-from ..reports.coefficients import page_table
+from ..errors import escape_unprintable
+from ..reports.coefficients import coefficient_table
 from ..reports.notebook import ColumnTable
 from ..reports.plots import coefficient_plot, forest_plot
-from ..util.pages import notebook
+from ..util.pages import render_for_notebook
 from ..util.typing import Any
-from .declared import positive_of
+from .declared import positive_class_name
 
 
-def intervals_of(model: Any) -> Coefficients | None:
+def table_with_intervals(model: Any) -> Coefficients | None:
     """Return the table of coefficients with intervals; None for a model that has none."""
     found = getattr(model, "coefficients_", None)
     if isinstance(found, Coefficients):
@@ -25,26 +25,26 @@ def intervals_of(model: Any) -> Coefficients | None:
     return None
 
 
-def summary_of(model: Any) -> str:
+def describe_model(model: Any) -> str:
     """Describe a fitted model in words: training, coefficients, and promise with all caveats."""
     check_is_fitted(model, "privacy_spent_")
     kind = str(getattr(model, "loss_", getattr(model, "loss", "")))
     sizes = f"{len(model.sites_)} sites, {model.n_features_in_} columns"
     head = [f"{type(model).__name__}: {kind}, {sizes}".replace(": ,", ":")]
-    positive = positive_of(model)
+    positive = positive_class_name(model)
     if positive is not None:
-        head.append(f"Coefficients are for the class {printable(positive)}.")
+        head.append(f"Coefficients are for the class {escape_unprintable(positive)}.")
     if getattr(model, "max_grad_norm_", math.inf) < math.inf:
         head.append(
             "Gradients were capped: sizes are not calibrated.  inference=True asks for those, "
             "with errors."
         )
-    table = str(intervals_of(model) or "") or _plain_table(model)
+    table = str(table_with_intervals(model) or "") or _table_without_intervals(model)
     parts = ("\n".join(head), table, str(model.privacy_spent_["says"]))
     return "\n\n".join(part for part in parts if part)
 
 
-def _plain_table(model: Any) -> str:
+def _table_without_intervals(model: Any) -> str:
     """Return coefficients by name, in aligned columns; of many columns the first ones."""
     table = getattr(model, "coefficients_", None)
     if isinstance(table, ColumnTable):
@@ -52,17 +52,17 @@ def _plain_table(model: Any) -> str:
     return ""
 
 
-def plot_of(model: Any, ax: Any) -> Any:
+def plot_coefficients(model: Any, ax: Any) -> Any:
     """Draw the coefficients of a fitted model on matplotlib's Axes: with intervals, or as bars."""
     check_is_fitted(model, "coef_")
-    found = intervals_of(model)
+    found = table_with_intervals(model)
     if found is not None:
         return forest_plot(found.to_dict(), ax)
     table = dict(model.coefficients_)
     # The last line is the constant, which is in another unit.
     names = table.pop("name")[:-1]
     if "coefficient" in table:
-        positive = positive_of(model)
+        positive = positive_class_name(model)
         classes: tuple[str, ...] = ()
         if positive is not None:
             classes = (positive,)
@@ -71,14 +71,14 @@ def plot_of(model: Any, ax: Any) -> Any:
     return coefficient_plot(names, by_class, list(table), ax)
 
 
-def page_of(model: Any) -> str:
+def model_page_html(model: Any) -> str:
     """Return HTML with the privacy statement and, after inference, the table of coefficients."""
     check_is_fitted(model, "coef_")
     promised = str(model.privacy_spent_["says"])
-    found = intervals_of(model)
+    found = table_with_intervals(model)
     if found is None:
-        return notebook(text=promised)
-    return notebook(text=promised, table=page_table(found.to_dict()), remark=found.remark())
+        return render_for_notebook(text=promised)
+    return render_for_notebook(text=promised, table=coefficient_table(found.to_dict()), remark=found.remark())
 
 
 def text_of_model(model: Any) -> str:
@@ -86,10 +86,10 @@ def text_of_model(model: Any) -> str:
     if not hasattr(model, "privacy_spent_"):
         return repr(model)
     parts = [repr(model), str(model.privacy_spent_["says"])]
-    found = intervals_of(model)
+    found = table_with_intervals(model)
     if found is not None:
         parts.append(str(found))
     return "\n\n".join(parts)
 
 
-__all__ = ["intervals_of", "page_of", "plot_of", "summary_of", "text_of_model"]
+__all__ = ["table_with_intervals", "model_page_html", "plot_coefficients", "describe_model", "text_of_model"]

@@ -16,13 +16,13 @@ from ..reports.plots import survival_plot
 from ..runs import defaults
 from ..util.typing import Any, Array
 from .base import PrivateEstimator
-from .declared import in_units
-from .fitting import run
-from .parameters import with_knobs
-from .survival_steps import Declared, Encoded, Fitted, decode, encode, plan, validate
+from .declared import coefficients_in_units
+from .fitting import run_planned_fit
+from .parameters import declare_knobs
+from .survival_steps import Declared, Encoded, Fitted, decode_hazards, encode_people, plan_hazards, validate_hazards
 
 
-@with_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
+@declare_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
 class ConsensusSurvival(PrivateEstimator):
     """Discrete-time hazards trained across sites, with a person's rows of all intervals protected
     together.
@@ -156,15 +156,15 @@ class ConsensusSurvival(PrivateEstimator):
         InvalidInput
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
-        encoded = self._tell(encode(declared, X, time, event, groups))
-        planned = self._tell(plan(declared, encoded.public))
-        results = run(planned, encoded, verbose=self.verbose)
-        return self._keep(declared, encoded, decode(declared, encoded, planned, results))
+        declared = self._warn_of_step(validate_hazards(self, many_fits=self._follows_another_clone()))
+        encoded = self._warn_of_step(encode_people(declared, X, time, event, groups))
+        planned = self._warn_of_step(plan_hazards(declared, encoded.public))
+        results = run_planned_fit(planned, encoded, verbose=self.verbose)
+        return self._set_fitted_attributes(declared, encoded, decode_hazards(declared, encoded, planned, results))
 
-    def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
+    def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
-        self._keep_columns(declared.terms, encoded.features)
+        self._store_column_names(declared.terms, encoded.features)
         self._vector = fitted.vector
         self.coef_, self.intercept_, self.correction_ = (
             fitted.coef,
@@ -173,7 +173,7 @@ class ConsensusSurvival(PrivateEstimator):
         )
         self.converged_, self.edges_, self.sites_ = fitted.converged, fitted.edges, fitted.sites
         self._result, self.privacy_spent_ = fitted.result, fitted.result.privacy
-        self._tell(fitted, stacklevel=3)
+        self._warn_of_step(fitted, stacklevel=3)
         return self
 
     def predict_hazard(self, X: Any) -> Array:
@@ -191,13 +191,13 @@ class ConsensusSurvival(PrivateEstimator):
         """
         check_is_fitted(self, "coef_")
         if self.schema_ is None:
-            return np.asarray(expit((self._array(X) @ self.coef_)[:, None] + self.intercept_))
+            return np.asarray(expit((self._validate_array(X) @ self.coef_)[:, None] + self.intercept_))
         given = read_frame(X, self.columns)
-        known = {source for block in self.schema_.blocks for source in block.sources(given.columns)}
+        known = {source for block in self.schema_.blocks for source in block.source_columns(given.columns)}
         # Times and events may stand in the same frame, and the schema does not know them.
         columns = {name: column for name, column in given.columns.items() if name in known}
         X = self.schema_.encode(columns, labels=False).X
-        constant = in_units(self.schema_, self._vector)[1]
+        constant = coefficients_in_units(self.schema_, self._vector)[1]
         return np.asarray(expit((X @ self._vector)[:, None] + self.intercept_ - constant))
 
     def predict_survival(self, X: Any) -> Array:
@@ -243,7 +243,7 @@ class ConsensusSurvival(PrivateEstimator):
         # Under a schema, encoded columns are not zero where the columns are: the middle row is
         # that of zeros in the encoding.
         if self.schema_ is not None:
-            middle = self.intercept_ - in_units(self.schema_, self._vector)[1]
+            middle = self.intercept_ - coefficients_in_units(self.schema_, self._vector)[1]
         return survival_plot(self.edges_, np.cumprod(1.0 - expit(middle)), (), ax)
 
 

@@ -15,31 +15,31 @@ from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..data.table import Table
-from ..data.validation import checked
-from ..errors import HolderNote, InvalidInput, PublicNote, SchemaError, raise_all
-from ..privacy.statement import restate
+from ..data.validation import run_without_data_in_errors
+from ..errors import HolderNote, InvalidInput, PublicNote, SchemaError, raise_collected_errors
+from ..privacy.statement import with_further_facts
 from ..privacy.statement_facts import Unit
-from ..problem.clipped import cap
+from ..problem.clipped import clip_gradients
 from ..problem.losses import Logistic
 from ..runs.config import MOST_ROUNDS, TRUSTED, RunConfig
 from ..runs.simulate import Result
 from ..util.typing import Any, Array
-from .declared import in_units
+from .declared import coefficients_in_units
 from .encoding import SLACK
-from .fitting import AskedRows, Planned, Public, plan_recipe, stated
+from .fitting import AskedRows, Planned, Public, plan_recipe_fit, statement_with_assumptions
 from .hazard_rows import (
     COARSE,
     FINE,
     SHARE,
-    expand,
-    leaving,
+    expand_to_interval_rows,
+    find_leaving_intervals,
     person_weight,
-    read_events,
-    read_times,
+    read_event_marks,
+    read_survival_times,
 )
 from .notices import Note
-from .tables import Features, deal, misfit_notes, read_features
-from .terms import Terms, norm_errors, terms_of
+from .tables import Features, deal_rows_to_sites, norm_misfit_notes, read_features
+from .terms import Terms, norm_bound_errors, collect_terms
 
 MOST_STEPS = 25
 """Newton steps of a fit without noise, at least: they cost nothing, and the last ones move
@@ -77,11 +77,11 @@ class Declared:
         return self.terms.notes
 
     @property
-    def intervals(self) -> int:
+    def interval_count(self) -> int:
         return len(self.edges) - 1
 
 
-def validate(estimator: Any, *, many_fits: bool) -> Declared:
+def validate_hazards(estimator: Any, *, many_fits: bool) -> Declared:
     """Check all that is declared of hazards, before any row is read.
 
     Parameters
@@ -99,30 +99,30 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     InvalidInput
         For what is wrong.
     """
-    terms = terms_of(estimator, of_people=False, many_fits=many_fits)
-    edges = _edges(estimator.edges)
+    terms = collect_terms(estimator, of_people=False, many_fits=many_fits)
+    edges = _read_edges(estimator.edges)
     rho = terms.knobs["rho"]
-    raise_all(
+    raise_collected_errors(
         [
             *_weight_errors(terms.schema),
-            *_trust_errors(estimator.trust),
-            *_rounds_errors(estimator.rounds),
-            *_ridge_errors(rho),
-            *norm_errors(estimator, terms),
+            *_unknown_trust_errors(estimator.trust),
+            *_newton_steps_errors(estimator.rounds),
+            *_ridge_weight_errors(rho),
+            *norm_bound_errors(estimator, terms),
         ]
     )
     # Here rho weighs slopes and may be 0, which no RunConfig has.
     fields = {name: value for name, value in terms.fields.items() if name != "rho"}
     config = RunConfig.from_dict({"method": "auto", **fields})
-    recipe = _recipe(len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted)
+    recipe = _describe_newton_steps(len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted)
     return Declared(
         terms=terms, edges=edges, event_code=estimator.event_code, config=config, recipe=recipe
     )
 
 
-def _edges(given: Any) -> Array:
+def _read_edges(given: Any) -> Array:
     """Read public times between intervals; InvalidInput for what is none."""
-    edges = checked("edges", lambda: np.asarray(given, dtype=np.float64))
+    edges = run_without_data_in_errors("edges", lambda: np.asarray(given, dtype=np.float64))
     remedy = "declare public times such as [0, 30, 90, 365]"
     if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)):
         raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
@@ -146,13 +146,13 @@ def _weight_errors(schema: Schema | None) -> Iterator[InvalidInput]:
         yield SchemaError("weight", None, rule, "leave weight out of the schema")
 
 
-def _trust_errors(trust: Any) -> Iterator[InvalidInput]:
+def _unknown_trust_errors(trust: Any) -> Iterator[InvalidInput]:
     """Yield an error for an unknown trust."""
     if trust not in TRUSTED:
         yield InvalidInput("trust", trust, f"must be one of {', '.join(TRUSTED)}", "use 'nobody'")
 
 
-def _rounds_errors(rounds: Any) -> Iterator[InvalidInput]:
+def _newton_steps_errors(rounds: Any) -> Iterator[InvalidInput]:
     """Yield an error for what is no number of Newton steps."""
     whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
     if not (whole and 1 <= rounds <= MOST_ROUNDS):
@@ -160,7 +160,7 @@ def _rounds_errors(rounds: Any) -> Iterator[InvalidInput]:
         yield InvalidInput("rounds", rounds, rule, "use rounds=5")
 
 
-def _ridge_errors(rho: Any) -> Iterator[InvalidInput]:
+def _ridge_weight_errors(rho: Any) -> Iterator[InvalidInput]:
     """Yield an error for what is no weight of the slopes."""
     if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
         yield InvalidInput(
@@ -168,7 +168,7 @@ def _ridge_errors(rho: Any) -> Iterator[InvalidInput]:
         )
 
 
-def _recipe(m: int, rounds: int, ridge: float, *, noisy: bool) -> HazardSteps:
+def _describe_newton_steps(m: int, rounds: int, ridge: float, *, noisy: bool) -> HazardSteps:
     """Describe the releases of a fit of m intervals."""
     cells, steps = COARSE, rounds
     if not noisy:
@@ -206,7 +206,7 @@ class Encoded(AskedRows):
     notes: tuple[Note, ...]
 
 
-def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> Encoded:
+def encode_people(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> Encoded:
     """Read people, deal them to sites and make rows of their intervals.
 
     Parameters
@@ -225,18 +225,18 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
     InvalidInput
         For people that do not fit what is declared; the message shows no value of them.
     """
-    terms, m, cells = declared.terms, declared.intervals, declared.recipe.cells
+    terms, m, cells = declared.terms, declared.interval_count, declared.recipe.cells
     if terms.schema is not None:
-        X, time, event = _split(terms, terms.schema, X, time, event)
+        X, time, event = _split_times_and_events(terms, terms.schema, X, time, event)
     features = read_features(terms, X)
     n = len(features)
-    times = _one_each("time", read_times(time), n)
-    events = _one_each("event", read_events(event, declared.event_code), n)
-    dealt = deal(terms, features, groups)
-    leaves = leaving(times, events == 1.0, ~np.isnan(events), declared.edges, cells)
-    ball = terms.encoding.rows(features.values)
-    tables = [expand(ball[part], leaves.of(part), m, cells) for part in dealt.parts]
-    rows = Rows.build([(one.rows, one.label) for one in tables])
+    times = _check_one_value_each("time", read_survival_times(time), n)
+    events = _check_one_value_each("event", read_event_marks(event, declared.event_code), n)
+    dealt = deal_rows_to_sites(terms, features, groups)
+    leaves = find_leaving_intervals(times, events == 1.0, ~np.isnan(events), declared.edges, cells)
+    ball = terms.encoding.encode_rows(features.values)
+    tables = [expand_to_interval_rows(ball[part], leaves.select_people(part), m, cells) for part in dealt.parts]
+    rows = Rows.build_from_parts([(one.rows, one.label) for one in tables])
     rows = rows.with_weight([one.weight for one in tables])
     return Encoded(
         made=rows,
@@ -249,7 +249,7 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
     )
 
 
-def _split(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple[Table, Any, Any]:
+def _split_times_and_events(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple[Table, Any, Any]:
     """Split a table into the model's columns, the times and the events.
 
     Times and events that are not named as columns stay as they were given.
@@ -261,7 +261,7 @@ def _split(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple
         raise InvalidInput(
             lost[0], None, "is no column of the frame", "name the columns of time and event"
         )
-    read = {source for block in schema.blocks for source in block.sources(table.columns)}
+    read = {source for block in schema.blocks for source in block.source_columns(table.columns)}
     both = [name for name in named if name in read]
     if both:
         rule = "holds the time or the event, and the schema declares it as a column of the model"
@@ -275,7 +275,7 @@ def _split(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple
     return Table(table.name, others), time, event
 
 
-def _one_each(name: str, column: Array, n: int) -> Array:
+def _check_one_value_each(name: str, column: Array, n: int) -> Array:
     """Return a column of n values; InvalidInput for another shape."""
     if column.shape != (n,):
         rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
@@ -286,10 +286,10 @@ def _one_each(name: str, column: Array, n: int) -> Array:
 # Plan
 
 
-def plan(declared: Declared, public: Public) -> Planned:
+def plan_hazards(declared: Declared, public: Public) -> Planned:
     """Price the life table and the Newton steps from public facts alone; nothing is spent."""
-    loss = cap(Logistic(), declared.config.gradient_cap)
-    return plan_recipe(declared.config, declared.recipe, loss, public, "hazards")
+    loss = clip_gradients(Logistic(), declared.config.gradient_cap)
+    return plan_recipe_fit(declared.config, declared.recipe, loss, public, "hazards")
 
 
 # Decode
@@ -323,7 +323,7 @@ class Fitted:
     notes: tuple[Note, ...]
 
 
-def decode(
+def decode_hazards(
     declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
     """Convert hazards to the units of the columns, with their privacy statement.
@@ -343,19 +343,19 @@ def decode(
     Fitted
         Slopes and constants; a note for everybody tells of a fit that did not converge.
     """
-    terms, m = declared.terms, declared.intervals
-    of_people = restate(results[0].statement, Unit.of_people(m))
+    terms, m = declared.terms, declared.interval_count
+    of_people = with_further_facts(results[0].statement, Unit.of_people(m))
     found: Hazards = results[0].outcome
     vector = found.slopes / SLACK * math.sqrt(1.0 - SHARE)
     intercept = found.constants + found.correction
     if terms.schema is None:
         coef = vector / (terms.norm * SLACK)
     else:
-        coef, constant = in_units(terms.schema, vector)
+        coef, constant = coefficients_in_units(terms.schema, vector)
         intercept = intercept + constant
-    notes = [*misfit_notes(terms, encoded.features), *_unread_notes(declared, encoded)]
+    notes = [*norm_misfit_notes(terms, encoded.features), *_unread_notes(declared, encoded)]
     if not found.converged:
-        notes.append(Note("converged", _unconverged(found, len(found.slopes) + m), PublicNote))
+        notes.append(Note("converged", _why_not_converged(found, len(found.slopes) + m), PublicNote))
     return Fitted(
         vector=vector,
         coef=coef,
@@ -364,7 +364,7 @@ def decode(
         converged=found.converged,
         edges=declared.edges,
         sites=encoded.public.sites,
-        result=replace(results[0], statement=stated(of_people, terms.rests)),
+        result=replace(results[0], statement=statement_with_assumptions(of_people, terms.rests)),
         notes=tuple(notes),
     )
 
@@ -393,7 +393,7 @@ def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
     return notes
 
 
-def _unconverged(found: Hazards, directions: int) -> str:
+def _why_not_converged(found: Hazards, directions: int) -> str:
     """Say why a fit is not converged, and what to do, from what was released."""
     if found.hidden:
         what = (

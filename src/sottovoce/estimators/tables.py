@@ -16,25 +16,25 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ..answers.fits import Layout, check_products, site_constants
+from ..answers.fits import Layout, check_product_memory, sites_with_constants
 from ..answers.training import ONE_EACH
 from ..data import partition
-from ..data.person import at_random, kept
+from ..data.person import partition_people, first_rows_of_each
 from ..data.rows import Rows
-from ..data.schema import Schema, unfit
-from ..data.validation import check_columns, checked, misfit, sites_in
-from ..data.weights import class_shares, shares
+from ..data.schema import Schema, describe_unfit_rows
+from ..data.validation import check_column_types, run_without_data_in_errors, note_on_data_norm, sites_from_groups
+from ..data.weights import shares_of_classes, weights_below_cap
 from ..errors import HolderNote, InvalidInput, PublicNote
 from ..ledger.digest import rows_digest
 from ..util.typing import Any, Array, ArrayLike, IntArray
-from .caveats import made_from_rows
+from .caveats import learned_columns_note
 from .declared import (
     columns_of_array,
     declared_weights,
-    open_table,
-    people_of,
-    site_column,
-    sources_of,
+    open_table_of_schema,
+    person_numbers,
+    declared_site_column,
+    source_columns,
 )
 from .notices import Note
 from .terms import Terms
@@ -69,13 +69,13 @@ class Features:
         return int(self.values.shape[0])
 
     @property
-    def called(self) -> list[str]:
+    def column_names(self) -> list[str]:
         """Names of the columns of an array: its own, or x0, x1, ..."""
         if self.names is None:
             return columns_of_array(self.values.shape[1])
         return [str(name) for name in self.names]
 
-    def rows_of(self, schema: Schema | None) -> Any:
+    def rows_for_model(self, schema: Schema | None) -> Any:
         """Return rows as a saved model reads them: raw columns under a schema, else an array."""
         if schema is None:
             return self.values
@@ -108,10 +108,10 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
         For what scikit-learn refuses; the message tells no value of a row.
     """
     if terms.schema is not None:
-        return read_encoded(terms.schema, X, terms.columns, weighed=terms.weighed)
+        return read_encoded_table(terms.schema, X, terms.columns, weighed=terms.weighed)
     if issparse(X) and not sparse:
         raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
-    check_columns(X)
+    check_column_types(X)
     # The estimator itself keeps the columns of its last fit until this one succeeds.
     columns: Any = _Columns()
     accepted: str | bool = False
@@ -123,16 +123,16 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
             columns, X, dtype=np.float64, accept_sparse=accepted, estimator=terms.name
         )
 
-    values = checked("X", validated, X)
+    values = run_without_data_in_errors("X", validated, X)
     notes: tuple[Note, ...] = ()
-    told = made_from_rows(values)
+    told = learned_columns_note(values)
     if told is not None:
         notes = (told,)
     names = getattr(columns, "feature_names_in_", None)
     return Features(X, values, names, columns.n_features_in_, notes)
 
 
-def read_encoded(
+def read_encoded_table(
     schema: Schema, X: Any, columns: Sequence[str] | None, *, weighed: bool
 ) -> Features:
     """Encode the rows of a table, with notes for their holder on what did not fit.
@@ -150,13 +150,13 @@ def read_encoded(
     -------
     Features
     """
-    table = open_table(schema, X, columns)
+    table = open_table_of_schema(schema, X, columns)
     found = schema.encode(table, labels=False)
     notes: tuple[Note, ...] = ()
-    unfitted = unfit(found.clipped, weighed=weighed)
+    unfitted = describe_unfit_rows(found.clipped, weighed=weighed)
     if unfitted:
         notes = (Note("schema", "; ".join(unfitted), HolderNote),)
-    names = np.array(sources_of(schema, table.columns), dtype=object)
+    names = np.array(source_columns(schema, table.columns), dtype=object)
     return Features(table, found.X, names, len(names), notes)
 
 
@@ -190,31 +190,31 @@ class Dealt:
     notes: tuple[Note, ...] = ()
 
     @property
-    def n(self) -> Array:
+    def rows_per_site(self) -> Array:
         """Rows of every site, or people where their rows are bounded together, (N, 1)."""
         counted = self.parts
         if self.people is not None:
             counted = [np.unique(own) for own in self.people]
         return np.array([[float(len(one))] for one in counted])
 
-    def layout(self, terms: Terms, features: Features) -> Layout:
+    def layout_with_names(self, terms: Terms, features: Features) -> Layout:
         """Return the encoding of rows at these sites, whose coefficients have names."""
         asked = terms.site_constants
         if asked is not None:
             asked = bool(asked)
-        constants = site_constants(list(self.sites), at_random=not self.apart, asked=asked)
+        constants = sites_with_constants(list(self.sites), at_random=not self.apart, asked=asked)
         if terms.schema is None:
-            columns = features.called
+            columns = features.column_names
             width = len(columns)
         else:
             # The schema names its own columns.
             columns = []
             width = terms.schema.n_features
-        check_products(len(constants), width)
+        check_product_memory(len(constants), width)
         sizes = [len(part) for part in self.parts]
-        return Layout.of(terms.schema, columns, terms.norm, sizes, constants, self.column)
+        return Layout.from_schema(terms.schema, columns, terms.norm, sizes, constants, self.column)
 
-    def bounded(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
+    def bound_people(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
         """Return the rows of each part, with their weights, and a person's bounded together."""
         if weights is not None:
             rows = rows.with_weight(weights)
@@ -223,7 +223,7 @@ class Dealt:
         return rows.with_people(self.people, self.most)
 
 
-def deal(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
+def deal_rows_to_sites(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
     """Deal rows to the sites that `groups` or the schema's column name, or else at random.
 
     Parameters
@@ -244,24 +244,24 @@ def deal(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
     InvalidInput
         If there are more sites to deal to than rows, or people.
     """
-    people = people_of(terms.schema, features.table)
+    people = person_numbers(terms.schema, features.table)
     # Named only where the schema's column gave the sites.
     column = None
     if groups is None and terms.n_sites != 1:
-        groups = site_column(terms.schema, features.table)
+        groups = declared_site_column(terms.schema, features.table)
         if groups is not None and terms.schema is not None:
             column = terms.schema.site
     if groups is None:
         sites = np.arange(terms.n_sites)
-        dealt = Dealt(sites, _at_random(terms, len(features), people), apart=False)
+        dealt = Dealt(sites, _deal_at_random(terms, len(features), people), apart=False)
     else:
-        dealt = Dealt(*sites_in(groups, len(features)), column=column)
+        dealt = Dealt(*sites_from_groups(groups, len(features)), column=column)
     if people is None:
         return dealt
-    return _with_people(terms, dealt, people)
+    return _keep_rows_of_people(terms, dealt, people)
 
 
-def _at_random(terms: Terms, n: int, people: IntArray | None) -> list[IntArray]:
+def _deal_at_random(terms: Terms, n: int, people: IntArray | None) -> list[IntArray]:
     """Deal n rows to the sites at random, those of one person together; return their numbers."""
     units, what = n, "rows"
     if people is not None:
@@ -274,14 +274,14 @@ def _at_random(terms: Terms, n: int, people: IntArray | None) -> list[IntArray]:
         seed = secrets.randbits(64)
     if people is None:
         return partition("iid", np.ones(n), terms.n_sites, seed)
-    return at_random(people, terms.n_sites, seed)
+    return partition_people(people, terms.n_sites, seed)
 
 
-def _with_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
+def _keep_rows_of_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
     """Keep the rows that are read of each person: one, or as many as the schema says."""
     most = terms.rows_per_person
     assert most is not None
-    parts = [part[kept(people[part], most)] for part in dealt.parts]
+    parts = [part[first_rows_of_each(people[part], most)] for part in dealt.parts]
     if terms.one_row_each:
         note = Note("one row a person", ONE_EACH, PublicNote)
         return replace(dealt, parts=parts, most=most, notes=(note,))
@@ -306,13 +306,13 @@ class Weights:
     caveat: str | None = None
     notes: tuple[Note, ...] = ()
 
-    def at(self, parts: list[IntArray]) -> list[Array] | None:
+    def weights_at_sites(self, parts: list[IntArray]) -> list[Array] | None:
         """Return the weights of each site's rows."""
         if self.of_rows is None:
             return None
         return [self.of_rows[part] for part in parts]
 
-    def of_class(self, of_classes: Any, names: Array, number: IntArray) -> Weights:
+    def times_class_weight(self, of_classes: Any, names: Array, number: IntArray) -> Weights:
         """Multiply these weights by public weights of classes.
 
         Parameters
@@ -332,14 +332,14 @@ class Weights:
         """
         if of_classes is None:
             return self
-        by_class = class_shares("class_weight", of_classes, names.tolist())
+        by_class = shares_of_classes("class_weight", of_classes, names.tolist())
         weights = by_class[np.maximum(number, 0)]
         if self.of_rows is not None:
             weights = self.of_rows * weights
         return replace(self, of_rows=weights)
 
 
-def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> Weights:
+def read_row_weights(terms: Terms, features: Features, given: ArrayLike | None) -> Weights:
     """Read the weights of rows: those `fit` was given, or else the column that the schema declares.
 
     Parameters
@@ -363,9 +363,9 @@ def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> W
     n = len(features)
     caveat = None
     if given is not None:
-        own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
-        cap, caveat = _cap(terms, own, n)
-        weight, heavy = shares("sample_weight", own, cap)
+        own = np.asarray(run_without_data_in_errors("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
+        cap, caveat = _weight_cap(terms, own, n)
+        weight, heavy = weights_below_cap("sample_weight", own, cap)
     else:
         declared = declared_weights(terms.schema, features.table)
         if declared is None:
@@ -378,7 +378,7 @@ def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> W
     return Weights(weight, caveat, notes)
 
 
-def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
+def _weight_cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
     """Return the cap on the weights of n rows, and a caveat if it was read off them.
 
     InvalidInput if that must not be.
@@ -388,7 +388,7 @@ def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
         raise InvalidInput("sample_weight", None, rule, "give one number a row")
     if terms.max_weight is not None:
         return terms.max_weight, None
-    if not terms.simulated:
+    if not terms.is_simulation:
         rule = "a release needs a public cap on weights: the largest one is private"
         remedy = "give knobs={'max_weight': 3}, or a random_state for a simulation"
         raise InvalidInput("max_weight", None, rule, remedy)
@@ -408,17 +408,17 @@ def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
     return largest, caveat
 
 
-def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
+def norm_misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
     """Return a note, for the rows' holder in a simulation, on a `data_norm` that suits no row."""
-    if not terms.simulated or terms.schema is not None:
+    if not terms.is_simulation or terms.schema is not None:
         return ()
-    ill = misfit(features.values, terms.norm, noisy=terms.noisy, weighed=terms.weighed)
+    ill = note_on_data_norm(features.values, terms.norm, noisy=terms.noisy, weighed=terms.weighed)
     if not ill:
         return ()
     return (Note("norms", f"{ill} (a simulation, for the data's holder only)", HolderNote),)
 
 
-def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
+def digest_of_deal(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
     """Compute the digest of all rows and of each site's part.
 
     A ledger in memory adds up by site only those fits that share it.
@@ -453,11 +453,11 @@ __all__ = [
     "Dealt",
     "Features",
     "Weights",
-    "deal",
-    "deal_digest",
-    "misfit_notes",
-    "read_encoded",
+    "deal_rows_to_sites",
+    "digest_of_deal",
+    "norm_misfit_notes",
+    "read_encoded_table",
     "read_features",
-    "read_weights",
+    "read_row_weights",
     "seed_of_class",
 ]

@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..data.schema import Schema
-from ..data.weights import check_cap
+from ..data.weights import check_weight_cap
 from ..errors import InvalidInput, PublicNote, SchemaError
 from ..util.typing import Any
-from .caveats import rests_on
-from .declared import schema_of
+from .caveats import assumptions_of_fit
+from .declared import read_schema_argument
 from .encoding import Encoding, NormEncoding, SchemaEncoding
 from .notices import Note
-from .parameters import knobs_of, run_fields_of
+from .parameters import resolve_knobs, collect_run_fields
 
 NO_NORM = (
     "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled "
@@ -76,7 +76,7 @@ class Terms:
     notes: tuple[Note, ...]
 
     @property
-    def simulated(self) -> bool:
+    def is_simulation(self) -> bool:
         """True if the noise can be repeated, so that nothing is protected."""
         return self.seed is not None
 
@@ -103,7 +103,7 @@ class Terms:
         return self.fields.get("rows_per_person")
 
 
-def terms_of(
+def collect_terms(
     estimator: Any,
     *,
     weighed: bool = False,
@@ -133,14 +133,14 @@ def terms_of(
     InvalidInput
         For a schema that cannot be read, or a seed that is none.
     """
-    schema = schema_of(estimator.schema)
-    seed = seed_of(estimator.random_state)
-    fields = run_fields_of(estimator) | {"seed": seed}
+    schema = read_schema_argument(estimator.schema)
+    seed = seed_from_random_state(estimator.random_state)
+    fields = collect_run_fields(estimator) | {"seed": seed}
     if schema is not None and schema.person is not None:
         fields["rows_per_person"] = schema.person.rows
         if one_row_each:
             fields["rows_per_person"] = 1
-    rests, notes = rests_on(schema, cloned=estimator._cloned, many_fits=many_fits)
+    rests, notes = assumptions_of_fit(schema, cloned=estimator._cloned, many_fits=many_fits)
     norm = 1.0
     if estimator.data_norm is not None:
         norm = estimator.data_norm
@@ -155,18 +155,18 @@ def terms_of(
         schema=schema,
         columns=estimator.columns,
         norm=norm,
-        encoding=_encoding_of(schema, norm, estimator),
+        encoding=_choose_encoding(schema, norm, estimator),
         weighed=weighed,
         noisy=not np.all(np.isinf(estimator.epsilon)),
         one_row_each=one_row_each,
-        knobs=knobs_of(estimator),
+        knobs=resolve_knobs(estimator),
         fields=fields,
         rests=rests,
         notes=notes,
     )
 
 
-def _encoding_of(schema: Schema | None, norm: float, estimator: Any) -> Encoding:
+def _choose_encoding(schema: Schema | None, norm: float, estimator: Any) -> Encoding:
     """Return the encoding by the schema, or by the bound on norms."""
     if schema is None:
         return NormEncoding(norm, estimator.fit_intercept)
@@ -187,7 +187,7 @@ def _check_schema_parameters(
         )
 
 
-def seed_of(random_state: Any) -> int | None:
+def seed_from_random_state(random_state: Any) -> int | None:
     """Return the seed of a fit, drawn once from a generator; None for a release; InvalidInput."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(np.iinfo(np.int32).max))
@@ -205,7 +205,7 @@ def seed_of(random_state: Any) -> int | None:
     return int(random_state)
 
 
-def norm_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
+def norm_bound_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield errors in the bound on norms, or in a parameter that the schema replaces."""
     if terms.schema is None:
         if not (math.isfinite(terms.norm) and terms.norm > 0):
@@ -244,7 +244,7 @@ def max_weight_errors(terms: Terms) -> Iterator[InvalidInput]:
     if terms.max_weight is None:
         return
     try:
-        check_cap("max_weight", terms.max_weight)
+        check_weight_cap("max_weight", terms.max_weight)
     except InvalidInput as error:
         yield error
 
@@ -252,8 +252,8 @@ def max_weight_errors(terms: Terms) -> Iterator[InvalidInput]:
 __all__ = [
     "Terms",
     "max_weight_errors",
-    "norm_errors",
-    "seed_of",
+    "norm_bound_errors",
+    "seed_from_random_state",
     "site_constants_errors",
-    "terms_of",
+    "collect_terms",
 ]

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..data.frames import read_frame
-from ..data.schema import Schema, column_errors, unfit
+from ..data.schema import Schema, errors_of_columns, describe_unfit_rows
 from ..errors import HolderNote, InvalidInput, SchemaError
 from ..util.typing import Any, Array
-from .declared import schema_of, sources_of
+from .declared import read_schema_argument, source_columns
 from .notices import Note, Notifying
 
 
@@ -58,9 +58,9 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
-    def _read(self) -> Schema:
+    def _read_schema(self) -> Schema:
         """Read the schema; InvalidInput without one."""
-        schema = schema_of(self.schema)
+        schema = read_schema_argument(self.schema)
         if schema is None:
             rule = "must say what the columns are"
             raise InvalidInput(
@@ -70,7 +70,7 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the schema and check that X has its columns; no value is read."""
-        schema = self._read()
+        schema = self._read_schema()
         table = read_frame(X, self.columns)
         if schema.person is not None:
             rule = (
@@ -80,10 +80,10 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
             raise SchemaError(
                 "person", None, rule, "give schema= to the estimator, or leave person out"
             )
-        errors = column_errors(schema, table.columns, labels=False)
+        errors = errors_of_columns(schema, table.columns, labels=False)
         if errors:
             raise errors[0]
-        sources = sources_of(schema, table.columns)
+        sources = source_columns(schema, table.columns)
         self.schema_ = schema
         self.feature_names_in_ = np.array(sources, dtype=np.object_)
         self.n_features_in_ = len(sources)
@@ -91,16 +91,16 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Array:
         """Encode rows, (n_samples, n_features_out); a :class:`HolderNote` says what did not fit."""
-        schema = getattr(self, "schema_", None) or self._read()
+        schema = getattr(self, "schema_", None) or self._read_schema()
         found = schema.encode(read_frame(X, self.columns), labels=False)
-        notes = unfit(found.clipped)
+        notes = describe_unfit_rows(found.clipped)
         if notes:
-            self._notify(Note("schema", "; ".join(notes), HolderNote), stacklevel=2)
+            self._warn_once(Note("schema", "; ".join(notes), HolderNote), stacklevel=2)
         return found.X
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return names of the columns of the output; `input_features` is ignored."""
-        schema = getattr(self, "schema_", None) or self._read()
+        schema = getattr(self, "schema_", None) or self._read_schema()
         return np.array(schema.feature_names, dtype=np.object_)
 
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from ..errors import BudgetExceeded, InvalidInput, LedgerError
 from ..privacy.accountants import Accountant
 from ..privacy.conditions import Conditions
-from ..privacy.events import Event, counted, same_relation
+from ..privacy.events import Event, run_lengths, same_relation
 from ..util.typing import Any, ArrayLike
-from .book import Deal, RowBook, agreed_nodes
+from .book import Deal, RowBook, agreed_node_count
 from .spending import Budget, Spending
 
 STAYS = (
@@ -94,10 +94,10 @@ class Account:
         list of (Event, Event)
             Release and price; nothing is recorded.
         """
-        conditions = self.conditions_of(deal).copy()
-        return [(event, conditions.add(event)) for event in events]
+        conditions = self.conditions_of_deal(deal).copy()
+        return [(event, conditions.charge_event(event)) for event in events]
 
-    def afford(self, priced: Sequence[Event], deal: Deal) -> Spending:
+    def check_affordable(self, priced: Sequence[Event], deal: Deal) -> Spending:
         """Return what is spent once releases are charged together, or refuse them.
 
         Parameters
@@ -121,12 +121,12 @@ class Account:
         LedgerError
             In a process to which the account was copied by a fork.
         """
-        _check_process(self._process)
+        _check_same_process(self._process)
         # It was tested with other charges in mind.
         self._expected.clear()
-        _check_agreement(self, priced, deal)
-        after = self.plus(priced, deal)
-        if self._needs_no_test(after, deal):
+        _check_relation_and_nodes(self, priced, deal)
+        after = self.spending_with(priced, deal)
+        if self._is_always_affordable(after, deal):
             return after
         # What runs in progress hold counts as spent: they may draw it at any time.
         held = [(hold.deal, price, 1) for hold in self.holds for _, price in hold.left]
@@ -136,19 +136,19 @@ class Account:
         what = f"a run of {len(priced)} releases"
         if len(priced) == 1:
             what = f"release {len(self.book) + 1}"
-        self.budget.check(self.spending, with_holds, what, held=bool(self.holds))
+        self.budget.check_within_budget(self.spending, with_holds, what, held=bool(self.holds))
         return after
 
-    def afford_next(self, event: Event, deal: Deal) -> tuple[Event, Spending]:
+    def price_affordable_release(self, event: Event, deal: Deal) -> tuple[Event, Spending]:
         """Price one release, and return its price and the spending with it.
 
-        Refused as by :meth:`afford`.
+        Refused as by :meth:`check_affordable`.
         """
-        price = self.conditions_of(deal).priced(event)
-        _check_process(self._process)
-        if self._is_expected(event, price, deal):
-            return price, self.plus([price], deal)
-        return price, self.afford([price], deal)
+        price = self.conditions_of_deal(deal).pricing_event(event)
+        _check_same_process(self._process)
+        if self._take_expected_release(event, price, deal):
+            return price, self.spending_with([price], deal)
+        return price, self.check_affordable([price], deal)
 
     def expect(self, events: Sequence[Event]) -> None:
         """Test at once what a run will charge, in order.
@@ -160,15 +160,15 @@ class Account:
         """
         planned = self.priced(events, None)
         try:
-            self.afford([price for _, price in planned], None)
+            self.check_affordable([price for _, price in planned], None)
         except BudgetExceeded:
             return
         self._expected = deque(planned)
 
     def write(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
-        """Append the row of one release that :meth:`afford` has admitted.
+        """Append the row of one release that :meth:`check_affordable` has admitted.
 
-        Called with :attr:`lock` held since the call of :meth:`afford`.
+        Called with :attr:`lock` held since the call of :meth:`check_affordable`.
 
         Parameters
         ----------
@@ -181,13 +181,13 @@ class Account:
             The event that the accountant prices in its place; equal to `event` unless a condition
             of its proof is broken (:mod:`sottovoce.privacy.conditions`).
         after : Spending
-            What is spent with this row, as :meth:`afford` returned it.
+            What is spent with this row, as :meth:`check_affordable` returned it.
         """
         # First: an interrupt may leave too much spent, never too little.
         self.spending = after
         self.book.write(event, deal, price)
 
-    def take(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
+    def write_and_condition(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
         """Append the row of one release, on which the price of later rounds may depend.
 
         Parameters
@@ -197,21 +197,21 @@ class Account:
         """
         self.write(event, deal, price, after)
         # Last: after an interrupt the next round is priced alone.
-        self.conditions_of(deal).add(event)
+        self.conditions_of_deal(deal).charge_event(event)
 
-    def take_over(self, event: Event) -> None:
+    def take_over_affordable_row(self, event: Event) -> None:
         """Write a row that an earlier part of the same run found affordable."""
-        price = self.conditions_of(None).priced(event)
+        price = self.conditions_of_deal(None).pricing_event(event)
         # A row that the run was expected to charge is expected no more.
-        self._is_expected(event, price, None)
-        self.take(event, None, price, self.plus([price], None))
+        self._take_expected_release(event, price, None)
+        self.write_and_condition(event, None, price, self.spending_with([price], None))
 
-    def reprice(self, accountant: Accountant[Any]) -> None:
+    def reprice_all_rows(self, accountant: Accountant[Any]) -> None:
         """Price all rows by another accountant from now on."""
         self._expected.clear()
         # From the events again: what one accountant composed cannot be turned into the currency of
         # another.
-        nothing = replace(self.spending.nothing(), accountant=accountant)
+        nothing = replace(self.spending.without_releases(), accountant=accountant)
         self.spending = nothing.after((row.deal, row.priced, row.times) for row in self.book)
 
     def against(self, coalition: Collection[int]) -> float:
@@ -246,7 +246,7 @@ class Account:
                 deal: [site for site in range(nodes) if site not in inside]
                 for deal, nodes in self.book.nodes.items()
             }
-            return _seen_by(self, len(inside)).among(outside).total()
+            return _spending_against_sites(self, len(inside)).among(outside).total()
 
     def copy(self) -> Account:
         """Return an independent copy, which holds what this one holds."""
@@ -258,22 +258,22 @@ class Account:
         twin.conditions = {deal: conditions.copy() for deal, conditions in self.conditions.items()}
         return twin
 
-    def conditions_of(self, deal: Deal) -> Conditions:
+    def conditions_of_deal(self, deal: Deal) -> Conditions:
         """Return the conditions of charges under a partition, by no run that holds it."""
         return self.conditions.setdefault(deal, Conditions(self.spending.sites_per_row))
 
-    def plus(self, priced: Iterable[Event], deal: Deal) -> Spending:
+    def spending_with(self, priced: Iterable[Event], deal: Deal) -> Spending:
         """Return the spending with further releases, given their prices; no budget is tested."""
-        return self.spending.after((deal, price, count) for price, count in counted(priced))
+        return self.spending.after((deal, price, count) for price, count in run_lengths(priced))
 
-    def _needs_no_test(self, after: Spending, deal: Deal) -> bool:
+    def _is_always_affordable(self, after: Spending, deal: Deal) -> bool:
         """Return True if no budget can refuse the spending, whatever is held."""
         # A second deal may be refused by an accountant without sums over deals.
-        if not self.budget.endless or self.spending.by_deal.keys() - {deal}:
+        if not self.budget.is_unlimited or self.spending.by_deal.keys() - {deal}:
             return False
-        return deal in after.by_deal and after.accountant.endless(after.by_deal[deal])
+        return deal in after.by_deal and after.accountant.never_exceeds_budget(after.by_deal[deal])
 
-    def _is_expected(self, event: Event, price: Event, deal: Deal) -> bool:
+    def _take_expected_release(self, event: Event, price: Event, deal: Deal) -> bool:
         """Return True for the next of the releases that were tested together.
 
         Any other release ends the expectation: all that follow are tested one by one.
@@ -287,23 +287,23 @@ class Account:
         return False
 
 
-def _check_process(process: int) -> None:
+def _check_same_process(process: int) -> None:
     """Refuse (LedgerError) what a fork copied unasked."""
     if os.getpid() != process:
         raise LedgerError(STAYS)
 
 
-def _seen_by(account: Account, sites: int) -> Spending:
+def _spending_against_sites(account: Account, sites: int) -> Spending:
     """Return the spending against so many colluding sites."""
     # Events other than sums cost the same against any number of sites.
-    if all(row.event.against(sites) is row.event for row in account.book):
+    if all(row.event.event_against_colluders(sites) is row.event for row in account.book):
         return account.spending
-    return account.spending.nothing().after(
-        (row.deal, row.priced.against(sites), row.times) for row in account.book
+    return account.spending.without_releases().after(
+        (row.deal, row.priced.event_against_colluders(sites), row.times) for row in account.book
     )
 
 
-def _check_agreement(account: Account, priced: Sequence[Event], deal: Deal) -> None:
+def _check_relation_and_nodes(account: Account, priced: Sequence[Event], deal: Deal) -> None:
     """Refuse releases whose relation or number of nodes is not that of the rows and budgets.
 
     Raises InvalidInput.
@@ -312,5 +312,5 @@ def _check_agreement(account: Account, priced: Sequence[Event], deal: Deal) -> N
     # Most runs repeat one event object: it is checked once.
     for price in {id(price): price for price in priced}.values():
         relation = same_relation(relation, price)
-        nodes = agreed_nodes(nodes, price)
-        account.budget.check_nodes(price.nodes)
+        nodes = agreed_node_count(nodes, price)
+        account.budget.check_node_count(price.nodes)

@@ -77,7 +77,7 @@ class RowBook:
         self.relation = same_relation(self.relation, event)
         self.nodes[deal] = max(self.nodes.get(deal, 1), event.nodes)
         last = self._rows[-1] if self._rows else None
-        if last is not None and _equal(last, event, deal, priced):
+        if last is not None and _continues_row(last, event, deal, priced):
             self._rows[-1] = last._replace(times=last.times + 1)
         else:
             self._rows.append(ChargedRow(event, deal, priced, 1))
@@ -93,7 +93,7 @@ class RowBook:
         return twin
 
 
-def agreed_nodes(nodes: int, event: Event) -> int:
+def agreed_node_count(nodes: int, event: Event) -> int:
     """Return the number of nodes of a partition's rows with a further event; 1 fits any number.
 
     InvalidInput if its number is another one.
@@ -104,7 +104,7 @@ def agreed_nodes(nodes: int, event: Event) -> int:
     return max(nodes, event.nodes)
 
 
-def _equal(row: ChargedRow, event: Event, deal: Deal, priced: Event) -> bool:
+def _continues_row(row: ChargedRow, event: Event, deal: Deal, priced: Event) -> bool:
     """Return True if a release has the same terms, price and partition as those of a row."""
     if row.deal != deal:
         return False

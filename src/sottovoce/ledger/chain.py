@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from ..errors import LedgerCorrupt, LedgerError, LedgerVersion, SottovoceError
-from ..util.plain import canonical, keyed_hash
+from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any
 
 SCHEMA_VERSION = 5
@@ -43,7 +43,7 @@ TABLES = (
 )
 
 
-def link(head: bytes, number: int, body: str) -> bytes:
+def hash_of_record(head: bytes, number: int, body: str) -> bytes:
     """Return the hash of a record, which depends on all records before it.
 
     Parameters
@@ -60,19 +60,19 @@ def link(head: bytes, number: int, body: str) -> bytes:
     bytes
         BLAKE2b of the three.
     """
-    return keyed_hash(head, number.to_bytes(8, "big"), body.encode())
+    return personalised_hash(head, number.to_bytes(8, "big"), body.encode())
 
 
 class Fold(Protocol):
     """The state that a log's records add up to."""
 
-    def apply(self, number: int, record: dict[str, Any]) -> None:
+    def apply_record(self, number: int, record: dict[str, Any]) -> None:
         """Apply one record.
 
         ValueError, KeyError or TypeError if it cannot follow those before it.
         """
 
-    def payloads(self) -> dict[int, str]:
+    def payload_digests(self) -> dict[int, str]:
         """Return records that own a payload, with the payload's digest."""
 
 
@@ -93,11 +93,11 @@ class Chain(Generic[F]):
     Attributes
     ----------
     state : Fold
-        The fold over the records that were read; as of the last :meth:`sync`.
+        The fold over the records that were read; as of the last :meth:`apply_new_records`.
     records : int
         How many were read.
     secret, file_id : bytes
-        The file's key and random id; set by :meth:`identify`.
+        The file's key and random id; set by :meth:`read_identity`.
     """
 
     state: F
@@ -109,7 +109,7 @@ class Chain(Generic[F]):
         self._db, self.name, self._blank = db, name, blank
         self._head = b""
 
-    def identify(self) -> int:
+    def read_identity(self) -> int:
         """Read the file's identity and key, and return the version of its schema.
 
         LedgerCorrupt if it is no ledger, LedgerVersion if this version cannot read it.
@@ -127,21 +127,21 @@ class Chain(Generic[F]):
             )
         found = self._db.execute("SELECT file_id, secret FROM meta").fetchone()
         if found is None or not all(isinstance(value, bytes) for value in found):
-            self.corrupt("its head is missing")
+            self.raise_corrupt("its head is missing")
         self.file_id, self.secret = found
-        self.forget()
+        self.forget_all_records()
         return int(version)
 
-    def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
+    def append_record(self, record: dict[str, Any], payload: bytes | None = None) -> None:
         """Add a record inside a transaction.
 
         It is applied to the state first, so every record that is written can be read.
         """
-        body = canonical(record)
+        body = canonical_json(record)
         number = self.records + 1
-        head = link(self._head, number, body)
+        head = hash_of_record(self._head, number, body)
         # From the text that is written, as any later reader will parse it.
-        self.state.apply(number, json.loads(body))
+        self.state.apply_record(number, json.loads(body))
         self.records, self._head = number, head
         self._db.execute("INSERT INTO log VALUES (?, ?, ?)", (number, body, head))
         self._db.execute("UPDATE meta SET records = ?, head = ?", (number, head))
@@ -154,84 +154,84 @@ class Chain(Generic[F]):
         LedgerCorrupt if it has not this digest.
         """
         found = self._db.execute("SELECT bytes FROM payload WHERE id = ?", (number,)).fetchone()
-        if found is None or not isinstance(found[0], bytes) or keyed_hash(found[0]).hex() != digest:
-            self.corrupt(f"the payload of record {number} was edited or removed")
+        if found is None or not isinstance(found[0], bytes) or personalised_hash(found[0]).hex() != digest:
+            self.raise_corrupt(f"the payload of record {number} was edited or removed")
         return found[0]
 
-    def sync(self) -> None:
+    def apply_new_records(self) -> None:
         """Apply the records that any process appended since the last read."""
-        records, head = self.written()
+        records, head = self.read_second_head()
         # Records that follow one another are often the same: such a text is parsed once.
         last, record = "", dict[str, Any]()
         try:
             # A file that was replaced by an older copy lacks the last record that was read.
-            if self.records and not self.goes_through(self.records, self._head):
-                self.corrupt("went back behind what this process has read")
+            if self.records and not self.has_record_with_hash(self.records, self._head):
+                self.raise_corrupt("went back behind what this process has read")
             for number, body, stored in self._db.execute(
                 "SELECT id, body, hash FROM log WHERE id > ? ORDER BY id", (self.records,)
             ):
                 # The type is checked although tables are strict, which damage can undo.
                 sound = number == self.records + 1 and isinstance(body, str)
-                if not sound or stored != link(self._head, number, body):
-                    self.corrupt(f"record {self.records + 1} was edited, removed or moved")
+                if not sound or stored != hash_of_record(self._head, number, body):
+                    self.raise_corrupt(f"record {self.records + 1} was edited, removed or moved")
                 try:
                     if body != last:
                         last, record = body, json.loads(body)
-                    self.state.apply(number, record)
+                    self.state.apply_record(number, record)
                 except SottovoceError:
                     # An event or accountant of a newer version says so itself.
                     raise
                 except (ValueError, KeyError, TypeError):
-                    self.corrupt(f"record {number} does not follow from those before it")
+                    self.raise_corrupt(f"record {number} does not follow from those before it")
                 self.records, self._head = number, stored
             # By the second copy of count and hash: a chain that lost its last records is sound by
             # itself.
             if (self.records, self._head) != (records, head):
-                self.corrupt(f"holds {self.records} records where {records} were written")
+                self.raise_corrupt(f"holds {self.records} records where {records} were written")
         except BaseException:
             # Nothing that was folded so far is believed.
-            self.forget()
+            self.forget_all_records()
             raise
 
-    def verify(self) -> None:
+    def verify_from_start(self) -> None:
         """Verify everything from the first record, payloads included, inside a transaction."""
-        self.forget()
-        self.sync()
+        self.forget_all_records()
+        self.apply_new_records()
         if self._db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-            self.corrupt("SQLite finds damaged pages")
+            self.raise_corrupt("SQLite finds damaged pages")
         # Records with numbers below 1 are not of the chain, and no sync reads them.
         if self._db.execute("SELECT count(*) FROM log").fetchone()[0] != self.records:
-            self.corrupt("holds records outside its chain")
-        owners = self.state.payloads()
+            self.raise_corrupt("holds records outside its chain")
+        owners = self.state.payload_digests()
         if {number for (number,) in self._db.execute("SELECT id FROM payload")} != owners.keys():
-            self.corrupt("payloads were added or removed")
+            self.raise_corrupt("payloads were added or removed")
         for number, digest in owners.items():
             self.payload(number, digest)
 
-    def forget(self) -> None:
+    def forget_all_records(self) -> None:
         """Go back to the state before the first record."""
         self.state = self._blank(self.secret)
         self.records = 0
-        self._head = keyed_hash(self.file_id)
+        self._head = personalised_hash(self.file_id)
 
     def head(self) -> str:
         """Return the count and hash of the last record that was read."""
         return f"{self.records}:{self._head.hex()}"
 
-    def written(self) -> tuple[int, bytes]:
+    def read_second_head(self) -> tuple[int, bytes]:
         """Return the count and hash of the last record, from their second copy."""
         return self._db.execute("SELECT records, head FROM meta").fetchone() or (0, b"")
 
-    def goes_through(self, records: int, head: bytes) -> bool:
+    def has_record_with_hash(self, records: int, head: bytes) -> bool:
         """Return True if the record of this number has this hash."""
         found = self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone()
         return bool(found == (head,))
 
-    def passes(self, head: bytes) -> bool:
+    def contains_hash(self, head: bytes) -> bool:
         """Return True if a record has this hash."""
         return self._db.execute("SELECT 1 FROM log WHERE hash = ?", (head,)).fetchone() is not None
 
-    def corrupt(self, what: str) -> NoReturn:
+    def raise_corrupt(self, what: str) -> NoReturn:
         """Raise LedgerCorrupt, with what is wrong."""
         raise LedgerCorrupt(
             f"{self.name}: {what}; spend nothing on this data set until it is known who changed "
@@ -239,7 +239,7 @@ class Chain(Generic[F]):
         )
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translating_errors(self) -> Iterator[None]:
         """Translate SQLite's errors."""
         try:
             yield

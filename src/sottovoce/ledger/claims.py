@@ -10,7 +10,7 @@ from ..privacy.events import Event
 from ..util.typing import Array
 
 
-def printed_claims(rows: Iterable[Event], delta: float) -> Array | None:
+def papers_claimed_epsilon(rows: Iterable[Event], delta: float) -> Array | None:
     """Return the paper's claim for the releases of one run, per node; None where it claims nothing.
 
     Parameters

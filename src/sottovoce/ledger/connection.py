@@ -10,7 +10,7 @@ from pathlib import Path
 from .chain import Chain, F
 
 
-def connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connection:
+def open_connection(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connection:
     """Open an SQLite connection that starts no transaction of its own.
 
     Several threads may use it, one at a time.
@@ -59,10 +59,10 @@ def alone(path: Path, name: str, blank: Callable[[bytes], F]) -> Iterator[Chain[
     LedgerCorrupt, LedgerVersion
         If the file is no ledger, is damaged, or is of another version.
     """
-    with closing(connect(path, 0.0, "mode=ro&immutable=1")) as db:
+    with closing(open_connection(path, 0.0, "mode=ro&immutable=1")) as db:
         chain = Chain(db, name, blank)
-        with chain.translated():
-            chain.identify()
+        with chain.translating_errors():
+            chain.read_identity()
             yield chain
 
 

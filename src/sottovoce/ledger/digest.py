@@ -10,7 +10,7 @@ from ..util.typing import Array
 
 
 def rows_digest(*arrays: Array) -> bytes:
-    """Return a digest of arrays of rows, for :meth:`RowsIdentity.bind`.
+    """Return a digest of arrays of rows, for :meth:`RowsIdentity.bind_to_rows`.
 
     It has no key: treat it as secret, and never store it.
 

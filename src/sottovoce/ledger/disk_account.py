@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..errors import BudgetExceeded, InvalidInput
-from ..privacy.conditions import all_priced
+from ..privacy.conditions import pricing_events
 from ..privacy.events import Event, same_relation
-from ..util.plain import canonical
+from ..util.plain import canonical_json
 from ..util.typing import Array
 from .file import ChainFile
 from .history import History
@@ -26,23 +26,23 @@ class DiskAccount:
     def spent(self) -> Array:
         """Return the epsilon of each node by the rows, (N,)."""
         with self._file.transaction("DEFERRED") as state:
-            return state.price()
+            return state.epsilon_per_node()
 
-    def committed(self) -> Array:
+    def committed_epsilon(self) -> Array:
         """Return the epsilon of each node that is spent or reserved by open runs, (N,)."""
         with self._file.transaction("DEFERRED") as state:
-            return state.price(state.held())
+            return state.epsilon_per_node(state.held())
 
-    def afford(self, events: Sequence[Event]) -> Array:
+    def epsilon_added_by_run(self, events: Sequence[Event]) -> Array:
         """Return what a run would add to each node's epsilon, (N,), without reserving it.
 
         Refused as by :meth:`sottovoce.ledger.durable.DurableLedger.reserve`.
         """
         what = f"a run of {len(events)} releases"
         with self._file.transaction("DEFERRED") as state:
-            return self.check(state, all_priced(events), what, "reserved")
+            return self.check_affordable(state, pricing_events(events), what, "reserved")
 
-    def check(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
+    def check_affordable(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
         """Return what releases add to each node's epsilon, or refuse them; inside a transaction.
 
         Parameters
@@ -68,12 +68,12 @@ class DiskAccount:
         LedgerMismatch
             If the ledger is tied to rows that were not shown.
         """
-        self._identity.check_shown(state)
-        counts, events = _counted(state, priced)
+        self._identity.check_rows_shown(state)
+        counts, events = _count_by_text(state, priced)
         held = state.held()
-        after = _of_each_node(state, state.price(held + counts, events))
-        spent = _of_each_node(state, state.price())
-        committed = _of_each_node(state, state.price(held))
+        after = _broadcast_to_nodes(state, state.epsilon_per_node(held + counts, events))
+        spent = _broadcast_to_nodes(state, state.epsilon_per_node())
+        committed = _broadcast_to_nodes(state, state.epsilon_per_node(held))
         # Not "after > epsilon": NaN is over, too.
         over = np.flatnonzero(~(after <= state.epsilon))
         if over.size:
@@ -91,12 +91,12 @@ class DiskAccount:
         return after - committed
 
 
-def _counted(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dict[str, Event]]:
+def _count_by_text(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dict[str, Event]]:
     """Count releases by text, with the event of each; refuse those that do not fit the ledger."""
     relation = state.relation
     counts, events = Counter[str](), dict[str, Event]()
     for event in priced:
-        text = canonical(event.to_dict())
+        text = canonical_json(event.to_dict())
         counts[text] += 1
         if text in events:
             continue
@@ -109,5 +109,5 @@ def _counted(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dic
     return counts, events
 
 
-def _of_each_node(state: History, price: Array) -> Array:
+def _broadcast_to_nodes(state: History, price: Array) -> Array:
     return np.broadcast_to(price, state.epsilon.shape)

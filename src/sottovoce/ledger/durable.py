@@ -32,10 +32,10 @@ import numpy as np
 
 from ..errors import InvalidInput, LedgerMismatch
 from ..privacy import accountants
-from ..privacy.conditions import all_priced
+from ..privacy.conditions import pricing_events
 from ..privacy.events import Event
 from ..util.compatibility import FORMAT
-from ..util.plain import canonical, jsonable, keyed_hash
+from ..util.plain import canonical_json, infinities_to_text, personalised_hash
 from ..util.typing import Any, Array, ArrayLike
 from .digest import rows_digest
 from .disk_account import DiskAccount
@@ -45,8 +45,8 @@ from .identity import RowsIdentity
 from .memory import validate_target
 from .readings import NeverCopied, Readings
 from .run import Run
-from .run_records import find_run
-from .runs import Runs, free_name, why_over
+from .run_records import find_run_history
+from .runs import Runs, unused_run_name, explain_run_is_over
 from .summary import summary
 
 __all__ = ["DurableLedger", "rows_digest"]
@@ -127,11 +127,11 @@ class DurableLedger(NeverCopied, Readings):
         delta : float
             0 for pure epsilon.
         accountant : {"pure", "zcdp", "rdp"}
-            See :func:`sottovoce.privacy.accountants.for_life`.
+            See :func:`sottovoce.privacy.accountants.lifetime_accountant`.
         n_nodes : int
             Nodes whose rows the data set holds; 1 at a real site.
         fingerprint : bytes, optional
-            See :meth:`.identity.RowsIdentity.bind`.
+            See :meth:`.identity.RowsIdentity.bind_to_rows`.
         demonstration : bool
             Marks the file for good as one whose noise may be repeatable, and which holds no true
             releases.
@@ -150,7 +150,7 @@ class DurableLedger(NeverCopied, Readings):
         """
         validate_target(epsilon, delta or None)
         values = np.asarray(epsilon, dtype=float)
-        name = accountants.for_life(accountant, values, delta).label
+        name = accountants.lifetime_accountant(accountant, values, delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
             rule = "must fit the values of epsilon"
             raise InvalidInput("n_nodes", n_nodes, rule, "give one value, or one a node")
@@ -158,13 +158,13 @@ class DurableLedger(NeverCopied, Readings):
         record = {
             "kind": "create",
             "accountant": name,
-            "epsilon": [jsonable(float(value)) for value in per_node],
+            "epsilon": [infinities_to_text(float(value)) for value in per_node],
             "delta": float(delta),
         }
 
         def first(secret: bytes) -> dict[str, Any]:
             # The hash vouches for the key that vouches for the data set.
-            made = record | {"key": keyed_hash(secret).hex(), "at": _now()}
+            made = record | {"key": personalised_hash(secret).hex(), "at": _timestamp_now()}
             if demonstration:
                 made["demonstration"] = True
             return made
@@ -187,7 +187,7 @@ class DurableLedger(NeverCopied, Readings):
         ----------
         path : path
         fingerprint : bytes, optional
-            See :meth:`.identity.RowsIdentity.bind`.  Without it a bound ledger can be read and its
+            See :meth:`.identity.RowsIdentity.bind_to_rows`.  Without it a bound ledger can be read and its
             runs closed, but nothing can be spent.
         expected_head : str, optional
             See :meth:`.file.ChainFile.verify`.
@@ -208,7 +208,7 @@ class DurableLedger(NeverCopied, Readings):
             if expected_head is not None:
                 ledger.file.expect(expected_head)
             if fingerprint is not None:
-                ledger.identity.bind(fingerprint)
+                ledger.identity.bind_to_rows(fingerprint)
         except BaseException:
             ledger.close()
             raise
@@ -237,7 +237,7 @@ class DurableLedger(NeverCopied, Readings):
         """Return a summary as plain data; an infinite epsilon is the text ``inf``."""
         return summary(self.file)
 
-    def charge(self, event: Event, *, count: int = 1) -> None:
+    def record_event(self, event: Event, *, count: int = 1) -> None:
         """Record a release outside any run, durably, or refuse it.
 
         Such rows can have no payload.  A count is one record: all are charged before the first of
@@ -267,14 +267,14 @@ class DurableLedger(NeverCopied, Readings):
             what = f"a run of {count} releases"
             if count == 1:
                 what = f"release {len(state.rows) + 1}"
-            self.account.check(state, state.next(event, int(count)), what, "drawn")
+            self.account.check_affordable(state, state.next(event, int(count)), what, "drawn")
             record: dict[str, Any] = {"kind": "charge", "run": None, "release": None}
             # Since schema 5 a charge leaves out an event that is that of the charge before.
-            if canonical(plain) != state.last:
+            if canonical_json(plain) != state.last:
                 record["event"] = plain
             if count > 1:
                 record["count"] = int(count)
-            self.file.append(record)
+            self.file.append_record(record)
 
     def reserve(self, run: str, plan: str, events: Sequence[Event]) -> Run:
         """Reserve the price of a whole run before its first round, or resume the run.
@@ -313,18 +313,18 @@ class DurableLedger(NeverCopied, Readings):
             known = state.runs.get(run)
             if known is None:
                 what = f"run {run!r} of {len(events)} releases"
-                self.account.check(state, all_priced(events), what, "reserved")
+                self.account.check_affordable(state, pricing_events(events), what, "reserved")
                 record = {
                     "kind": "reserve",
                     "run": run,
                     "plan": plan,
                     "releases": packed(plain),
-                    "at": _now(),
+                    "at": _timestamp_now(),
                 }
-                self.file.append(record | {"version": FORMAT})
+                self.file.append_record(record | {"version": FORMAT})
             else:
-                _check_same(state, run, known, plan, plain)
-        return self._run(run)
+                _check_same_run(state, run, known, plan, plain)
+        return self._open_run(run)
 
     def resume(self, run: str, plan: str) -> Run:
         """Go through a run again from its first row.
@@ -347,14 +347,14 @@ class DurableLedger(NeverCopied, Readings):
         LedgerError
             If there is no such run, it has another plan, or a version before 0.3 began it.
         """
-        self.runs.check_goes_on(run)
+        self.runs.check_can_continue(run)
         # As the check has just read it.
         state = self.file.chain.state
-        if find_run(state, run).plan != plan:
-            another = f"give this run another name, such as {free_name(state, run)!r}"
+        if find_run_history(state, run).plan != plan:
+            another = f"give this run another name, such as {unused_run_name(state, run)!r}"
             rule = f"is in this ledger with another plan; go on with that one, or {another}"
             raise LedgerMismatch(f"run={run!r}: {rule}")
-        return self._run(run)
+        return self._open_run(run)
 
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
         """Close a run for good.
@@ -378,31 +378,31 @@ class DurableLedger(NeverCopied, Readings):
         LedgerError
             If there is no such run, or events are left and `reclaim` is false.
         """
-        return self.runs.records(run).close(reclaim=reclaim, given_up=reclaim)
+        return self.runs.records_of_run(run).close(reclaim=reclaim, given_up=reclaim)
 
-    def _run(self, run: str) -> Run:
+    def _open_run(self, run: str) -> Run:
         """Return the ledger of a run's releases, from its first."""
-        return Run(self.runs.records(run), self.accountant, self.epsilon, self.delta)
+        return Run(self.runs.records_of_run(run), self.accountant, self.epsilon, self.delta)
 
 
-def _check_same(
+def _check_same_run(
     state: History, run: str, known: RunHistory, plan: str, plain: list[dict[str, Any]]
 ) -> None:
     """Refuse (LedgerMismatch) to go on with a run that is over, or was reserved otherwise."""
-    if known.former:
-        raise LedgerMismatch(why_over(state, run))
+    if known.is_of_former_format:
+        raise LedgerMismatch(explain_run_is_over(state, run))
     if not known.open:
         rule = (
-            f"is closed; choose a new name, such as {free_name(state, run)!r}, or replay it with "
+            f"is closed; choose a new name, such as {unused_run_name(state, run)!r}, or replay it with "
             "resume"
         )
         raise LedgerMismatch(f"run={run!r}: {rule}")
-    if known.plan != plan or known.texts != [canonical(event) for event in plain]:
-        again = f"resume it as it was, or name this run {free_name(state, run)!r}"
+    if known.plan != plan or known.texts != [canonical_json(event) for event in plain]:
+        again = f"resume it as it was, or name this run {unused_run_name(state, run)!r}"
         raise LedgerMismatch(f"run={run!r}: was reserved with another plan; {again}")
 
 
-def _now() -> str:
+def _timestamp_now() -> str:
     """Return the time for a record, to the second."""
     # Runs and files are dated, rows are not: the time between two rows is that of a solve, which
     # depends on data.

@@ -20,13 +20,13 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Generic
 
-from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten, shown
+from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten, format_declared_value
 from ..util import files
-from ..util.plain import canonical, keyed_hash
+from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any
-from .chain import APPLICATION, OF_PRESENT_SCHEMA, SCHEMA_VERSION, TABLES, Chain, F, link
-from .connection import alone, connect, make_synchronous
-from .locked_path import LockedPath, locked
+from .chain import APPLICATION, OF_PRESENT_SCHEMA, SCHEMA_VERSION, TABLES, Chain, F, hash_of_record
+from .connection import alone, open_connection, make_synchronous
+from .locked_path import LockedPath, exclusively_locked
 
 _OLDEST_SQLITE = (3, 37, 0)
 """The first SQLite with strict tables."""
@@ -73,12 +73,12 @@ class ChainFile(Generic[F]):
         # True if the state holds a record that is not committed.
         self._ahead = False
         self._waiting: list[tuple[dict[str, Any], bytes]] = []
-        with self._locked_path.turn() as logged:
-            self._db = connect(self.real, timeout)
+        with self._locked_path.hold_exclusive_turn() as logged:
+            self._db = open_connection(self.real, timeout)
             self.chain = Chain(self._db, self.name, blank)
             try:
-                with self.chain.translated():
-                    self._settle(logged)
+                with self.chain.translating_errors():
+                    self._convert_and_synchronise(logged)
             except BaseException:
                 self._db.close()
                 raise
@@ -101,8 +101,8 @@ class ChainFile(Generic[F]):
             )
         file = Path(path)
         secret, file_id = os.urandom(32), os.urandom(16)
-        body = canonical(first(secret))
-        head = link(keyed_hash(file_id), 1, body)
+        body = canonical_json(first(secret))
+        head = hash_of_record(personalised_hash(file_id), 1, body)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -111,9 +111,9 @@ class ChainFile(Generic[F]):
                 f"ledger={str(path)!r}: exists; open it, or if it is no ledger choose another path"
             ) from None
         except OSError as error:
-            raise _unwritten(file, error) from None
+            raise _not_written_error(file, error) from None
         try:
-            with locked(file, f"ledger={str(path)!r}", 30.0), closing(connect(file, 30.0)) as db:
+            with exclusively_locked(file, f"ledger={str(path)!r}", 30.0), closing(open_connection(file, 30.0)) as db:
                 make_synchronous(db)
                 db.execute("BEGIN IMMEDIATE")
                 for table in TABLES:
@@ -132,7 +132,7 @@ class ChainFile(Generic[F]):
             file.unlink()
             file.with_name(f"{file.name}-journal").unlink(missing_ok=True)
             if isinstance(error, OSError | sqlite3.Error):
-                raise _unwritten(file, error) from None
+                raise _not_written_error(file, error) from None
             raise
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class ChainFile(Generic[F]):
             raise LedgerError(
                 f"{self.name}: was opened before a fork; open it again in this process"
             )
-        with self._lock, self._locked_path.turn() as logged, self.chain.translated():
+        with self._lock, self._locked_path.hold_exclusive_turn() as logged, self.chain.translating_errors():
             if logged:
                 raise LedgerError(
                     f"{self.name}: was given a log beside it while it was open; open it again"
@@ -171,8 +171,8 @@ class ChainFile(Generic[F]):
             self._db.execute(f"BEGIN {mode}")
             self._ahead = False
             try:
-                self.chain.sync()
-                self._append_waiting()
+                self.chain.apply_new_records()
+                self._append_waiting_records()
                 yield self.chain.state
                 self._db.execute("COMMIT")
                 self._waiting.clear()
@@ -180,7 +180,7 @@ class ChainFile(Generic[F]):
                 # The state holds a record that the file will not have: fold it anew at the next
                 # read.
                 if self._ahead:
-                    self.chain.forget()
+                    self.chain.forget_all_records()
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
@@ -190,13 +190,13 @@ class ChainFile(Generic[F]):
         with self.transaction("DEFERRED") as state:
             return state
 
-    def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
+    def append_record(self, record: dict[str, Any], payload: bytes | None = None) -> None:
         """Add a record, inside a transaction."""
         self._ahead = True
         # And not when it is opened, so that an earlier version can end its runs.
         if record["kind"] in OF_PRESENT_SCHEMA:
-            _mark(self._db)
-        self.chain.append(record, payload)
+            _mark_present_schema(self._db)
+        self.chain.append_record(record, payload)
 
     def later(self, record: dict[str, Any], payload: bytes) -> None:
         """Append a record first thing in the next transaction of this object, whatever that is for.
@@ -205,11 +205,11 @@ class ChainFile(Generic[F]):
         """
         self._waiting.append((record, payload))
 
-    def _append_waiting(self) -> None:
+    def _append_waiting_records(self) -> None:
         """Append what :meth:`later` put off, inside a transaction."""
         try:
             for record, payload in self._waiting:
-                self.append(record, payload)
+                self.append_record(record, payload)
         except (ValueError, KeyError):
             # The state refuses them: another process was first.
             self._waiting.clear()
@@ -241,13 +241,13 @@ class ChainFile(Generic[F]):
             rule = "must be a count, a colon and 64 hexadecimal digits"
             raise InvalidInput("head", head, rule, "give the last line of `sottovoce ledger show`")
         with self.transaction("DEFERRED"):
-            if not self.chain.goes_through(int(count), bytes.fromhex(text)):
-                self.chain.corrupt(
+            if not self.chain.has_record_with_hash(int(count), bytes.fromhex(text)):
+                self.chain.raise_corrupt(
                     f"does not go through the expected head at record {count}: another, or an "
                     "older copy"
                 )
 
-    def goes_through(self, head: str) -> bool:
+    def contains_head(self, head: str) -> bool:
         """Return True if the log contains an earlier :meth:`head`."""
         try:
             self.expect(head)
@@ -255,12 +255,12 @@ class ChainFile(Generic[F]):
             return False
         return True
 
-    def passes(self, mark: str) -> bool:
+    def contains_hash(self, mark: str) -> bool:
         """Return True if a record has this hexadecimal hash: a :meth:`head` without its count."""
         with self.transaction("DEFERRED"):
             if not re.fullmatch("[0-9a-f]{64}", mark):
                 return False
-            return self.chain.passes(bytes.fromhex(mark))
+            return self.chain.contains_hash(bytes.fromhex(mark))
 
     def verify(self, expected_head: str | None = None) -> str:
         """Verify the whole file from its first record, payloads included; returns its head.
@@ -272,12 +272,12 @@ class ChainFile(Generic[F]):
             was noted earlier.
         """
         with self.transaction("DEFERRED"):
-            self.chain.verify()
+            self.chain.verify_from_start()
         if expected_head is not None:
             self.expect(expected_head)
         return self.head()
 
-    def export(self, path: str | Path) -> None:
+    def export_records(self, path: str | Path) -> None:
         """Write all records as JSON lines with their hashes: no data, no key and no payload."""
         with self.transaction("DEFERRED"):
             chain = self.chain
@@ -286,19 +286,19 @@ class ChainFile(Generic[F]):
                 "version": SCHEMA_VERSION,
                 "records": chain.records,
             }
-            lines = [canonical(header | {"hash": chain.head().partition(":")[2]})]
+            lines = [canonical_json(header | {"hash": chain.head().partition(":")[2]})]
             found = self._db.execute("SELECT id, body, hash FROM log ORDER BY id")
             for number, body, stored in found:
                 line = {"n": number, "record": json.loads(body), "hash": stored.hex()}
-                lines.append(canonical(line))
-        files.write("out", path, "\n".join(lines) + "\n")
+                lines.append(canonical_json(line))
+        files.write_atomically("out", path, "\n".join(lines) + "\n")
 
-    def _settle(self, logged: bool) -> None:
+    def _convert_and_synchronise(self, logged: bool) -> None:
         """Make commits durable (fullfsync: macOS), and convert schema 3."""
-        log = self._locked_path.beside("-wal")
+        log = self._locked_path.path_with_suffix("-wal")
         if logged and log.is_file() and log.stat().st_size:
-            self._locked_path.check_log(log)
-        version = self.chain.identify()
+            self._locked_path.check_write_ahead_log(log)
+        version = self.chain.read_identity()
         # The switch folds the log in, which SQLite refuses while another process has it open.
         if logged and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             raise LedgerError(
@@ -308,10 +308,10 @@ class ChainFile(Generic[F]):
         make_synchronous(self._db)
         # Readers of schema 3 would write a log beside the file again.
         if version == 3:
-            _mark(self._db)
+            _mark_present_schema(self._db)
 
 
-def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
+def read_without_lock(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
     """Return the log as the file alone says, without a lock or any change.
 
     LedgerError if it cannot be read.
@@ -321,13 +321,13 @@ def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
         raise LedgerError(f"{name}: no such file; give the path of one")
     try:
         with alone(Path(path), name, blank) as chain:
-            chain.sync()
+            chain.apply_new_records()
         return chain
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{name}: cannot be read: {error}; correct that, and try again") from None
 
 
-def _mark(db: sqlite3.Connection) -> None:
+def _mark_present_schema(db: sqlite3.Connection) -> None:
     """Say in the file that it is of the present schema.
 
     Undone with the transaction that it is in.
@@ -336,9 +336,9 @@ def _mark(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-def _unwritten(file: Path, error: Exception) -> NotWritten:
+def _not_written_error(file: Path, error: Exception) -> NotWritten:
     """Return the error for a file that cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)
     return NotWritten(
-        f"ledger={shown(file)}: cannot be written: {reason}; free some space, or give another path"
+        f"ledger={format_declared_value(file)}: cannot be written: {reason}; free some space, or give another path"
     )

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..privacy import accountants
 from ..privacy.accountants import Accountant
-from ..privacy.conditions import Conditions, all_priced
+from ..privacy.conditions import Conditions, pricing_events
 from ..privacy.events import Event, from_dict, same_relation
 from ..util.compatibility import FORMAT
-from ..util.plain import canonical, keyed_hash
+from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any, Array
 
 _UNITS = 2.0**64
@@ -24,7 +24,7 @@ MOST = 10_000_000
 """Releases of a record: a count is short, however long the list that it stands for."""
 
 
-def _units_of(price: float) -> int | float:
+def _round_up_to_units(price: float) -> int | float:
     """Return a price in whole units, rounded up; infinity and NaN as they are."""
     # Exact, as a product with a power of two.
     units = float(price) * _UNITS
@@ -33,7 +33,7 @@ def _units_of(price: float) -> int | float:
     return math.ceil(units)
 
 
-def _price_of(units: int | float) -> float:
+def _round_up_to_price(units: int | float) -> float:
     """Return units in the accountant's currency, rounded up to a float."""
     # Infinite, or no number.
     if isinstance(units, float):
@@ -60,7 +60,7 @@ class Tally:
         self._new: Counter[str] = Counter()
         self._sum: Any = None
 
-    def add(self, text: str, count: int = 1) -> None:
+    def count_releases(self, text: str, count: int = 1) -> None:
         """Count releases by the canonical text of their event; a total prices them later."""
         self._new[text] += count
 
@@ -81,9 +81,9 @@ class Tally:
         array (N,)
             Shape () before the first event; infinite where the accountant has no number.
         """
-        self._sum = self._plus(self._sum, self._new, events)
+        self._sum = self._add_in_units(self._sum, self._new, events)
         self._new = Counter()
-        return self._epsilon(self._plus(self._sum, more, events), delta)
+        return self._epsilon_of_units(self._add_in_units(self._sum, more, events), delta)
 
     def alone(self, text: str, event: Event, delta: float) -> Array:
         """Return the epsilon of each node by one event alone.
@@ -101,32 +101,32 @@ class Tally:
         array (N,)
             Shape () for an event that costs all nodes the same.
         """
-        return self._epsilon(self._price(text, event), delta)
+        return self._epsilon_of_units(self._price_in_units(text, event), delta)
 
-    def _plus(self, total: Any, more: Counter[str], events: Mapping[str, Event]) -> Any:
+    def _add_in_units(self, total: Any, more: Counter[str], events: Mapping[str, Event]) -> Any:
         """Return a sum in units with further releases; None stands for nothing."""
         for text, count in more.items():
-            units = self._price(text, events[text]) * count
+            units = self._price_in_units(text, events[text]) * count
             if total is None:
                 total = units
             else:
                 total = total + units
         return total
 
-    def _price(self, text: str, event: Event) -> Any:
+    def _price_in_units(self, text: str, event: Event) -> Any:
         """Return the price of one event in whole units, per node."""
         if text not in self._prices:
-            price = self._accountant.add(self._accountant.nothing(), event)
+            price = self._accountant.add_event(self._accountant.zero_spending(), event)
             # Whole numbers from here on: their sums are exact, so a total does not depend on the
             # order of rows (docs/reference/ledger.md, "Runs reserve before they spend").
-            self._prices[text] = np.frompyfunc(_units_of, 1, 1)(np.asarray(price, dtype=object))
+            self._prices[text] = np.frompyfunc(_round_up_to_units, 1, 1)(np.asarray(price, dtype=object))
         return self._prices[text]
 
-    def _epsilon(self, total: Any, delta: float) -> Array:
+    def _epsilon_of_units(self, total: Any, delta: float) -> Array:
         """Return the epsilon of a sum in units, per node."""
         if total is None:
-            return self._accountant.epsilon(self._accountant.nothing(), delta)
-        composed = np.asarray(np.frompyfunc(_price_of, 1, 1)(total), dtype=float)
+            return self._accountant.epsilon(self._accountant.zero_spending(), delta)
+        composed = np.asarray(np.frompyfunc(_round_up_to_price, 1, 1)(total), dtype=float)
         found = self._accountant.epsilon(composed, delta)
         # What has no number has no proof.
         return np.where(np.isnan(found), np.inf, found)
@@ -140,10 +140,10 @@ def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]
     """
     found = list[tuple[dict[str, Any], int]]()
     before = dict[str, Any]()
-    for _, equal in groupby(events, canonical):
+    for _, equal in groupby(events, canonical_json):
         first, *others = equal
         changed = {
-            name for name, value in first.items() if canonical(value) != canonical(before.get(name))
+            name for name, value in first.items() if canonical_json(value) != canonical_json(before.get(name))
         }
         # An event of another class has fields of its own, so it is kept whole.
         short = first
@@ -154,11 +154,11 @@ def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]
     return found
 
 
-def unpacked(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], int]]:
+def unpack_events(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield whole events, each with its count; ValueError for what :func:`packed` does not make."""
     before, left = dict[str, Any](), MOST
     for changed, count in packs:
-        left -= _counted(count)
+        left -= _checked_count(count)
         # The first event has none before it that it could differ from.
         if not isinstance(changed, dict) or left < 0 or not ("event" in changed or before):
             raise ValueError
@@ -169,7 +169,7 @@ def unpacked(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict
         yield before, count
 
 
-def _counted(count: object) -> int:
+def _checked_count(count: object) -> int:
     """Return a count of a record; ValueError if it is none."""
     # Not isinstance: JSON's true would be the count 1.
     if type(count) is not int or not 1 <= count <= MOST:
@@ -236,7 +236,7 @@ class RunHistory:
         return "closed"
 
     @property
-    def former(self) -> bool:
+    def is_of_former_format(self) -> bool:
         """True if another format reserved it: it keeps its price, and does not go on."""
         return self.version != FORMAT
 
@@ -246,7 +246,7 @@ class RunHistory:
         return len(self.planned) - self.charged
 
     @property
-    def exchanged(self) -> tuple[int, int]:
+    def exchange_counts(self) -> tuple[int, int]:
         """Messages sent and inboxes received, which alternate."""
         return len(self.sent), len(self.received)
 
@@ -256,62 +256,62 @@ class RunHistory:
         return 1 <= release <= self.charged and not known
 
 
-def _any(value: object) -> bool:
+def _is_anything(value: object) -> bool:
     return True
 
 
-def _whole(value: object) -> bool:
+def _is_whole_number(value: object) -> bool:
     return type(value) is int
 
 
-def _text(value: object) -> bool:
+def _is_ascii_text(value: object) -> bool:
     return isinstance(value, str) and value.isascii()
 
 
-def _whole_or_none(value: object) -> bool:
-    return value is None or _whole(value)
+def _is_whole_number_or_none(value: object) -> bool:
+    return value is None or _is_whole_number(value)
 
 
-def _string(value: object) -> bool:
+def _is_string(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _string_or_none(value: object) -> bool:
-    return value is None or _string(value)
+def _is_string_or_none(value: object) -> bool:
+    return value is None or _is_string(value)
 
 
-def _object(value: object) -> bool:
+def _is_json_object(value: object) -> bool:
     return isinstance(value, dict)
 
 
-def _flag(value: object) -> bool:
+def _is_boolean(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _list(value: object) -> bool:
+def _is_json_list(value: object) -> bool:
     return isinstance(value, list)
 
 
 _FITS: dict[str, Callable[[Any], bool]] = {
-    "kind": _text,
-    "key": _text,
-    "tag": _text,
-    "digest": _text,
-    "at": _text,
-    "accountant": _text,
-    "round": _whole,
-    "count": _whole,
-    "version": _whole,
-    "release": _whole_or_none,
-    "plan": _string,
-    "run": _string_or_none,
-    "kept": _flag,
-    "demonstration": _flag,
-    "given_up": _flag,
-    "epsilon": _list,
-    "events": _list,
-    "releases": _list,
-    "event": _object,
+    "kind": _is_ascii_text,
+    "key": _is_ascii_text,
+    "tag": _is_ascii_text,
+    "digest": _is_ascii_text,
+    "at": _is_ascii_text,
+    "accountant": _is_ascii_text,
+    "round": _is_whole_number,
+    "count": _is_whole_number,
+    "version": _is_whole_number,
+    "release": _is_whole_number_or_none,
+    "plan": _is_string,
+    "run": _is_string_or_none,
+    "kept": _is_boolean,
+    "demonstration": _is_boolean,
+    "given_up": _is_boolean,
+    "epsilon": _is_json_list,
+    "events": _is_json_list,
+    "releases": _is_json_list,
+    "event": _is_json_object,
 }
 """By entry of a record, a check of its value's type; entries that are not here may be anything."""
 
@@ -319,11 +319,11 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 class History:
     """The state of a log: budget, rows and runs.
 
-    :meth:`apply` refuses records that the rules do not allow.
+    :meth:`apply_record` refuses records that the rules do not allow.
     """
 
     def __init__(self, secret: bytes) -> None:
-        self._key = keyed_hash(secret).hex()
+        self._key = personalised_hash(secret).hex()
         self.accountant: Accountant[Any] = accountants.make_accountant("pure")
         self.epsilon: Array = np.zeros(0)
         self.delta, self.since = 0.0, ""
@@ -341,31 +341,31 @@ class History:
         self._alone = Conditions()
         self._tally = Tally(self.accountant)
 
-    def apply(self, number: int, record: dict[str, Any]) -> None:
+    def apply_record(self, number: int, record: dict[str, Any]) -> None:
         """Apply one record; see :class:`sottovoce.ledger.chain.Fold`."""
-        _check_types(record)
+        _check_entry_types(record)
         match record["kind"]:
             case "create" if number == 1 and record["key"] == self._key:
-                self._create(record)
+                self._set_budget(record)
             # A ledger is tied before its first use; later it may learn further digests of the same
             # rows.
             case "bind" if (
-                number > 1 and record["tag"] not in self.tags and (self.tags or not self.used)
+                number > 1 and record["tag"] not in self.tags and (self.tags or not self.was_ever_used)
             ):
                 self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
-                self.runs[record["run"]] = self._reserved(record)
+                self.runs[record["run"]] = self._build_reserved_run(record)
             case "charge" if number > 1:
-                self._charge(record)
+                self._apply_charge(record)
             # A row has one outcome: bytes, a failed draw, or bytes that nobody promised to store.
             case "store" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].stored[record["release"]] = number, record["digest"]
             case "fail" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].failed.add(record["release"])
             # Messages and inboxes alternate: a round is sent after the inbox of the round before.
-            case "send" if self.runs[record["run"]].exchanged == (record["round"], record["round"]):
+            case "send" if self.runs[record["run"]].exchange_counts == (record["round"], record["round"]):
                 self.runs[record["run"]].sent.append((number, record["digest"]))
-            case "receive" if _is_awaited(self.runs[record["run"]], record["round"]):
+            case "receive" if _is_awaited_inbox(self.runs[record["run"]], record["round"]):
                 self.runs[record["run"]].received.append((number, record["digest"]))
             case "close" if self.runs[record["run"]].open:
                 run = self.runs[record["run"]]
@@ -373,18 +373,18 @@ class History:
             case _:
                 raise ValueError
 
-    def _create(self, record: dict[str, Any]) -> None:
+    def _set_budget(self, record: dict[str, Any]) -> None:
         """Set the budget, of which all later records are."""
         self.epsilon = np.array([float(e) for e in record["epsilon"]])
         self.delta = float(record["delta"])
         # "zcdp" without an order is of a version that showed less than is proved: see
         # `sottovoce.privacy.accountants.at_one_order`.
-        self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
+        self.accountant = accountants.lifetime_accountant(record["accountant"], self.epsilon, self.delta)
         self.since = record["at"]
         self.demonstration = record.get("demonstration", False)
         self._tally = Tally(self.accountant)
 
-    def _event(self, text: str, plain: dict[str, Any]) -> Event:
+    def _event_of_text(self, text: str, plain: dict[str, Any]) -> Event:
         """Return the event of a canonical text; ValueError if it does not fit the ledger."""
         if text not in self._events:
             event = from_dict(plain)
@@ -396,37 +396,37 @@ class History:
             self._events[text] = event
         return self._events[text]
 
-    def _priced(self, text: str, event: Event, priced: Event) -> str:
+    def _text_of_price(self, text: str, event: Event, priced: Event) -> str:
         """Return the text of what prices this event."""
         if priced is event:
             return text
         plain = priced.to_dict()
-        priced_text = canonical(plain)
-        self._event(priced_text, plain)
+        priced_text = canonical_json(plain)
+        self._event_of_text(priced_text, plain)
         return priced_text
 
-    def _reserved(self, record: dict[str, Any]) -> RunHistory:
+    def _build_reserved_run(self, record: dict[str, Any]) -> RunHistory:
         """Return a run; schemas before 5 hold every event whole, under ``events``."""
         if "events" in record and "releases" in record:
             raise ValueError
         packs: Iterable[tuple[dict[str, Any], int]]
         if "releases" in record:
-            packs = unpacked(record["releases"])
+            packs = unpack_events(record["releases"])
         else:
             packs = ((one, 1) for one in record["events"])
         texts, events = list[str](), list[Event]()
         for plain, count in packs:
-            text = canonical(plain)
+            text = canonical_json(plain)
             texts += [text] * count
-            events += [self._event(text, plain)] * count
+            events += [self._event_of_text(text, plain)] * count
         priced = [
-            self._priced(*each) for each in zip(texts, events, all_priced(events), strict=True)
+            self._text_of_price(*each) for each in zip(texts, events, pricing_events(events), strict=True)
         ]
         return RunHistory(
             record["plan"], events, texts, priced, record["at"], version=record.get("version")
         )
 
-    def _charge(self, record: dict[str, Any]) -> None:
+    def _apply_charge(self, record: dict[str, Any]) -> None:
         """Write the row of a release of a run, or of one or more equal ones outside runs.
 
         Since schema 5 an event that is known is left out: the reserved one, or that of the last
@@ -434,7 +434,7 @@ class History:
         """
         count = 1
         if "count" in record:
-            count = _counted(record["count"])
+            count = _checked_count(record["count"])
         if record["run"] is None:
             self._charge_outside_runs(record.get("event"), count)
         elif count > 1:
@@ -447,10 +447,10 @@ class History:
         if not run.open or not run.left or record["release"] != run.charged + 1:
             raise ValueError
         told = record.get("event")
-        if told is not None and canonical(told) != run.texts[run.charged]:
+        if told is not None and canonical_json(told) != run.texts[run.charged]:
             raise ValueError
         self.rows.append(run.planned[run.charged])
-        self._tally.add(run.priced[run.charged])
+        self._tally.count_releases(run.priced[run.charged])
         run.charged += 1
         if not record["kept"]:
             run.loose.add(run.charged)
@@ -461,24 +461,24 @@ class History:
             text = self.last
             event = self._events[text]
         else:
-            text = canonical(told)
-            event = self._event(text, told)
+            text = canonical_json(told)
+            event = self._event_of_text(text, told)
         self.last = text
         self.rows.extend(repeat(event, count))
         if count == 1:
-            self._tally.add(self._priced(text, event, self._alone.add(event)))
+            self._tally.count_releases(self._text_of_price(text, event, self._alone.charge_event(event)))
             return
         # An event is its own key, so equal prices are counted together.
-        counts = Counter(self._alone.add(event) for _ in range(count))
+        counts = Counter(self._alone.charge_event(event) for _ in range(count))
         for priced, times in counts.items():
-            self._tally.add(self._priced(text, event, priced), times)
+            self._tally.count_releases(self._text_of_price(text, event, priced), times)
 
     @property
-    def used(self) -> bool:
+    def was_ever_used(self) -> bool:
         """True if anything was charged or reserved."""
         return bool(self.rows or self.runs)
 
-    def payloads(self) -> dict[int, str]:
+    def payload_digests(self) -> dict[int, str]:
         """Return records that own a payload, with its digest."""
         digests = dict[int, str]()
         for run in self.runs.values():
@@ -493,11 +493,11 @@ class History:
                 texts.update(run.priced[run.charged :])
         return texts
 
-    def cautions(self) -> list[str]:
+    def pricing_caveats(self) -> list[str]:
         """Return caveats on the prices of these events."""
         return sorted({event.caution for event in self._events.values() if event.caution})
 
-    def price(
+    def epsilon_per_node(
         self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None
     ) -> Array:
         """Return the epsilon of each node by all rows, and by some more.
@@ -519,23 +519,23 @@ class History:
     def next(self, event: Event, count: int) -> list[Event]:
         """Return the events that price `count` equal releases, charged outside runs now."""
         if count == 1:
-            return [self._alone.priced(event)]
+            return [self._alone.pricing_event(event)]
         trial = self._alone.copy()
-        return [trial.add(event) for _ in range(count)]
+        return [trial.charge_event(event) for _ in range(count)]
 
     def alone(self, text: str, event: Event) -> Array:
         """Return the epsilon per node of one event, of this text."""
         return self._tally.alone(text, event, self.delta)
 
 
-def _check_types(record: object) -> None:
+def _check_entry_types(record: object) -> None:
     """Raise ValueError unless it is a record whose entries have their types."""
     if not isinstance(record, dict):
         raise ValueError
-    if not all(_FITS.get(key, _any)(value) for key, value in record.items()):
+    if not all(_FITS.get(key, _is_anything)(value) for key, value in record.items()):
         raise ValueError
 
 
-def _is_awaited(run: RunHistory, round: int) -> bool:
+def _is_awaited_inbox(run: RunHistory, round: int) -> bool:
     """Return True if the inbox of a round is next: its message was sent, and no inbox came."""
-    return run.exchanged == (round + 1, round)
+    return run.exchange_counts == (round + 1, round)

@@ -6,20 +6,20 @@ import hmac
 from pathlib import Path
 
 from ..errors import InvalidInput, LedgerMismatch
-from ..util.plain import keyed_hash
-from .file import ChainFile, glance
+from ..util.plain import personalised_hash
+from .file import ChainFile, read_without_lock
 from .history import History
 
 
-def holds_rows(path: str | Path, *digests: bytes) -> bool:
+def is_ledger_of_rows(path: str | Path, *digests: bytes) -> bool:
     """Return True if a file is a ledger of the rows with one of these digests; it is only read.
 
     False for the ledger of a demonstration.  LedgerError if that cannot be told.
     """
-    found = glance(path, History)
+    found = read_without_lock(path, History)
     if found.state.demonstration:
         return False
-    return _is_known(found.state, _tags(found.secret, *digests))
+    return _is_known_tag(found.state, _keyed_hashes(found.secret, *digests))
 
 
 class RowsIdentity:
@@ -34,7 +34,7 @@ class RowsIdentity:
         """True if the ledger is tied to rows, whose fingerprint it needs to spend."""
         return bool(self._file.read().tags)
 
-    def bind(self, digest: bytes, *others: bytes, learn: bool = True) -> None:
+    def bind_to_rows(self, digest: bytes, *others: bytes, learn: bool = True) -> None:
         """Tie the ledger to rows, or check that it is tied to them.
 
         The file keeps a hash of the digest under a random key that never leaves the file, so an
@@ -61,24 +61,24 @@ class RowsIdentity:
             raise InvalidInput(
                 "fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)"
             )
-        tags = _tags(self._file.chain.secret, digest, *others)
+        tags = _keyed_hashes(self._file.chain.secret, digest, *others)
         with self._file.transaction() as state:
-            if not state.tags and state.used:
+            if not state.tags and state.was_ever_used:
                 raise LedgerMismatch(
                     f"{self._file.name}: was used before it was bound to rows; bind a new ledger "
                     "before its first use"
                 )
-            if state.tags and not _is_known(state, tags):
+            if state.tags and not _is_known_tag(state, tags):
                 raise LedgerMismatch(
                     f"{self._file.name}: belongs to other rows; open the ledger of these, or give "
                     "those unchanged"
                 )
             # The first digest ties the ledger; later ones are learned only on request.
             if tags[0] not in state.tags and (learn or not state.tags):
-                self._file.append({"kind": "bind", "tag": tags[0]})
+                self._file.append_record({"kind": "bind", "tag": tags[0]})
         self._shown = True
 
-    def check_shown(self, state: History) -> None:
+    def check_rows_shown(self, state: History) -> None:
         """Check, inside a transaction, that the rows to which the ledger is tied were shown.
 
         Raises LedgerMismatch otherwise.
@@ -90,12 +90,12 @@ class RowsIdentity:
             )
 
 
-def _tags(secret: bytes, *digests: bytes) -> list[str]:
+def _keyed_hashes(secret: bytes, *digests: bytes) -> list[str]:
     """Return the keyed hashes that a ledger with this secret keeps of digests of rows."""
-    return [keyed_hash(digest, key=secret).hex() for digest in digests]
+    return [personalised_hash(digest, key=secret).hex() for digest in digests]
 
 
-def _is_known(state: History, tags: list[str]) -> bool:
+def _is_known_tag(state: History, tags: list[str]) -> bool:
     """Return True if the ledger is tied to rows by one of these tags."""
     # compare_digest: the time that it takes tells nothing of how much of a tag agrees.
     return any(hmac.compare_digest(tag, known) for tag in tags for known in state.tags)

@@ -10,7 +10,7 @@ from ..privacy.conditions import Conditions
 from ..privacy.events import Event
 from ..util.typing import Any
 from .account import Hold
-from .memory import Ledger, check_may_draw
+from .memory import Ledger, refuse_draw_on_trial
 
 
 class Joint:
@@ -41,14 +41,14 @@ class Joint:
     ) -> None:
         # Conditions of its own: other runs take turns with it.
         conditions = Conditions(shared.sites_per_row)
-        planned = [(event, conditions.add(event)) for event in events]
+        planned = [(event, conditions.charge_event(event)) for event in events]
         self.own = own
         self._shared = shared.account
         self._hold = Hold(deal, planned)
         own.expect(events)
-        check_may_draw(shared)
+        refuse_draw_on_trial(shared)
         with self._shared.lock:
-            self._shared.afford([price for _, price in planned], deal)
+            self._shared.check_affordable([price for _, price in planned], deal)
             self._shared.holds.append(self._hold)
 
     def __enter__(self) -> Self:
@@ -64,11 +64,11 @@ class Joint:
         """Events of this run, in the order of their charges."""
         return self.own.rows
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Charge both, or neither; LedgerMismatch unless it is the next planned event."""
         deal, left = self._hold.deal, self._hold.left
         with self._shared.lock, self.own.account.lock:
-            own_price, own_after = self.own.account.afford_next(event, None)
+            own_price, own_after = self.own.account.price_affordable_release(event, None)
             if not left or event.terms != left[0][0].terms:
                 raise LedgerMismatch(
                     "ledger: the release is not the next one planned; nothing was drawn"
@@ -76,13 +76,13 @@ class Joint:
             # The shared ledger first, which held the price and cannot refuse it: an interrupt in
             # between leaves too much spent there, never too little.
             price = left[0][1]
-            self._shared.write(event, deal, price, self._shared.plus([price], deal))
+            self._shared.write(event, deal, price, self._shared.spending_with([price], deal))
             left.popleft()
-            self.own.account.take(event, None, own_price, own_after)
+            self.own.account.write_and_condition(event, None, own_price, own_after)
 
-    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+    def charge_once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge a release, and only then draw it."""
-        self.charge(event)
+        self.record_event(event)
         return draw()
 
     def to_list(self) -> list[dict[str, Any]]:

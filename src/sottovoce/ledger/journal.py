@@ -12,7 +12,7 @@ The algorithm's state is not stored: it follows from public facts, releases and 
 from __future__ import annotations
 
 from ..errors import LedgerMismatch
-from ..util.plain import keyed_hash
+from ..util.plain import personalised_hash
 from .durable import DurableLedger
 from .history import History
 
@@ -24,7 +24,7 @@ class Journal:
         self._file, self._run = ledger.file, run
 
     @property
-    def highest(self) -> int:
+    def highest_round(self) -> int:
         """The highest round with a message; -1 for none."""
         known = self._file.read().runs.get(self._run)
         if known is None:
@@ -32,59 +32,59 @@ class Journal:
         return len(known.sent) - 1
 
     @property
-    def mark(self) -> str:
+    def last_record_hash(self) -> str:
         """Hash of the ledger's last record, in hexadecimal digits."""
         return self._file.head().partition(":")[2]
 
     def sent(self, round: int) -> bytes | None:
         """Return the message of a round."""
-        return self._find("sent", round)
+        return self._read_stored("sent", round)
 
     def received(self, round: int) -> bytes | None:
         """Return the inbox of a round."""
-        return self._find("received", round)
+        return self._read_stored("received", round)
 
-    def send(self, round: int, message: bytes) -> bytes | None:
+    def store_message(self, round: int, message: bytes) -> bytes | None:
         """Write a message down before it is sent; LedgerMismatch if the round has another one.
 
         Returns the inbox of the round, if it was received already.
         """
-        return self._keep("send", "sent", round, message)
+        return self._store_once("send", "sent", round, message)
 
-    def receive(self, round: int, inbox: bytes) -> None:
+    def store_inbox(self, round: int, inbox: bytes) -> None:
         """Write an inbox down before anything depends on it.
 
         LedgerMismatch if the round has another one.
         """
-        self._keep("receive", "received", round, inbox)
+        self._store_once("receive", "received", round, inbox)
 
-    def _find(self, which: str, round: int) -> bytes | None:
+    def _read_stored(self, which: str, round: int) -> bytes | None:
         with self._file.transaction("DEFERRED") as state:
-            return self._stored(state, which, round)
+            return self._stored_in_round(state, which, round)
 
-    def _stored(self, state: History, which: str, round: int) -> bytes | None:
+    def _stored_in_round(self, state: History, which: str, round: int) -> bytes | None:
         """Return what was sent or received in a round, inside a transaction; None if nothing."""
         known = getattr(state.runs[self._run], which)
         if round >= len(known):
             return None
         return self._file.chain.payload(*known[round])
 
-    def _keep(self, kind: str, which: str, round: int, data: bytes) -> bytes | None:
+    def _store_once(self, kind: str, which: str, round: int, data: bytes) -> bytes | None:
         """Write a message or inbox down, unless it is; return the inbox of its round."""
         with self._file.transaction() as state:
-            found = self._stored(state, which, round)
+            found = self._stored_in_round(state, which, round)
             # The same bytes again are no second record: a hub may repeat itself.
             if found is None:
                 record = {
                     "kind": kind,
                     "run": self._run,
                     "round": round,
-                    "digest": keyed_hash(data).hex(),
+                    "digest": personalised_hash(data).hex(),
                 }
-                self._file.append(record, data)
+                self._file.append_record(record, data)
             elif found != data:
                 raise LedgerMismatch(
                     f"run={self._run!r}: something else was {which} in round {round} already; that "
                     "stands, and nothing was done under this one"
                 )
-            return self._stored(state, "received", round)
+            return self._stored_in_round(state, "received", round)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import UnknownEvent
-from ..privacy.accountants import Accountant, for_life, make_accountant
-from ..privacy.conditions import all_priced
+from ..privacy.accountants import Accountant, lifetime_accountant, make_accountant
+from ..privacy.conditions import pricing_events
 from ..privacy.events import Event, GaussianMechanism
 from ..privacy.gaussian import gaussian_mu
 from ..privacy.statement import ceil_text
-from ..util.plain import canonical
+from ..util.plain import canonical_json
 from ..util.typing import Any, Array
 from .history import Tally
 
@@ -26,7 +26,7 @@ _TRIES = 50
 """Most steps to the least budget."""
 
 
-def share_of_life(
+def share_of_lifetime_budget(
     events: Iterable[Event], delta: float | None, budget: float | None
 ) -> dict[str, Any] | None:
     """Compute a run's share of the lifetime budget of a new ledger of a site.
@@ -50,7 +50,7 @@ def share_of_life(
     return LifetimeShare(events, "pure" if delta is None else "rdp", delta or 0.0).to_dict(budget)
 
 
-def example(accountant: str, budget: float, delta: float) -> str | None:
+def describe_example_run(accountant: str, budget: float, delta: float) -> str | None:
     """Describe what runs take of a new ledger, at the example of one Gaussian release.
 
     Parameters
@@ -110,7 +110,7 @@ class LifetimeShare:
     """
 
     def __init__(self, events: Iterable[Event], accountant: str, delta: float) -> None:
-        texts = [(canonical(event.to_dict()), event) for event in all_priced(events)]
+        texts = [(canonical_json(event.to_dict()), event) for event in pricing_events(events)]
         self._events = dict(texts)
         self._counts = Counter(text for text, _ in texts)
         self._accountant, self._delta = accountant, delta
@@ -120,10 +120,10 @@ class LifetimeShare:
 
         InvalidInput or UnknownEvent if no ledger can price the run.
         """
-        order = for_life(self._accountant, np.array([budget]), self._delta)
+        order = lifetime_accountant(self._accountant, np.array([budget]), self._delta)
         # A later run pays no fixed part of the order, so it takes the difference
         # (docs/reference/ledger.md, "What a run takes of a lifetime budget").
-        once, twice = self._total(order, 1), self._total(order, 2)
+        once, twice = self._total_of_repeats(order, 1), self._total_of_repeats(order, 2)
         later = np.inf
         # The difference of two infinities is no number.
         if np.all(np.isfinite(twice)):
@@ -132,7 +132,7 @@ class LifetimeShare:
 
     def least(self) -> float | None:
         """Return the smallest lifetime budget that admits the run; None if there is none."""
-        budget = float(np.max(self._total(make_accountant(self._accountant), 1)))
+        budget = float(np.max(self._total_of_repeats(make_accountant(self._accountant), 1)))
         for _ in range(_TRIES):
             if not 0.0 < budget < np.inf:
                 break
@@ -171,6 +171,6 @@ class LifetimeShare:
         except UnknownEvent:
             return None
 
-    def _total(self, accountant: Accountant[Any], times: int) -> Array:
+    def _total_of_repeats(self, accountant: Accountant[Any], times: int) -> Array:
         counts = Counter({text: times * count for text, count in self._counts.items()})
         return Tally(accountant).epsilon(self._delta, self._events, counts)

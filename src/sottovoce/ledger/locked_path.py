@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from ..errors import LedgerCorrupt, LedgerError
 from .chain import Chain, Fold
-from .connection import alone, connect
+from .connection import alone, open_connection
 
 if sys.platform == "win32":
     import msvcrt
@@ -68,19 +68,19 @@ class LockedPath:
                 f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data "
                 "set; if it was lost, count its budget as spent"
             )
-        if _is_mounted(self.real):
+        if _is_mounted_as_file(self.real):
             raise LedgerError(
                 f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to "
                 "its other path; mount the folder that holds it"
             )
 
     @contextmanager
-    def turn(self) -> Iterator[bool]:
+    def hold_exclusive_turn(self) -> Iterator[bool]:
         """Lock the file and deal with a left-over journal.
 
         Yields True if the file has a write-ahead log.
         """
-        with locked(self.real, self.name, self.timeout) as inode:
+        with exclusively_locked(self.real, self.name, self.timeout) as inode:
             # If a link stands there now: SQLite's journals do not move with the file.
             if os.path.realpath(self.real) != str(self.real):
                 raise LedgerError(
@@ -93,59 +93,59 @@ class LockedPath:
             self._inode = inode
             with self.real.open("rb") as file:
                 header = file.read(28)
-            journal, log = self.beside("-journal"), self.beside("-wal")
+            journal, log = self.path_with_suffix("-journal"), self.path_with_suffix("-wal")
             if journal.is_file():
-                self._judge(journal, int.from_bytes(header[24:28], "big"))
+                self._handle_leftover_journal(journal, int.from_bytes(header[24:28], "big"))
             # SQLite's header: bytes 18 and 19 are 2 for a write-ahead log, bytes 24 to 27 count
             # changes.
             logged = header[18:20] == b"\2\2"
             if log.is_file() and not logged:
                 if log.stat().st_size:
-                    self.refuse(log)
+                    self.refuse_foreign_file(log)
                 log.unlink()
             yield logged
 
-    def beside(self, suffix: str) -> Path:
+    def path_with_suffix(self, suffix: str) -> Path:
         """Return the path of a file that SQLite may have written beside the log."""
         return self.real.with_name(self.real.name + suffix)
 
-    def check_log(self, log: Path) -> None:
+    def check_write_ahead_log(self, log: Path) -> None:
         """Refuse a write-ahead log that does not take the file forward."""
         with alone(self.real, self.name, self._blank) as chain:
-            known = chain.written()
+            known = chain.read_second_head()
         # A connection that only reads does not fold the log in.
-        with closing(connect(self.real, self.timeout, "mode=ro")) as db:
+        with closing(open_connection(self.real, self.timeout, "mode=ro")) as db:
             db.execute("BEGIN")
             both = Chain(db, self.name, self._blank)
-            both.identify()
-            both.sync()
-            if not both.goes_through(*known):
-                self.refuse(log)
+            both.read_identity()
+            both.apply_new_records()
+            if not both.has_record_with_hash(*known):
+                self.refuse_foreign_file(log)
 
-    def refuse(self, beside: Path) -> NoReturn:
+    def refuse_foreign_file(self, beside: Path) -> NoReturn:
         """Raise LedgerCorrupt: a file beside the log is not of its last change."""
         raise LedgerCorrupt(
             f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; "
             "spend nothing until it is known who put it there, then move it away"
         )
 
-    def _judge(self, journal: Path, changes: int) -> None:
+    def _handle_leftover_journal(self, journal: Path, changes: int) -> None:
         """Remove a needless journal, leave that of the last change to SQLite, refuse any other."""
-        before = _changes_before(journal)
+        before = _change_count_of_journal(journal)
         if before is not None:
             # A commit that died had written the first page, with the next count, or not yet.
             if before not in (changes, changes - 1):
-                self.refuse(journal)
+                self.refuse_foreign_file(journal)
             try:
                 with alone(self.real, self.name, self._blank) as log:
-                    log.verify()
+                    log.verify_from_start()
             except LedgerCorrupt:
                 # The file is not whole without it: SQLite rolls it back when it is opened.
                 return
         journal.unlink()
 
 
-def _changes_before(journal: Path) -> int | None:
+def _change_count_of_journal(journal: Path) -> int | None:
     """Return the count of changes that a journal would bring the file back to.
 
     -1 if unknown, None if it holds nothing.
@@ -169,7 +169,7 @@ def _changes_before(journal: Path) -> int | None:
     return None
 
 
-def _is_mounted(path: Path) -> bool:
+def _is_mounted_as_file(path: Path) -> bool:
     """Return True if a file is mounted by itself, as containers do."""
     try:
         text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
@@ -186,7 +186,7 @@ def _is_mounted(path: Path) -> bool:
 
 
 @contextmanager
-def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
+def exclusively_locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
     """Hold an exclusive lock on a file, against all processes and threads that take it as well.
 
     Parameters

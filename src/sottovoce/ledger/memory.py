@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 
 from ..errors import InvalidInput, LedgerError
-from ..privacy.accountants import Accountant, at_one_order, for_life
+from ..privacy.accountants import Accountant, at_one_order, lifetime_accountant
 from ..privacy.events import Event, from_dict
 from ..util.typing import Any, Array, ArrayLike
 from .account import STAYS, Account
@@ -47,7 +47,7 @@ class Ledger(NeverCopied, Readings):
     Parameters
     ----------
     accountant : Accountant or str
-        A name is passed to :func:`sottovoce.privacy.accountants.for_life`: its totals hold for
+        A name is passed to :func:`sottovoce.privacy.accountants.lifetime_accountant`: its totals hold for
         releases that are chosen in view of earlier ones.  An accountant is used as it is, for one
         run whose releases are fixed beforehand.
     epsilon : float or array (N,)
@@ -94,7 +94,7 @@ class Ledger(NeverCopied, Readings):
     ) -> None:
         validate_target(epsilon, delta or None)
         if isinstance(accountant, str):
-            accountant = for_life(accountant, np.asarray(epsilon, dtype=float), delta)
+            accountant = lifetime_accountant(accountant, np.asarray(epsilon, dtype=float), delta)
         if not isinstance(sites_per_row, int | np.integer) or sites_per_row < 1:
             rule = "must be a whole number, at least 1"
             raise InvalidInput("sites_per_row", sites_per_row, rule, "use 1")
@@ -118,7 +118,7 @@ class Ledger(NeverCopied, Readings):
         """All events so far, in the order of their charges."""
         return self.account.book.events
 
-    def charge(self, event: Event, *, deal: bytes | None = None, count: int = 1) -> None:
+    def record_event(self, event: Event, *, deal: bytes | None = None, count: int = 1) -> None:
         """Record a release, or with a `count` that many equal ones, or refuse all of them.
 
         An event out of the conditions of its proof is charged what it costs then
@@ -148,14 +148,14 @@ class Ledger(NeverCopied, Readings):
         account = self.account
         with account.lock:
             if count == 1:
-                price, after = account.afford_next(event, deal)
-                account.take(event, deal, price, after)
+                price, after = account.price_affordable_release(event, deal)
+                account.write_and_condition(event, deal, price, after)
                 return
             # All of them are afforded before the first is written.
             planned = account.priced([event] * count, deal)
-            account.afford([price for _, price in planned], deal)
+            account.check_affordable([price for _, price in planned], deal)
             for _, price in planned:
-                account.take(event, deal, price, account.plus([price], deal))
+                account.write_and_condition(event, deal, price, account.spending_with([price], deal))
 
     def charge_all(self, events: Sequence[Event], times: int = 1) -> None:
         """Record releases, in order and `times` in a row, or none of them.
@@ -171,7 +171,7 @@ class Ledger(NeverCopied, Readings):
         Raises
         ------
         BudgetExceeded, UnknownEvent
-            As by :meth:`charge`.
+            As by :meth:`record_event`.
         InvalidInput
             If `times` is no whole number, at least 1.
         """
@@ -179,17 +179,17 @@ class Ledger(NeverCopied, Readings):
             raise InvalidInput("times", times, "must be a whole number, at least 1", "use 1")
         account = self.account
         with account.lock:
-            conditions = account.conditions_of(None).copy()
-            planned = [(event, conditions.add(event)) for event in events]
+            conditions = account.conditions_of_deal(None).copy()
+            planned = [(event, conditions.charge_event(event)) for event in events]
             if any(event.needs == "rounds" for event in events):
                 # A later time may cost more than the first, whose rounds may have followed rounds
                 # charged before.
                 for _ in range(times - 1):
-                    planned += [(event, conditions.add(event)) for event in events]
+                    planned += [(event, conditions.charge_event(event)) for event in events]
             else:
                 # What prices an event that needs no rounds is the same every time.
                 planned *= times
-            after = account.afford([price for _, price in planned], None)
+            after = account.check_affordable([price for _, price in planned], None)
             for event, price in planned:
                 account.write(event, None, price, after)
             account.conditions[None] = conditions
@@ -212,7 +212,7 @@ class Ledger(NeverCopied, Readings):
             budget = np.asarray(self.epsilon, dtype=float)
             chosen = at_one_order(self.accountant, budget, self.delta)
             if chosen is not self.accountant:
-                self.account.reprice(chosen)
+                self.account.reprice_all_rows(chosen)
                 self.accountant = chosen
 
     def trial(self) -> Ledger:
@@ -223,7 +223,7 @@ class Ledger(NeverCopied, Readings):
             twin._trial = True
             return twin
 
-    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+    def charge_once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge a release, and only then draw it.
 
         Parameters
@@ -240,12 +240,12 @@ class Ledger(NeverCopied, Readings):
         Raises
         ------
         BudgetExceeded, UnknownEvent, InvalidInput
-            As by :meth:`charge`; nothing was drawn.
+            As by :meth:`record_event`; nothing was drawn.
         LedgerError
             If this is the :meth:`trial` of another ledger.
         """
-        check_may_draw(self)
-        self.charge(event)
+        refuse_draw_on_trial(self)
+        self.record_event(event)
         return draw()
 
     def per_node(self) -> Array:
@@ -283,10 +283,10 @@ class Ledger(NeverCopied, Readings):
         """
         with self.account.lock:
             for row in rows:
-                self.account.take_over(from_dict(row))
+                self.account.take_over_affordable_row(from_dict(row))
 
 
-def check_may_draw(ledger: Ledger) -> None:
+def refuse_draw_on_trial(ledger: Ledger) -> None:
     """Raise LedgerError for the trial of another ledger, on which nothing may be drawn."""
     if ledger._trial:
         raise LedgerError(

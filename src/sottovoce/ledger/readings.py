@@ -13,7 +13,7 @@ import numpy as np
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event
 from ..util.typing import Any, Array
-from .claims import printed_claims
+from .claims import papers_claimed_epsilon
 
 
 class Readings(ABC):
@@ -54,7 +54,7 @@ class Readings(ABC):
 
     def claims(self) -> Array | None:
         """Return the papers' claim for the same rows, per node; None where one claims nothing."""
-        return printed_claims(self.rows, self.delta)
+        return papers_claimed_epsilon(self.rows, self.delta)
 
     def claimed(self) -> float | None:
         """Return the largest of :meth:`claims`."""

@@ -8,7 +8,7 @@ from typing import Self
 from ..errors import BudgetExceeded, LedgerCorrupt
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event
-from ..util.plain import canonical
+from ..util.plain import canonical_json
 from ..util.typing import Any, Array
 from .readings import Readings
 from .run_records import RunRecords
@@ -37,7 +37,7 @@ class Run(Readings):
     release : int
         Number of the last release charged or replayed; 0 before the first.
     journaled : bool
-        A promise that bytes of :meth:`once` leave this process only in messages of the
+        A promise that bytes of :meth:`charge_once` leave this process only in messages of the
         :class:`.journal.Journal`.  They are then stored first thing at the next use of the file: by
         such a message's commit, or an earlier one.
     """
@@ -79,10 +79,10 @@ class Run(Readings):
         nothing = (0, "")
         return [stored.get(k, nothing)[1] for k in range(1, self.release + 1)]
 
-    def charge(self, event: Event, *, kept: bool = False) -> None:
+    def record_event(self, event: Event, *, kept: bool = False) -> None:
         """Record the next release, durably, or find it recorded.
 
-        See :meth:`.run_records.RunRecords.charge`.
+        See :meth:`.run_records.RunRecords.charge_release`.
         """
         self._charge_next(event, kept=kept)
 
@@ -94,11 +94,11 @@ class Run(Readings):
                 "run"
             )
             raise BudgetExceeded(f"run={self.name!r}: {what}")
-        found = self.records.charge(self.release + 1, event, kept=kept)
+        found = self.records.charge_release(self.release + 1, event, kept=kept)
         self.release += 1
         return found
 
-    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+    def charge_once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Return the bytes of the next release: drawn and stored if it is new, else as stored.
 
         Parameters
@@ -132,29 +132,29 @@ class Run(Readings):
             drawn = draw()
         except Exception:
             # Another process may have stored the release meanwhile.
-            found = self.records.fail(self.release)
+            found = self.records.record_failed_draw(self.release)
             if found is None:
                 raise
             return found
         if self.journaled:
             # Spares one of the two commits of a release: the bytes are stored with the next use of
             # the file.
-            self.records.keep_later(self.release, drawn)
+            self.records.store_payload_later(self.release, drawn)
             return drawn
-        return self.records.keep(self.release, drawn)
+        return self.records.store_or_get_payload(self.release, drawn)
 
     def payload(self) -> bytes | None:
         """Return the stored bytes of the current release; None if nobody has seen any."""
         return self.records.payload(self.release)
 
-    def store(self, payload: bytes) -> None:
-        """Store the bytes of the current release; see :meth:`.run_records.RunRecords.store`."""
-        self.records.store(self.release, payload)
+    def store_payload(self, payload: bytes) -> None:
+        """Store the bytes of the current release; see :meth:`.run_records.RunRecords.store_payload`."""
+        self.records.store_payload(self.release, payload)
 
     def per_node(self) -> Array:
         """Return the epsilon of this run per node, of all its rows in the file, replayed or not."""
         history = self.records.history
-        return self.accountant.total(history.planned[: history.charged], self.delta)
+        return self.accountant.epsilon_of_events(history.planned[: history.charged], self.delta)
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Continue after rows that a checkpoint of this run holds.
@@ -163,14 +163,14 @@ class Run(Readings):
         """
         history = self.records.history
         reserved = history.texts[: len(rows)]
-        if len(rows) > history.charged or [canonical(row) for row in rows] != reserved:
+        if len(rows) > history.charged or [canonical_json(row) for row in rows] != reserved:
             raise LedgerCorrupt(
                 f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger "
                 "that was used with it"
             )
         self.release = len(rows)
 
-    def anew(self) -> Self:
+    def from_first_release(self) -> Self:
         """Return the same run from before its first release: what is stored is read again."""
         return type(self)(self.records, self.accountant, self.epsilon, self.delta)
 

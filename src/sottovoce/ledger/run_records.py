@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LedgerError, LedgerMismatch
 from ..privacy.events import Event
-from ..util.plain import canonical, keyed_hash
+from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any
 from .history import History, RunHistory
 
@@ -38,7 +38,7 @@ class RunRecords:
     @property
     def history(self) -> RunHistory:
         """The run's reservations and progress, with what other processes wrote."""
-        return find_run(self._file.read(), self.name)
+        return find_run_history(self._file.read(), self.name)
 
     @property
     def planned(self) -> int:
@@ -46,9 +46,9 @@ class RunRecords:
 
         As of the last look at the file.
         """
-        return len(find_run(self._file.chain.state, self.name).planned)
+        return len(find_run_history(self._file.chain.state, self.name).planned)
 
-    def charge(self, release: int, event: Event, *, kept: bool) -> bytes | None:
+    def charge_release(self, release: int, event: Event, *, kept: bool) -> bytes | None:
         """Record a release, durably, or find it recorded.
 
         Parameters
@@ -74,9 +74,9 @@ class RunRecords:
             If the run is closed, or the row was written without that promise.
         """
         with self._file.transaction() as state:
-            known = find_run(state, self.name)
-            self._identity.check_shown(state)
-            self._check_planned(known, release, event)
+            known = find_run_history(state, self.name)
+            self._identity.check_rows_shown(state)
+            self._check_is_planned(known, release, event)
             # A row that exists is found, not written: a run that is resumed replays it.
             if release > known.charged:
                 if not known.open:
@@ -84,7 +84,7 @@ class RunRecords:
                         f"run={self.name!r}: is closed; nothing was drawn; reserve a new run"
                     )
                 record = {"kind": "charge", "run": self.name, "release": release, "kept": kept}
-                self._file.append(record)
+                self._file.append_record(record)
             elif release in known.loose:
                 raise LedgerError(
                     f"run={self.name!r}: release {release} was charged before and its bytes were "
@@ -93,7 +93,7 @@ class RunRecords:
                 )
             if not kept:
                 return None
-            return self._stored(known, release)
+            return self._stored_payload(known, release)
 
     def payload(self, release: int) -> bytes | None:
         """Return the bytes stored with a row; None if nobody has seen any.
@@ -101,52 +101,52 @@ class RunRecords:
         LedgerError if the row's draw failed.
         """
         with self._file.transaction("DEFERRED") as state:
-            return self._stored(find_run(state, self.name), release)
+            return self._stored_payload(find_run_history(state, self.name), release)
 
-    def store(self, release: int, payload: bytes) -> None:
+    def store_payload(self, release: int, payload: bytes) -> None:
         """Store the bytes of a release, durably, before they are handed out.
 
         LedgerMismatch if it has others.
         """
-        if self.keep(release, payload) != payload:
+        if self.store_or_get_payload(release, payload) != payload:
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} has other bytes already; hand out those of "
                 "payload()"
             )
 
-    def keep(self, release: int, payload: bytes) -> bytes:
-        """Store bytes as :meth:`store` does, and return the bytes to hand out.
+    def store_or_get_payload(self, release: int, payload: bytes) -> bytes:
+        """Store bytes as :meth:`store_payload` does, and return the bytes to hand out.
 
         They are `payload`, or those of an earlier commit.
         """
         with self._file.transaction() as state:
-            found = self._stored(find_run(state, self.name), release)
+            found = self._stored_payload(find_run_history(state, self.name), release)
             if found is None:
-                self._file.append(self._record(release, payload), payload)
+                self._file.append_record(self._payload_record(release, payload), payload)
                 return payload
         # Of two processes that drew for one row, the first commit wins.
         return found
 
-    def keep_later(self, release: int, payload: bytes) -> None:
+    def store_payload_later(self, release: int, payload: bytes) -> None:
         """Store the bytes of a release first thing at the next use of the file.
 
         The caller hands out nothing that depends on them before that is over.
         """
-        self._file.later(self._record(release, payload), payload)
+        self._file.later(self._payload_record(release, payload), payload)
 
-    def fail(self, release: int) -> bytes | None:
+    def record_failed_draw(self, release: int) -> bytes | None:
         """Record that the draw of a row failed: it stays spent and is never drawn again.
 
         Bytes that another process has stored meanwhile are the release: they are returned, and
         nothing is recorded.
         """
         with self._file.transaction() as state:
-            known = find_run(state, self.name)
+            known = find_run_history(state, self.name)
             if release in known.failed:
                 return None
-            found = self._stored(known, release)
+            found = self._stored_payload(known, release)
             if found is None:
-                self._file.append({"kind": "fail", "run": self.name, "release": release})
+                self._file.append_record({"kind": "fail", "run": self.name, "release": release})
         return found
 
     def close(self, *, reclaim: bool, given_up: bool) -> int:
@@ -170,7 +170,7 @@ class RunRecords:
             If there is no such run, or events without a row are left and `reclaim` is false.
         """
         with self._file.transaction() as state:
-            known = find_run(state, self.name)
+            known = find_run_history(state, self.name)
             if not known.open:
                 return 0
             if known.left and not reclaim:
@@ -182,10 +182,10 @@ class RunRecords:
             record: dict[str, Any] = {"kind": "close", "run": self.name, "returned": returned}
             if given_up:
                 record["given_up"] = True
-            self._file.append(record)
+            self._file.append_record(record)
             return returned
 
-    def _check_planned(self, known: RunHistory, release: int, event: Event) -> None:
+    def _check_is_planned(self, known: RunHistory, release: int, event: Event) -> None:
         """Check that a release is the next or was charged before, and its event the reserved one.
 
         Raises LedgerMismatch otherwise.
@@ -197,7 +197,7 @@ class RunRecords:
             )
         plain = event.to_dict()
         # By text, since events with arrays have no equality of their own.
-        if canonical(plain) != known.texts[release - 1]:
+        if canonical_json(plain) != known.texts[release - 1]:
             reserved = known.planned[release - 1].to_dict()
             keys = plain.keys() | reserved.keys()
             names = sorted(key for key in keys if plain.get(key) != reserved.get(key))
@@ -206,7 +206,7 @@ class RunRecords:
                 "reserved; nothing was drawn; run what was planned"
             )
 
-    def _stored(self, known: RunHistory, release: int) -> bytes | None:
+    def _stored_payload(self, known: RunHistory, release: int) -> bytes | None:
         """Return the bytes of a row, inside a transaction."""
         run = f"run={self.name!r}"
         if not 1 <= release <= known.charged:
@@ -223,17 +223,17 @@ class RunRecords:
             return None
         return self._file.chain.payload(*known.stored[release])
 
-    def _record(self, release: int, payload: bytes) -> dict[str, Any]:
+    def _payload_record(self, release: int, payload: bytes) -> dict[str, Any]:
         """Return the record that names a payload."""
         return {
             "kind": "store",
             "run": self.name,
             "release": release,
-            "digest": keyed_hash(payload).hex(),
+            "digest": personalised_hash(payload).hex(),
         }
 
 
-def find_run(state: History, run: str) -> RunHistory:
+def find_run_history(state: History, run: str) -> RunHistory:
     """Return the run of this name; LedgerError if there is none."""
     if run not in state.runs:
         raise LedgerError(f"run={run!r}: is not in this ledger; see show() for its runs")

@@ -10,7 +10,7 @@ from ..util.compatibility import FORMAT, FORMER
 from .file import ChainFile
 from .history import History, RunHistory
 from .identity import RowsIdentity
-from .run_records import RunRecords, find_run
+from .run_records import RunRecords, find_run_history
 
 
 class Runs(Mapping[str, RunHistory]):
@@ -32,41 +32,41 @@ class Runs(Mapping[str, RunHistory]):
         return len(self._file.read().runs)
 
     @property
-    def former(self) -> tuple[str, ...]:
+    def open_former_runs(self) -> tuple[str, ...]:
         """Names of open runs that a version before 0.3 began.
 
         They do not go on, and hold what they reserved.
         """
         runs = self._file.read().runs
-        return tuple(name for name, run in runs.items() if run.former and run.open)
+        return tuple(name for name, run in runs.items() if run.is_of_former_format and run.open)
 
-    def records(self, run: str) -> RunRecords:
+    def records_of_run(self, run: str) -> RunRecords:
         """Return the rows and stored bytes of a run.
 
         LedgerError at their first use if there is no such run.
         """
         return RunRecords(self._file, self._identity, run)
 
-    def check_goes_on(self, run: str) -> None:
+    def check_can_continue(self, run: str) -> None:
         """Check that a run was not begun by a version before 0.3.
 
         Raises LedgerMismatch otherwise, and LedgerError if there is no such run.
         """
         state = self._file.read()
-        if find_run(state, run).former:
-            raise LedgerMismatch(why_over(state, run))
+        if find_run_history(state, run).is_of_former_format:
+            raise LedgerMismatch(explain_run_is_over(state, run))
 
 
-def free_name(state: History, run: str) -> str:
+def unused_run_name(state: History, run: str) -> str:
     """Return a name for a new run that is like `run`."""
     names = (f"{run}-{k}" for k in count(2))
     return next(name for name in names if name not in state.runs)
 
 
-def why_over(state: History, run: str) -> str:
+def explain_run_is_over(state: History, run: str) -> str:
     """Explain why a run of a version before 0.3 does not go on, and what to do."""
-    known = find_run(state, run)
-    again = f"run again as {free_name(state, run)!r}"
+    known = find_run_history(state, run)
+    again = f"run again as {unused_run_name(state, run)!r}"
     if known.version is not None and known.version > FORMAT:
         return f"run={run!r}: is of a later version; update sottovoce, or {again}"
     if not known.open:

@@ -44,18 +44,18 @@ class Spending:
         """True if there are several partitions."""
         return len(self.by_deal) > 1
 
-    def nothing(self) -> Spending:
+    def without_releases(self) -> Spending:
         """Return the spending before the first release."""
-        return self._with({})
+        return self._with_spending({})
 
     def after(self, charges: Iterable[tuple[Deal, Event, int]]) -> Spending:
         """Return the spending after further charges: partition, price, and how often."""
         spent = dict(self.by_deal)
         for deal, priced, count in charges:
             if deal not in spent:
-                spent[deal] = self.accountant.nothing()
-            spent[deal] = self.accountant.add(spent[deal], priced, count)
-        return self._with(spent)
+                spent[deal] = self.accountant.zero_spending()
+            spent[deal] = self.accountant.add_event(spent[deal], priced, count)
+        return self._with_spending(spent)
 
     def among(self, nodes: Mapping[Deal, Collection[int]]) -> Spending:
         """Return the spending at these nodes alone.
@@ -63,73 +63,73 @@ class Spending:
         A partition of which no node is named is left out.
         """
         spent = {
-            deal: self.accountant.among(self.by_deal[deal], list(some))
+            deal: self.accountant.spending_among_nodes(self.by_deal[deal], list(some))
             for deal, some in nodes.items()
             if some
         }
-        return self._with(spent)
+        return self._with_spending(spent)
 
     def per_node(self) -> Array:
         """Return the epsilon of each node, (N,).
 
         () before the first event, (1,) with several deals.
         """
-        return self.accountant.epsilon(self._composed(), self.delta)
+        return self.accountant.epsilon(self._composed_over_deals(), self.delta)
 
     def total(self) -> float:
         """Return the epsilon of the network.
 
         That of the worst node, or of the `sites_per_row` worst nodes together.
         """
-        if self._sites == 1:
+        if self._sites_of_person == 1:
             return float(np.max(self.per_node()))
-        return self._together()
+        return self._epsilon_of_person()
 
     def report(self) -> dict[str, float]:
         """Return the network's epsilon by every notion that the accountant knows."""
-        return self.accountant.report(self._composed(), self.delta, self._sites)
+        return self.accountant.epsilon_by_notion(self._composed_over_deals(), self.delta, self._sites_of_person)
 
     def within(self, limits: Array) -> BoolArray:
         """Return True for each node whose epsilon is at most its limit; NaN is above any limit."""
-        return np.atleast_1d(self.accountant.within(self._composed(), self.delta, limits))
+        return np.atleast_1d(self.accountant.within_budget(self._composed_over_deals(), self.delta, limits))
 
-    def together_within(self, limit: float) -> float | None:
+    def excess_of_person(self, limit: float) -> float | None:
         """Return the epsilon of a person with rows at several sites.
 
         None if it is at most `limit`, or a person has a row at one site only.
         """
-        if self._sites == 1 or not np.isfinite(limit):
+        if self._sites_of_person == 1 or not np.isfinite(limit):
             return None
-        together = self._together()
+        together = self._epsilon_of_person()
         # Not "if together > limit": NaN is above any limit.
         if together <= limit:
             return None
         return together
 
-    def _with(self, by_deal: Mapping[Deal, Any]) -> Spending:
+    def _with_spending(self, by_deal: Mapping[Deal, Any]) -> Spending:
         return Spending(self.accountant, self.delta, self.sites_per_row, by_deal)
 
     @property
-    def _sites(self) -> int:
+    def _sites_of_person(self) -> int:
         """Number of the composed nodes that hold a row of one person."""
         # With several deals, the composed spending is already that of the worst nodes together.
         if self.several:
             return 1
         return self.sites_per_row
 
-    def _together(self) -> float:
+    def _epsilon_of_person(self) -> float:
         """Return the epsilon of a person with a row at each of the worst nodes."""
-        return self.accountant.network(self._composed(), self.delta, self._sites)
+        return self.accountant.network_epsilon(self._composed_over_deals(), self.delta, self._sites_of_person)
 
-    def _composed(self) -> Any:
+    def _composed_over_deals(self) -> Any:
         """Return the spending of all deals, in the accountant's currency."""
         if not self.by_deal:
-            return self.accountant.nothing()
+            return self.accountant.zero_spending()
         if not self.several:
             return next(iter(self.by_deal.values()))
         # Nobody knows at which node a row was in each partition, so each counts at its worst nodes.
         first, *others = (
-            self.accountant.worst(spent, self.sites_per_row) for spent in self.by_deal.values()
+            self.accountant.worst_spending(spent, self.sites_per_row) for spent in self.by_deal.values()
         )
         return sum(others, first)
 
@@ -141,18 +141,18 @@ class Budget:
         self.epsilon = np.asarray(epsilon, dtype=float)
 
     @property
-    def endless(self) -> bool:
+    def is_unlimited(self) -> bool:
         """True if no node has a limit."""
         return bool(np.all(np.isinf(self.epsilon)))
 
-    def check_nodes(self, nodes: int) -> None:
+    def check_node_count(self, nodes: int) -> None:
         """Raise InvalidInput if releases of so many nodes do not fit the values of epsilon."""
         # One value of either is for any number of the other.
         if 1 not in (nodes, self.epsilon.size) and nodes != self.epsilon.size:
             rule = f"has {self.epsilon.size} budgets, and the release is of {nodes} nodes"
             raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
 
-    def check(self, before: Spending, after: Spending, what: str, *, held: bool) -> None:
+    def check_within_budget(self, before: Spending, after: Spending, what: str, *, held: bool) -> None:
         """Raise BudgetExceeded if a total passes its budget, or is no number.
 
         Parameters
@@ -177,8 +177,8 @@ class Budget:
             limits = np.array(least)
         over = np.flatnonzero(~after.within(limits))
         if over.size:
-            raise BudgetExceeded(_of_node(int(over[0]), limits, before, after, what, held))
-        together = after.together_within(least)
+            raise BudgetExceeded(_explain_refusal_at_node(int(over[0]), limits, before, after, what, held))
+        together = after.excess_of_person(least)
         if together is not None:
             where = f"a person with rows at {after.sites_per_row} sites"
             raise BudgetExceeded(
@@ -186,7 +186,7 @@ class Budget:
             )
 
 
-def _of_node(
+def _explain_refusal_at_node(
     node: int, limits: Array, before: Spending, after: Spending, what: str, held: bool
 ) -> str:
     """Explain why the releases at hand are refused at a node."""
@@ -196,18 +196,18 @@ def _of_node(
         spent = before.total()
     else:
         where = f"node {node}"
-        spent = _at(before.per_node(), node)
+        spent = _value_of_node(before.per_node(), node)
     now = f"{spent:.6g}"
     if held:
         now = f"{spent:.6g} spent, the rest held by runs in progress"
-    budget = _at(limits, node)
+    budget = _value_of_node(limits, node)
     return (
-        f"epsilon={budget:g}: {what} would bring {where} from {now} to {_at(total, node):.6g}; "
+        f"epsilon={budget:g}: {what} would bring {where} from {now} to {_value_of_node(total, node):.6g}; "
         f"{_REMEDY}"
     )
 
 
-def _at(values: Array, node: int) -> float:
+def _value_of_node(values: Array, node: int) -> float:
     """Return the value of a node, where one value stands for all."""
     each = np.ravel(values)
     if each.size == 1:

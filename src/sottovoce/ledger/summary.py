@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..util.plain import jsonable
+from ..util.plain import infinities_to_text
 from ..util.typing import Any, Array
 from .file import ChainFile
 from .history import History, RunHistory
@@ -14,9 +14,9 @@ def summary(file: ChainFile[History]) -> dict[str, Any]:
     """Return budget, spending, runs and head; an infinite epsilon is the text ``inf``."""
     with file.transaction("DEFERRED") as state:
         return {
-            "epsilon": _of_each_node(state, state.epsilon),
-            "spent": _of_each_node(state, state.price()),
-            "committed": _of_each_node(state, state.price(state.held())),
+            "epsilon": _values_per_node(state, state.epsilon),
+            "spent": _values_per_node(state, state.epsilon_per_node()),
+            "committed": _values_per_node(state, state.epsilon_per_node(state.held())),
             "path": str(file.path),
             "accountant": state.accountant.label,
             "delta": state.delta,
@@ -24,18 +24,18 @@ def summary(file: ChainFile[History]) -> dict[str, Any]:
             "releases": len(state.rows),
             "bound": bool(state.tags),
             "since": state.since,
-            "runs": [_run(name, run) for name, run in state.runs.items()],
+            "runs": [_summarise_run(name, run) for name, run in state.runs.items()],
             "head": file.chain.head(),
             "demonstration": state.demonstration,
-            "cautions": state.cautions(),
+            "cautions": state.pricing_caveats(),
         }
 
 
-def _of_each_node(state: History, values: Array) -> list[Any]:
-    return [jsonable(float(value)) for value in np.broadcast_to(values, state.epsilon.shape)]
+def _values_per_node(state: History, values: Array) -> list[Any]:
+    return [infinities_to_text(float(value)) for value in np.broadcast_to(values, state.epsilon.shape)]
 
 
-def _run(name: str, run: RunHistory) -> dict[str, Any]:
+def _summarise_run(name: str, run: RunHistory) -> dict[str, Any]:
     return {
         "run": name,
         "plan": run.plan,
@@ -46,5 +46,5 @@ def _run(name: str, run: RunHistory) -> dict[str, Any]:
         "released": len(run.stored),
         "failed": len(run.failed),
         "held": run.left if run.open else 0,
-        "goes_on": run.open and not run.former,
+        "goes_on": run.open and not run.is_of_former_format,
     }

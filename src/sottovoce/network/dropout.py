@@ -14,7 +14,7 @@ from .graphs import Graph
 from .net import DenseNet
 
 
-def drawn(rate: float, seed: int, nodes: int) -> Array:
+def draw_loss_rounds(rate: float, seed: int, nodes: int) -> Array:
     """Draw the round from which each node is lost.
 
     Parameters
@@ -83,12 +83,12 @@ def left(
     if len(there) == len(since):
         return there
     # More than half, so that no two sets of nodes go on apart (docs/deploy/index.md).
-    if induced and 2 * len(there) > len(since) and graph.joins(there):
+    if induced and 2 * len(there) > len(since) and graph.connects_nodes(there):
         return there
     return None
 
 
-def outlook(
+def simulate_dropout(
     rate: float,
     graph: Graph,
     rounds: int,
@@ -126,7 +126,7 @@ def outlook(
     ends: list[int] = []
     early: list[int] = []
     for seed in range(draws):
-        since = drawn(rate, seed, graph.n_nodes)
+        since = draw_loss_rounds(rate, seed, graph.n_nodes)
         changes = [int(k) + delay for k in np.unique(since) if k + delay <= rounds]
         for k in changes:
             if left(graph, since, k, least=least, summed=summed, induced=induced) is None:
@@ -148,7 +148,7 @@ def outlook(
 
 
 class DropoutNet(DenseNet):
-    """A :class:`DenseNet` that loses nodes; :meth:`begin` begins a round.
+    """A :class:`DenseNet` that loses nodes; :meth:`begin_round` begins a round.
 
     Over a graph a lost neighbour counts as the node itself (:class:`sottovoce.network.net.Edges`).
     In sums the attempt in which a node is lost opens nothing, and the next is of those that are
@@ -174,11 +174,11 @@ class DropoutNet(DenseNet):
         self._duals = dict.fromkeys(since[np.isfinite(since)].tolist(), np.zeros(1))
 
     @property
-    def here(self) -> NDArray[np.bool_]:
+    def present_nodes(self) -> NDArray[np.bool_]:
         """Presence of each node in this round, (N, 1)."""
         return (self.since > self._round)[:, None]
 
-    def begin(self, k: int, facts: Facts) -> None:
+    def begin_round(self, k: int, facts: Facts) -> None:
         """Begin round k; NetClosed if those that are left may not go on."""
         self._round = k
         there = left(
@@ -186,19 +186,19 @@ class DropoutNet(DenseNet):
             self.since,
             k,
             least=facts.participants,
-            summed=facts.summed,
+            summed=facts.opens_only_sums,
             induced=self._induced,
         )
         if there is None:
             raise NetClosed(f"round {k}: the run cannot go on with the sites that are left")
 
     def neighbour_sum(self, x: Array) -> Array:
-        here, self._own = self.here, x
+        here, self._own = self.present_nodes, x
         # The plan's degree stays: each lost neighbour adds the node's own x (see `Edges`).
         heard = super().neighbour_sum(here.astype(float))
         return super().neighbour_sum(x * here) + (self.degree - heard) * x
 
-    def lost_dual(self, weight: Array | float) -> Array | float:
+    def pop_lost_edge_duals(self, weight: Array | float) -> Array | float:
         lost = self._duals.pop(float(self._round), 0.0)
         for since, dual in self._duals.items():
             if since > self._round:
@@ -213,8 +213,8 @@ class DropoutNet(DenseNet):
         there = self.since >= max(self._round, 1)
         return Among(float(self._n[there].sum()), int(there.sum()))
 
-    def seal(self, share: IntArray) -> IntArray:
-        return super().seal(np.where(self.here, share, 0))
+    def mask_share(self, share: IntArray) -> IntArray:
+        return super().mask_share(np.where(self.present_nodes, share, 0))
 
     def total(self, sealed: IntArray) -> IntArray:
         if np.any(self.since == self._round):

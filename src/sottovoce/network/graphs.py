@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ..errors import GraphError, InvalidInput
-from ..util.files import read_text
+from ..util.files import read_bounded_text
 from ..util.later import Later
 from ..util.typing import Array, IntArray
 
@@ -65,21 +65,21 @@ class Graph:
     edges: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_nodes", _count(self.n_nodes))
+        object.__setattr__(self, "n_nodes", _checked_node_count(self.n_nodes))
         if not isinstance(self.edges, list | tuple):
             rule = "must be a list of pairs"
             raise GraphError("edges", type(self.edges), rule, "give pairs of integers")
-        _check_size(self.name, self.n_nodes, len(self.edges))
-        object.__setattr__(self, "edges", self._sorted())
-        label = _components(self.n_nodes, self._ends)
+        _check_graph_size(self.name, self.n_nodes, len(self.edges))
+        object.__setattr__(self, "edges", self._sorted_edges())
+        label = _component_labels(self.n_nodes, self._edge_array)
         if np.any(label):
             order = np.argsort(label, kind="stable")
             starts = np.flatnonzero(np.diff(label[order])) + 1
             parts = [part.tolist() for part in np.split(order, starts)]
-            rule = f"must be connected, but has {len(parts)} components: {_shorten(parts)}"
+            rule = f"must be connected, but has {len(parts)} components: {_components_in_words(parts)}"
             raise GraphError("graph", self.name, rule, "add edges or leave out the isolated sites")
 
-    def _sorted(self) -> tuple[tuple[int, int], ...]:
+    def _sorted_edges(self) -> tuple[tuple[int, int], ...]:
         """Return the edges as sorted pairs (i, j) with i < j, each once; GraphError for others."""
         if not self.edges:
             return ()
@@ -92,14 +92,14 @@ class Graph:
             sound = bool(pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs)))
         if not sound:
             # One by one: they may be integers of another kind, and an error names its edge.
-            return tuple(sorted({self._edge(edge) for edge in self.edges}))
+            return tuple(sorted({self._checked_edge(edge) for edge in self.edges}))
         # A number for each pair, which sorts much faster than a list of a million pairs.
         pairs = np.sort(pairs.astype(np.int64), axis=1)
         codes = np.sort(pairs[:, 0] * self.n_nodes + pairs[:, 1])
         ends = np.divmod(codes[np.diff(codes, prepend=-1) > 0], self.n_nodes)
         return tuple(zip(*(end.tolist() for end in ends), strict=True))
 
-    def _edge(self, edge: Sequence[int]) -> tuple[int, int]:
+    def _checked_edge(self, edge: Sequence[int]) -> tuple[int, int]:
         """Return an edge as a sorted pair; GraphError if it is none of this graph."""
         try:
             i, j = sorted(index(node) for node in edge)
@@ -116,14 +116,14 @@ class Graph:
         return i, j
 
     @cached_property
-    def _ends(self) -> IntArray:
+    def _edge_array(self) -> IntArray:
         """The edges, (E, 2)."""
         return np.array(self.edges, dtype=np.int64).reshape(-1, 2)
 
     @cached_property
-    def _lists(self) -> tuple[IntArray, IntArray]:
+    def _neighbour_lists(self) -> tuple[IntArray, IntArray]:
         """All neighbours in rising order, node after node, and the N + 1 offsets of the nodes."""
-        i, j = self._ends.T
+        i, j = self._edge_array.T
         # Every edge is listed at both of its ends.
         node, neighbour = np.concatenate([i, j]), np.concatenate([j, i])
         ends = np.cumsum(np.bincount(node, minlength=self.n_nodes))
@@ -133,46 +133,46 @@ class Graph:
     def adjacency(self) -> Array:
         """A of shape (N, N) with entries 0 and 1; read-only."""
         found = np.zeros((self.n_nodes, self.n_nodes))
-        i, j = self._ends.T
+        i, j = self._edge_array.T
         found[i, j] = found[j, i] = 1.0
-        return _frozen(found)
+        return _make_read_only(found)
 
-    def sparse(self) -> csr_array:
+    def sparse_adjacency(self) -> csr_array:
         """Return the adjacency matrix, for large and thin graphs."""
         # Older SciPy's graph routines take indices of 32 bits alone.
-        neighbours, starts = (each.astype(np.int32) for each in self._lists)
+        neighbours, starts = (each.astype(np.int32) for each in self._neighbour_lists)
         shape = (self.n_nodes, self.n_nodes)
         return sparse.csr_array((np.ones(len(neighbours)), neighbours, starts), shape=shape)
 
     @cached_property
     def degree(self) -> Array:
         """V_i, the number of neighbours, (N, 1); read-only."""
-        return _frozen(np.diff(self._lists[1]).astype(float)[:, None])
+        return _make_read_only(np.diff(self._neighbour_lists[1]).astype(float)[:, None])
 
     def neighbours(self, i: int) -> tuple[int, ...]:
         """Return the neighbours of node `i` in rising order."""
         if not 0 <= i < self.n_nodes:
             rule = f"must be one of 0 .. {self.n_nodes - 1}"
             raise InvalidInput("node", i, rule, "count nodes from 0")
-        neighbours, starts = self._lists
+        neighbours, starts = self._neighbour_lists
         return tuple(neighbours[starts[i] : starts[i + 1]].tolist())
 
-    def joins(self, nodes: Sequence[int]) -> bool:
+    def connects_nodes(self, nodes: Sequence[int]) -> bool:
         """Return True if the edges among `nodes` alone connect them."""
         # Number the nodes anew, and keep the edges of which both ends have a number.
         place = np.full(self.n_nodes, -1)
         place[list(nodes)] = np.arange(len(nodes))
-        ends = place[self._ends]
+        ends = place[self._edge_array]
         inside = ends[np.all(ends >= 0, axis=1)]
-        return not np.any(_components(len(nodes), inside))
+        return not np.any(_component_labels(len(nodes), inside))
 
     @property
-    def bipartite(self) -> bool:
+    def is_bipartite(self) -> bool:
         """True if two colours suffice, that is, the signless Laplacian D + A is singular."""
         # Colour nodes by whether their distance from node 0 is odd: then every edge has two
         # colours.
-        away = csgraph.dijkstra(self.sparse(), unweighted=True, indices=0)
-        return bool(np.all(np.diff(away[self._ends], axis=1) % 2 == 1))
+        away = csgraph.dijkstra(self.sparse_adjacency(), unweighted=True, indices=0)
+        return bool(np.all(np.diff(away[self._edge_array], axis=1) % 2 == 1))
 
 
 class Everybody(Graph):
@@ -183,8 +183,8 @@ class Everybody(Graph):
 
     def __init__(self, n_nodes: int) -> None:
         object.__setattr__(self, "name", "complete")
-        object.__setattr__(self, "n_nodes", _count(n_nodes))
-        _check_size("complete", self.n_nodes, 0)
+        object.__setattr__(self, "n_nodes", _checked_node_count(n_nodes))
+        _check_graph_size("complete", self.n_nodes, 0)
 
     def __repr__(self) -> str:
         return f"Everybody({self.n_nodes})"
@@ -192,11 +192,11 @@ class Everybody(Graph):
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
         """All pairs; GraphError if these are too many to list."""
-        return tuple(_complete(self.n_nodes, "", 0, "complete"))
+        return tuple(_complete_edges(self.n_nodes, "", 0, "complete"))
 
     @cached_property
     def degree(self) -> Array:
-        return _frozen(np.full((self.n_nodes, 1), self.n_nodes - 1.0))
+        return _make_read_only(np.full((self.n_nodes, 1), self.n_nodes - 1.0))
 
 
 def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -> Graph:
@@ -234,11 +234,11 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -
     >>> make_graph("path", 3).edges
     ((0, 1), (1, 2))
     """
-    n = _count(n_nodes)
+    n = _checked_node_count(n_nodes)
     must_be_known = f"must be one of {', '.join(names())}"
     if not isinstance(spec, str):
         raise InvalidInput("graph", spec, must_be_known, "use graph='ring'")
-    _check_size(spec, n, 0)
+    _check_graph_size(spec, n, 0)
     kind, _, text = spec.strip().partition(":")
     kind, text = kind.strip().lower().replace("_", "-"), text.strip()
     if kind not in _KINDS:
@@ -257,7 +257,7 @@ def names() -> dict[str, str]:
     return {form: line for form, line, _ in _KINDS.values()}
 
 
-def _components(n: int, ends: IntArray) -> IntArray:
+def _component_labels(n: int, ends: IntArray) -> IntArray:
     """Return the smallest node of each node's component, by the edges `ends` (E, 2).
 
     Labels start as the nodes.  Both ends' labels take the smaller of the two, then labels are
@@ -274,7 +274,7 @@ def _components(n: int, ends: IntArray) -> IntArray:
     return label
 
 
-def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
+def _grid_edges(n: int, text: str, seed: int, spec: str) -> Edges:
     # As square as it can be: the largest divisor up to the root.
     rows = max(r for r in range(1, math.isqrt(n) + 1) if n % r == 0)
     columns = n // rows
@@ -292,8 +292,8 @@ def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
     return along_rows + down_columns
 
 
-def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
-    p = _parameters(text, spec, {"p": 0.4})["p"]
+def _erdos_renyi_edges(n: int, text: str, seed: int, spec: str) -> Edges:
+    p = _parse_parameters(text, spec, {"p": 0.4})["p"]
     if not 0 < p <= 1:
         rule = "the probability p of an edge must be in (0, 1]"
         raise InvalidInput("graph", spec, rule, "use p=0.4")
@@ -301,7 +301,7 @@ def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
     if pairs > _MOST_PAIRS:
         rule = f"has {pairs:,} pairs of nodes to draw"
         raise GraphError("graph", spec, rule, f"use at most {_MOST_PAIRS:,}")
-    _check_size(spec, n, round(p * pairs))
+    _check_graph_size(spec, n, round(p * pairs))
     larger = f"use p >= log(N)/N = {math.log(n) / n:.2g}"
     # Nodes without a neighbour, on average; that there are none has a probability of about
     # exp(-alone).
@@ -317,8 +317,8 @@ def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
     raise GraphError("graph", spec, rule, larger)
 
 
-def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
-    given = _parameters(text, spec, {"k": 4.0, "p": 0.1})
+def _watts_strogatz_edges(n: int, text: str, seed: int, spec: str) -> Edges:
+    given = _parse_parameters(text, spec, {"k": 4.0, "p": 0.1})
     k, p = given["k"], given["p"]
     if k % 2 or k < 2:
         rule = "k neighbours on the ring must be even and >= 2"
@@ -329,7 +329,7 @@ def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
     if k >= n:
         rule = f"needs k={k:g} < N={n}"
         raise GraphError("graph", spec, rule, "use a smaller k, or graph='complete'")
-    _check_size(spec, n, round(n * k / 2))
+    _check_graph_size(spec, n, round(n * k / 2))
     tries = min(TRIES, _MOST_DRAWN // round(n * k))
     try:
         return list(nx.connected_watts_strogatz_graph(n, int(k), p, tries=tries, seed=seed).edges)
@@ -338,11 +338,11 @@ def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
         raise GraphError("graph", spec, rule, "use a larger k or a smaller p") from None
 
 
-def _file(n: int, text: str, seed: int, spec: str) -> Edges:
+def _edges_of_file(n: int, text: str, seed: int, spec: str) -> Edges:
     if not text:
         rule = "needs the path of an edge list"
         raise InvalidInput("graph", spec, rule, "use graph='edges:FILE'")
-    lines = read_text("graph", os.path.expanduser(text)).splitlines()
+    lines = read_bounded_text("graph", os.path.expanduser(text)).splitlines()
     edges = []
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()
@@ -356,12 +356,12 @@ def _file(n: int, text: str, seed: int, spec: str) -> Edges:
     return edges
 
 
-def _complete(n: int, text: str, seed: int, spec: str) -> Edges:
-    _check_size(spec, n, n * (n - 1) // 2)
+def _complete_edges(n: int, text: str, seed: int, spec: str) -> Edges:
+    _check_graph_size(spec, n, n * (n - 1) // 2)
     return combinations(range(n), 2)
 
 
-def _ring(n: int, text: str, seed: int, spec: str) -> Edges:
+def _ring_edges(n: int, text: str, seed: int, spec: str) -> Edges:
     edges = list(pairwise(range(n)))
     # Of two nodes both ends are the same edge.
     if n > 2:
@@ -369,36 +369,36 @@ def _ring(n: int, text: str, seed: int, spec: str) -> Edges:
     return edges
 
 
-def _path(n: int, text: str, seed: int, spec: str) -> Edges:
+def _path_edges(n: int, text: str, seed: int, spec: str) -> Edges:
     return pairwise(range(n))
 
 
-def _star(n: int, text: str, seed: int, spec: str) -> Edges:
+def _star_edges(n: int, text: str, seed: int, spec: str) -> Edges:
     return [(0, k) for k in range(1, n)]
 
 
 _KINDS: dict[str, tuple[str, str, Builder]] = {
-    "ring": ("ring", "a circle: two neighbours each", _ring),
-    "path": ("path", "a line: two ends with one neighbour", _path),
-    "star": ("star", "node 0 talks to all, the others to node 0 only", _star),
-    "complete": ("complete", "everyone talks to everyone", _complete),
-    "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid),
+    "ring": ("ring", "a circle: two neighbours each", _ring_edges),
+    "path": ("path", "a line: two ends with one neighbour", _path_edges),
+    "star": ("star", "node 0 talks to all, the others to node 0 only", _star_edges),
+    "complete": ("complete", "everyone talks to everyone", _complete_edges),
+    "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid_edges),
     "erdos-renyi": (
         "erdos-renyi[:p=0.4]",
         "each edge with probability p, until connected",
-        _erdos_renyi,
+        _erdos_renyi_edges,
     ),
     "watts-strogatz": (
         "watts-strogatz[:k=4,p=0.1]",
         "k nearest on a ring, some edges rewired",
-        _small_world,
+        _watts_strogatz_edges,
     ),
-    "edges": ("edges:FILE", "two node numbers a line, from 0; comments after #", _file),
+    "edges": ("edges:FILE", "two node numbers a line, from 0; comments after #", _edges_of_file),
 }
 """By kind of graph: how to write it, one line on it, and its builder."""
 
 
-def _parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, float]:
+def _parse_parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, float]:
     """Return the parameters of a text such as ``"k=4,p=0.1"``, else their `defaults`."""
     values = dict(defaults)
     for item in filter(None, text.split(",")):
@@ -414,7 +414,7 @@ def _parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, f
     return values
 
 
-def _check_size(name: str, nodes: int, edges: int) -> None:
+def _check_graph_size(name: str, nodes: int, edges: int) -> None:
     """Raise GraphError for a graph that is too large."""
     if nodes > MOST_NODES:
         raise GraphError("n_nodes", nodes, f"must be at most {MOST_NODES:,}", "use fewer sites")
@@ -423,7 +423,7 @@ def _check_size(name: str, nodes: int, edges: int) -> None:
         raise GraphError("graph", name, rule, "use a thinner graph, such as 'ring'")
 
 
-def _count(n_nodes: object) -> int:
+def _checked_node_count(n_nodes: object) -> int:
     """Return a number of nodes as an int; InvalidInput if it is none."""
     try:
         n = index(n_nodes)  # type: ignore[arg-type]
@@ -435,7 +435,7 @@ def _count(n_nodes: object) -> int:
     return n
 
 
-def _shorten(parts: list[list[int]], most_parts: int = 4, most_nodes: int = 6) -> str:
+def _components_in_words(parts: list[list[int]], most_parts: int = 4, most_nodes: int = 6) -> str:
     """Return components in words: some of them, and some nodes of each."""
     shown = []
     for part in parts[:most_parts]:
@@ -448,7 +448,7 @@ def _shorten(parts: list[list[int]], most_parts: int = 4, most_nodes: int = 6) -
     return ", ".join(shown)
 
 
-def _frozen(array: Array) -> Array:
+def _make_read_only(array: Array) -> Array:
     """Make an array read-only, since it is cached and shared."""
     array.flags.writeable = False
     return array

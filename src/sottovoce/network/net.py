@@ -1,7 +1,7 @@
 """The network: ``neighbour_sum`` for algorithms, and sums over all sites for their row guards.
 
 A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not:
-only row guards hand one over, sealed (:meth:`Net.seal`), so that others see the total alone.
+only row guards hand one over, sealed (:meth:`Net.mask_share`), so that others see the total alone.
 
 :class:`DenseNet` multiplies by the adjacency matrix in a simulation.  :class:`QueueNet` sends
 messages between threads of one process: the in-process twin of a deployment, and the conformance
@@ -46,24 +46,24 @@ class Net(ABC):
         array (..., d)
         """
 
-    def whole_sum(self, x: Array) -> Array:
+    def sum_of_all_nodes(self, x: Array) -> Array:
         """Sum all nodes' x in the order of the nodes: the same bits at every node.
 
         Sends ``x`` to everybody; needs a complete network.
         """
         total = np.zeros_like(x)
-        for one in self.everyones(x):
+        for one in self.gather_from_all_nodes(x):
             total = total + one
         return total
 
-    def everyones(self, x: Array) -> Array:
+    def gather_from_all_nodes(self, x: Array) -> Array:
         """Collect all nodes' x, (..., N, d), in the order of the nodes: the same at every node.
 
         Sends ``x`` to everybody; needs a complete network.
         """
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
 
-    def lost_dual(self, weight: Array | float) -> Array | float:
+    def pop_lost_edge_duals(self, weight: Array | float) -> Array | float:
         """Return the accumulated duals of edges lost in the last :meth:`neighbour_sum`, or zero.
 
         `weight` is that of the last differences ``x_i - x_j`` in this node's dual, ``(..., 1)``.
@@ -72,15 +72,15 @@ class Net(ABC):
 
     def among(self, facts: Facts) -> Among:
         """Agree on the sites of the next attempt, before noise is drawn; NetClosed if too few."""
-        return Among.all(facts)
+        return Among.all_sites(facts)
 
     @abstractmethod
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         """Mask a share before it leaves the row guard, or sum it already; the same shape."""
 
     @abstractmethod
     def total(self, sealed: IntArray) -> IntArray:
-        """Open the sum of an attempt's shares modulo ``2^64``, from what :meth:`seal` gave.
+        """Open the sum of an attempt's shares modulo ``2^64``, from what :meth:`mask_share` gave.
 
         AttemptLost if a share of the attempt does not come: nothing is opened.
         """
@@ -101,7 +101,7 @@ class DenseNet(Net):
         """The adjacency matrix, dense or sparse."""
         # Made when neighbours are first summed: sums over all sites need none.
         if self._sparse:
-            return self._graph.sparse()
+            return self._graph.sparse_adjacency()
         return self._graph.adjacency
 
     def neighbour_sum(self, x: Array) -> Array:
@@ -112,17 +112,17 @@ class DenseNet(Net):
         total = self._adjacency @ nodes.reshape(len(nodes), -1)
         return np.moveaxis(total.reshape(nodes.shape), 0, -2)
 
-    def whole_sum(self, x: Array) -> Array:
+    def sum_of_all_nodes(self, x: Array) -> Array:
         total = np.zeros_like(x[..., 0, :])
         # One after the other, as nodes of a deployment add: NumPy's sum rounds otherwise.
         for i in range(x.shape[-2]):
             total = total + x[..., i, :]
         return np.array(np.broadcast_to(total[..., None, :], x.shape))
 
-    def everyones(self, x: Array) -> Array:
+    def gather_from_all_nodes(self, x: Array) -> Array:
         return np.array(x)
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         # One process holds all shares, so a mask would hide nothing: the sum stands at every node.
         return np.array(np.broadcast_to(share.sum(axis=-2, keepdims=True), share.shape))
 
@@ -142,7 +142,7 @@ class Edges:
         self._own, self._told = np.zeros(0), dict[Hashable, Array]()
         self._duals = dict[Hashable, Array]()
 
-    def sum(self, own: Array, told: Mapping[Hashable, Array | None]) -> Array:
+    def sum_over_neighbours(self, own: Array, told: Mapping[Hashable, Array | None]) -> Array:
         """Sum over all neighbours, in their order; None stands for one that is lost."""
         self._own = own
         self._told = {who: x for who, x in told.items() if x is not None}
@@ -152,8 +152,8 @@ class Edges:
             total = total + (own if x is None else x)
         return total
 
-    def lost_dual(self, weight: Array | float) -> Array | float:
-        """See :meth:`Net.lost_dual`."""
+    def pop_lost_edge_duals(self, weight: Array | float) -> Array | float:
+        """See :meth:`Net.pop_lost_edge_duals`."""
         lost = [self._duals.pop(who) for who in [*self._duals] if who not in self._told]
         if np.any(weight):
             for who, x in self._told.items():
@@ -169,7 +169,7 @@ class Adder:
         self._totals: dict[int, tuple[int, IntArray]] = {}
         self._closed = False
 
-    def add(self, attempt: int, share: IntArray, sites: int | None = None) -> IntArray:
+    def add_share_and_wait(self, attempt: int, share: IntArray, sites: int | None = None) -> IntArray:
         """Add a share to an attempt, and wait for the sum of all its shares.
 
         Parameters
@@ -218,7 +218,7 @@ class Adder:
 class QueueNet(Net):
     """One node of a graph, exchanging vectors through queues of this process.
 
-    :meth:`connect` makes all nodes.
+    :meth:`connect_all_nodes` makes all nodes.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class QueueNet(Net):
         self.degree = np.array([float(len(inbox))])
 
     @classmethod
-    def connect(cls, graph: Graph) -> list[QueueNet]:
+    def connect_all_nodes(cls, graph: Graph) -> list[QueueNet]:
         """Make a net for each node of `graph`, with a queue for every direction of every edge."""
         wires: dict[tuple[int, int], queue.Queue[Array | None]] = {}
         for i, j in graph.edges:
@@ -250,20 +250,20 @@ class QueueNet(Net):
         return nets
 
     def neighbour_sum(self, x: Array) -> Array:
-        found = self._exchange(x)
-        return self._edges.sum(x, {j: found.get(j) for j in self._inbox})
+        found = self._exchange_vectors(x)
+        return self._edges.sum_over_neighbours(x, {j: found.get(j) for j in self._inbox})
 
-    def lost_dual(self, weight: Array | float) -> Array | float:
-        return self._edges.lost_dual(weight)
+    def pop_lost_edge_duals(self, weight: Array | float) -> Array | float:
+        return self._edges.pop_lost_edge_duals(weight)
 
-    def everyones(self, x: Array) -> Array:
-        found = self._exchange(x)
+    def gather_from_all_nodes(self, x: Array) -> Array:
+        found = self._exchange_vectors(x)
         # In a complete network a node hears all numbers but its own.
         own = next(i for i in range(len(found) + 1) if i not in found)
         messages = found | {own: x}
         return np.stack([messages[i] for i in sorted(messages)])
 
-    def _exchange(self, x: Array) -> dict[int, Array]:
+    def _exchange_vectors(self, x: Array) -> dict[int, Array]:
         """Send a vector to every neighbour, and return those of the neighbours that are left."""
         self._exchanges += 1
         if self._exchanges >= self.until:
@@ -280,13 +280,13 @@ class QueueNet(Net):
             found[j] = message
         return found
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         # Unmasked: only the adder of this process reads it.
         return share
 
     def total(self, sealed: IntArray) -> IntArray:
         self._attempts += 1
-        return self._adder.add(self._attempts, sealed)
+        return self._adder.add_share_and_wait(self._attempts, sealed)
 
     def close(self) -> None:
         self._adder.close()

@@ -27,8 +27,8 @@ import numpy as np
 from ..errors import InvalidInput, UnknownEvent
 from ..util.typing import Any, Array, BoolArray
 from . import pld, prices
-from .conditions import all_priced
-from .events import Event, counted
+from .conditions import pricing_events
+from .events import Event, run_lengths
 from .gaussian import gaussian_epsilon
 from .prices import Bill, Orders
 from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
@@ -59,11 +59,11 @@ class Accountant(ABC, Generic[Spent]):
         return self.name
 
     @abstractmethod
-    def nothing(self) -> Spent:
+    def zero_spending(self) -> Spent:
         """Return what is spent before the first event."""
 
     @abstractmethod
-    def add(self, spent: Spent, event: Event, count: int = 1) -> Spent:
+    def add_event(self, spent: Spent, event: Event, count: int = 1) -> Spent:
         """Return what is spent once an event is added.
 
         Parameters
@@ -91,7 +91,7 @@ class Accountant(ABC, Generic[Spent]):
         """Return epsilon at `delta` per node, shape (N,); shape () before the first event."""
 
     @abstractmethod
-    def network(self, spent: Spent, delta: float, sites_per_row: int = 1) -> float:
+    def network_epsilon(self, spent: Spent, delta: float, sites_per_row: int = 1) -> float:
         """Return the privacy loss of a person, by parallel composition over sites.
 
         Parameters
@@ -110,10 +110,10 @@ class Accountant(ABC, Generic[Spent]):
         """
 
     @abstractmethod
-    def among(self, spent: Spent, nodes: Sequence[int]) -> Spent:
+    def spending_among_nodes(self, spent: Spent, nodes: Sequence[int]) -> Spent:
         """Return what these nodes have spent."""
 
-    def worst(self, spent: Spent, sites_per_row: int) -> Spent:
+    def worst_spending(self, spent: Spent, sites_per_row: int) -> Spent:
         """Return the most spent on a person with rows at `sites_per_row` sites, as one node's.
 
         Where rows are partitioned among the nodes anew, it adds up over the partitions.
@@ -128,7 +128,7 @@ class Accountant(ABC, Generic[Spent]):
             "accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal"
         )
 
-    def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
+    def within_budget(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
         """Return which nodes keep their budget.
 
         Parameters
@@ -146,7 +146,7 @@ class Accountant(ABC, Generic[Spent]):
         """
         return np.asarray(self.epsilon(spent, delta) <= budget)
 
-    def _once(self, price: Callable[[Event], T], event: Event) -> T:
+    def _priced_once(self, price: Callable[[Event], T], event: Event) -> T:
         """Return ``price(event)``, computed once for equal events; `price` is always the same."""
         # Another thread may replace it meanwhile.
         known, terms = self._prices, event.terms
@@ -165,30 +165,30 @@ class Accountant(ABC, Generic[Spent]):
         one: T = found
         return one
 
-    def endless(self, spent: Spent) -> bool:
+    def never_exceeds_budget(self, spent: Spent) -> bool:
         """Return whether it is known, without a total, that every node keeps an infinite budget.
 
         All spending but a NaN does.
         """
         return False
 
-    def report(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
+    def epsilon_by_notion(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
         """Return the network's epsilon by each notion in use.
 
         Parameters
         ----------
         spent, delta, sites_per_row
-            As for :meth:`network`.
+            As for :meth:`network_epsilon`.
 
         Returns
         -------
         dict
             Epsilon by the notion's name; infinite where a notion proves nothing.
         """
-        return {self.name: self.network(spent, delta, sites_per_row)}
+        return {self.name: self.network_epsilon(spent, delta, sites_per_row)}
 
-    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Spent:
-        """Return what Gaussian releases spend, as by :meth:`add`.
+    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Spent:
+        """Return what Gaussian releases spend, as by :meth:`add_event`.
 
         Parameters
         ----------
@@ -210,16 +210,16 @@ class Accountant(ABC, Generic[Spent]):
             f"event=GaussianMechanism: the {self.name} accountant has no proof for it"
         )
 
-    def spent(self, events: Iterable[Event]) -> Spent:
+    def spending_of_events(self, events: Iterable[Event]) -> Spent:
         """Return what a whole run spends."""
-        spent = self.nothing()
-        for event, count in counted(all_priced(events)):
-            spent = self.add(spent, event, count)
+        spent = self.zero_spending()
+        for event, count in run_lengths(pricing_events(events)):
+            spent = self.add_event(spent, event, count)
         return spent
 
-    def total(self, events: Iterable[Event], delta: float = 0.0) -> Array:
-        """Return epsilon per node of :meth:`spent`."""
-        return self.epsilon(self.spent(events), delta)
+    def epsilon_of_events(self, events: Iterable[Event], delta: float = 0.0) -> Array:
+        """Return epsilon per node of :meth:`spending_of_events`."""
+        return self.epsilon(self.spending_of_events(events), delta)
 
 
 def _orders(name: str, order: float | None) -> Orders:
@@ -237,7 +237,7 @@ def _largest_sum(values: Array, m: int) -> Array:
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
 
 
-def _by_value(of: Callable[[Array], float], values: Iterable[Array]) -> list[float]:
+def _computed_once_per_value(of: Callable[[Array], float], values: Iterable[Array]) -> list[float]:
     """Return ``of(value)`` of each, computed once for equal ones: nodes alike cost the same."""
     known: dict[bytes, float] = {}
     found: list[float] = []
@@ -253,34 +253,34 @@ class _Sums(Accountant[Array]):
     """Accountants whose spending is a sum of prices, with nodes along the first axis."""
 
     @abstractmethod
-    def price(self, event: Event) -> Array:
+    def price_of_event(self, event: Event) -> Array:
         """Return what one event adds."""
 
-    def nothing(self) -> Array:
+    def zero_spending(self) -> Array:
         return np.zeros(())
 
-    def add(self, spent: Array, event: Event, count: int = 1) -> Array:
+    def add_event(self, spent: Array, event: Event, count: int = 1) -> Array:
         """Return the sum with the price of an event, added one by one.
 
         Parameters
         ----------
         spent, event, count
-            As for :meth:`Accountant.add`.
+            As for :meth:`Accountant.add_event`.
 
         Returns
         -------
         array
         """
-        price = self._once(self.price, event)
+        price = self._priced_once(self.price_of_event, event)
         # No product: it rounds otherwise, and a run could pass the budget that its plan had kept.
         for _ in range(count):
             spent = spent + price
         return spent
 
-    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
+    def spending_among_nodes(self, spent: Array, nodes: Sequence[int]) -> Array:
         return np.atleast_1d(spent)[list(nodes)]
 
-    def worst(self, spent: Array, sites_per_row: int) -> Array:
+    def worst_spending(self, spent: Array, sites_per_row: int) -> Array:
         return _largest_sum(spent, sites_per_row)[None]
 
 
@@ -293,16 +293,16 @@ class PureAccountant(_Sums):
     def epsilon(self, spent: Array, delta: float) -> Array:
         return spent
 
-    def endless(self, spent: Array) -> bool:
+    def never_exceeds_budget(self, spent: Array) -> bool:
         return not np.any(np.isnan(spent))
 
-    def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+    def network_epsilon(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         """Return the sum of the largest pure epsilons of `sites_per_row` nodes.
 
         Parameters
         ----------
         spent, delta, sites_per_row
-            As for :meth:`Accountant.network`; `delta` is not used.
+            As for :meth:`Accountant.network_epsilon`; `delta` is not used.
 
         Returns
         -------
@@ -310,8 +310,8 @@ class PureAccountant(_Sums):
         """
         return float(_largest_sum(spent, sites_per_row))
 
-    def price(self, event: Event) -> Array:
-        return prices.pure(event)
+    def price_of_event(self, event: Event) -> Array:
+        return prices.pure_epsilon(event)
 
 
 class _Renyi(_Sums):
@@ -333,7 +333,7 @@ class _Renyi(_Sums):
             return f"{self.name}:{self._orders[0]!r}"
         return self.name
 
-    def endless(self, spent: Array) -> bool:
+    def never_exceeds_budget(self, spent: Array) -> bool:
         # Where nothing is known of a divergence, epsilon is infinite, and so within such a budget.
         return True
 
@@ -343,8 +343,8 @@ class ZCDPAccountant(_Renyi):
 
     name: ClassVar[str] = "zcdp"
 
-    def price(self, event: Event) -> Array:
-        return prices.zcdp(event)
+    def price_of_event(self, event: Event) -> Array:
+        return prices.zcdp_rho(event)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
         a = np.array(self._orders)
@@ -354,15 +354,15 @@ class ZCDPAccountant(_Renyi):
                 return 0.0
             return epsilon_from_rdp(a, rho * a, delta)
 
-        return np.array(_by_value(one, np.ravel(spent))).reshape(np.shape(spent))
+        return np.array(_computed_once_per_value(one, np.ravel(spent))).reshape(np.shape(spent))
 
-    def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+    def network_epsilon(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         """Return epsilon at `delta` of the sum of the largest ``rho`` of `sites_per_row` nodes.
 
         Parameters
         ----------
         spent, delta, sites_per_row
-            As for :meth:`Accountant.network`.
+            As for :meth:`Accountant.network_epsilon`.
 
         Returns
         -------
@@ -370,8 +370,8 @@ class ZCDPAccountant(_Renyi):
         """
         return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
 
-    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
-        return np.asarray(np.add.accumulate(_rhos(releases, copies), axis=0)[-1])
+    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
+        return np.asarray(np.add.accumulate(_gaussian_rhos(releases, copies), axis=0)[-1])
 
 
 class RDPAccountant(_Renyi):
@@ -379,22 +379,22 @@ class RDPAccountant(_Renyi):
 
     name: ClassVar[str] = "rdp"
 
-    def price(self, event: Event) -> Array:
-        return prices.renyi(event, self._orders)
+    def price_of_event(self, event: Event) -> Array:
+        return prices.renyi_divergences(event, self._orders)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
         if spent.ndim == 0:
             return np.zeros(())
-        nodes = np.array([_by_value(lambda curve: self._one(curve, delta), side) for side in spent])
+        nodes = np.array([_computed_once_per_value(lambda curve: self._one(curve, delta), side) for side in spent])
         return np.asarray(nodes.max(axis=0))
 
-    def network(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
+    def network_epsilon(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
         """Return epsilon at `delta` of the sum of the nodes' largest divergences at every order.
 
         Parameters
         ----------
         spent, delta, sites_per_row
-            As for :meth:`Accountant.network`.
+            As for :meth:`Accountant.network_epsilon`.
 
         Returns
         -------
@@ -404,20 +404,20 @@ class RDPAccountant(_Renyi):
             return 0.0
         return max(self._one(_largest_sum(side, sites_per_row), delta) for side in spent)
 
-    def among(self, spent: Array, nodes: Sequence[int]) -> Array:
+    def spending_among_nodes(self, spent: Array, nodes: Sequence[int]) -> Array:
         if spent.ndim == 0:
             return spent
         return spent[:, list(nodes)]
 
-    def worst(self, spent: Array, sites_per_row: int) -> Array:
+    def worst_spending(self, spent: Array, sites_per_row: int) -> Array:
         if spent.ndim == 0:
             return spent
         return np.array([_largest_sum(side, sites_per_row)[None] for side in spent])
 
-    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
+    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
         spent = np.zeros(())
         a = np.array(self._orders)
-        for rho in _rhos(releases, copies)[:, :, None]:
+        for rho in _gaussian_rhos(releases, copies)[:, :, None]:
             spent = spent + a * rho
         return spent[None]
 
@@ -427,7 +427,7 @@ class RDPAccountant(_Renyi):
         return epsilon_from_rdp(self._orders, curve, delta)
 
 
-def _rhos(releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int) -> Array:
+def _gaussian_rhos(releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int) -> Array:
     """Return ``rho`` of every Gaussian release, in order, (releases, nodes)."""
     once = [
         0.5 * np.array([bill.mu for bill in bills]) ** 2
@@ -457,7 +457,7 @@ class Prices(NamedTuple):
     times: int = 0
     before: Prices | None = None
 
-    def all(self) -> list[tuple[_Bills, int]]:
+    def distinct_bills(self) -> list[tuple[_Bills, int]]:
         """Return different bills and how often they came, in the order in which they came first."""
         found, last = list[Prices](), self
         while last.before is not None:
@@ -488,61 +488,61 @@ class PLDAccountant(Accountant[Prices]):
     def __init__(self) -> None:
         self._known: dict[tuple[frozenset[tuple[Bill, int]], float], float] = {}
 
-    def nothing(self) -> Prices:
+    def zero_spending(self) -> Prices:
         return Prices()
 
-    def add(self, spent: Prices, event: Event, count: int = 1) -> Prices:
+    def add_event(self, spent: Prices, event: Event, count: int = 1) -> Prices:
         """Return the list with the bills of an event.
 
         Parameters
         ----------
         spent, event, count
-            As for :meth:`Accountant.add`.
+            As for :meth:`Accountant.add_event`.
 
         Returns
         -------
         Prices
         """
-        bills = self._once(prices.dominating, event)
+        bills = self._priced_once(prices.dominating_pairs, event)
         if spent.bills == bills:
             return spent._replace(times=spent.times + count)
         return Prices(bills, count, spent)
 
-    def endless(self, spent: Prices) -> bool:
+    def never_exceeds_budget(self, spent: Prices) -> bool:
         return True
 
-    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Prices:
-        spent = self.nothing()
+    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Prices:
+        spent = self.zero_spending()
         for bills, count in releases:
             spent = Prices((bills,), count * copies, spent)
         return spent
 
     def epsilon(self, spent: Prices, delta: float) -> Array:
-        known, found = spent.all(), list[float]()
+        known, found = spent.distinct_bills(), list[float]()
         if not known:
             return np.zeros(())
         # Nodes whose bills are the same in all events cost the same.
         alike = dict[tuple[int, ...], float]()
-        for i, same in enumerate(zip(*_unlike(known), strict=True)):
+        for i, same in enumerate(zip(*_partition_by_bill(known), strict=True)):
             if same not in alike:
                 alike[same] = self._of(known, (i,), delta)
             found.append(alike[same])
         return np.array(found)
 
-    def network(self, spent: Prices, delta: float, sites_per_row: int = 1) -> float:
+    def network_epsilon(self, spent: Prices, delta: float, sites_per_row: int = 1) -> float:
         """Return epsilon at `delta` of the worst set of `sites_per_row` nodes, each set convolved.
 
         Parameters
         ----------
         spent, delta, sites_per_row
-            As for :meth:`Accountant.network`.
+            As for :meth:`Accountant.network_epsilon`.
 
         Returns
         -------
         float
             Infinite if there are too many sets of nodes to convolve.
         """
-        known = spent.all()
+        known = spent.distinct_bills()
         if sites_per_row == 1 or not known:
             return float(np.max(self.epsilon(spent, delta)))
         nodes = _nodes(known)
@@ -553,11 +553,11 @@ class PLDAccountant(Accountant[Prices]):
             for some in combinations(range(nodes), min(sites_per_row, nodes))
         )
 
-    def among(self, spent: Prices, nodes: Sequence[int]) -> Prices:
-        after = self.nothing()
-        for bills, count in spent.all():
+    def spending_among_nodes(self, spent: Prices, nodes: Sequence[int]) -> Prices:
+        after = self.zero_spending()
+        for bills, count in spent.distinct_bills():
             after = Prices(
-                tuple(tuple(_at(side, i) for i in nodes) for side in bills), count, after
+                tuple(tuple(_bill_of_node(side, i) for i in nodes) for side in bills), count, after
             )
         return after
 
@@ -567,7 +567,7 @@ class PLDAccountant(Accountant[Prices]):
             counts = Counter[Bill]()
             for bills, count in known:
                 for i in nodes:
-                    counts[_at(bills[direction % len(bills)], i)] += count
+                    counts[_bill_of_node(bills[direction % len(bills)], i)] += count
             each.append(self._cached(counts, delta))
         return max(each)
 
@@ -578,11 +578,11 @@ class PLDAccountant(Accountant[Prices]):
             if np.any(np.isnan(numbers)):  # what has no number has no proof
                 self._known[key] = np.inf
             else:
-                self._known[key] = _composed(tuple(bills.items()), delta)
+                self._known[key] = _cached_composed_epsilon(tuple(bills.items()), delta)
         return self._known[key]
 
 
-def _at(side: tuple[Bill, ...], node: int) -> Bill:
+def _bill_of_node(side: tuple[Bill, ...], node: int) -> Bill:
     """Return the bill of a node; one bill stands for all nodes."""
     if len(side) > 1:
         return side[node]
@@ -593,19 +593,19 @@ def _nodes(known: list[tuple[_Bills, int]]) -> int:
     return max(len(side) for bills, _ in known for side in bills)
 
 
-def _unlike(known: list[tuple[_Bills, int]]) -> set[tuple[int, ...]]:
+def _partition_by_bill(known: list[tuple[_Bills, int]]) -> set[tuple[int, ...]]:
     """Return the partitions of the nodes by equal bills: for each node the first with its bill."""
     nodes = range(_nodes(known))
     found = set[tuple[int, ...]]()
     for bills, _ in known:
         for side in bills:
             first = dict[Bill, int]()
-            found.add(tuple(first.setdefault(_at(side, i), i) for i in nodes))
+            found.add(tuple(first.setdefault(_bill_of_node(side, i), i) for i in nodes))
     return found
 
 
 @lru_cache(maxsize=4096)
-def _composed(bills: tuple[tuple[Bill, int], ...], delta: float) -> float:
+def _cached_composed_epsilon(bills: tuple[tuple[Bill, int], ...], delta: float) -> float:
     """Return :func:`composed_epsilon`, cached for the process.
 
     Parts keep their order, as last bits of sums depend on it.
@@ -636,7 +636,7 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
     coordinates = sum(bill.lattice * count for bill, count in bills.items())
-    known = _convolved(bills)
+    known = _convolved_epsilon(bills)
 
     def at(left: float) -> float:
         if left <= 0.0:
@@ -670,7 +670,7 @@ def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, fl
     return rest, exchange, objective_surplus(slack, rest * float(np.exp(-exchange)))
 
 
-def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
+def _convolved_epsilon(bills: Counter[Bill]) -> Callable[[float], float]:
     """Return epsilon as a function of delta, for the parts whose exact loss is known."""
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
     balls: Counter[tuple[int, float]] = Counter()
@@ -687,10 +687,10 @@ def _convolved(bills: Counter[Bill]) -> Callable[[float], float]:
         return lambda _: float(np.inf)
     step = _grid_step(mu, balls, pure)
     exact = [(pld.shifted_ball(d, s, step), n) for (d, s), n in balls.items()]
-    exact += [(pld.pure(e, step), n) for e, n in pure.items()]
+    exact += [(pld.randomised_response_loss(e, step), n) for e, n in pure.items()]
     if mu > 0:
-        exact += [(pld.gaussian(mu, step), 1)]
-    return pld.compose(exact).epsilon
+        exact += [(pld.gaussian_loss(mu, step), 1)]
+    return pld.compose_losses(exact).epsilon
 
 
 def _largest_loss(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float]) -> float:
@@ -729,16 +729,16 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     def __init__(self) -> None:
         self._parts: tuple[Accountant[Any], ...] = tuple(type(part)() for part in _LEAST)
 
-    def nothing(self) -> tuple[Any, ...]:
-        return tuple(part.nothing() for part in self._parts)
+    def zero_spending(self) -> tuple[Any, ...]:
+        return tuple(part.zero_spending() for part in self._parts)
 
-    def add(self, spent: tuple[Any, ...], event: Event, count: int = 1) -> tuple[Any, ...]:
+    def add_event(self, spent: tuple[Any, ...], event: Event, count: int = 1) -> tuple[Any, ...]:
         """Return what is spent by every notion; None for a notion that has no proof for all events.
 
         Parameters
         ----------
         spent, event, count
-            As for :meth:`Accountant.add`.
+            As for :meth:`Accountant.add_event`.
 
         Returns
         -------
@@ -755,7 +755,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
             if before is not None:
                 # From now on this notion proves nothing.
                 with suppress(UnknownEvent):
-                    sum_after = part.add(before, event, count)
+                    sum_after = part.add_event(before, event, count)
             after.append(sum_after)
         if all(value is None for value in after):
             raise UnknownEvent(
@@ -764,7 +764,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
             )
         return tuple(after)
 
-    def gaussian(
+    def spend_gaussian_releases(
         self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
     ) -> tuple[Any, ...]:
         after: list[Any] = []
@@ -772,7 +772,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
             if part.name == "pure":  # Gaussian noise has no pure price
                 after.append(None)
             else:
-                after.append(part.gaussian(releases, copies))
+                after.append(part.spend_gaussian_releases(releases, copies))
         return tuple(after)
 
     def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
@@ -787,13 +787,13 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
             np.min([part.epsilon(value, delta) for part, value in self._each(spent)], axis=0)
         )
 
-    def within(self, spent: tuple[Any, ...], delta: float, budget: Array) -> BoolArray:
+    def within_budget(self, spent: tuple[Any, ...], delta: float, budget: Array) -> BoolArray:
         """Return which nodes keep their budget by some notion.
 
         Parameters
         ----------
         spent, delta, budget
-            As for :meth:`Accountant.within`.
+            As for :meth:`Accountant.within_budget`.
 
         Returns
         -------
@@ -802,38 +802,38 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         fits: BoolArray = np.zeros((), dtype=bool)
         # The notion that takes longest is last, and often not needed.
         for part, value in self._each(spent):
-            fits = fits | part.within(value, delta, budget)
+            fits = fits | part.within_budget(value, delta, budget)
             if np.all(fits):
                 break
         return fits
 
-    def endless(self, spent: tuple[Any, ...]) -> bool:
-        return any(part.endless(value) for part, value in self._each(spent))
+    def never_exceeds_budget(self, spent: tuple[Any, ...]) -> bool:
+        return any(part.never_exceeds_budget(value) for part, value in self._each(spent))
 
-    def network(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> float:
+    def network_epsilon(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> float:
         """Return the least epsilon at `delta` of all notions.
 
         Parameters
         ----------
         spent, delta, sites_per_row
-            As for :meth:`Accountant.network`.
+            As for :meth:`Accountant.network_epsilon`.
 
         Returns
         -------
         float
         """
-        return min(self.report(spent, delta, sites_per_row).values())
+        return min(self.epsilon_by_notion(spent, delta, sites_per_row).values())
 
-    def among(self, spent: tuple[Any, ...], nodes: Sequence[int]) -> tuple[Any, ...]:
+    def spending_among_nodes(self, spent: tuple[Any, ...], nodes: Sequence[int]) -> tuple[Any, ...]:
         after: list[Any] = []
         for part, value in zip(self._parts, spent, strict=True):
             if value is None:
                 after.append(None)
             else:
-                after.append(part.among(value, nodes))
+                after.append(part.spending_among_nodes(value, nodes))
         return tuple(after)
 
-    def report(
+    def epsilon_by_notion(
         self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1
     ) -> dict[str, float]:
         """Return the network's epsilon by every notion; infinite for those without a proof.
@@ -841,14 +841,14 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         Parameters
         ----------
         spent, delta, sites_per_row
-            As for :meth:`Accountant.network`.
+            As for :meth:`Accountant.network_epsilon`.
 
         Returns
         -------
         dict
         """
         known = {
-            part.name: part.network(value, delta, sites_per_row)
+            part.name: part.network_epsilon(value, delta, sites_per_row)
             for part, value in self._each(spent)
         }
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
@@ -939,7 +939,7 @@ def at_one_order(accountant: Accountant[Any], epsilon: Array, delta: float) -> A
     return _ORDERED[accountant.name](order)
 
 
-def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
+def lifetime_accountant(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
     """Return the accountant of a ledger that outlives runs.
 
     ``"zcdp"`` and ``"rdp"`` become :func:`at_one_order`.

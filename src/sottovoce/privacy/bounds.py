@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..util.bisection import bisect_between
+from ..util.bisection import bisect_elementwise
 from ..util.typing import Array, ArrayLike
 
 
@@ -109,5 +109,5 @@ def objective_perturbation_rate(
     high = epsilon / delta_gradient
     if np.all(price(high) <= epsilon):  # the log-determinant is free
         return high
-    low = bisect_between(lambda beta: price(beta) <= epsilon, low, high * (1.0 + 1e-12), 80)[0]
+    low = bisect_elementwise(lambda beta: price(beta) <= epsilon, low, high * (1.0 + 1e-12), 80)[0]
     return np.where(price(low) <= epsilon, low, np.nan)

@@ -108,11 +108,11 @@ def calibrate(price: PriceOfScale, epsilon: ArrayLike, *, tolerance: float) -> C
     """
     target = np.asarray(epsilon, dtype=float)
     aim = target * (1.0 - 0.5 * tolerance)
-    bracket = _Bracket.whole(target.size)
+    bracket = _Bracket.initial_bracket(target.size)
     log_scale = np.zeros(target.size)
     for trial in range(_MOST_TRIALS):
         cost = np.broadcast_to(price(np.exp(log_scale)), target.shape)
-        bracket = bracket.narrowed(log_scale, cost, target)
+        bracket = bracket.narrowed_bracket(log_scale, cost, target)
         nearly_all_spent = target * (1.0 - tolerance) <= bracket.cost_at_low
         finished = nearly_all_spent | (bracket.high - bracket.low < _LOG_RESOLUTION)
         if np.all(finished):
@@ -120,9 +120,9 @@ def calibrate(price: PriceOfScale, epsilon: ArrayLike, *, tolerance: float) -> C
         # Secants are fast on smooth prices; every third step halves, so that the search always
         # ends.
         if trial % 3 == 2:
-            proposal = bracket.middle()
+            proposal = bracket.next_trial_scale()
         else:
-            proposal = bracket.secant(aim)
+            proposal = bracket.secant_scale(aim)
         log_scale = np.where(finished, bracket.low, proposal)
     any_within = bracket.low > -_LOG_SPAN
     met = any_within & (bracket.cost_at_low > 0.0) & (bracket.cost_at_low <= target)
@@ -139,7 +139,7 @@ class _Bracket:
     cost_at_high: Array  # inf before a scale beyond the target was priced
 
     @classmethod
-    def whole(cls, nodes: int) -> _Bracket:
+    def initial_bracket(cls, nodes: int) -> _Bracket:
         """Return the bracket before the first trial."""
         return cls(
             np.full(nodes, -_LOG_SPAN),
@@ -148,7 +148,7 @@ class _Bracket:
             np.full(nodes, np.inf),
         )
 
-    def narrowed(self, log_scale: Array, cost: Array, target: Array) -> _Bracket:
+    def narrowed_bracket(self, log_scale: Array, cost: Array, target: Array) -> _Bracket:
         """Return the bracket after a trial.
 
         Parameters
@@ -173,7 +173,7 @@ class _Bracket:
             cost_at_high=np.where(beyond, cost, self.cost_at_high),
         )
 
-    def middle(self) -> Array:
+    def next_trial_scale(self) -> Array:
         """Return the middle, or a limited step towards a side on which no scale was priced yet."""
         middle = 0.5 * (self.low + self.high)
         nothing_above = self.high >= _LOG_SPAN
@@ -182,7 +182,7 @@ class _Bracket:
         downwards = np.maximum(self.high - _LOG_REACH, middle)
         return np.where(nothing_above, upwards, np.where(nothing_below, downwards, middle))
 
-    def secant(self, aim: Array) -> Array:
+    def secant_scale(self, aim: Array) -> Array:
         """Return where the cost would be `aim` if its logarithm were linear in that of the scale.
 
         Its slope is that between both ends, or 1 if only one of them was priced.  A step out of the
@@ -201,4 +201,4 @@ class _Bracket:
         one_end = np.where(low_priced, from_low, from_high)
         step = np.where(low_priced & high_priced, both, one_end)
         inside = (self.low < step) & (step < self.high)
-        return np.where(inside, step, self.middle())
+        return np.where(inside, step, self.next_trial_scale())

@@ -42,19 +42,19 @@ class Conditions:
         self._last: dict[tuple[type[Event], int], list[Event]] = {}
         self._asked: tuple[Event, tuple[list[Event], int] | None] | None = None
 
-    def priced(self, event: Event) -> Event:
+    def pricing_event(self, event: Event) -> Event:
         """Return the event that prices `event` if it is charged now."""
         if event.needs == "people":
-            return event.of_people(self._sites_per_row)
-        if event.needs == "nothing" or _index(event) == 1 or self._before(event):
+            return event.event_for_people(self._sites_per_row)
+        if event.needs == "nothing" or _index(event) == 1 or self._preceding_round(event):
             return event
         return event.alone()
 
-    def add(self, event: Event) -> Event:
-        """Charge `event`, and return the event that prices it, as :meth:`priced`."""
-        priced = self.priced(event)
+    def charge_event(self, event: Event) -> Event:
+        """Charge `event`, and return the event that prices it, as :meth:`pricing_event`."""
+        priced = self.pricing_event(event)
         if event.needs == "rounds" and priced is event:
-            if found := self._before(event):
+            if found := self._preceding_round(event):
                 rounds, at = found
                 del rounds[at]
             self._last.setdefault((type(event), _index(event)), []).append(event)
@@ -67,7 +67,7 @@ class Conditions:
         twin._last = {key: list(rounds) for key, rounds in self._last.items()}
         return twin
 
-    def _before(self, event: Event) -> tuple[list[Event], int] | None:
+    def _preceding_round(self, event: Event) -> tuple[list[Event], int] | None:
         """Return the latest round that `event` follows, as its place in a list (cached)."""
         if self._asked is None or self._asked[0] is not event:
             self._asked = event, self._found(event)
@@ -76,14 +76,14 @@ class Conditions:
     def _found(self, event: Event) -> tuple[list[Event], int] | None:
         rounds = self._last.get((type(event), _index(event) - 1), [])
         for i in reversed(range(len(rounds))):
-            if _follows(event, rounds[i]):
+            if _follows_round(event, rounds[i]):
                 return rounds, i
         return None
 
 
-def all_priced(events: Iterable[Event]) -> Iterable[Event]:
+def pricing_events(events: Iterable[Event]) -> Iterable[Event]:
     """Yield the events that price these events of one run, in order."""
-    return map(Conditions().add, events)
+    return map(Conditions().charge_event, events)
 
 
 def _index(event: Event) -> int:
@@ -94,7 +94,7 @@ def _index(event: Event) -> int:
 @np.errstate(
     all="ignore"
 )  # a file may hold events of no noise, whose price says that nothing is proved
-def _follows(event: Event, before: Event) -> bool:
+def _follows_round(event: Event, before: Event) -> bool:
     """Return whether `before` is the round before `event`, on terms that prove its price."""
     match event, before:
         case (

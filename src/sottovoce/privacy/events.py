@@ -121,7 +121,7 @@ class Event(ABC):
             (v.size for v in list(vars(self).values()) if isinstance(v, np.ndarray)), default=1
         )
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         """Return a bound, per node, on the standard deviation of a coordinate's noise.
 
         It is 0 without noise.
@@ -132,11 +132,11 @@ class Event(ABC):
         """Return the event that prices this release by itself."""
         return self
 
-    def of_people(self, sites_per_row: int) -> Event:
+    def event_for_people(self, sites_per_row: int) -> Event:
         """Return the event that prices it if a person may have rows at that many sites."""
         return self
 
-    def against(self, colluders: int) -> Event:
+    def event_against_colluders(self, colluders: int) -> Event:
         """Return the event that prices it against that many colluding sites.
 
         It is the event itself, where the noise is no other site's.
@@ -154,7 +154,7 @@ class Event(ABC):
         return plain
 
 
-def counted(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
+def run_lengths(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
     """Yield each event with how many equal ones stand in a row."""
     for _, some in groupby(events, lambda event: event.terms):
         equal = list(some)
@@ -224,7 +224,7 @@ def from_dict(plain: dict[str, Any]) -> Event:
     return found
 
 
-def check_size(event: Event) -> None:
+def check_parameter_sizes(event: Event) -> None:
     """Check, before a charge, that no parameter has a size that doubles lose.
 
     No draw may fail after the charge.
@@ -327,7 +327,7 @@ class SphericalObjectivePerturbation(Event):
     sigma_release: Array
     claimed: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         inside = np.sqrt(self.dimension + 1.0) / (self.beta * self.K)
         return np.asarray(np.hypot(inside, self.sigma_release))
 
@@ -354,7 +354,7 @@ class SecretStartPerturbation(Event):
     shift: Array
     claimed: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return np.asarray(np.sqrt(self.dimension + 1.0) / (self.beta * self.K))
 
 
@@ -381,7 +381,7 @@ class GaussianObjectivePerturbation(Event):
     claimed: Array | None = None
     claimed_rho: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
 
 
@@ -406,7 +406,7 @@ class GaussianMechanism(Event):
     dimension: int
     claimed: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return self.sigma
 
 
@@ -416,7 +416,7 @@ class CarriedGaussianMechanism(Event):
 
     The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``,
     where a row's gradient points one way in all rounds.  The releases up to round t together reveal
-    no more than Gaussian mechanisms of the shifts :meth:`shift`; one alone might reveal more than
+    no more than Gaussian mechanisms of the shifts :meth:`sensitivity_over_sigma`; one alone might reveal more than
     its own (docs/privacy/correlated_noise.md).
 
     Attributes
@@ -438,7 +438,7 @@ class CarriedGaussianMechanism(Event):
     index: int
     rounds: int
 
-    def shift(self) -> Array:
+    def sensitivity_over_sigma(self) -> Array:
         """Return sensitivity over sigma of a row that moves every gradient by the whole."""
         return np.asarray(
             self.sensitivity / self.sigma * (self.rounds / (self.rounds + self.index - 1.0))
@@ -452,7 +452,7 @@ class CarriedGaussianMechanism(Event):
             self.source, self.relation, self.sigma, self.sensitivity, self.dimension
         )
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return self.sigma
 
 
@@ -496,16 +496,16 @@ class SummedGaussianMechanism(Event):
     sites_per_row: int
     bits: int
 
-    def shift(self) -> Array:
+    def sensitivity_over_sigma(self) -> Array:
         """Return sensitivity over sigma that a node is charged."""
         return np.asarray(self.alpha * np.sqrt(float(self.sites_per_row)))
 
-    def of_people(self, sites_per_row: int) -> Event:
+    def event_for_people(self, sites_per_row: int) -> Event:
         if 0 < self.sites_per_row < sites_per_row:
             return replace(self, sites_per_row=sites_per_row)
         return self
 
-    def against(self, colluders: int) -> SummedGaussianMechanism:
+    def event_against_colluders(self, colluders: int) -> SummedGaussianMechanism:
         """Return the same attempt against that many colluding sites.
 
         Of u sites' shares ``u - t'`` stay honest in place of ``u - t``; their ratio is largest for
@@ -522,7 +522,7 @@ class SummedGaussianMechanism(Event):
             self, alpha=self.alpha * float(factor), participants=fewest, colluders=colluders
         )
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return np.asarray(
             self.sensitivity
             / self.alpha
@@ -552,7 +552,7 @@ class ExactSphericalMechanism(Event):
     dimension: int
     claimed: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return np.asarray(np.sqrt(self.dimension + 1.0) / self.beta)
 
 
@@ -576,7 +576,7 @@ class SphericalMechanism(Event):
     dimension: int
     claimed: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return np.asarray(np.sqrt(2.0 * self.dimension) / self.beta)
 
 
@@ -590,7 +590,7 @@ class LaplaceMechanism(Event):
     sensitivity: Array
     claimed: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return np.asarray(np.sqrt(2.0) * self.scale)
 
 
@@ -629,14 +629,14 @@ class GatedRelease(Event):
     positives: int
     index: int
 
-    def shift(self) -> Array:
+    def sensitivity_over_sigma(self) -> Array:
         """Return sensitivity over sigma that this round charges, per node."""
         charged = 1.0
         if self.index > self.positives:
             charged = 0.0
         return self.sensitivity / self.sigma * charged
 
-    def tests(self) -> Array:
+    def pure_epsilon_of_tests(self) -> Array:
         """Return pure epsilon of the tests that this round charges, per node."""
         charged = 0.0
         if self.index == 1:
@@ -646,7 +646,7 @@ class GatedRelease(Event):
     def alone(self) -> Event:
         return replace(self, index=1)
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return self.sigma
 
 
@@ -670,7 +670,7 @@ class _TestedObjective:
     index: int
     claimed_rho: Array | None = None
 
-    def spread(self) -> Array:
+    def noise_standard_deviation(self) -> Array:
         return np.asarray(np.hypot(self.sigma / self.K, self.sigma_release))
 
 
@@ -685,7 +685,7 @@ class RedrawnGateRelease(_TestedObjective, Event):
 
     needs: ClassVar[str] = "rounds"
 
-    def release(self) -> GaussianObjectivePerturbation | None:
+    def charged_release(self) -> GaussianObjectivePerturbation | None:
         """Return the release that this round charges, if any."""
         if self.index > self.positives:
             return None
@@ -717,7 +717,7 @@ class MinimiserGateRelease(_TestedObjective, Event):
 
     needs: ClassVar[str] = "rounds"
 
-    def minimiser(self) -> GaussianObjectivePerturbation:
+    def charged_minimiser(self) -> GaussianObjectivePerturbation:
         """Return the release of the exact minimiser, which this round charges."""
         none = np.zeros_like(self.error)
         return GaussianObjectivePerturbation(
@@ -731,7 +731,7 @@ class MinimiserGateRelease(_TestedObjective, Event):
             none,
         )
 
-    def shift(self) -> Array:
+    def sensitivity_over_sigma(self) -> Array:
         """Return sensitivity over sigma of the answer around the exact minimiser, per node."""
         charged = 1.0
         if self.index > self.positives:

@@ -54,18 +54,18 @@ _FITS = 2**62
 class _Real:
     """A uniform number in (0, 1) of which only the first bits are drawn.
 
-    It lies in ``[digits, digits + 1] / 2^bits`` and is uniform there; :meth:`more` draws further
+    It lies in ``[digits, digits + 1] / 2^bits`` and is uniform there; :meth:`refine_interval` draws further
     bits.
     """
 
     def __init__(self, draw: Draw, digits: int = 0, bits: int = 0) -> None:
         self.draw, self.digits, self.bits = draw, digits, bits
 
-    def more(self, bits: int = _MORE) -> None:
+    def refine_interval(self, bits: int = _MORE) -> None:
         drawn = int.from_bytes(self.draw(-(-bits // 8)), "little") & ((1 << bits) - 1)
         self.digits, self.bits = self.digits << bits | drawn, self.bits + bits
 
-    def below(self, other: _Real) -> bool:
+    def is_certainly_less(self, other: _Real) -> bool:
         """Return whether it is less than another, by as many bits as that takes."""
         while True:
             both = min(self.bits, other.bits)
@@ -73,16 +73,16 @@ class _Real:
             if own != others:
                 return own < others
             if self.bits == both:
-                self.more()
+                self.refine_interval()
             else:
-                other.more()
+                other.refine_interval()
 
 
 # --- Bins ---
 
 
 @lru_cache(maxsize=4)
-def _cuts(bits: int) -> tuple[int, ...]:
+def _bin_boundaries(bits: int) -> tuple[int, ...]:
     """Return ``floor(2^bits P(bin <= k))`` for k = 0, 1, ..., up to the first ``2^bits - 1``.
 
     Bin k has a probability proportional to ``exp(-k^2 / 512)``.  All digits are certified.
@@ -113,13 +113,13 @@ def _cuts(bits: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4)
-def _guide(bits: int) -> tuple[IntArray, NDArray[np.uint32]]:
+def _first_bit_tables(bits: int) -> tuple[IntArray, NDArray[np.uint32]]:
     """Return tables that tell most bins from the first bits of a uniform.
 
     The first has the bin by the first bits, -1 where they do not tell it; the second the first
     `bits` bits of the borders.
     """
-    cuts = np.array([cut >> (_STORED - bits) for cut in _cuts(_STORED)], dtype=np.uint32)
+    cuts = np.array([cut >> (_STORED - bits) for cut in _bin_boundaries(_STORED)], dtype=np.uint32)
     rest = bits - min(_GUIDE, bits)
     first = np.arange(1 << (bits - rest), dtype=np.uint64) << np.uint64(rest)
     least = np.searchsorted(cuts, first, side="left")
@@ -127,20 +127,20 @@ def _guide(bits: int) -> tuple[IntArray, NDArray[np.uint32]]:
     return np.where(least == most, least, -1).astype(np.int64), cuts
 
 
-def prepare() -> None:
+def prepare_tables() -> None:
     """Compute the tables before a first draw, which would do it otherwise."""
-    _guide(_BIN)
+    _first_bit_tables(_BIN)
 
 
-def _bin(u: _Real) -> int:
+def _bin_of_uniform(u: _Real) -> int:
     """Return the number of borders below `u`."""
     while True:
-        cuts = _cuts(max(_STORED, u.bits))
+        cuts = _bin_boundaries(max(_STORED, u.bits))
         beyond = max(0, _STORED - u.bits)
         found = bisect_left(cuts, u.digits, key=lambda cut: cut >> beyond)
         if cuts[found] >> beyond != u.digits:
             return found
-        u.more(beyond or u.bits)
+        u.refine_interval(beyond or u.bits)
 
 
 # --- Normals ---
@@ -155,13 +155,13 @@ class _Normals:
     # k and x, where the first bits are not all
     deep: dict[int, tuple[int, _Real]] = field(default_factory=dict)
 
-    def number(self, at: int, draw: Draw) -> tuple[int, _Real]:
+    def exact_normal(self, at: int, draw: Draw) -> tuple[int, _Real]:
         """Return k and x of a number, for decisions by more bits; they are remembered."""
         first = int(self.first[at])
         k, digits = first >> _FIRST, first & ((1 << _FIRST) - 1)
         return self.deep.setdefault(at, (k, _Real(draw, digits, _FIRST)))
 
-    def part(self, start: int, size: int) -> _Normals:
+    def slice_of_normals(self, start: int, size: int) -> _Normals:
         """Return `size` of the numbers, from `start` on."""
         every = slice(start, start + size)
         deep = {
@@ -170,40 +170,40 @@ class _Normals:
         return _Normals(self.first[every], self.negative[every], deep)
 
 
-def _normals(count: int, draw: Draw) -> _Normals:
+def _accepted_normals(count: int, draw: Draw) -> _Normals:
     """Return the first `count` attempts that are accepted."""
     parts, found, deep = list[_Normals](), 0, dict[int, tuple[int, _Real]]()
     while found < count:
         left = count - found
-        part = _attempts(min(_BLOCK, int(1.03 * left + math.sqrt(left)) + 8), draw)
+        part = _accepted_attempts(min(_BLOCK, int(1.03 * left + math.sqrt(left)) + 8), draw)
         deep |= {found + at: number for at, number in part.deep.items()}
         parts.append(part)
         found += part.first.size
     first, negative = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "negative")
     )
-    return _Normals(first, negative, deep).part(0, count)
+    return _Normals(first, negative, deep).slice_of_normals(0, count)
 
 
-def _words(count: int, draw: Draw) -> Words:
+def _random_words(count: int, draw: Draw) -> Words:
     return np.frombuffer(draw(8 * count), dtype=np.uint64)
 
 
-def _attempts(count: int, draw: Draw) -> _Normals:
+def _accepted_attempts(count: int, draw: Draw) -> _Normals:
     """Return the accepted ones of `count` attempts, in their order.
 
     An attempt is decided by a uniform u, which tells the bin k, by a word of x, a sign and a coin,
-    and by a sequence of pairs of words, of which seldom any is looked at: see :func:`_decided`,
+    and by a sequence of pairs of words, of which seldom any is looked at: see :func:`_decide_attempt`,
     which says the same one by one.
     """
-    guide, cuts = _guide(_BIN)
+    guide, cuts = _first_bit_tables(_BIN)
     u = np.frombuffer(draw(4 * count), dtype=np.uint32) >> np.uint32(32 - _BIN)
-    heads = _words(count, draw)
+    heads = _random_words(count, draw)
     k = guide[u >> np.uint32(_BIN - min(_GUIDE, _BIN))]
     unknown = np.flatnonzero(k < 0)
     k[unknown] = np.searchsorted(cuts, u[unknown])
     doubtful = [unknown[cuts[k[unknown]] == u[unknown]]]
-    x, rest = _split(heads)
+    x, rest = _split_words(heads)
     coin, negative, accepted = rest & (_M - 1), rest >= _M, np.ones(count, dtype=bool)
     # Step j goes on while y_1 > y_2 > ... and the coins allow it; an attempt whose run has even
     # length is accepted.  What the first bits leave open (equal words) is decided below with more
@@ -211,9 +211,9 @@ def _attempts(count: int, draw: Draw) -> _Normals:
     lanes, passed = np.flatnonzero(coin <= 2 * k), 0
     coin, y, drawn = coin[lanes], x[lanes], list[tuple[IntArray, Words, Words]]()
     while lanes.size:
-        z_words, r_words = _words(lanes.size, draw), _words(lanes.size, draw)
+        z_words, r_words = _random_words(lanes.size, draw), _random_words(lanes.size, draw)
         drawn.append((lanes, z_words, r_words))
-        (z, rest), (r, _) = _split(z_words), _split(r_words)
+        (z, rest), (r, _) = _split_words(z_words), _split_words(r_words)
         edge = coin == 2 * k[lanes]
         doubtful.append(lanes[(z == y) | edge & (r == x[lanes])])
         on = (z < y) & (~edge | (r < x[lanes]))
@@ -225,7 +225,7 @@ def _attempts(count: int, draw: Draw) -> _Normals:
     first, deep = k << _FIRST | x, dict[int, tuple[int, _Real]]()
     for lane in np.unique(np.concatenate(doubtful)).tolist():
         pairs = [(int(z[j]), int(r[j])) for at, z, r in drawn for j in np.flatnonzero(at == lane)]
-        number = _decided(_Real(draw, int(u[lane]), _BIN), int(heads[lane]), pairs, draw)
+        number = _decide_attempt(_Real(draw, int(u[lane]), _BIN), int(heads[lane]), pairs, draw)
         accepted[lane] = number is not None
         if number is not None:
             deep[lane] = number
@@ -235,14 +235,14 @@ def _attempts(count: int, draw: Draw) -> _Normals:
     )
 
 
-def _split(words: Words) -> tuple[IntArray, IntArray]:
+def _split_words(words: Words) -> tuple[IntArray, IntArray]:
     """Return the first bits of a uniform, and the ten bits below them."""
     return (words >> np.uint64(64 - _FIRST)).view(np.int64), (words & np.uint64(2 * _M - 1)).view(
         np.int64
     )
 
 
-def _decided(
+def _decide_attempt(
     u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw
 ) -> tuple[int, _Real] | None:
     """Decide one attempt with as many bits as it takes.
@@ -272,7 +272,7 @@ def _decided(
     def real(word: int) -> _Real:
         return _Real(draw, word >> (64 - _FIRST), _FIRST)
 
-    k, x, words = _bin(u), real(head), endless()
+    k, x, words = _bin_of_uniform(u), real(head), endless()
     # The exponent in 2^parts equal parts, each at most 1.
     parts = (2 * k // _M).bit_length()
     coin: int = head % _M
@@ -282,12 +282,12 @@ def _decided(
         passed, y = 0, x
         while True:
             finer = _Real(draw)
-            finer.more(parts)
+            finer.refine_interval(parts)
             whole = coin << parts | finer.digits
             if whole > 2 * k:
                 break
             z, r = next(words)
-            if (whole == 2 * k and not real(r).below(x)) or not (below := real(z)).below(y):
+            if (whole == 2 * k and not real(r).is_certainly_less(x)) or not (below := real(z)).is_certainly_less(y):
                 break
             passed, y, coin = passed + 1, below, z % _M
         if passed % 2:
@@ -331,9 +331,9 @@ def rounded_gaussian(
         return lambda bits: (ratio, ratio)
 
     factors = [
-        known(a / b) for a, b in zip(_values("sigma", sigma), _values("step", step), strict=True)
+        known(a / b) for a, b in zip(_exact_values("sigma", sigma), _exact_values("step", step), strict=True)
     ]
-    return _rounded(_normals(_whole(d) * len(factors), draw), factors, draw)
+    return _rounded_products(_accepted_normals(_whole(d) * len(factors), draw), factors, draw)
 
 
 def rounded_spherical(
@@ -367,8 +367,8 @@ def rounded_spherical(
     R^{d+1} has that density, a mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a
     grid").  Of ``z'`` the length alone is drawn.
     """
-    units = [1 / (a * b) for a, b in zip(_values("rate", rate), _values("step", step), strict=True)]
-    return _rounded(_normals(_whole(d) * len(units), draw), _lengths(d + 1, units, draw), draw)
+    units = [1 / (a * b) for a, b in zip(_exact_values("rate", rate), _exact_values("step", step), strict=True)]
+    return _rounded_products(_accepted_normals(_whole(d) * len(units), draw), _accepted_lengths(d + 1, units, draw), draw)
 
 
 def _whole(d: int) -> int:
@@ -379,7 +379,7 @@ def _whole(d: int) -> int:
     return d
 
 
-def _values(field: str, values: Sequence[float]) -> list[Fraction]:
+def _exact_values(field: str, values: Sequence[float]) -> list[Fraction]:
     """Return the exact binary values of numbers that are finite and > 0."""
     for value in values:
         if not 0.0 < value < math.inf:
@@ -409,37 +409,37 @@ class _Length:
 
     def __call__(self, bits: int) -> tuple[Fraction, Fraction]:
         while self._x.bits < bits:
-            self._x.more()
+            self._x.refine_interval()
         if self._known[0] != self._x.bits:
-            e, *sizes = self._sizes()
+            e, *sizes = self._scaled_length_bounds()
             low, high = sorted(max(0, (1 << e) + self._sign * size) for size in sizes)
             unit = self._unit / (1 << 3 * e // 2)
             least, most = (math.isqrt(self._n * v**3 // 9) for v in (low, high))
             self._known = self._x.bits, (least * unit, (most + 1) * unit)
         return self._known[1]
 
-    def accepted(self, draw: Draw) -> bool:
+    def is_accepted(self, draw: Draw) -> bool:
         """Draw a uniform u for the acceptance, and return whether ``q + ln u < 0``.
 
         The left side grows with u and with the size of z, so bounds of both decide it.
         """
         u = _Real(draw)
         while True:
-            u.more()
-            e, least, most = self._sizes()
-            if self._excess(e, most, u.digits + 1, u.bits)[1] <= 0:
+            u.refine_interval()
+            e, least, most = self._scaled_length_bounds()
+            if self._acceptance_bounds(e, most, u.digits + 1, u.bits)[1] <= 0:
                 return True
-            if self._excess(e, least, u.digits, u.bits)[0] >= 0:
+            if self._acceptance_bounds(e, least, u.digits, u.bits)[0] >= 0:
                 return False
-            self._x.more()
+            self._x.refine_interval()
 
-    def _sizes(self) -> tuple[int, int, int]:
+    def _scaled_length_bounds(self) -> tuple[int, int, int]:
         """Return an even e, and the least and the most that ``|y| 2^e`` can be."""
         bits = self._x.bits
         z, root = self._k << bits | self._x.digits, math.isqrt((2 << 2 * bits + 128) // self._n)
         return 2 * bits + 68, z * root, (z + 1) * (root + 1)
 
-    def _excess(self, e: int, size: int, u: int, bits: int) -> tuple[float, float]:
+    def _acceptance_bounds(self, e: int, size: int, u: int, bits: int) -> tuple[float, float]:
         """Return bounds of ``q + ln(u / 2^bits)`` at ``|y| = size / 2^e``, times a positive number.
 
         ``36 q = N (2 y^3 - 3 y^2 + 6 y - 6 ln v)``; infinite where ``v <= 0``, which is never
@@ -451,12 +451,12 @@ class _Length:
         if not u:
             return -math.inf, -math.inf
         whole = n * y * (2 * y**2 - (3 * y << e) + (6 << 2 * e)) << width >> 3 * e
-        sum_ = whole - 6 * n * _log((1 << e) + y, e, width) + 36 * _log(u, bits, width)
+        sum_ = whole - 6 * n * _fixed_point_log((1 << e) + y, e, width) + 36 * _fixed_point_log(u, bits, width)
         error = 12 * n + 73
         return sum_ - error, sum_ + error
 
 
-def _log(number: int, e: int, width: int) -> int:
+def _fixed_point_log(number: int, e: int, width: int) -> int:
     """Return ``2^width ln(number / 2^e)``, off by less than 2."""
     context = Context(prec=math.ceil(0.30103 * (width + e.bit_length())) + 4)
     # The decimal module rounds logarithms correctly.
@@ -464,21 +464,21 @@ def _log(number: int, e: int, width: int) -> int:
     return int(context.multiply(log, Decimal(1 << width)))
 
 
-def _lengths(n: int, units: Sequence[Fraction], draw: Draw) -> list[_Length]:
+def _accepted_lengths(n: int, units: Sequence[Fraction], draw: Draw) -> list[_Length]:
     """Return the first proposals that are accepted, one for each unit."""
     found = list[_Length]()
     while len(found) < len(units):
-        normals = _normals(len(units) - len(found), draw)
+        normals = _accepted_normals(len(units) - len(found), draw)
         for at, negative in enumerate(normals.negative.tolist()):
-            length = _Length(n, units[len(found)], negative, *normals.number(at, draw))
-            if length.accepted(draw):
+            length = _Length(n, units[len(found)], negative, *normals.exact_normal(at, draw))
+            if length.is_accepted(draw):
                 found.append(length)
     return found
 
 
-def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArray:
+def _rounded_products(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArray:
     """Return the nearest whole numbers of normals times factors, a row for each factor."""
-    rows = zip(*(_scaled(*factor(_FIRST)) for factor in factors), strict=True)
+    rows = zip(*(_scaled_factor_bounds(*factor(_FIRST)) for factor in factors), strict=True)
     m, w, t = (np.array(column, dtype=np.int64)[:, None] for column in rows)
     first, negative = (
         normals.first.reshape(len(factors), -1),
@@ -488,12 +488,12 @@ def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArr
     out, doubtful = np.empty(first.shape, dtype=np.int64), np.empty(first.shape, dtype=bool)
     for start in range(0, d, width):
         part = np.s_[:, start : start + width]
-        nearest, doubtful[part] = _nearest(first[part], m, w, t)
+        nearest, doubtful[part] = _nearest_and_doubtful(first[part], m, w, t)
         # 0 or -1; a choice for each number takes longer.
         sign = -negative[part].astype(np.int64)
         out[part] = (nearest ^ sign) - sign
     unknown = {*np.flatnonzero(doubtful).tolist(), *normals.deep}
-    numbers = {at: _cell(*normals.number(at, draw), factors[at // d]) for at in unknown}
+    numbers = {at: _nearest_with_more_bits(*normals.exact_normal(at, draw), factors[at // d]) for at in unknown}
     if any(number >= _FITS for number in numbers.values()):
         out = out.astype(object)
     for at, number in numbers.items():
@@ -504,7 +504,7 @@ def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArr
     return out
 
 
-def _nearest(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[IntArray, BoolArray]:
+def _nearest_and_doubtful(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[IntArray, BoolArray]:
     """Return the nearest whole numbers of normals times factors, and where they are in doubt.
 
     Factors are between ``m 2^e`` and ``(m + w) 2^e``.  The number times ``2^t`` is between
@@ -517,8 +517,8 @@ def _nearest(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[In
     return nearest, (whole + (w + 2) >> t != nearest) | (w < 0)
 
 
-def _scaled(low: Fraction, high: Fraction) -> tuple[int, int, int]:
-    """Return `m` of 61 bits, `w` and `t` of a factor in [low, high], for :func:`_nearest`.
+def _scaled_factor_bounds(low: Fraction, high: Fraction) -> tuple[int, int, int]:
+    """Return `m` of 61 bits, `w` and `t` of a factor in [low, high], for :func:`_nearest_and_doubtful`.
 
     `w` is -1 where 63 bits do not hold the product.
     """
@@ -536,7 +536,7 @@ def _scaled(low: Fraction, high: Fraction) -> tuple[int, int, int]:
     return 0, -1, 1
 
 
-def _cell(k: int, x: _Real, factor: Factor) -> int:
+def _nearest_with_more_bits(k: int, x: _Real, factor: Factor) -> int:
     """Return the whole number nearest to ``(k + x) / 16`` times the factor, with enough bits."""
     while True:
         number = k << x.bits | x.digits
@@ -548,4 +548,4 @@ def _cell(k: int, x: _Real, factor: Factor) -> int:
         )
         if least == most:
             return least
-        x.more()
+        x.refine_interval()

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..util.bisection import bisect_unbounded
 from ..util.later import Later
-from ..util.normal import log_cdf
+from ..util.normal import normal_log_cdf
 from ..util.typing import Array, ArrayLike
 from .spherical import Within
 
@@ -70,7 +70,7 @@ _FAR = 37.0
 # Smaller deltas lose digits, and are given as this.
 _LEAST = 1e-307
 _ROUNDED = 4e-15
-"""Relative error of ``log_cdf``, exponentials and a few products, at least doubled."""
+"""Relative error of ``normal_log_cdf``, exponentials and a few products, at least doubled."""
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -99,8 +99,8 @@ def _delta(eps: float, mu: float) -> float:
     # By logarithms: Phi(-a) (1 - e^gap), with a bound `lost` on the error of the difference.
     before = max(a, 0.0) * a
     after = max(a + mu, 0.0) * (a + mu)
-    high = log_cdf(-a)
-    low = log_cdf(-(a + mu))
+    high = normal_log_cdf(-a)
+    low = normal_log_cdf(-(a + mu))
     top = math.exp(min(high + _ROUNDED * (1.0 + before), 0.0))
     exponent = mu * (a + half)
     gap = exponent + low - high
@@ -158,8 +158,8 @@ def _largest_mu(delta_of: Callable[[float, float], float], epsilon: float, delta
 
 def _nominal_delta(eps: float, mu: float) -> float:
     """Return :func:`gaussian_delta` of two numbers, ``mu > 0``, up to rounding."""
-    high = log_cdf(mu / 2 - eps / mu)
-    low = log_cdf(-mu / 2 - eps / mu)
+    high = normal_log_cdf(mu / 2 - eps / mu)
+    low = normal_log_cdf(-mu / 2 - eps / mu)
     gap = eps + low - high
     if gap > 0.0:  # a NaN stays one
         gap = 0.0

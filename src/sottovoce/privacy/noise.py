@@ -20,7 +20,7 @@ from . import exact
 special = Later("scipy.special")
 
 
-def power(x: Array, more: int = 0) -> Array:
+def scaled_power_of_two(x: Array, more: int = 0) -> Array:
     """Return the largest power of two up to `x`, times ``2^more``, exactly.
 
     A logarithm would round, and differ by machine.
@@ -39,14 +39,14 @@ class Noise(ABC):
     simulated: bool
     """Whether a seed repeats the noise: a run with it is a simulation, not a release."""
 
-    def load(self) -> None:  # noqa: B027 - most need nothing
-        """Load, before a charge, the libraries of `spherical` and `gaussian`.
+    def load_libraries(self) -> None:  # noqa: B027 - most need nothing
+        """Load, before a charge, the libraries of `draw_spherical` and `draw_gaussian`.
 
         A draw is too late to find one broken.
         """
 
     @abstractmethod
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw vectors of density proportional to ``exp(-||v||)``.
 
         Their direction is uniform and their norm has the law Gamma(d, 1).
@@ -66,7 +66,7 @@ class Noise(ABC):
         """
 
     @abstractmethod
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
         """Draw vectors of independent standard normals.
 
         Parameters
@@ -109,7 +109,7 @@ class Noise(ABC):
         """
 
     @abstractmethod
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
         """Draw rounded normals, for shares of a sum on a common grid.
 
         Parameters
@@ -129,7 +129,7 @@ class Noise(ABC):
         """
 
     @abstractmethod
-    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_spherical(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         """Add spherical noise of density ``exp(-rate ||v||)`` to an answer.
 
         Parameters
@@ -181,7 +181,7 @@ class KeyedNoise(Noise):
             lead = (len(replicates), len(nodes))
         self._lead = lead
 
-    def _starts(self, release: int, use: int) -> Iterator[np.random.Generator]:
+    def _generators_by_stream(self, release: int, use: int) -> Iterator[np.random.Generator]:
         """Yield the generator, moved to the start of each stream in turn.
 
         That is far cheaper than making generators.
@@ -195,39 +195,39 @@ class KeyedNoise(Noise):
             bits.state = unused
             yield rng
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw spherical noise: a normal direction times a Gamma(d, 1) norm.
 
         Parameters
         ----------
         d, release, use
-            As for :meth:`Noise.spherical`.
+            As for :meth:`Noise.draw_spherical`.
 
         Returns
         -------
         array of shape (..., d)
         """
         directions, norms = np.empty((len(self._streams), d)), list[float]()
-        for row, rng in zip(directions, self._starts(release, use), strict=True):
+        for row, rng in zip(directions, self._generators_by_stream(release, use), strict=True):
             rng.standard_normal(out=row)
             norms.append(rng.standard_gamma(d))
         directions *= np.array(norms)[:, None] / np.linalg.norm(directions, axis=-1, keepdims=True)
         return directions.reshape(*self._lead, d)
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
         """Draw standard normals of each stream.
 
         Parameters
         ----------
         d, release, use
-            As for :meth:`Noise.gaussian`.
+            As for :meth:`Noise.draw_gaussian`.
 
         Returns
         -------
         array of shape (..., d)
         """
         out = np.empty((len(self._streams), d))
-        for row, rng in zip(out, self._starts(release, use), strict=True):
+        for row, rng in zip(out, self._generators_by_stream(release, use), strict=True):
             rng.standard_normal(out=row)
         return out.reshape(*self._lead, d)
 
@@ -245,35 +245,35 @@ class KeyedNoise(Noise):
         -------
         array of shape (..., d)
         """
-        return np.asarray(w + sigma * self.gaussian(w.shape[-1], release, use))
+        return np.asarray(w + sigma * self.draw_gaussian(w.shape[-1], release, use))
 
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
         """Draw normals and round them.
 
         Parameters
         ----------
         d, tau, release, use
-            As for :meth:`Noise.steps`.
+            As for :meth:`Noise.draw_rounded_gaussian`.
 
         Returns
         -------
         integer array of shape (..., d)
         """
-        return np.asarray(np.rint(tau * self.gaussian(d, release, use)).astype(np.int64))
+        return np.asarray(np.rint(tau * self.draw_gaussian(d, release, use)).astype(np.int64))
 
-    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_spherical(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         """Add spherical noise in double precision, without a grid.
 
         Parameters
         ----------
         w, rate, coarsest, release, use
-            As for :meth:`Noise.add_pure`; `coarsest` is not used.
+            As for :meth:`Noise.add_spherical`; `coarsest` is not used.
 
         Returns
         -------
         array of shape (..., d)
         """
-        return np.asarray(w + self.spherical(w.shape[-1], release, use) / rate)
+        return np.asarray(w + self.draw_spherical(w.shape[-1], release, use) / rate)
 
 
 class SystemNoise(Noise):
@@ -288,27 +288,27 @@ class SystemNoise(Noise):
     simulated = False
 
     def __init__(self, lead: tuple[int, ...] = ()) -> None:
-        exact.prepare()
+        exact.prepare_tables()
         self._lead = lead
 
-    def load(self) -> None:
-        special.load()
+    def load_libraries(self) -> None:
+        special.import_module_now()
 
     @staticmethod
-    def _words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
+    def _random_words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
         return np.frombuffer(
             os.urandom(8 * int(np.prod(shape, dtype=int))), dtype=np.uint64
         ).reshape(shape)
 
     @classmethod
-    def _uniform(cls, shape: tuple[int, ...]) -> Array:
+    def _random_uniform(cls, shape: tuple[int, ...]) -> Array:
         """Draw uniforms in (0, 1): a binade by its exact probability, and 53 bits in it.
 
         Binades go down to 2^-960.
         """
         exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
         for _ in range(15):
-            word = cls._words(shape)
+            word = cls._random_words(shape)
             high, low = (
                 (part).astype(float) for part in (word >> np.uint64(11), word & np.uint64(0x7FF))
             )
@@ -319,50 +319,50 @@ class SystemNoise(Noise):
             open_ &= word == 0
             if not open_.any():
                 break
-        mantissa = 1.0 + ((cls._words(shape) >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52
+        mantissa = 1.0 + ((cls._random_words(shape) >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52
         return np.asarray(np.ldexp(mantissa, -(exponent + 1)))
 
-    def _normal(self, shape: tuple[int, ...]) -> Array:
+    def _random_normal(self, shape: tuple[int, ...]) -> Array:
         """Draw standard normals by inverting the distribution of ``|x|``.
 
         Half of them come from below its median, half from above, so that small and large values are
         precise.
         """
-        word, share = self._words(shape), 0.5 * self._uniform(shape)
+        word, share = self._random_words(shape), 0.5 * self._random_uniform(shape)
         size = np.where(
             word & np.uint64(2), np.sqrt(2.0) * special.erfinv(share), -special.ndtri(0.5 * share)
         )
         return np.asarray(np.where(word & np.uint64(1), -size, size))
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw spherical noise as a normal direction times a sum of d exponentials.
 
         Parameters
         ----------
         d, release, use
-            As for :meth:`Noise.spherical`; `release` and `use` key nothing.
+            As for :meth:`Noise.draw_spherical`; `release` and `use` key nothing.
 
         Returns
         -------
         array of shape (..., d)
         """
-        direction = self._normal((*self._lead, d))
-        norm = -np.log(self._uniform((*self._lead, d))).sum(axis=-1, keepdims=True)
+        direction = self._random_normal((*self._lead, d))
+        norm = -np.log(self._random_uniform((*self._lead, d))).sum(axis=-1, keepdims=True)
         return np.asarray(direction * norm / np.linalg.norm(direction, axis=-1, keepdims=True))
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
         """Draw standard normals.
 
         Parameters
         ----------
         d, release, use
-            As for :meth:`Noise.gaussian`; `release` and `use` key nothing.
+            As for :meth:`Noise.draw_gaussian`; `release` and `use` key nothing.
 
         Returns
         -------
         array of shape (..., d)
         """
-        return self._normal((*self._lead, d))
+        return self._random_normal((*self._lead, d))
 
     def add_gaussian(
         self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1
@@ -378,17 +378,17 @@ class SystemNoise(Noise):
         -------
         array of shape (..., d)
         """
-        return self._on_grid(
+        return self._add_noise_on_grid(
             w, np.minimum(coarsest, sigma * 2.0**-40), sigma, exact.rounded_gaussian
         )
 
-    def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
+    def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
         """Draw exactly rounded normals, modulo ``2^64``.
 
         Parameters
         ----------
         d, tau, release, use
-            As for :meth:`Noise.steps`; `release` and `use` key nothing.
+            As for :meth:`Noise.draw_rounded_gaussian`; `release` and `use` key nothing.
 
         Returns
         -------
@@ -400,22 +400,22 @@ class SystemNoise(Noise):
             drawn = (drawn & (2**64 - 1)).astype(np.uint64).view(np.int64)
         return drawn
 
-    def add_pure(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_spherical(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
         """Round an answer to its grid, and add exact spherical noise there.
 
         Parameters
         ----------
         w, rate, coarsest, release, use
-            As for :meth:`Noise.add_pure`; `release` and `use` key nothing.
+            As for :meth:`Noise.add_spherical`; `release` and `use` key nothing.
 
         Returns
         -------
         array of shape (..., d)
         """
-        return self._on_grid(w, coarsest, rate, exact.rounded_spherical)
+        return self._add_noise_on_grid(w, coarsest, rate, exact.rounded_spherical)
 
     @staticmethod
-    def _on_grid(
+    def _add_noise_on_grid(
         w: Array,
         coarsest: Array,
         scale: Array,
@@ -426,7 +426,7 @@ class SystemNoise(Noise):
         The sum of whole numbers is rounded once, to a double; where doubles hold the noise, IEEE
         addition does that.  No branch that is taken here depends on `w`.
         """
-        steps = power(np.broadcast_to(coarsest, (*w.shape[:-1], 1)))
+        steps = scaled_power_of_two(np.broadcast_to(coarsest, (*w.shape[:-1], 1)))
         scales = np.broadcast_to(scale, steps.shape)
         noise = draw(w.shape[-1], scales.ravel().tolist(), steps.ravel().tolist()).reshape(w.shape)
         cells = w / steps

@@ -92,7 +92,7 @@ class LossDistribution:
         return float(max(0.0, value, above))
 
 
-def compose(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
+def compose_losses(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
     """Return the distribution of a sum of independent losses.
 
     Parameters
@@ -149,7 +149,7 @@ def _sum_of_masses(kept: Sequence[tuple[LossDistribution, int]]) -> tuple[Array,
     return mass, error
 
 
-def _on_grid(step: float, first: int, mass: Array, up: Array, cut: float) -> LossDistribution:
+def _distribution_on_grid(step: float, first: int, mass: Array, up: Array, cut: float) -> LossDistribution:
     """Return the distribution whose cells above grid points `first`, ... have this `mass`.
 
     The part `up` of a cell's mass goes to its upper end, the rest to its lower end; `cut` is lost.
@@ -160,7 +160,7 @@ def _on_grid(step: float, first: int, mass: Array, up: Array, cut: float) -> Los
     return LossDistribution(step, first, out, cut)
 
 
-def gaussian(mu: float, step: float) -> LossDistribution:
+def gaussian_loss(mu: float, step: float) -> LossDistribution:
     """Return the privacy loss of Gaussian noise with sensitivity over sigma `mu`, on a grid.
 
     The loss is ``N(mu^2/2, mu^2)`` under P and ``N(-mu^2/2, mu^2)`` under Q.  A cell's part that
@@ -184,12 +184,12 @@ def gaussian(mu: float, step: float) -> LossDistribution:
 
     P, Q = cells(centre), cells(-centre)
     up = (P - np.exp(edges[:-1]) * Q) / -np.expm1(-step) + _MARGIN * P
-    return _on_grid(
+    return _distribution_on_grid(
         step, first, P, up, float(2.0 * np.exp(special.log_ndtr(-_CUT))) + abs(1.0 - float(P.sum()))
     )
 
 
-def pure(epsilon: float, step: float) -> LossDistribution:
+def randomised_response_loss(epsilon: float, step: float) -> LossDistribution:
     """Return the privacy loss of randomised response, which dominates every `epsilon`-DP mechanism.
 
     It is `epsilon` or ``-epsilon``.
@@ -201,7 +201,7 @@ def pure(epsilon: float, step: float) -> LossDistribution:
     up = np.zeros_like(mass)
     mass[[0, -1]] = weights
     up[[0, -1]] = weights * np.clip(np.expm1(cells * step - losses) / np.expm1(-step), 0.0, 1.0)
-    return _on_grid(step, first, mass, up, 0.0)
+    return _distribution_on_grid(step, first, mass, up, 0.0)
 
 
 def shifted_ball(d: int, s: float, step: float) -> LossDistribution:
@@ -221,7 +221,7 @@ def shifted_ball(d: int, s: float, step: float) -> LossDistribution:
     LossDistribution
         Its density is :func:`sottovoce.privacy.spherical.log_density`.
     """
-    low, high = spherical.window(d, s)
+    low, high = spherical.loss_support(d, s)
     first, last = int(np.floor(s * low / step)), int(np.ceil(s * high / step))
     edges = np.arange(first, last + 1) * step
     # With eta = cos(theta) the density has no singularity at the ends; Gauss-Legendre nodes in each
@@ -240,4 +240,4 @@ def shifted_ball(d: int, s: float, step: float) -> LossDistribution:
         mass[[0, -1]] += ends
         above = np.array([-s - edges[0], s - edges[-2]])
         up[[0, -1]] += ends * np.clip(np.expm1(-above) / np.expm1(-step), 0.0, 1.0)
-    return _on_grid(step, first, mass, up * (1.0 + _MARGIN), 2e-25 + abs(1.0 - whole))
+    return _distribution_on_grid(step, first, mass, up * (1.0 + _MARGIN), 2e-25 + abs(1.0 - whole))

@@ -40,13 +40,13 @@ T = TypeVar("T")
 Orders = tuple[float, ...]
 
 
-def _unknown(event: Event, accountant: str) -> UnknownEvent:
+def _unknown_event_error(event: Event, accountant: str) -> UnknownEvent:
     """Return the error for an event that an accountant has no proof for."""
     what = f"the {accountant} accountant has no proof for it; choose another accountant"
     return UnknownEvent(f"event={type(event).__name__}: {what}")
 
 
-def _positive(event: Event, *names: str) -> None:
+def _check_positive(event: Event, *names: str) -> None:
     """Check that these parameters of an event are > 0, as its proof needs."""
     if not all(np.all(getattr(event, name) > 0) for name in names):
         raise UnknownEvent(
@@ -54,37 +54,37 @@ def _positive(event: Event, *names: str) -> None:
         )
 
 
-def _summed(event: events.SummedGaussianMechanism) -> Array:
+def _sum_sensitivity_over_sigma(event: events.SummedGaussianMechanism) -> Array:
     """Return sensitivity over sigma of a sum, if the event has a proof (docs/privacy/sums.md)."""
-    _positive(event, "alpha", "dimension", "sites_per_row")
+    _check_positive(event, "alpha", "dimension", "sites_per_row")
     honest = event.participants - event.colluders
     if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites):
         raise UnknownEvent("sites: not of a sum with a proof; nothing was drawn")
     if event.bits < COARSEST:
         return np.full(event.alpha.shape, np.inf)
-    return event.shift()
+    return event.sensitivity_over_sigma()
 
 
 @lru_cache(maxsize=1)  # an event is its own key: the accountants price it one after another
-def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
+def _sensitivity_over_sigma(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
     """Return sensitivity over sigma of a Gaussian mechanism, or of a round of correlated noise.
 
     It is cached: not to be written to.
     """
-    _positive(event, "sigma")
+    _check_positive(event, "sigma")
     if isinstance(event, events.GaussianMechanism):
         return event.sensitivity / event.sigma
-    _positive(event, "sensitivity", "dimension")
+    _check_positive(event, "sensitivity", "dimension")
     if not 1 <= event.index <= event.rounds:
         raise UnknownEvent("index: not of a round with a proof; nothing was drawn")
-    return event.shift()
+    return event.sensitivity_over_sigma()
 
 
 # --- pure ---
 
 
 def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
-    _positive(event, "K", "beta")
+    _check_positive(event, "K", "beta")
     return objective_perturbation_epsilon(
         event.beta,
         event.K,
@@ -94,14 +94,14 @@ def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
     )
 
 
-def _alone(
+def _answer_sensitivity(
     event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation,
 ) -> Array:
     """Return the sensitivity of the answer itself, given the noise in the objective."""
     return RELATIONS[event.relation] / event.K + 2.0 * event.error
 
 
-def pure(event: Event) -> Array:
+def pure_epsilon(event: Event) -> Array:
     """Return pure epsilon per node, shape (N,); infinite where nothing is proved.
 
     Raises
@@ -115,12 +115,12 @@ def pure(event: Event) -> Array:
         case events.SphericalObjectivePerturbation():
             exact = _exact_objective(event)
             if np.any(event.sigma_release > 0):
-                raise _unknown(event, "pure")
+                raise _unknown_event_error(event, "pure")
             # U4 (docs/privacy/objective_perturbation.md).
             return exact + 2.0 * event.beta_release * event.error
         # the noise moves by both changes, the Hessian by the row's alone
         case events.SecretStartPerturbation():
-            _positive(event, "K", "beta")
+            _check_positive(event, "K", "beta")
             change = RELATIONS[event.relation]
             exact = objective_perturbation_epsilon(
                 event.beta,
@@ -133,18 +133,18 @@ def pure(event: Event) -> Array:
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
             return event.beta * event.sensitivity
         case events.LaplaceMechanism():
-            _positive(event, "scale")
+            _check_positive(event, "scale")
             return event.sensitivity / event.scale
         case events.SparseVector():
             return event.epsilon_threshold + event.epsilon_queries
         case _:
-            raise _unknown(event, "pure")
+            raise _unknown_event_error(event, "pure")
 
 
 # --- zCDP ---
 
 
-def zcdp(event: Event) -> Array:
+def zcdp_rho(event: Event) -> Array:
     """Return ``rho`` per node, shape (N,), with ``D_alpha <= rho alpha`` at every order.
 
     Raises
@@ -154,9 +154,9 @@ def zcdp(event: Event) -> Array:
     """
     match event:
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
-            return gaussian.gaussian_zcdp(_shift(event))
+            return gaussian.gaussian_zcdp(_sensitivity_over_sigma(event))
         case events.SummedGaussianMechanism():
-            return gaussian.gaussian_zcdp(_summed(event))
+            return gaussian.gaussian_zcdp(_sum_sensitivity_over_sigma(event))
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
             # Of the first, U2.  Of Laplace noise of scale sqrt(d) / beta in each coordinate, too:
             # coordinate j is s_j-DP, hence s_j^2 / 2-zCDP, with s_j = beta |shift_j| / sqrt(d), and
@@ -166,21 +166,21 @@ def zcdp(event: Event) -> Array:
         case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation() if (
             np.all(event.sigma_release > 0)
         ):
-            _positive(event, "K")
-            alone = gaussian.gaussian_zcdp(_alone(event) / event.sigma_release)
+            _check_positive(event, "K")
+            alone = gaussian.gaussian_zcdp(_answer_sensitivity(event) / event.sigma_release)
             if isinstance(event, events.GaussianObjectivePerturbation):
                 return alone
             exchange = gaussian.gaussian_zcdp(2.0 * event.error / event.sigma_release)
             return np.minimum(alone, 0.5 * _exact_objective(event) ** 2 + exchange)
         case events.GaussianObjectivePerturbation():
-            raise _unknown(event, "zcdp")
+            raise _unknown_event_error(event, "zcdp")
         case events.RedrawnGateRelease() | events.MinimiserGateRelease():
-            raise _unknown(event, "zcdp")
+            raise _unknown_event_error(event, "zcdp")
         case events.GatedRelease():
-            _positive(event, "sigma")
-            return gaussian.gaussian_zcdp(event.shift()) + 0.5 * event.tests() ** 2
+            _check_positive(event, "sigma")
+            return gaussian.gaussian_zcdp(event.sensitivity_over_sigma()) + 0.5 * event.pure_epsilon_of_tests() ** 2
         case _:
-            return 0.5 * pure(event) ** 2
+            return 0.5 * pure_epsilon(event) ** 2
 
 
 # --- Renyi ---
@@ -195,10 +195,10 @@ def _spherical_curve(orders: Orders, beta: float, kappa: float, d: int, directio
 
 @lru_cache(maxsize=4096)
 def _ball_curve(orders: Orders, d: int, s: float) -> Array:
-    return spherical.rdp(np.array(orders), d, s)
+    return spherical.spherical_rdp(np.array(orders), d, s)
 
 
-def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
+def _price_each_node(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
     """Return ``price(node, direction)`` for every direction and node of the event."""
     sides = DIRECTIONS[getattr(event, "relation", "replace-one")]
     arrays = [value for value in vars(event).values() if isinstance(value, np.ndarray)]
@@ -213,7 +213,7 @@ def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], 
     return tuple(tuple(found[i] for i in firsts) for found in each)
 
 
-def renyi(event: Event, orders: Orders) -> Array:
+def renyi_divergences(event: Event, orders: Orders) -> Array:
     """Return Renyi divergences at `orders`, shape (directions, nodes, orders).
 
     Raises
@@ -243,7 +243,7 @@ def renyi(event: Event, orders: Orders) -> Array:
             if (rate := float(event.beta_release[i])) > 0:
                 exact = exact + spherical.inexact_rdp(a, rate, error)
         # Computed even where nothing is added to the answer: it refuses fields of unlike sizes.
-        alone = float(_alone(event)[i])
+        alone = float(_answer_sensitivity(event)[i])
         if sigma > 0:
             by_answer = a * 0.5 * (alone / float(sigma)) ** 2
             exact = np.minimum(exact + gaussian.inexact_rdp(a, error, float(sigma)), by_answer)
@@ -251,59 +251,59 @@ def renyi(event: Event, orders: Orders) -> Array:
 
     match event:
         case events.SphericalObjectivePerturbation():
-            return np.array(_each(event, objective))
+            return np.array(_price_each_node(event, objective))
         case events.GaussianObjectivePerturbation():
-            _positive(event, "K", "sigma")
-            return np.array(_each(event, objective))
+            _check_positive(event, "K", "sigma")
+            return np.array(_price_each_node(event, objective))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return np.array(
-                _each(event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i])))
+                _price_each_node(event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i])))
             )
         case events.SphericalMechanism():
-            epsilon, rho = pure(event), zcdp(event)
-            return np.array(_each(event, lambda i, _: np.minimum(epsilon[i], a * rho[i])))
+            epsilon, rho = pure_epsilon(event), zcdp_rho(event)
+            return np.array(_price_each_node(event, lambda i, _: np.minimum(epsilon[i], a * rho[i])))
         case events.LaplaceMechanism():
-            _positive(event, "scale")
+            _check_positive(event, "scale")
             s = event.sensitivity / event.scale
-            return np.array(_each(event, lambda i, _: _ball_curve(orders, 1, float(s[i]))))
+            return np.array(_price_each_node(event, lambda i, _: _ball_curve(orders, 1, float(s[i]))))
         case events.RedrawnGateRelease():
             # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
             # was drawn (as in U4).
             tests = np.array(
-                _each(
+                _price_each_node(
                     event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))
                 )
             )
-            inner = event.release()
+            inner = event.charged_release()
             if inner is None:
                 return tests
-            return tests + renyi(inner, orders)
+            return tests + renyi_divergences(inner, orders)
         case events.MinimiserGateRelease():
-            _positive(event, "sigma_release")
+            _check_positive(event, "sigma_release")
             # Given the minimiser, which counts as released, the test is pure and the answer a
             # Gaussian mechanism.
-            shift = event.shift()
-            after = _each(
+            shift = event.sensitivity_over_sigma()
+            after = _price_each_node(
                 event,
                 lambda i, _: (
                     a * 0.5 * float(shift[i]) ** 2 + pure_curve(float(event.test_epsilon[i]))
                 ),
             )
-            return np.array(after) + renyi(event.minimiser(), orders)
+            return np.array(after) + renyi_divergences(event.charged_minimiser(), orders)
         case events.GatedRelease():
-            shift, tests = zcdp(event) - 0.5 * event.tests() ** 2, event.tests()
-            return np.array(_each(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
+            shift, tests = zcdp_rho(event) - 0.5 * event.pure_epsilon_of_tests() ** 2, event.pure_epsilon_of_tests()
+            return np.array(_price_each_node(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
         case (
             events.GaussianMechanism()
             | events.SummedGaussianMechanism()
             | events.CarriedGaussianMechanism()
         ):
-            rho = zcdp(event)
-            return np.array(_each(event, lambda i, _: a * rho[i]))
+            rho = zcdp_rho(event)
+            return np.array(_price_each_node(event, lambda i, _: a * rho[i]))
         case _:
-            epsilon = pure(event)
-            return np.array(_each(event, lambda i, _: pure_curve(float(epsilon[i]))))
+            epsilon = pure_epsilon(event)
+            return np.array(_price_each_node(event, lambda i, _: pure_curve(float(epsilon[i]))))
 
 
 # --- dominating pairs ---
@@ -344,7 +344,7 @@ _Objective = events.SphericalObjectivePerturbation | events.GaussianObjectivePer
 _Pairs = tuple[tuple[Bill, ...], ...]
 
 
-def dominating(event: Event) -> _Pairs:
+def dominating_pairs(event: Event) -> _Pairs:
     """Return a dominating pair for each direction and node.
 
     Raises
@@ -354,14 +354,14 @@ def dominating(event: Event) -> _Pairs:
     """
     match event:
         case events.SphericalObjectivePerturbation():
-            _positive(event, "K", "beta")
-            return _each(event, partial(_dominating_objective, event))
+            _check_positive(event, "K", "beta")
+            return _price_each_node(event, partial(_dominating_objective, event))
         case events.GaussianObjectivePerturbation():
-            _positive(event, "K", "sigma")
-            return _each(event, partial(_dominating_objective, event))
+            _check_positive(event, "K", "sigma")
+            return _price_each_node(event, partial(_dominating_objective, event))
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
-            mus = _shift(event)
-            return _each(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
+            mus = _sensitivity_over_sigma(event)
+            return _price_each_node(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
         case events.SummedGaussianMechanism():
             return _dominating_sum(event)
         case events.RedrawnGateRelease():
@@ -369,26 +369,26 @@ def dominating(event: Event) -> _Pairs:
         case events.MinimiserGateRelease():
             return _dominating_gated_minimiser(event)
         case events.GatedRelease():
-            _positive(event, "sigma")
-            shifts, tests = event.shift(), event.tests()
-            drawn = _drawn(event)
-            return _each(
+            _check_positive(event, "sigma")
+            shifts, tests = event.sensitivity_over_sigma(), event.pure_epsilon_of_tests()
+            drawn = _noise_coordinates(event)
+            return _price_each_node(
                 event,
                 lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=drawn),
             )
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
-            return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))
+            return _price_each_node(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))
         case events.LaplaceMechanism():
-            _positive(event, "scale")
+            _check_positive(event, "scale")
             s = event.sensitivity / event.scale
-            return _each(event, lambda i, _: Bill(ball=(1, float(s[i]))))
+            return _price_each_node(event, lambda i, _: Bill(ball=(1, float(s[i]))))
         case _:
-            epsilon = pure(event)
-            return _each(event, lambda i, _: Bill(epsilon=float(epsilon[i])))
+            epsilon = pure_epsilon(event)
+            return _price_each_node(event, lambda i, _: Bill(epsilon=float(epsilon[i])))
 
 
-def _drawn(event: events.GatedRelease | events.MinimiserGateRelease) -> int:
+def _noise_coordinates(event: events.GatedRelease | events.MinimiserGateRelease) -> int:
     """Return how many coordinates of Gaussian noise on an answer a round charges."""
     if event.index > event.positives:
         return 0
@@ -404,7 +404,7 @@ def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
     d = event.dimension
     error = float(event.error[i])
     sigma = float(event.sigma_release[i])
-    alone = float(_alone(event)[i])
+    alone = float(_answer_sensitivity(event)[i])
     if sigma > 0:
         by_answer = Bill(mu=alone / sigma, lattice=d)
         mu = 2.0 * error / sigma  # U4
@@ -438,20 +438,20 @@ def _with_determinant(within: Within, **others: Any) -> Bill:
 
 
 def _dominating_sum(event: events.SummedGaussianMechanism) -> _Pairs:
-    shift = _summed(event)
+    shift = _sum_sensitivity_over_sigma(event)
     if not np.all(np.isfinite(shift)):
-        return _each(event, lambda i, _: Bill(epsilon=np.inf))
+        return _price_each_node(event, lambda i, _: Bill(epsilon=np.inf))
     drawn = event.dimension * (event.sites - event.colluders) * 4 ** max(0, FINEST - event.bits)
-    return _each(event, lambda i, _: Bill(mu=float(shift[i]), lattice=drawn))
+    return _price_each_node(event, lambda i, _: Bill(mu=float(shift[i]), lattice=drawn))
 
 
 def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
     """Return the pairs of what is released, if anything is, and of the test before it."""
-    inner = event.release()
+    inner = event.charged_release()
     if inner is None:
-        whole = _each(event, lambda i, _: Bill())
+        whole = _price_each_node(event, lambda i, _: Bill())
     else:
-        whole = dominating(inner)
+        whole = dominating_pairs(inner)
     epsilon = event.test_epsilon
     return tuple(
         tuple(
@@ -462,9 +462,9 @@ def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
 
 
 def _dominating_gated_minimiser(event: events.MinimiserGateRelease) -> _Pairs:
-    _positive(event, "sigma_release")
-    shifts = event.shift()
-    lattice = _drawn(event)
+    _check_positive(event, "sigma_release")
+    shifts = event.sensitivity_over_sigma()
+    lattice = _noise_coordinates(event)
 
     def tested(i: int, bill: Bill) -> Bill:
         together = float(np.hypot(bill.mu, shifts[i]))
@@ -472,5 +472,5 @@ def _dominating_gated_minimiser(event: events.MinimiserGateRelease) -> _Pairs:
             mu=together, epsilon=bill.epsilon + float(event.test_epsilon[i]), lattice=lattice
         )
 
-    minimiser = dominating(event.minimiser())
+    minimiser = dominating_pairs(event.charged_minimiser())
     return tuple(tuple(tested(i, bill) for i, bill in enumerate(side)) for side in minimiser)

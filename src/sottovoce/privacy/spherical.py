@@ -79,7 +79,7 @@ class Ratios(NamedTuple):
     next: Array
 
 
-def _ratios(m: float, x: Array) -> Ratios:
+def _bessel_ratio_bounds(m: float, x: Array) -> Ratios:
     """Bound ``R_m(x) = I_{m+1}(x) / I_m(x)`` from both sides at increasing ``x > 0``.
 
     Notes
@@ -110,7 +110,7 @@ def _ratios(m: float, x: Array) -> Ratios:
     return Ratios(x / (2.0 * (m + 1.0) + x * high), x / (2.0 * (m + 1.0) + x * low), high)
 
 
-def _log_growth(m: float, start: float, ends: Array) -> Ratios:
+def _bessel_log_growth(m: float, start: float, ends: Array) -> Ratios:
     """Bound ``ln [y^-m I_m(y)] - ln [start^-m I_m(start)]`` at increasing `ends` y.
 
     It is the integral of ``R_m``.  Pieces are at most 30 % long.  The poles of R are imaginary, so
@@ -136,11 +136,11 @@ def _log_growth(m: float, start: float, ends: Array) -> Ratios:
             place
         ]
 
-    return Ratios(*map(integral, _ratios(m, x.ravel())))
+    return Ratios(*map(integral, _bessel_ratio_bounds(m, x.ravel())))
 
 
 @lru_cache(maxsize=4096)
-def _share(d: int, z: float) -> tuple[float, float]:
+def _bessel_share(d: int, z: float) -> tuple[float, float]:
     """Return ``w = z K_{nu+1}(z) I_nu(z)``, rounded up, and ``K_nu(z) / K_{nu+1}(z)``.
 
     ``1 / w = 1 + R_nu(z) S`` with ``S_nu = K_nu / K_{nu+1} = 1 / (2 nu / z + S_{nu-1})`` by the
@@ -160,7 +160,7 @@ def _share(d: int, z: float) -> tuple[float, float]:
     # The upper end makes the lower one, and the other way round.
     for k in range(1, round(nu - first) + 1):
         low, high = 1.0 / (2.0 * (first + k) / z + high), 1.0 / (2.0 * (first + k) / z + low)
-    smallest = float(_ratios(nu, np.array([z])).low[0])
+    smallest = float(_bessel_ratio_bounds(nu, np.array([z])).low[0])
     return 1.0 / (1.0 + smallest * low), low
 
 
@@ -194,11 +194,11 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
     """
     eta = np.asarray(eta, dtype=float)
     z, nu = s / 2.0, d / 2.0 - 1.0
-    share, ratio = _share(d, z)
+    share, ratio = _bessel_share(d, z)
     shape = np.log1p(-(eta**2))
     upper = _log_vmf(nu + 1.0, z) + z * eta + (nu + 0.5) * shape
     # 1 - w without cancellation.
-    rest = share * ratio * float(_ratios(nu, np.array([z])).high[0])
+    rest = share * ratio * float(_bessel_ratio_bounds(nu, np.array([z])).high[0])
     if d == 1:
         return np.asarray(np.log(rest) + upper)
     return np.logaddexp(
@@ -208,10 +208,10 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
 
 def _log_vmf(m: float, z: float) -> float:
     """Return the log of the normaliser of ``e^{z eta} (1 - eta^2)^{m-1/2}``."""
-    return -float(special.betaln(m + 0.5, 0.5)) - float(_log_growth(m, 0.0, np.array([z])).low[0])
+    return -float(special.betaln(m + 0.5, 0.5)) - float(_bessel_log_growth(m, 0.0, np.array([z])).low[0])
 
 
-def zcdp(d: int, s: float) -> float:
+def spherical_rho(d: int, s: float) -> float:
     """Return ``rho = s^2 / (2 d)`` of spherical noise: ``D_alpha <= rho alpha`` at every order.
 
     Notes
@@ -222,7 +222,7 @@ def zcdp(d: int, s: float) -> float:
     return s * s / (2.0 * d)
 
 
-def rdp(orders: ArrayLike, d: int, s: float) -> Array:
+def spherical_rdp(orders: ArrayLike, d: int, s: float) -> Array:
     """U2: return the Renyi divergence of spherical noise on an answer, at each order.
 
     Parameters
@@ -237,7 +237,7 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     Returns
     -------
     array of the shape of `orders`
-        With a relative margin of 1e-12, and never above ``min(s, zcdp alpha)``.
+        With a relative margin of 1e-12, and never above ``min(s, spherical_rho alpha)``.
 
     Raises
     ------
@@ -259,8 +259,8 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
         raise ValueError("orders must be > 1")
     z, nu = s / 2.0, d / 2.0 - 1.0
     y = (2.0 * flat - 1.0) * z
-    share = _share(d, z)[0]
-    growth = _log_growth(nu, z, y)
+    share = _bessel_share(d, z)[0]
+    growth = _bessel_log_growth(nu, z, y)
     first, second = growth.high, growth.next
     # ln(w e^first + (1 - w) e^second) by the gap; beyond 30 the larger one alone is the bound.
     gap = np.maximum(first - second, 0.0)
@@ -269,14 +269,14 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
             gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first
         )
     exact = mixed / (flat - 1.0) * (1.0 + _MARGIN)
-    value = np.minimum(exact, np.minimum(s, zcdp(d, s) * flat))
+    value = np.minimum(exact, np.minimum(s, spherical_rho(d, s) * flat))
     return np.asarray(value[place].reshape(a.shape))
 
 
-def window(d: int, s: float) -> tuple[float, float]:
+def loss_support(d: int, s: float) -> tuple[float, float]:
     """Return an interval of eta above which lies a probability of at most 1e-25.
 
-    :func:`zcdp` gives the tail bound: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.
+    :func:`spherical_rho` gives the tail bound: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.
     Nothing is proved about the mass below the interval; a caller that cuts it off must count it as
     an infinite loss.
     """
@@ -439,19 +439,19 @@ def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relat
     a = np.asarray(orders, dtype=float)
     if relation == "replace-one":
         both = np.stack([2.0 * a, 2.0 * a - 1.0])
-        shift = rdp(both, d, beta)
-        add = _one_row(both[0], shift[0], beta, kappa, d, "add")
-        remove = _one_row(both[1], shift[1], beta, kappa, d, "remove")
+        shift = spherical_rdp(both, d, beta)
+        add = _one_row_rdp(both[0], shift[0], beta, kappa, d, "add")
+        remove = _one_row_rdp(both[1], shift[1], beta, kappa, d, "remove")
         return np.minimum((a - 0.5) / (a - 1.0) * add + remove, 2.0 * beta + np.log1p(kappa))
     if relation == "zero-out":
-        shift = rdp(a, d, beta)
-        return np.maximum(*(_one_row(a, shift, beta, kappa, d, one) for one in ("add", "remove")))
+        shift = spherical_rdp(a, d, beta)
+        return np.maximum(*(_one_row_rdp(a, shift, beta, kappa, d, one) for one in ("add", "remove")))
     if relation not in ("add", "remove"):
         raise ValueError("relation must be 'replace-one', 'zero-out', 'add' or 'remove'")
-    return _one_row(a, rdp(a, d, beta), beta, kappa, d, relation)
+    return _one_row_rdp(a, spherical_rdp(a, d, beta), beta, kappa, d, relation)
 
 
-def _one_row(a: Array, shift: Array, beta: float, kappa: float, d: int, relation: str) -> Array:
+def _one_row_rdp(a: Array, shift: Array, beta: float, kappa: float, d: int, relation: str) -> Array:
     """Return :func:`objective_rdp` of "add" or "remove", given U2's divergences `shift`."""
     if kappa <= 0.0:
         return shift
@@ -461,13 +461,13 @@ def _one_row(a: Array, shift: Array, beta: float, kappa: float, d: int, relation
             log_theta = np.log(np.expm1(np.minimum(flat * np.log1p(kappa), 700.0)) / kappa)
             omega = np.full_like(flat, 0.5 * kappa)
             size = np.log(flat - 1.0) + log_theta + np.log(beta * omega)
-            tail = _tail(omega, np.zeros_like(flat), flat * beta, beta, d)
+            tail = _log_tail_bound(omega, np.zeros_like(flat), flat * beta, beta, d)
             size = np.where(flat * np.log1p(kappa) < 700.0, size, np.inf)
         else:
             theta = -np.expm1((1.0 - flat) * np.log1p(kappa)) / kappa
             omega = np.minimum(kappa, 0.5 * kappa + flat * kappa**2 / 12.0)
             size = np.log(flat * theta * beta * omega)
-            tail = _tail(omega, (flat - 1.0) * beta, np.zeros_like(flat), beta, d)
+            tail = _log_tail_bound(omega, (flat - 1.0) * beta, np.zeros_like(flat), beta, d)
         moment = (flat - 1.0) * shift.ravel()
         bound = np.logaddexp(moment, size + tail) / (flat - 1.0)
     bound = np.where(np.isnan(bound), np.inf, bound)
@@ -510,8 +510,8 @@ def _log_cosine_cells(d: int) -> Array:
     return np.asarray(out)
 
 
-def _tail(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> Array:
-    """Return the log of an upper bound on the tail of :func:`_one_row`, one per order.
+def _log_tail_bound(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> Array:
+    """Return the log of an upper bound on the tail of :func:`_one_row_rdp`, one per order.
 
     It is ``E [q e^{tilt q}; t < 0, omega rho q (2 + derivative q) > 1 - q^2]``.
 

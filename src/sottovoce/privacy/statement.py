@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from ..problem.trust import Trust
-from ..util.pages import notebook
+from ..util.pages import render_for_notebook
 from ..util.typing import Any
 from .statement_facts import PERSON, UNUSED, Fact, Shared, caveat_text
 from .statement_reading import TOLD_BY_ADVERSARY, read_fields
@@ -52,7 +52,7 @@ def factor_text(epsilon: float) -> str:
 class Statement:
     """A privacy statement: what has been proved of a run, against whom, and with which caveats.
 
-    Made by :func:`build_statement`, :func:`restate`, :func:`either` and :meth:`from_dict` only.
+    Made by :func:`build_statement`, :func:`with_further_facts`, :func:`either_list_statement` and :meth:`from_dict` only.
 
     Attributes
     ----------
@@ -85,14 +85,14 @@ class Statement:
     site : str, optional
         In a run between separate sites, the site whose own statement this is.
     made : int, optional
-        Releases that this site made; below :attr:`planned` if the run ended early.
+        Releases that this site made; below :attr:`planned_releases` if the run ended early.
     ledger : Shared, optional
     alone : float, optional
         Of sums: epsilon of the same releases if all other sites collude with whoever sees the
         messages.
     others : int
         Further releases of a node, which read other rows and cost these no more; see
-        :func:`either`.
+        :func:`either_list_statement`.
     discloses : str, optional
         What was released besides the model, within epsilon.
     other_epsilon : float, optional
@@ -128,7 +128,7 @@ class Statement:
     rests: tuple[str, ...] | None = None
 
     @property
-    def planned(self) -> int:
+    def planned_releases(self) -> int:
         """Number of releases of a node, whichever rows they read."""
         return self.releases + self.others
 
@@ -142,10 +142,10 @@ class Statement:
     @property
     def early(self) -> str | None:
         """Text on a run that ended before all its releases were made, else None."""
-        if self.made is None or self.made >= self.planned:
+        if self.made is None or self.made >= self.planned_releases:
             return None
         return (
-            f"after {self.made} of {self.planned} releases; this is the price of all of them: "
+            f"after {self.made} of {self.planned_releases} releases; this is the price of all of them: "
             "whoever ended it "
             "had seen some, and for a part that is chosen in such a way nothing less is proved"
         )
@@ -160,7 +160,7 @@ class Statement:
     @property
     def guarantee(self) -> Words:
         """The statement in words, without the remark on simulations, as a plan makes it."""
-        return [*_proved(self), *_further(self), *_printed(self)]
+        return [*_proved_sentences(self), *_further_sentences(self), *_paper_claim_sentence(self)]
 
     @property
     def words(self) -> Words:
@@ -181,7 +181,7 @@ class Statement:
         return f"{type(self).__name__}({of}, of {self.unit})"
 
     def _repr_html_(self) -> str:
-        return notebook(words=self.words)
+        return render_for_notebook(words=self.words)
 
     # In short, where parties are promised different things
 
@@ -205,7 +205,7 @@ class Statement:
             return f"NO protection: {but}"
         return but
 
-    def promise(self) -> dict[str, Any]:
+    def comparable_promise(self) -> dict[str, Any]:
         """Return plain data in short, for comparisons."""
         plain = {
             "epsilon": self.epsilon,
@@ -274,7 +274,7 @@ class Statement:
         Parameters
         ----------
         plain : dict
-            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.jsonable`
+            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.infinities_to_text`
             writes.
 
         Returns
@@ -294,15 +294,15 @@ class Statement:
 
 def build_statement(facts: Iterable[Fact]) -> Statement:
     """Return the statement that follows from all facts of a run."""
-    return Statement(**_settled({}, facts))
+    return Statement(**_settled_fields({}, facts))
 
 
-def restate(said: Statement, *facts: Fact) -> Statement:
+def with_further_facts(said: Statement, *facts: Fact) -> Statement:
     """Return the statement with further facts, which are known only after the run is."""
-    return Statement(**_settled(vars(said), facts))
+    return Statement(**_settled_fields(vars(said), facts))
 
 
-def either(first: Statement, second: Statement) -> Statement:
+def either_list_statement(first: Statement, second: Statement) -> Statement:
     """Return the statement about rows that are each read by one of two lists of releases.
 
     Which list reads a row is public.  A row costs what the releases that read it cost, so at most
@@ -318,7 +318,7 @@ def either(first: Statement, second: Statement) -> Statement:
         dearer,
         delta=max(first.delta, second.delta),
         per_node=tuple(max(pair) for pair in nodes),
-        others=first.planned + second.planned - dearer.releases,
+        others=first.planned_releases + second.planned_releases - dearer.releases,
         public=f"{first.public}, which rows are held out",
         alone=alone,
         caveat=caveat_text((first.caveat, second.caveat)),
@@ -326,14 +326,14 @@ def either(first: Statement, second: Statement) -> Statement:
     )
 
 
-def _settled(known: dict[str, Any], facts: Iterable[Fact]) -> dict[str, Any]:
+def _settled_fields(known: dict[str, Any], facts: Iterable[Fact]) -> dict[str, Any]:
     """Return the fields of a statement from those known before and further facts.
 
     Reasons and assumptions are kept only with something that they speak of.
     """
     settled = dict(known)
     for fact in facts:
-        settled |= fact.settles(settled)
+        settled |= fact.settled_fields(settled)
     if math.isfinite(settled["epsilon"]):
         settled["unprotected"] = None
     if settled.get("printed_claim") is None:
@@ -344,7 +344,7 @@ def _settled(known: dict[str, Any], facts: Iterable[Fact]) -> dict[str, Any]:
 # Words
 
 
-def _proved(said: Statement) -> Words:
+def _proved_sentences(said: Statement) -> Words:
     """Return what is proved of the rows, and differential privacy itself in one sentence."""
     if said.unit == UNUSED:
         return [(f"epsilon = {ceil_text(said.epsilon)}", ": none of these rows is used.")]
@@ -366,7 +366,7 @@ def _proved(said: Statement) -> Words:
     )
     return [
         (f"epsilon = {ceil_text(said.epsilon)}", proved),
-        ("", f"{_protection(said)}: {_sentence(said)}."),
+        ("", f"{_protection_sentence(said)}: {_definition_sentence(said)}."),
     ]
 
 
@@ -387,14 +387,14 @@ def _by_other_notions(said: Statement) -> str:
     return f" (by {', '.join(finite)})"
 
 
-def _protection(said: Statement) -> str:
+def _protection_sentence(said: Statement) -> str:
     but = ""
     if said.trust.excepted:
         but = f", but not against {said.trust.excepted}"
     return f"Protects {said.unit} ({said.relation}) against whoever {said.trust.adversary}{but}"
 
 
-def _sentence(said: Statement) -> str:
+def _definition_sentence(said: Statement) -> str:
     """Return differential privacy itself in words: a bound on every set's probability."""
     if said.unit.startswith(PERSON):
         subject, place = "the person", "their place"
@@ -418,7 +418,7 @@ def _sentence(said: Statement) -> str:
     )
 
 
-def _further(said: Statement) -> Words:
+def _further_sentences(said: Statement) -> Words:
     """Return what else was proved or released, what is not covered, and what all of it rests on."""
     words: Words = []
     if said.other_epsilon is not None and math.isfinite(said.other_epsilon):
@@ -455,7 +455,7 @@ def _other_relation(said: Statement) -> str:
     return "Against any other row in its place (replace-one):"
 
 
-def _printed(said: Statement) -> Words:
+def _paper_claim_sentence(said: Statement) -> Words:
     """Return what a paper claims, and whether that holds."""
     if said.printed_claim is None:
         return []

@@ -64,7 +64,7 @@ class Priced(Protocol):
 class Fact:
     """One fact about a run, whose fields are named as those of the statement that it settles."""
 
-    def settles(self, known: Mapping[str, Any]) -> dict[str, Any]:
+    def settled_fields(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the statement's fields that follow from this fact.
 
         Parameters
@@ -87,7 +87,7 @@ class Proved(Fact):
     releases: int
 
     @classmethod
-    def by(cls, ledger: Priced, nodes: int) -> Self:
+    def proved_by_ledger(cls, ledger: Priced, nodes: int) -> Self:
         """Return what the accountant of `ledger` proves from the ledger's rows.
 
         Parameters
@@ -211,7 +211,7 @@ class Caveats(Fact):
 
     caveat: Caveat
 
-    def settles(self, known: Mapping[str, Any]) -> dict[str, Any]:
+    def settled_fields(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {"caveat": caveat_text((known.get("caveat"), *_caveat_list(self.caveat)))}
 
 
@@ -229,7 +229,7 @@ class AtSite(Fact):
     site: str
     made: int
 
-    def settles(self, known: Mapping[str, Any]) -> dict[str, Any]:
+    def settled_fields(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {"site": self.site, "made": self.made, "per_node": (known["epsilon"],)}
 
 

@@ -26,16 +26,16 @@ def read_fields(plain: Any) -> dict[str, Any]:
         If a value is missing or is not what a statement holds.
     """
     if not isinstance(plain, dict):
-        raise _foreign("privacy")
-    found = {key: _taken(plain, key, read) for key, read in _REQUIRED.items()}
-    found |= {key: _taken(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
+        raise _unknown_field_error("privacy")
+    found = {key: _read_field(plain, key, read) for key, read in _REQUIRED.items()}
+    found |= {key: _read_field(plain, key, read) for key, read in _OPTIONAL.items() if key in plain}
     if "caveats" in plain:
-        said = _taken(plain, "caveats", _texts)
+        said = _read_field(plain, "caveats", _texts)
         # The statement's own caveat stands first.
         if said[:1] == (found.get("caveat"),):
             said = said[1:]
         found["rests"] = said
-    return found | {"trust": _trust(plain), "simulated": not _taken(plain, "release", _truth)}
+    return found | {"trust": _trust(plain), "simulated": not _read_field(plain, "release", _truth)}
 
 
 def _trust(plain: dict[str, Any]) -> Trust:
@@ -44,20 +44,20 @@ def _trust(plain: dict[str, Any]) -> Trust:
     for trust in TOLD_BY_ADVERSARY:
         if trust.adversary == plain.get("adversary"):
             return trust
-    raise _foreign("adversary")
+    raise _unknown_field_error("adversary")
 
 
-def _foreign(key: str) -> InvalidInput:
+def _unknown_field_error(key: str) -> InvalidInput:
     return InvalidInput(
         key, None, "is not what a statement holds", "use a file that this library wrote"
     )
 
 
-def _taken(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
+def _read_field(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
     try:
         return read(plain[key])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise _foreign(key) from None
+        raise _unknown_field_error(key) from None
 
 
 def _text(value: Any) -> str:

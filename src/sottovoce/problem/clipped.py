@@ -47,7 +47,7 @@ _MARK = "@"
 _NEARLY = 0.999999  # of the largest derivative: up to here the margin of a derivative is computed
 
 
-def _cast(x: Any, like: Any) -> Any:
+def _cast_like(x: Any, like: Any) -> Any:
     """`x` in the precision of `like`; NumPy before 2.1 has no function for it."""
     return (
         x.astype(like.dtype)
@@ -56,7 +56,7 @@ def _cast(x: Any, like: Any) -> Any:
     )
 
 
-def cap(loss: Loss, most: float) -> Loss:
+def clip_gradients(loss: Loss, most: float) -> Loss:
     """Clip every row's gradient at the norm `most`; the loss itself if that is infinite.
 
     InvalidInput for a cap below `LEAST`, or a loss that has no capped form.
@@ -68,7 +68,7 @@ def read_loss(spec: str) -> Loss:
     """Read the loss of a :attr:`sottovoce.problem.losses.Loss.spec`; InvalidInput if it is none."""
     own = spec.removeprefix(f"{Weighted.name} ")
     name, _, most = own.partition(_MARK)
-    loss = cap(make_loss(name), float(most) if most else math.inf)
+    loss = clip_gradients(make_loss(name), float(most) if most else math.inf)
     return loss if own == spec else Weighted(loss)
 
 
@@ -89,7 +89,7 @@ class Capped(ByNorm):
         if not LEAST <= self.most < math.inf:  # False for NaN
             rule = f"a cap on a row's gradient must be at least {LEAST:g}"
             raise InvalidInput("max_grad_norm", self.most, rule, "use 0.5, or leave it out")
-        if self.base.outputs == 1 and self.base.steep(0.5) is None:
+        if self.base.outputs == 1 and self.base.margin_of_derivative(0.5) is None:
             rule = f"the loss {self.base.spec} has no capped form"
             raise InvalidInput(
                 "max_grad_norm", self.most, rule, "leave it out, or use loss='logistic'"
@@ -125,7 +125,7 @@ class Capped(ByNorm):
     def spec(self) -> str:
         return f"{self.base.spec}{_MARK}{self.most!r}"
 
-    def _k(self, z: Any) -> Any:
+    def _clipping_thresholds(self, z: Any) -> Any:
         """``k`` of the rows, (..., 1, n), in the precision of margins `z`, at most twice all
         derivatives.
 
@@ -136,16 +136,16 @@ class Capped(ByNorm):
         if self.norms is None:
             k = xp.full_like(z[..., :1], min(most, far))
         else:
-            k = per_row(_cast(most / xp.clip(self.norms, most / far, None), z), z)
+            k = per_row(_cast_like(most / xp.clip(self.norms, most / far, None), z), z)
         return k if self.outputs == 1 else k[..., None, :]
 
-    def _clip(self, s: Any, k: Any) -> tuple[Any, Any]:
+    def _clip_with_derivative(self, s: Any, k: Any) -> tuple[Any, Any]:
         """``clip(s, -k, k)`` and its derivative in s, or both softened: the clipped value moves
         by `width` at most.
         """
         xp = namespace(s)
         if self.width == 0.0:
-            return xp.maximum(xp.minimum(s, k), -k), _cast(xp.abs(s) < k, s)
+            return xp.maximum(xp.minimum(s, k), -k), _cast_like(xp.abs(s) < k, s)
         above, below = (
             xp.sqrt((s + k) ** 2 + 4.0 * self.width**2),
             xp.sqrt((s - k) ** 2 + 4.0 * self.width**2),
@@ -156,14 +156,14 @@ class Capped(ByNorm):
 
     def derivative(self, z: Array) -> Array:
         if self.outputs == 1:
-            return self._clip(self.base.derivative(z), self._k(z))[0]
-        p, _, factor, _ = self._shares(z)
+            return self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[0]
+        p, _, factor, _ = self._softmax_shares(z)
         return namespace(z).reshape(p * factor, z.shape)
 
     def curvature(self, z: Array) -> Array:
         if self.outputs == 1:
-            return self._clip(self.base.derivative(z), self._k(z))[1] * self.base.curvature(z)
-        p, _, factor, _ = self._shares(z)
+            return self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[1] * self.base.curvature(z)
+        p, _, factor, _ = self._softmax_shares(z)
         return namespace(z).reshape(factor * p * (1.0 - p), z.shape)
 
     def typical_curvature(self, z: Array) -> Array:
@@ -172,19 +172,19 @@ class Capped(ByNorm):
         """
         if self.outputs > 1:
             return self.curvature(z)
-        return namespace(z).minimum(self.base.typical_curvature(z), 0.5 * self._k(z))
+        return namespace(z).minimum(self.base.typical_curvature(z), 0.5 * self._clipping_thresholds(z))
 
-    def turn(self, z: Array, along: Array) -> Array:
+    def gradient_derivative(self, z: Array, along: Array) -> Array:
         if self.outputs == 1:
             return self.curvature(z) * along
-        p, far, factor, bent = self._shares(z)
+        p, far, factor, bent = self._softmax_shares(z)
         xp = namespace(z)
         m = xp.reshape(along, p.shape)
         mean = xp.sum(p * m, axis=-2, keepdims=True)
         moved = factor * p * (m - mean) + p * mean * (bent - factor) * (1.0 - far) / far
         return xp.reshape(moved, z.shape)
 
-    def _shares(self, z: Array) -> tuple[Any, Any, Any, Any]:
+    def _softmax_shares(self, z: Array) -> tuple[Any, Any, Any, Any]:
         """Softmax: p (..., K, n); of rows (..., 1, n) ``1 - p_own``, ``psi' / (1 - p_own)`` and the
         clip's derivative.
 
@@ -196,17 +196,17 @@ class Capped(ByNorm):
         e = xp.exp(split - top)
         total = xp.sum(e, axis=-2, keepdims=True)
         far = xp.clip(1.0 - xp.exp(-top) / total, 1e-12, None)
-        clipped, inside = self._clip(far, self._k(z))
+        clipped, inside = self._clip_with_derivative(far, self._clipping_thresholds(z))
         return e / total, far, clipped / far, inside
 
     def value(self, z: Array) -> Array:
         """The base's value up to the margin at which the derivative is clipped, and linear
         beyond.
         """
-        xp, k = namespace(z), self._k(z)
+        xp, k = namespace(z), self._clipping_thresholds(z)
         inside = xp.minimum(k, xp.full_like(k, _NEARLY * min(1.0, self.base.derivative_bound)))
         if self.outputs == 1:
-            edge, s = self.base.steep(inside), self.base.derivative(z)
+            edge, s = self.base.margin_of_derivative(inside), self.base.derivative(z)
             near = xp.where(s < -k, edge, xp.where(s > k, -edge, z))
             return self.base.value(near) + k * xp.abs(z - near)
         # log(1 + e^t): 1 - p = 1 - e^-value

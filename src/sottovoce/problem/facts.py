@@ -64,7 +64,7 @@ class Facts:
         Rows of every node, in the view of one of them; None in the view of all, where `n` has them.
     stretch : float
         How much more products round because rows are moved
-        (:func:`sottovoce.data.move.stretch_of`); 1 for rows as they are.
+        (:func:`sottovoce.data.move.stretch_bound`); 1 for rows as they are.
     solved_for : str, optional
         The relation for which solves were certified, if releases are priced under another than that
         of their run.
@@ -123,12 +123,12 @@ class Facts:
             object.__setattr__(self, "rows", float(n.sum()))
 
     @property
-    def summed(self) -> bool:
+    def opens_only_sums(self) -> bool:
         """Return whether only sums over all sites are opened."""
         return self.participants > 0
 
     @property
-    def alike(self) -> Facts:
+    def pooled_facts(self) -> Facts:
         """Facts of the pooled rows, equal at all sites: refusals and certificates with the
         largest rounding.
         """
@@ -136,16 +136,16 @@ class Facts:
         return replace(self, n=np.full_like(self.n, self.rows))
 
     @property
-    def several(self) -> bool:
+    def has_several_rows(self) -> bool:
         """Return whether a privacy unit may have several rows."""
         return (self.rows_per_person or 1) > 1
 
-    def summands(self, units: Array) -> Array:
+    def most_rows_of_units(self, units: Array) -> Array:
         """Return the most rows that so many privacy units may have: the addends of a sum."""
         return np.asarray(units * float(self.rows_per_person or 1))
 
     @property
-    def every_n(self) -> Array:
+    def rows_per_node(self) -> Array:
         """Rows of every node, (N, 1)."""
         return self.n if self.sizes is None else self.sizes
 
@@ -176,13 +176,13 @@ class Facts:
         return self.rho / self.n_nodes
 
     @property
-    def mixing(self) -> float:
+    def mixing_weight(self) -> float:
         """Weight of every neighbour in an averaging step that keeps the network's mean: ``1 / (1
         + max_degree)``.
         """
         return 1.0 / (1.0 + (self.n_nodes - 1 if self.max_degree is None else self.max_degree))
 
-    def K(self, curvature: ArrayLike) -> Array:
+    def strong_convexity_of(self, curvature: ArrayLike) -> Array:
         """Return the strong convexity, in sum scale, of all but the loss.
 
         `curvature` is that of the public quadratic term.
@@ -233,9 +233,9 @@ class Facts:
         n = np.asarray(plain["n"], dtype=float)[:, None]
         return cls(**(plain | {"loss": read_loss(plain["loss"]), "n": n}))
 
-    def node(self, i: int) -> Facts:
+    def facts_of_node(self, i: int) -> Facts:
         """The view of node `i`."""
-        return replace(self, n=self.n[i], sizes=self.every_n)
+        return replace(self, n=self.n[i], sizes=self.rows_per_node)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Among:
     sites: int
 
     @classmethod
-    def all(cls, facts: Facts) -> Self:
+    def all_sites(cls, facts: Facts) -> Self:
         """All sites of a run."""
         assert facts.rows is not None
         return cls(facts.rows, facts.n_nodes)

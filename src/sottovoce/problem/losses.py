@@ -72,7 +72,7 @@ class Loss(ABC):
     outputs: int = 1
     """Margins per row."""
     by_norm: ClassVar[bool] = False
-    """True if a row's loss depends on its norm, see :meth:`at`."""
+    """True if a row's loss depends on its norm, see :meth:`for_row_norms`."""
     any_norm: ClassVar[bool] = False
     """True if the bounds hold for rows of any norm, and not only in the unit ball."""
 
@@ -105,7 +105,7 @@ class Loss(ABC):
         return self.curvature_bound
 
     @property
-    def jumps(self) -> tuple[float, ...]:
+    def curvature_jumps(self) -> tuple[float, ...]:
         """The margins at which the curvature jumps."""
         return ()
 
@@ -140,7 +140,7 @@ class Loss(ABC):
         """
         return self.curvature(z)
 
-    def turn(self, z: Array, along: Array) -> Array:
+    def gradient_derivative(self, z: Array, along: Array) -> Array:
         """Return the gradient's directional derivative: curvature at margins `z` times `along`."""
         return self.curvature(z) * along
 
@@ -148,19 +148,19 @@ class Loss(ABC):
         """Return a smooth loss whose derivative is within ``width * curvature_bound`` of this one.
 
         As the width falls, minimisers converge to the minimiser of this loss.  A loss with
-        :attr:`jumps` must have softened forms for every positive width; only their derivative and
+        :attr:`curvature_jumps` must have softened forms for every positive width; only their derivative and
         curvature are used.
         """
         return self
 
-    def steep(self, s: Any) -> Any:
+    def margin_of_derivative(self, s: Any) -> Any:
         """Return the margin of derivative ``-s``, 0 <= s <= ``derivative_bound``; None if unknown.
 
         For even losses it is below 0.  Capped forms need it (:mod:`sottovoce.problem.clipped`).
         """
         return None
 
-    def at(self, norms: Callable[[], Any]) -> Loss:
+    def for_row_norms(self, norms: Callable[[], Any]) -> Loss:
         """Return the loss for rows of these norms: itself, unless :attr:`by_norm`.
 
         `norms` is a callable that gives upper bounds on the rows' norms, (..., n).
@@ -204,7 +204,7 @@ class Logistic(Loss):
         p = self.derivative(z)
         return -p * (1.0 + p)
 
-    def steep(self, s: Any) -> Any:
+    def margin_of_derivative(self, s: Any) -> Any:
         return namespace(s).log((1.0 - s) / s)
 
     @property
@@ -238,7 +238,7 @@ class HuberSVM(Loss):
         return 1.0 / (2.0 * self.h)
 
     @property
-    def jumps(self) -> tuple[float, ...]:
+    def curvature_jumps(self) -> tuple[float, ...]:
         return (1.0 - self.h, 1.0 + self.h)
 
     def value(self, z: Array) -> Array:
@@ -261,7 +261,7 @@ class HuberSVM(Loss):
         """
         return 0.5 * (self.derivative(z + 1.0) - self.derivative(z - 1.0))
 
-    def steep(self, s: Any) -> Any:
+    def margin_of_derivative(self, s: Any) -> Any:
         return 1.0 + self.h - 2.0 * self.h * s
 
     def softened(self, width: float) -> Loss:
@@ -284,7 +284,7 @@ class _SoftHuber(HuberSVM):
     width: float = 1.0
 
     @property
-    def jumps(self) -> tuple[float, ...]:
+    def curvature_jumps(self) -> tuple[float, ...]:
         return ()
 
     def _roots(self, z: Array) -> tuple[Array, Array, Array, Array]:
@@ -373,7 +373,7 @@ class Softmax(Loss):
         p = self.derivative(z)
         return p * (1.0 - p)
 
-    def turn(self, z: Array, along: Array) -> Array:
+    def gradient_derivative(self, z: Array, along: Array) -> Array:
         xp = namespace(z)
         p, m = (
             xp.reshape(x, (*z.shape[:-1], self.classes, -1)) for x in (self.derivative(z), along)
@@ -431,7 +431,7 @@ class HuberResidual(Residual):
     about: ClassVar[str] = "Huber's loss of the residual: quadratic within H of 0, linear beyond"
 
     @property
-    def jumps(self) -> tuple[float, ...]:
+    def curvature_jumps(self) -> tuple[float, ...]:
         return (-self.h, self.h)
 
     def value(self, z: Array) -> Array:
@@ -454,7 +454,7 @@ class HuberResidual(Residual):
             4.0 * self.h
         )
 
-    def steep(self, s: Any) -> Any:
+    def margin_of_derivative(self, s: Any) -> Any:
         return -self.h * s
 
     def softened(self, width: float) -> Loss:
@@ -473,7 +473,7 @@ class _SoftHuberResidual(HuberResidual):
     width: float = 1.0
 
     @property
-    def jumps(self) -> tuple[float, ...]:
+    def curvature_jumps(self) -> tuple[float, ...]:
         return ()
 
     @property
@@ -513,7 +513,7 @@ class LogCosh(Residual):
         s = self.derivative(z)
         return (1.0 - s) * (1.0 + s) / self.h
 
-    def steep(self, s: Any) -> Any:
+    def margin_of_derivative(self, s: Any) -> Any:
         xp = namespace(s)
         return 0.5 * self.h * (xp.log1p(-s) - xp.log1p(s))  # -h atanh(s)
 
@@ -551,7 +551,7 @@ class Quantile(Loss):
         return 0.5 / self.h
 
     @property
-    def jumps(self) -> tuple[float, ...]:
+    def curvature_jumps(self) -> tuple[float, ...]:
         return () if self.width else (-self.h, self.h)
 
     def _huber(self) -> Loss:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InvalidInput, shown
-from ..util.constraints import as_number
+from ..errors import InvalidInput, format_declared_value
+from ..util.constraints import real_number_or_none
 from ..util.plain import as_python_numbers
 from ..util.typing import Any, Array, ArrayLike
 
@@ -21,7 +21,7 @@ def _check_positive(field: str, given: Any) -> None:
     """Refuse what is no positive number, nor one for each node; a text or True is none."""
     entries = given.ravel().tolist() if isinstance(given, np.ndarray) else given
     entries = entries if isinstance(entries, tuple | list) else [entries]
-    if any(as_number(as_python_numbers(entry)) is None for entry in entries):
+    if any(real_number_or_none(as_python_numbers(entry)) is None for entry in entries):
         raise InvalidInput(
             field, type(given), "must be a number, or a tuple of them, one a node", "change it"
         )
@@ -66,7 +66,7 @@ class Schedule:
             )
 
     @classmethod
-    def of(cls, value: Schedule | ArrayLike) -> Schedule:
+    def from_value(cls, value: Schedule | ArrayLike) -> Schedule:
         """A schedule from itself, a number, or one number a node."""
         if isinstance(value, Schedule):
             return value
@@ -93,7 +93,7 @@ class Schedule:
             product.item() if product.ndim == 0 else tuple(product),
         )
 
-    def node(self, i: int) -> Schedule:
+    def schedule_of_node(self, i: int) -> Schedule:
         """Return the schedule of node `i` alone."""
 
         def pick(x: float | tuple[float, ...]) -> float:
@@ -109,13 +109,13 @@ class Schedule:
         return {len(part) for part in parts if isinstance(part, tuple)}
 
     @property
-    def constant(self) -> bool:
+    def is_constant(self) -> bool:
         """Return whether all nodes have one value in all rounds."""
         first = self.start if self.table is None else self.table[0]
-        return self.steady and all(np.all(x == np.ravel(x)[0]) for x in (first, self.factor))
+        return self.is_steady and all(np.all(x == np.ravel(x)[0]) for x in (first, self.factor))
 
     @property
-    def steady(self) -> bool:
+    def is_steady(self) -> bool:
         """Return whether every node has one value in all rounds."""
         if self.table is not None:
             return all(
@@ -132,11 +132,11 @@ class Schedule:
         return all(bool(np.all(b >= a)) for a, b in itertools.pairwise(rows))
 
     @property
-    def words(self) -> str:
+    def describe_values(self) -> str:
         """Description, for messages."""
         if self.table is not None:
             return f"a table of {len(self.table)} rounds"
-        return f"start {shown(self.start)}, growth {shown(self.growth)}"
+        return f"start {format_declared_value(self.start)}, growth {format_declared_value(self.growth)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

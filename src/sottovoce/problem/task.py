@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ..errors import InvalidInput, printable
+from ..errors import InvalidInput, escape_unprintable
 from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
 
 _MARGINS = 2**24  # in memory at a time when models are scored
@@ -31,7 +31,7 @@ Error = TypeVar("Error", float, Array)
 class Wording:
     """Words for errors and labels in reports.
 
-    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.summary`; `unit`
+    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.label_summary`; `unit`
     is of both as printed, `scale` the factor for it, and the forms are format specifications.
     """
 
@@ -77,12 +77,12 @@ class Task(ABC):
         """Words for reports."""
 
     @property
-    def worst(self) -> float:
+    def worst_error(self) -> float:
         """The largest possible error."""
         return 1.0
 
     @abstractmethod
-    def known(self, y: Array) -> BoolArray:
+    def has_known_label(self, y: Array) -> BoolArray:
         """Return whether each row has a declared label; others are rows of zeros."""
 
     @abstractmethod
@@ -94,12 +94,12 @@ class Task(ABC):
         """Return the answer to every row, shape (..., n), in the terms of :meth:`encode`."""
 
     @abstractmethod
-    def answers(self, margins: Array) -> list[str] | list[float]:
+    def shown_answers(self, margins: Array) -> list[str] | list[float]:
         """Return the answer to every row of one model, as shown in a table."""
 
     @abstractmethod
     def error(self, margins: Array, y: Array) -> Array:
-        """Compute the error of models, shape (...), from 0 to :attr:`worst`.
+        """Compute the error of models, shape (...), from 0 to :attr:`worst_error`.
 
         `margins` are (..., n) or (..., K, n), or of one row, which stands for all rows; `y` is
         (n,).
@@ -109,12 +109,12 @@ class Task(ABC):
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
         """Compute every measure of error, by name; the first is :meth:`error`."""
 
-    def details(self, margins: Array, y: Array) -> dict[str, Detail]:
+    def further_qualities(self, margins: Array, y: Array) -> dict[str, Detail]:
         """Compute further qualities of one model with margins (n,) or (K, n), by name."""
         return {}
 
     @abstractmethod
-    def baselines(self, y: Array) -> dict[str, Array]:
+    def baseline_margins(self, y: Array) -> dict[str, Array]:
         """Return margins, (1,) or (K, 1), of models that see no columns, fitted to the labels `y`.
 
         A model must beat them.  The one with the least error on `y` comes first.
@@ -125,14 +125,14 @@ class Task(ABC):
         """Convert an error to what is reported: accuracy for classes, itself for a number."""
 
     @abstractmethod
-    def summary(self, y: Array) -> float:
+    def label_summary(self, y: Array) -> float:
         """One number about a site's labels, for the holder's eyes: ``wording.labels`` names it."""
 
     @abstractmethod
-    def strata(self, y: Array) -> tuple[IntArray, ...]:
+    def rows_by_label(self, y: Array) -> tuple[IntArray, ...]:
         """Return row indices by kind of label, the highest first; unknown labels come last."""
 
-    def vectors(self, W: Array) -> Array:
+    def vectors_by_margin(self, W: Array) -> Array:
         """Split models (..., outputs d) into a vector a margin: (..., d) or (..., K, d)."""
         return W
 
@@ -151,13 +151,13 @@ class Task(ABC):
         Returns
         -------
         array (...)
-            :meth:`error` of every model, from 0 to :attr:`worst`.
+            :meth:`error` of every model, from 0 to :attr:`worst_error`.
         """
         flat = W.reshape(-1, W.shape[-1])
         some = max(1, _MARGINS // max(1, len(X) * self.outputs))
         parts = []
         for k in range(0, len(flat), some):
-            vectors = self.vectors(flat[k : k + some])
+            vectors = self.vectors_by_margin(flat[k : k + some])
             margins = X @ vectors.reshape(-1, vectors.shape[-1]).T
             parts.append(self.error(margins.T.reshape(*vectors.shape[:-1], len(X)), y))
         return np.concatenate(parts).reshape(W.shape[:-1])
@@ -190,8 +190,8 @@ class Classification(Task):
         outputs d).
         """
 
-    def answers(self, margins: Array) -> list[str]:
-        shown = [printable(name) for name in self.names]
+    def shown_answers(self, margins: Array) -> list[str]:
+        shown = [escape_unprintable(name) for name in self.names]
         return [shown[k] for k in self.decode(margins).tolist()]
 
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
@@ -249,7 +249,7 @@ class TwoClasses(Classification):
     def contrasts(self) -> tuple[int, ...]:
         return (1,)
 
-    def known(self, y: Array) -> BoolArray:
+    def has_known_label(self, y: Array) -> BoolArray:
         return y != 0.0
 
     def encode(self, answers: ArrayLike, positive: int = 1) -> Array:
@@ -270,14 +270,14 @@ class TwoClasses(Classification):
         of_one = np.logaddexp(0.0, margins) - chances[:, 1] * margins
         return np.asarray(of_one.mean(axis=-1))
 
-    def baselines(self, y: Array) -> dict[str, Array]:
+    def baseline_margins(self, y: Array) -> dict[str, Array]:
         return {"majority": np.array([1.0 if y.mean() >= 0 else -1.0])}
 
-    def summary(self, y: Array) -> float:
+    def label_summary(self, y: Array) -> float:
         """Share of positive labels."""
         return float(np.mean(y > 0))
 
-    def strata(self, y: Array) -> tuple[IntArray, ...]:
+    def rows_by_label(self, y: Array) -> tuple[IntArray, ...]:
         return np.flatnonzero(y > 0), np.flatnonzero(y <= 0)
 
     def from_softmax(self, vectors: Array) -> Array:
@@ -306,7 +306,7 @@ class ManyClasses(Classification):
     def contrasts(self) -> tuple[int, ...]:
         return tuple(range(len(self.names)))
 
-    def known(self, y: Array) -> BoolArray:
+    def has_known_label(self, y: Array) -> BoolArray:
         return y >= 0
 
     def encode(self, answers: ArrayLike) -> Array:
@@ -327,29 +327,29 @@ class ManyClasses(Classification):
         of_one = normaliser - (chances.T * margins).sum(axis=-2)
         return np.asarray(of_one.mean(axis=-1))
 
-    def details(self, margins: Array, y: Array) -> dict[str, Detail]:
+    def further_qualities(self, margins: Array, y: Array) -> dict[str, Detail]:
         """Accuracy on the rows of each class that has any."""
         answer, found = self.decode(margins), {}
         for k, name in enumerate(self.names):
             if (mine := y == k).any():
                 right = float(np.mean(answer[mine] == k))
-                found[f"accuracy on {printable(name)}"] = Detail(right, f"{100.0 * right:.2f}%")
+                found[f"accuracy on {escape_unprintable(name)}"] = Detail(right, f"{100.0 * right:.2f}%")
         return found
 
-    def baselines(self, y: Array) -> dict[str, Array]:
+    def baseline_margins(self, y: Array) -> dict[str, Array]:
         commonest = np.zeros((len(self.names), 1))
         commonest[_rows_of_classes(y, len(self.names)).argmax()] = 1.0
         return {"majority": commonest}
 
-    def summary(self, y: Array) -> float:
+    def label_summary(self, y: Array) -> float:
         """Share of the commonest label."""
         return float(_rows_of_classes(y, len(self.names)).max() / len(y))
 
-    def strata(self, y: Array) -> tuple[IntArray, ...]:
+    def rows_by_label(self, y: Array) -> tuple[IntArray, ...]:
         number = np.maximum(y, 0)
         return tuple(np.flatnonzero(number == k) for k in reversed(range(len(self.names))))
 
-    def vectors(self, W: Array) -> Array:
+    def vectors_by_margin(self, W: Array) -> Array:
         return W.reshape(*W.shape[:-1], len(self.names), -1)
 
     def from_softmax(self, vectors: Array) -> Array:
@@ -420,7 +420,7 @@ class BoundedNumber(Task):
                 f"{_LIMIT:g}"
             )
             raise InvalidInput("low, high", given, rule, "declare bounds such as low=0, high=60")
-        if not isinstance(self.unit, str) or self.unit != printable(self.unit, 40):
+        if not isinstance(self.unit, str) or self.unit != escape_unprintable(self.unit, 40):
             rule = "must be one line of at most 40 characters"
             raise InvalidInput("unit", self.unit, rule, "use a word such as 'days'")
 
@@ -431,7 +431,7 @@ class BoundedNumber(Task):
 
     @property
     def wording(self) -> Wording:
-        what, size = "root mean squared error", math.floor(math.log10(self.worst))
+        what, size = "root mean squared error", math.floor(math.log10(self.worst_error))
         # to a thousandth of the bounds' distance, about
         form = f".{max(0, 3 - size)}f" if abs(size) < 10 else ".4g"
         return Wording(
@@ -439,10 +439,10 @@ class BoundedNumber(Task):
         )
 
     @property
-    def worst(self) -> float:
+    def worst_error(self) -> float:
         return 2.0 * self.bounds.half
 
-    def known(self, y: Array) -> BoolArray:
+    def has_known_label(self, y: Array) -> BoolArray:
         return ~np.isnan(y)
 
     def encode(self, answers: ArrayLike) -> Array:
@@ -451,7 +451,7 @@ class BoundedNumber(Task):
     def decode(self, margins: Array) -> Array:
         return self.bounds.from_unit(margins)
 
-    def answers(self, margins: Array) -> list[float]:
+    def shown_answers(self, margins: Array) -> list[float]:
         return list(self.decode(margins).tolist())
 
     def error(self, margins: Array, y: Array) -> Array:
@@ -463,7 +463,7 @@ class BoundedNumber(Task):
         absolute = self.bounds.half * np.mean(np.abs(np.clip(margins, -1.0, 1.0) - y), axis=-1)
         return {"root_mean_squared": self.error(margins, y), "mean_absolute": np.asarray(absolute)}
 
-    def details(self, margins: Array, y: Array) -> dict[str, Detail]:
+    def further_qualities(self, margins: Array, y: Array) -> dict[str, Detail]:
         """The mean absolute error, and R2 unless all labels are equal."""
         absolute = float(self.errors(margins, y)["mean_absolute"])
         found = {
@@ -477,17 +477,17 @@ class BoundedNumber(Task):
             found = {"R2": Detail(share, f"{share:.4f}")} | found
         return found
 
-    def baselines(self, y: Array) -> dict[str, Array]:
+    def baseline_margins(self, y: Array) -> dict[str, Array]:
         return {"mean": np.array([_mean_known(y, 0.0)]), "middle": np.zeros(1)}
 
     def quality(self, error: Error) -> Error:
         return error
 
-    def summary(self, y: Array) -> float:
+    def label_summary(self, y: Array) -> float:
         """Mean of the labels in their unit, NaN if none is known."""
         return float(self.decode(np.array(_mean_known(y, np.nan))))
 
-    def strata(self, y: Array) -> tuple[IntArray, ...]:
+    def rows_by_label(self, y: Array) -> tuple[IntArray, ...]:
         """Rows above the middle of the bounds, and all others."""
         return np.flatnonzero(y > 0), np.flatnonzero(~(y > 0))
 
@@ -510,12 +510,12 @@ def _bound(given: Any) -> float:
     return float(plain) if fine else math.nan
 
 
-def of_classes(classes: int) -> Classification:
+def task_of_classes(classes: int) -> Classification:
     """Return the task of `classes` classes, named by their numbers."""
-    return of_margins(1 if classes == 2 else classes)
+    return task_of_margins(1 if classes == 2 else classes)
 
 
-def of_margins(outputs: int) -> Classification:
+def task_of_margins(outputs: int) -> Classification:
     """The task of a loss with `outputs` margins a row: two classes for one margin, else one
     class a margin.
     """

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 from ..errors import InvalidInput
-from ..util.codec import Unreadable, from_plain, to_plain
+from ..util.codec import Unreadable, record_from_plain, record_to_plain
 from ..util.typing import Any
 
 Kind = Literal["nobody", "sum", "curator", "aggregator"]
@@ -132,13 +132,13 @@ class Trust:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return dict(to_plain(self))
+        return dict(record_to_plain(self))
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """Read what :meth:`to_dict` wrote; InvalidInput for anything else."""
         try:
-            return from_plain(cls, plain)
+            return record_from_plain(cls, plain)
         except Unreadable as error:
             rule = f"is not what this version writes: {error}"
             raise InvalidInput("trust", None, rule, "use a file that it wrote") from None

@@ -12,7 +12,7 @@ multiplied by ``min(1, 1 / s^2)``:
 
 Weights depend on columns alone, so a correctly specified model keeps its coefficients; another gets
 those of the weighted rows, which may be far off.  Norms are rounded up
-(:func:`sottovoce.data.design.rounded_up`), so rounding lifts no weight.
+(:func:`sottovoce.data.design.norms_rounded_up`), so rounding lifts no weight.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ByNorm(Loss):
     def curvature_bound(self) -> float:
         return self.base.curvature_bound
 
-    def at(self, norms: Callable[[], Any]) -> Loss:
+    def for_row_norms(self, norms: Callable[[], Any]) -> Loss:
         return replace(self, norms=norms())
 
 
@@ -104,6 +104,6 @@ class Weighted(ByNorm):
         return self.weight(z) * self.base.typical_curvature(z)
 
 
-def weights(loss: Loss, z: Array) -> Array:
+def weights_of_rows(loss: Loss, z: Array) -> Array:
     """Return the weights of rows with margins `z`: 1 for a loss that weighs none."""
     return loss.weight(z) if isinstance(loss, Weighted) else np.ones_like(z)

@@ -19,7 +19,7 @@ from .bounded import (
     SlopeMoments,
 )
 from .corrections import Corrections
-from .correlated import CarriedGradient, carries, within_reach
+from .correlated import CarriedGradient, can_correlate_noise, within_reach
 from .exits import Exits
 from .framed import (
     FramedCurvature,
@@ -31,10 +31,10 @@ from .framed import (
 )
 from .numeric_moments import Misses
 from .objective import PerturbedObjective, SecretStartObjective
-from .objective_noise import GaussianLaw, SphericalLaw, check_law, law_of
+from .objective_noise import GaussianLaw, SphericalLaw, check_law, noise_of_law
 from .sparse_vector import GatedMinimiser, RedrawnGate
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, SecretMinimiser
-from .sums import Sum, as_released
+from .sums import Sum, query_for_release
 from .vault import Secret, Vault
 
 __all__ = [
@@ -77,10 +77,10 @@ __all__ = [
     "SphericalLaw",
     "Sum",
     "Vault",
-    "as_released",
-    "carries",
+    "query_for_release",
+    "can_correlate_noise",
     "check_law",
     "check_unit",
-    "law_of",
+    "noise_of_law",
     "within_reach",
 ]

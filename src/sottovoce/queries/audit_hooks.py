@@ -2,7 +2,7 @@
 
 An auditor sees every public input and every answer.  A query that can be audited closely computes
 how likely an answer is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`),
-and how it shifts with each of many canary rows (:meth:`~sottovoce.queries.Query.leaning`).  Both
+and how it shifts with each of many canary rows (:meth:`~sottovoce.queries.Query.canary_dependence`).  Both
 use the *stated* noise: if other noise was drawn, scores remain valid, and the audit can detect the
 difference.  The rows are the auditor's own guesses: nothing private is read.
 """
@@ -101,17 +101,17 @@ def refusal_of_secret(query: object) -> InvalidInput:
     return InvalidInput("form", "printed", rule, "use the game of two tables")
 
 
-def certain(answer: Array, exact: Array) -> Array:
+def certain_log_density(answer: Array, exact: Array) -> Array:
     """Return the log density, (R,), of an answer without noise: 0 if it fits, else very small."""
     return -_CERTAIN * (np.abs(answer - exact).max(axis=(1, 2)) > 1e-9)
 
 
-def spherical(noise: Array, rate: Array) -> Array:
+def spherical_log_density(noise: Array, rate: Array) -> Array:
     """Return the log density, (R,), of spherical noise (R, 1, d), up to a constant."""
     return np.asarray(-(rate * np.linalg.norm(noise, axis=-1, keepdims=True))[:, 0, 0])
 
 
-def gaussian(noise: Array, sigma: Array) -> Array:
+def gaussian_log_density(noise: Array, sigma: Array) -> Array:
     """Return the log density, (R,), of Gaussian noise (R, 1, d), up to a constant."""
     return np.asarray(-0.5 * np.sum((noise / sigma) ** 2, axis=(1, 2)))
 
@@ -124,7 +124,7 @@ def vector(x: object) -> Array:
     return x.reshape(())
 
 
-def stiffness(canaries: Canaries, w: Array, q: float) -> Array:
+def local_hessian(canaries: Canaries, w: Array, q: float) -> Array:
     """Compute the Hessian of the local objective, in sum scale.
 
     Parameters
@@ -143,7 +143,7 @@ def stiffness(canaries: Canaries, w: Array, q: float) -> Array:
     return np.asarray(canaries.hessian(w) + canaries.sums * q * np.eye(len(w)))
 
 
-def centre(canaries: Canaries, linear: Array, q: float, start: Array) -> tuple[Array, Array, Array]:
+def local_minimiser(canaries: Canaries, linear: Array, q: float, start: Array) -> tuple[Array, Array, Array]:
     """Minimise the local objective with the mean of each canary's two values, by Newton steps.
 
     Parameters
@@ -176,6 +176,6 @@ def centre(canaries: Canaries, linear: Array, q: float, start: Array) -> tuple[A
             best = size, w
         if size < 1e-9 * canaries.sums * canaries.facts.C:
             break
-        w = np.asarray(w - np.linalg.solve(stiffness(canaries, w, q), g), dtype=float)
+        w = np.asarray(w - np.linalg.solve(local_hessian(canaries, w, q), g), dtype=float)
     w = best[1]
-    return w, canaries.gradients(w)[1], stiffness(canaries, w, q)
+    return w, canaries.gradients(w)[1], local_hessian(canaries, w, q)

@@ -33,7 +33,7 @@ def check_unit(proved: bool, facts: Facts) -> None:
     InvalidInput
         If a unit may have several rows and the release is proved for one row a unit only.
     """
-    if facts.several and not proved:
+    if facts.has_several_rows and not proved:
         rule = (
             "bounds several rows of a person together, and this release is proved for one row "
             "a person"
@@ -48,7 +48,7 @@ class Query(ABC):
     """One kind of release: its event, its answer, and what an audit may know of it.
 
     A query is a frozen dataclass of public values.  The row guard calls its methods in this order:
-    :meth:`check` and :meth:`ready`, which may refuse; :meth:`event`, which is charged; then
+    :meth:`check_before_charge` and :meth:`prepare_before_charge`, which may refuse; :meth:`event`, which is charged; then
     :meth:`answer`, or :meth:`replay` if the ledger holds the answer of an interrupted run.
     """
 
@@ -68,7 +68,7 @@ class Query(ABC):
         """The query whose answers are released: itself, but for a sum of other queries' answers."""
         return self
 
-    def at_shift(self, alpha: Array) -> Self:
+    def with_noise_ratio(self, alpha: Array) -> Self:
         """Return the same query with another ratio of sensitivity to sigma.
 
         Only for queries with a field `alpha`, which holds that ratio.
@@ -84,7 +84,7 @@ class Query(ABC):
         """
         return type(self)(**{**vars(self), "alpha": alpha})
 
-    def check(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
+    def check_before_charge(self, facts: Facts) -> None:  # noqa: B027 - most statistics exist at every finite point
         """Check, before the charge, that public vectors cannot make the answer fail.
 
         It reads public values only: a failure after the charge would depend on rows, and no event
@@ -96,7 +96,7 @@ class Query(ABC):
             If the answer might fail at these public vectors.
         """
 
-    def ready(self, vault: Vault) -> None:  # noqa: B027 - most depend on nothing that came before
+    def prepare_before_charge(self, vault: Vault) -> None:  # noqa: B027 - most depend on nothing that came before
         """Check, before the charge, that the vault holds what the answer needs, and load libraries.
 
         Raises
@@ -105,7 +105,7 @@ class Query(ABC):
             If the vault lacks what earlier rounds of the run should have left.
         """
 
-    def stamp(self) -> bytes:
+    def public_digest(self) -> bytes:
         """Return a digest that is stored with an answer and compared when it is read again.
 
         It is empty by default.  A query stamps its public point if its answers, or later ones, mean
@@ -132,7 +132,7 @@ class Query(ABC):
 
         Returns
         -------
-        array of the shape of :meth:`blank`
+        array of the shape of :meth:`placeholder_answer`
             Released vectors of all leading indices, usually (..., d).
         """
 
@@ -153,10 +153,10 @@ class Query(ABC):
         """
 
     @abstractmethod
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         """Return a placeholder of the answer's shape, for planning."""
 
-    def around(self, origin: Array, facts: Facts) -> Query:
+    def around_origin(self, origin: Array, facts: Facts) -> Query:
         """Return the query to ask instead if an algorithm counts from a public origin.
 
         The algorithm runs unchanged on ``v = w - origin``, with the regulariser ``(rho / 2)
@@ -182,8 +182,8 @@ class Query(ABC):
         rule = f"{type(self).__name__} has no form that counts from another point than zero"
         raise InvalidInput("start", None, rule, "leave it out, or use another method")
 
-    def beside(self, answer: Array, origin: Array) -> Array:
-        """Return this query's answer, given the answer of the query that :meth:`around` returned.
+    def answer_from_origin(self, answer: Array, origin: Array) -> Array:
+        """Return this query's answer, given the answer of the query that :meth:`around_origin` returned.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class Query(ABC):
         """Return whether :meth:`log_density` is exact at these answers."""
         return True
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         """Return how an answer depends on canary rows, to first order.
 
         Parameters

@@ -25,10 +25,10 @@ from ..errors import InvalidInput
 from ..problem.facts import Among, Facts
 from ..problem.losses import Loss
 from ..problem.trust import RELATIONS
-from ..problem.weighted_loss import weights
-from ..util.plain import digest_of
+from ..problem.weighted_loss import weights_of_rows
+from ..util.plain import digest_public_values
 from ..util.typing import Array, BoolArray, IntArray
-from .moments import flat
+from .moments import flatten_symmetric
 from .statistic import NoisyValue
 from .vault import Vault
 
@@ -61,18 +61,18 @@ class Bounded(ABC):
     """How many times the row is a factor of its contribution: 1 for gradients, 2 for matrices."""
 
     @abstractmethod
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         """Return how many entries the statistic has."""
 
     @abstractmethod
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         """Return the largest Euclidean norm of one row's contribution."""
 
     @abstractmethod
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of the statistic over a block of rows.
 
-        The solver adds up the blocks (:meth:`sottovoce.solvers.local.Solver.total`).
+        The solver adds up the blocks (:meth:`sottovoce.solvers.local.Solver.total_over_rows`).
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Bounded(ABC):
         array of shape (M, R, width)
         """
 
-    def changed(self, facts: Facts) -> float:
+    def exact_sum_sensitivity(self, facts: Facts) -> float:
         """Return the largest Euclidean change of the exact sum between neighbouring data sets.
 
         A replaced row takes its contribution u away and brings v: ``||u - v||`` is at most 2 norms,
@@ -98,10 +98,10 @@ class Bounded(ABC):
         # 2 contributions change under replace-one, 1 under zero-out.
         rows = RELATIONS[facts.relation]
         if self.cone:
-            return self.norm(facts) * float(np.sqrt(rows))
-        return self.norm(facts) * float(rows)
+            return self.largest_row_norm(facts) * float(np.sqrt(rows))
+        return self.largest_row_norm(facts) * float(rows)
 
-    def rounding(self, facts: Facts, rows: Array) -> Array:
+    def rounding_error_bound(self, facts: Facts, rows: Array) -> Array:
         """Bound the rounding error of a computed mean.
 
         A sum of that many products of a few rounded factors, in any order, errs by at most ``(rows
@@ -123,41 +123,41 @@ class Bounded(ABC):
         array of shape (..., 1)
             Bound on the Euclidean norm of the error, with unit roundoff ``u = 2^-53``.
         """
-        summands = facts.summands(rows)
+        summands = facts.most_rows_of_units(rows)
         elsewhere = 0.0
-        if facts.several:
+        if facts.has_several_rows:
             elsewhere = 2.0 * facts.d
         summands = summands + elsewhere
         if facts.stretch == 1.0:
-            return np.asarray((summands + facts.d + 24.0) * _UNIT * self.norm(facts))
+            return np.asarray((summands + facts.d + 24.0) * _UNIT * self.largest_row_norm(facts))
         # Rows that a map moves are never written down: every factor of the sum rounds by the
         # stretch.
         power = self.degree
         if facts.loss.by_norm:
             power = 2 * self.degree
         more = facts.stretch**power
-        return np.asarray((summands + 2.0 * facts.d + 48.0) * _UNIT * self.norm(facts) * more)
+        return np.asarray((summands + 2.0 * facts.d + 48.0) * _UNIT * self.largest_row_norm(facts) * more)
 
-    def moved(self, facts: Facts, rows: Array) -> Array:
+    def mean_sensitivity(self, facts: Facts, rows: Array) -> Array:
         """Return the sensitivity of a computed mean of `rows` units, its rounding included."""
         # Each of the two computed means may be off by its rounding, in opposite directions.
-        return np.asarray(self.changed(facts) / rows + 2.0 * self.rounding(facts, rows))
+        return np.asarray(self.exact_sum_sensitivity(facts) / rows + 2.0 * self.rounding_error_bound(facts, rows))
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         """Compute the mean over each node's own rows, of shape (..., width), without noise."""
-        return np.asarray(vault.solver.total(self.at, self.terms) / facts.n)
+        return np.asarray(vault.solver.total_over_rows(self.at, self.sum_over_block) / facts.n)
 
     def stamp(self) -> bytes:
-        return digest_of(self)
+        return digest_public_values(self)
 
     def blank(self, facts: Facts) -> Array:
-        return np.zeros((*self.at.shape[:-1], self.width(facts)))
+        return np.zeros((*self.at.shape[:-1], self.number_of_entries(facts)))
 
 
 class _Vector(Bounded):
     """Sums of vectors ``c_k a_k`` with factors of both signs."""
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return facts.d
 
 
@@ -168,22 +168,22 @@ class Gradient(_Vector):
     A row's norm is at most the derivative bound.
     """
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return facts.loss.derivative_bound
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of gradients over a block of rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
         array of shape (M, R, d)
         """
-        return np.asarray(block.combine(loss.derivative(block.margins(at))))
+        return np.asarray(block.weighted_row_sum(loss.derivative(block.margins_at(at))))
 
 
 @dataclass(frozen=True)
@@ -203,59 +203,59 @@ class HuberGradient(_Vector):
 
     h: float = 1.0
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of Huber's gradients over a block of rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
         array of shape (M, R, d)
         """
-        z = np.asarray(block.host(block.margins(at)))
+        z = np.asarray(block.to_numpy_array(block.margins_at(at)))
         return np.asarray(
-            block.combine(block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0)))
+            block.weighted_row_sum(block.to_storage_array(weights_of_rows(loss, z) * np.clip(z / self.h, -1.0, 1.0)))
         )
 
 
 class Gram(Bounded):
     """Sums of ``c_k a_k a_k'`` with factors ``c_k >= 0``, as vectors.
 
-    Matrices are flattened by :func:`sottovoce.queries.moments.flat`.  ``<a a', b b'> = (a.b)^2 >=
+    Matrices are flattened by :func:`sottovoce.queries.moments.flatten_symmetric`.  ``<a a', b b'> = (a.b)^2 >=
     0``, so contributions lie in a cone.
     """
 
     cone: ClassVar[bool] = True
     degree: ClassVar[int] = 2
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return facts.d * (facts.d + 1) // 2
 
     @abstractmethod
-    def factors(self, loss: Loss, z: Array) -> Array:
+    def row_factors(self, loss: Loss, z: Array) -> Array:
         """Return the factors ``c_k >= 0`` of the rows with margins `z`, of the shape of `z`."""
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of ``c_k a_k a_k'`` over a block of rows, flattened.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
         array of shape (M, R, d (d + 1) / 2)
         """
-        c = self.factors(loss, np.asarray(block.host(block.margins(at))))
-        return flat(
-            np.stack([block.gram(block.asarray(c[:, r])) for r in range(c.shape[1])], axis=1)
+        c = self.row_factors(loss, np.asarray(block.to_numpy_array(block.margins_at(at))))
+        return flatten_symmetric(
+            np.stack([block.weighted_gram(block.to_storage_array(c[:, r])) for r in range(c.shape[1])], axis=1)
         )
 
 
@@ -265,16 +265,16 @@ class SecondMoments(Gram):
 
     of_people: ClassVar[bool] = True
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def factors(self, loss: Loss, z: Array) -> Array:
-        return weights(loss, z)
+    def row_factors(self, loss: Loss, z: Array) -> Array:
+        return weights_of_rows(loss, z)
 
 
 @dataclass(frozen=True)
 class Curvature(Gram):
-    """The mean Hessian with clipped curvatures, in units of :meth:`unit`; rows add at most 1.
+    """The mean Hessian with clipped curvatures, in units of :meth:`hessian_factor`; rows add at most 1.
 
     ``(1/n) sum_k min(curvature(a_k.w), most) a_k a_k'``
 
@@ -289,16 +289,16 @@ class Curvature(Gram):
 
     most: float = float("inf")
 
-    def unit(self, loss: Loss) -> float:
+    def hessian_factor(self, loss: Loss) -> float:
         """Return the number by which the answer is to be multiplied to be a Hessian."""
         return min(loss.curvature_bound, self.most)
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def factors(self, loss: Loss, z: Array) -> Array:
-        unit = self.unit(loss)
-        return np.minimum(loss.curvature(z) / unit, weights(loss, z))
+    def row_factors(self, loss: Loss, z: Array) -> Array:
+        unit = self.hessian_factor(loss)
+        return np.minimum(loss.curvature(z) / unit, weights_of_rows(loss, z))
 
 
 @dataclass(frozen=True)
@@ -308,10 +308,10 @@ class SlopeMoments(Gram):
     A row's norm is at most the derivative bound squared.
     """
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return facts.loss.derivative_bound**2
 
-    def factors(self, loss: Loss, z: Array) -> Array:
+    def row_factors(self, loss: Loss, z: Array) -> Array:
         return np.asarray(loss.derivative(z) ** 2)
 
 
@@ -325,11 +325,11 @@ class ResidualMoments(SlopeMoments):
 
     h: float = 1.0
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def factors(self, loss: Loss, z: Array) -> Array:
-        return np.asarray((weights(loss, z) * np.clip(z / self.h, -1.0, 1.0)) ** 2)
+    def row_factors(self, loss: Loss, z: Array) -> Array:
+        return np.asarray((weights_of_rows(loss, z) * np.clip(z / self.h, -1.0, 1.0)) ** 2)
 
 
 @dataclass(frozen=True)
@@ -339,24 +339,24 @@ class Products(_Vector):
     t is the number to predict, in [-1, 1].
     """
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return facts.loss.offset_bound
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of products with the target over a block of rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+            As for :meth:`Bounded.sum_over_block`; of `at` only the shape is used.
 
         Returns
         -------
         array of shape (M, R, d)
         """
         # The margin at 0 is -t.
-        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
-        return np.asarray(block.combine(block.asarray(weights(loss, t) * t)))
+        t = -np.asarray(block.to_numpy_array(block.margins_at(np.zeros_like(at))))
+        return np.asarray(block.weighted_row_sum(block.to_storage_array(weights_of_rows(loss, t) * t)))
 
 
 @dataclass(frozen=True)
@@ -378,23 +378,23 @@ class RowMean(Bounded):
     of_people: ClassVar[bool] = True
     constants: tuple[int, ...] = ()
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return facts.d // facts.loss.outputs
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
     def value(self, vault: Vault, facts: Facts) -> Array:
-        each = partial(self.terms, weighed=facts.several)
-        return np.asarray(vault.solver.total(self.at, each) / facts.n)
+        each = partial(self.sum_over_block, weighed=facts.has_several_rows)
+        return np.asarray(vault.solver.total_over_rows(self.at, each) / facts.n)
 
-    def terms(self, block: Design, loss: Loss, at: Array, weighed: bool = False) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array, weighed: bool = False) -> Array:
         """Compute the sum of rows, without their labels' signs, over a block of rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+            As for :meth:`Bounded.sum_over_block`; of `at` only the shape is used.
         weighed : bool
             Whether rows count by their weights, as where a person has several rows.
 
@@ -406,12 +406,12 @@ class RowMean(Bounded):
         constant = np.zeros((len(at), 1, at.shape[-1] // block.classes))
         constant[..., columns] = 1.0
         # Rows are stored times their label's sign, and so are their constants; padding has none.
-        sign = np.sign(np.asarray(block.host(rows.margins(constant))))
+        sign = np.sign(np.asarray(block.to_numpy_array(rows.margins_at(constant))))
         if loss.any_norm:
-            sign = sign / np.maximum(np.asarray(block.host(block.norms())), 1.0)[:, None, :]
+            sign = sign / np.maximum(np.asarray(block.to_numpy_array(block.row_norm_bounds())), 1.0)[:, None, :]
         if weighed:
-            sign = block.weigh(sign)
-        total = np.array(rows.combine(block.asarray(sign)))
+            sign = block.apply_row_weights(sign)
+        total = np.array(rows.weighted_row_sum(block.to_storage_array(sign)))
         total[..., columns] = 0.0
         return np.broadcast_to(total, (*at.shape[:2], total.shape[-1]))
 
@@ -431,23 +431,23 @@ class Positives(Bounded):
 
     constant: Array | None = None
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return 1
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def changed(self, facts: Facts) -> float:
+    def exact_sum_sensitivity(self, facts: Facts) -> float:
         """Return 1: a row adds 0 or 1, so two of them differ by at most 1."""
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Count the rows of the positive class in a block of rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+            As for :meth:`Bounded.sum_over_block`; of `at` only the shape is used.
 
         Returns
         -------
@@ -489,19 +489,19 @@ class Scores(Bounded):
             groups += len(self.groups)
         return groups, 2, len(self.edges) + 1
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return int(np.prod(self.shape))
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Count the rows of a block by group, label and cell of their score.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
@@ -513,7 +513,7 @@ class Scores(Bounded):
         sign = labels_of(block, self.constant, at)
         _, group, cell = score_cells(block, at, sign, self.edges, self.groups)
         index = (group * 2 + (sign > 0)) * cells + cell
-        return counts(index, sign != 0.0, groups * 2 * cells)
+        return counts_by_cell(index, sign != 0.0, groups * 2 * cells)
 
 
 @dataclass(frozen=True)
@@ -534,20 +534,20 @@ class Residuals(Bounded):
     constant: Array | None = None
     edges: Array | None = None
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         assert self.edges is not None
         return len(self.edges) + 1
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Count the rows of a block by cell of their absolute residual.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
@@ -555,9 +555,9 @@ class Residuals(Bounded):
         """
         assert self.edges is not None
         cell = np.searchsorted(
-            self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right"
+            self.edges, np.abs(np.asarray(block.to_numpy_array(block.margins_at(at)))), side="right"
         )
-        return counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
+        return counts_by_cell(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
 
 
 @dataclass(frozen=True)
@@ -578,27 +578,27 @@ class AtBounds(Bounded):
     cone: ClassVar[bool] = True  # counts
     constant: Array | None = None
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return 2
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Count the rows of a block whose target is at its lower and at its upper bound.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+            As for :meth:`Bounded.sum_over_block`; of `at` only the shape is used.
 
         Returns
         -------
         array of shape (M, R, 2)
         """
-        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
+        t = -np.asarray(block.to_numpy_array(block.margins_at(np.zeros_like(at))))
         known = labels_of(block, self.constant, at) != 0.0
-        return counts((t > 0.0).astype(np.int64), known & (np.abs(t) >= _BOUND), 2)
+        return counts_by_cell((t > 0.0).astype(np.int64), known & (np.abs(t) >= _BOUND), 2)
 
 
 @dataclass(frozen=True)
@@ -626,19 +626,19 @@ class Cells(Bounded):
         """Contribution of one row to its cell of a column."""
         return float(1.0 / np.sqrt(len(self.widths)))
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return sum(self.widths)
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Count the rows of a block by cell of every column.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+            As for :meth:`Bounded.sum_over_block`; of `at` only the shape is used.
 
         Returns
         -------
@@ -647,11 +647,11 @@ class Cells(Bounded):
         """
         row_weights: list[Array | None] = [None] * len(at)
         if block.weight is not None:
-            row_weights = list(np.asarray(block.host(block.weight)))
+            row_weights = list(np.asarray(block.to_numpy_array(block.weight)))
         found = []
         for width, axis in zip(self.widths, np.eye(at.shape[-1]), strict=True):
             # The product with a unit vector reads one column.
-            cells = np.asarray(block.host(block.moves(_everywhere(axis, at))))[:, 0]
+            cells = np.asarray(block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(axis, at))))[:, 0]
             own = np.rint(np.where(cells <= width, np.maximum(cells, 0.0), 0.0)).astype(np.int64)
             # Cell 0 collects the rows that are in no cell, and is dropped.
             counts = [
@@ -664,7 +664,7 @@ class Cells(Bounded):
         )
 
 
-def counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
+def counts_by_cell(cells: IntArray, counted: BoolArray, width: int) -> Array:
     """Count rows by cell, for every node and replicate.
 
     Parameters
@@ -686,7 +686,7 @@ def counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
     return out
 
 
-def _everywhere(vector: Array, at: Array) -> Array:
+def _repeat_for_nodes(vector: Array, at: Array) -> Array:
     """The same vector for every node, and one replicate: (M, 1, d)."""
     return np.broadcast_to(np.asarray(vector, dtype=float), (at.shape[0], 1, at.shape[-1]))
 
@@ -709,7 +709,7 @@ def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
         1 and -1 for labels; 0 for a row without a known label, and for padding.
     """
     assert constant is not None
-    sign = np.sign(np.asarray(block.host(block.moves(_everywhere(constant, at)))))
+    sign = np.sign(np.asarray(block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(constant, at)))))
     return np.broadcast_to(sign, (*at.shape[:2], sign.shape[-1]))
 
 
@@ -737,14 +737,14 @@ def score_cells(
     group, cell : integer arrays of shape (M, R, n)
         From 0 to g, and from 0 to ``cells - 1``.
     """
-    score = np.asarray(block.host(block.moves(at))) * sign
+    score = np.asarray(block.to_numpy_array(block.change_of_margins(at))) * sign
     cell = np.searchsorted(edges, score, side="right")
     group = np.zeros(sign.shape, dtype=np.int64)
     if groups is not None:
         # From the last to the first, so that the first group that a row is in overwrites the
         # others.
         for k in reversed(range(len(groups))):
-            inside = np.asarray(block.host(block.moves(_everywhere(groups[k], at)))) != 0.0
+            inside = np.asarray(block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(groups[k], at)))) != 0.0
             group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
     return score, group, cell
 
@@ -772,7 +772,7 @@ class NoisyBounded(NoisyValue):
     in_sums: ClassVar[str | None] = ""
 
     @classmethod
-    def of(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
+    def of_statistic(cls, what: Bounded, alpha: Array | None, source: str) -> NoisyBounded:
         """Return the query that releases the mean of a bounded statistic at its own point.
 
         Parameters
@@ -794,23 +794,23 @@ class NoisyBounded(NoisyValue):
         return bool(vars(type(self.what)).get("of_people", False))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        return self.moved(facts, facts.n)
+        return self.mean_sensitivity(facts, facts.n)
 
-    def moved(self, facts: Facts, rows: Array) -> Array:
-        return self.what.moved(facts, rows)
+    def mean_sensitivity(self, facts: Facts, rows: Array) -> Array:
+        return self.what.mean_sensitivity(facts, rows)
 
-    def reach(self, facts: Facts) -> Array:
-        return np.full((*facts.n.shape[:-1], 1), self.what.norm(facts) * (1.0 + 2.0**-20))
+    def addend_norm_bound(self, facts: Facts) -> Array:
+        return np.full((*facts.n.shape[:-1], 1), self.what.largest_row_norm(facts) * (1.0 + 2.0**-20))
 
-    def check(self, facts: Facts) -> None:
-        super().check(facts)
+    def check_before_charge(self, facts: Facts) -> None:
+        super().check_before_charge(facts)
         if facts.pure and self.alpha is not None:
             raise InvalidInput(
                 "delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5"
             )
 
-    def entries(self, facts: Facts) -> int:
-        return self.what.width(facts)
+    def number_of_entries(self, facts: Facts) -> int:
+        return self.what.number_of_entries(facts)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
         """Return the standard deviation of the noise on an entry of the mean over all rows.
@@ -830,13 +830,13 @@ class NoisyBounded(NoisyValue):
         if self.alpha is None:
             return 0.0
         weights = facts.n[:, 0] / np.sum(facts.n)
-        return float(np.sqrt(np.sum((weights * self.event(facts).spread()) ** 2)))
+        return float(np.sqrt(np.sum((weights * self.event(facts).noise_standard_deviation()) ** 2)))
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
         return self.what.value(vault, facts)
 
-    def stamp(self) -> bytes:
+    def public_digest(self) -> bytes:
         return self.what.stamp()
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         return self.what.blank(facts)

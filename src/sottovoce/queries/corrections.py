@@ -23,7 +23,7 @@ from .bounded import Bounded, labels_of, score_cells
 special = Later("scipy.special")
 
 STATISTICS = 9
-"""Slots of :func:`statistics`."""
+"""Slots of :func:`added_statistics`."""
 SCORE: slice = slice(0, 2)
 INFORMATION: slice = slice(2, 5)
 IN_THE_LARGE, OBSERVED_LESS_EXPECTED, ORDER, BENT = 5, 6, 7, 8
@@ -46,13 +46,13 @@ class Curves:
     order: Array  # what a row adds to the area, in its place in the cell       (R, B, 2, cells)
     tails: Array  # mean distances of rows in the open cells from the edges     (R, B, 2)
 
-    def one(self, replicate: int, block: int) -> Self:
+    def curve_of_block(self, replicate: int, block: int) -> Self:
         """Return the numbers of one replicate's block."""
         own = {name: value[replicate, block] for name, value in vars(self).items()}
         return replace(self, **own)
 
 
-def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: Array) -> Array:
+def added_statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: Array) -> Array:
     """Compute what rows add to each sum, before the part of their cell is taken away.
 
     With w the worth of a row, ``p = expit(level + slope u)`` and y its label, 0 or 1: the score ``w
@@ -74,7 +74,7 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
     cell : integer array of shape (n,)
         Numbers of the scores' cells.
     place : array of shape (n,) or (..., n)
-        Places within the cells, from 0 to 1 (:func:`places`).
+        Places within the cells, from 0 to 1 (:func:`places_within_cells`).
 
     Returns
     -------
@@ -96,7 +96,7 @@ def statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: 
 
 
 def line_statistics(curve: Curves, u: Array, positive: Array, worth: Array, reach: Array) -> Array:
-    """Compute score and information of a logistic regression on u, as in :func:`statistics`.
+    """Compute score and information of a logistic regression on u, as in :func:`added_statistics`.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def share_in_reach(u: Array, reach: Array) -> Array:
     return np.asarray(reach / np.maximum(np.abs(u), reach))
 
 
-def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
+def places_within_cells(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
     """Compute where scores lie within their cells.
 
     Parameters
@@ -168,7 +168,7 @@ def places(edges: Array, u: Array, cell: IntArray, tails: Array) -> Array:
 
 @dataclass(frozen=True)
 class Corrections(Bounded):
-    """Means of :func:`statistics` less their values by cell, for all rows and for each group.
+    """Means of :func:`added_statistics` less their values by cell, for all rows and for each group.
 
     A row's contribution is clipped to norm 1; if there are groups, to norm ``sqrt(1/2)`` in each of
     the two blocks that the row is in.  Units that follow from earlier releases leave nothing to
@@ -205,19 +205,19 @@ class Corrections(Bounded):
             return 1
         return 2 + len(self.groups)
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return self.blocks * STATISTICS
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of clipped differences over a block of rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
@@ -243,8 +243,8 @@ class Corrections(Bounded):
         assert self.curves is not None and self.values is not None and self.units is not None
         assert self.edges is not None
         r = min(replicate, len(self.units) - 1)
-        curve = self.curves.one(r, block)
-        found = statistics(curve, u, positive, cell, places(self.edges, u, cell, curve.tails))
+        curve = self.curves.curve_of_block(r, block)
+        found = added_statistics(curve, u, positive, cell, places_within_cells(self.edges, u, cell, curve.tails))
         missed = (found - self.values[r, block][positive.astype(np.int64), cell]) / self.units[
             r, block
         ]

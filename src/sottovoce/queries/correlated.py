@@ -29,9 +29,9 @@ from ..problem.facts import Facts
 from ..problem.schedules import Schedule
 from ..solvers.local import elsewhere_bound
 from ..util.typing import Array
-from .audit_hooks import Canaries, Leaning, gaussian
-from .reach import length
-from .statistic import MOVED, NoisyGradient, check_places, gradient_sensitivity, moved_apart
+from .audit_hooks import Canaries, Leaning, gaussian_log_density
+from .reach import public_vector_norm
+from .statistic import MOVED, NoisyGradient, check_places, gradient_sensitivity, change_at_other_places
 from .vault import Secret, Vault
 
 # Unit roundoff of double precision.
@@ -62,7 +62,7 @@ class Pulls(Secret):
     release: Array
 
 
-def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
+def can_correlate_noise(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
     """Return whether a run may correlate its noise across rounds.
 
     Proved for losses of one margin whose derivative has one sign, so that a row's gradients have
@@ -83,9 +83,9 @@ def carries(facts: Facts, noise: Schedule | None, rounds: int) -> bool:
     bool
     """
     one_sign = facts.loss.monotone and facts.loss.outputs == 1 and not facts.loss.offset_bound
-    if not one_sign or facts.pure or facts.summed:
+    if not one_sign or facts.pure or facts.opens_only_sums:
         return False
-    return noise is not None and noise.steady and rounds > 1
+    return noise is not None and noise.is_steady and rounds > 1
 
 
 def computed_twice(facts: Facts, far: float) -> float:
@@ -137,11 +137,11 @@ def within_reach(facts: Facts, point: Array) -> Array:
     longest = math.inf
     L = facts.loss.derivative_bound
     # The longest point at which neither error, least + slope * norm, exceeds its bound.
-    for error, most in ((computed_twice, _AGAIN * L), (moved_apart, MOVED * L)):
+    for error, most in ((computed_twice, _AGAIN * L), (change_at_other_places, MOVED * L)):
         least = error(facts, 0.0)
         if (slope := error(facts, 1.0) - least) > 0.0:
             longest = min(longest, 0.999 * (most - least) / slope)
-    norm = length(point, "start")
+    norm = public_vector_norm(point, "start")
     if 0.0 < longest < math.inf:
         return np.asarray(point * (longest / np.maximum(norm, longest)))
     return np.asarray(point)
@@ -194,7 +194,7 @@ class CarriedGradient(NoisyGradient):
 
         Earlier gradients count by at most one half in all, so their rounding by half as much as
         this one's, and their sum is of T vectors.  A changed row's derivatives that a resumed run
-        computes again differ by at most `_AGAIN`, which :meth:`check` sees to.  The sum of these
+        computes again differ by at most `_AGAIN`, which :meth:`check_before_charge` sees to.  The sum of these
         counts ``sqrt 2`` times (docs/privacy/correlated_noise.md, "Rounding").
         """
         whole = facts.gradients_changed * facts.C / facts.n
@@ -203,7 +203,7 @@ class CarriedGradient(NoisyGradient):
         again = _AGAIN * facts.change_certified * facts.C / facts.n
         return np.asarray(whole + math.sqrt(2.0) * (1.5 * rounding + sums + again))
 
-    def shifts(self, facts: Facts) -> Array:
+    def shifts_of_rounds(self, facts: Facts) -> Array:
         """Return sensitivity over sigma of all rounds' events, (rounds, N), to the last bit."""
         assert self.alpha is not None
         sensitivity = self.sensitivity(facts)
@@ -214,7 +214,7 @@ class CarriedGradient(NoisyGradient):
 
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None
-        if not carries(facts, Schedule(), self.rounds):
+        if not can_correlate_noise(facts, Schedule(), self.rounds):
             raise InvalidInput(
                 "correlation",
                 "half",
@@ -232,7 +232,7 @@ class CarriedGradient(NoisyGradient):
             self.rounds,
         )
 
-    def check(self, facts: Facts) -> None:
+    def check_before_charge(self, facts: Facts) -> None:
         """Check that the round was planned, and that derivatives can be computed twice alike.
 
         Raises
@@ -246,34 +246,34 @@ class CarriedGradient(NoisyGradient):
             raise InvalidInput(
                 "rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many"
             )
-        far = float(np.max(length(self.start, "start"), initial=0.0))
+        far = float(np.max(public_vector_norm(self.start, "start"), initial=0.0))
         if not computed_twice(facts, far) <= _AGAIN * facts.loss.derivative_bound:
             rule = "the model is too long for gradients to be computed twice alike"
             raise InvalidInput("eta", None, rule, "use a larger eta, or correlation='none'")
 
-    def ready(self, vault: Vault) -> None:
-        known = vault.recall(Pulls)
+    def prepare_before_charge(self, vault: Vault) -> None:
+        known = vault.recall_secret(Pulls)
         if self.index > 1 and (known is None or int(known.round) != self.index - 1):
             raise LedgerError(_MISSED)
 
-    def stamp(self) -> bytes:
+    def public_digest(self) -> bytes:
         return hashlib.blake2b(
             np.ascontiguousarray(self.start, dtype="<f8").tobytes(), digest_size=16
         ).digest()
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        return self._less(self._pulls(vault, self.index))
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
+        return self._less_carried_part(self._gradient_and_history(vault, self.index))
 
-    def _less(self, pulls: Pulls) -> Array:
+    def _less_carried_part(self, pulls: Pulls) -> Array:
         return np.asarray(pulls.last - self.share * pulls.before)
 
-    def _pulls(self, vault: Vault, release: int) -> Pulls:
+    def _gradient_and_history(self, vault: Vault, release: int) -> Pulls:
         """Compute this round's gradient, and keep it and the sum of those before it.
 
         Where one release is gone through twice, its own gradient is not among those before it.
         """
         last = vault.solver.gradient(self.start)
-        known = vault.recall(Pulls)
+        known = vault.recall_secret(Pulls)
         if self.index == 1:
             before = np.zeros_like(last)
         elif known is not None and int(known.round) == self.index - 1:
@@ -284,7 +284,7 @@ class CarriedGradient(NoisyGradient):
         else:
             raise LedgerError(_MISSED)
         kept = Pulls(before, last, np.array(self.index), np.array(release))
-        vault.keep(kept)
+        vault.keep_secret(kept)
         return kept
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
@@ -299,10 +299,10 @@ class CarriedGradient(NoisyGradient):
         -------
         array of shape (..., d)
         """
-        exact = self._less(self._pulls(vault, release))
+        exact = self._less_carried_part(self._gradient_and_history(vault, release))
         sensitivity = self.sensitivity(facts)
         return vault.noise.add_gaussian(
-            exact, self._sigma(sensitivity), self._coarsest(sensitivity, facts), release
+            exact, self._sigma(sensitivity), self._coarsest_grid_step(sensitivity, facts), release
         )
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
@@ -313,12 +313,12 @@ class CarriedGradient(NoisyGradient):
         vault, facts, release
             As for :meth:`Query.replay`.
         """
-        self._pulls(vault, release)
+        self._gradient_and_history(vault, release)
 
     def _noise_density(self, noise: Array, facts: Facts) -> Array:
-        return gaussian(noise, self._sigma(self.sensitivity(facts)))
+        return gaussian_log_density(noise, self._sigma(self.sensitivity(facts)))
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         middle, lean = canaries.gradients(self.start.reshape(-1))
         now = np.column_stack([middle, lean])
         before = canaries.kept.get("pulls", np.zeros_like(now))

@@ -11,14 +11,14 @@ from ..data.design import Design
 from ..problem.facts import Facts
 from ..problem.losses import Loss
 from ..util.typing import Array
-from .bounded import Bounded, counts
+from .bounded import Bounded, counts_by_cell
 
 
 @dataclass(frozen=True)
 class Exits(Bounded):
     """A histogram of the times at which people leave follow-up: shares of rows by public cell.
 
-    Of a person's rows one holds a cell (:func:`sottovoce.estimators.hazard_rows.expand`), so a
+    Of a person's rows one holds a cell (:func:`sottovoce.estimators.hazard_rows.expand_to_interval_rows`), so a
     person adds at most 1.
 
     Parameters
@@ -32,19 +32,19 @@ class Exits(Bounded):
     cone: ClassVar[bool] = True  # counts
     cells: int = 1
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return self.cells
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Count the rows of a block by cell.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`; of `at` only the shape is used.
+            As for :meth:`Bounded.sum_over_block`; of `at` only the shape is used.
 
         Returns
         -------
@@ -53,7 +53,7 @@ class Exits(Bounded):
         # The product with a unit vector reads the last column.
         last = np.zeros((len(at), 1, at.shape[-1]))
         last[..., -1] = 1.0
-        held = np.asarray(block.host(block.moves(last)))
+        held = np.asarray(block.to_numpy_array(block.change_of_margins(last)))
         cell = np.clip(np.rint(held * self.cells), 0.0, self.cells).astype(np.int64)
-        found = counts(cell, cell > 0, self.cells + 1)[..., 1:]
+        found = counts_by_cell(cell, cell > 0, self.cells + 1)[..., 1:]
         return np.broadcast_to(found, (*at.shape[:2], self.cells))

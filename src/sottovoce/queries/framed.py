@@ -16,7 +16,7 @@ import numpy as np
 from ..data.design import Design
 from ..problem.facts import Facts
 from ..problem.losses import Loss
-from ..problem.weighted_loss import weights
+from ..problem.weighted_loss import weights_of_rows
 from ..util.typing import Array
 from .bounded import (
     Bounded,
@@ -26,9 +26,9 @@ from .bounded import (
     ResidualMoments,
     SecondMoments,
     SlopeMoments,
-    counts,
+    counts_by_cell,
 )
-from .moments import flat
+from .moments import flatten_symmetric
 
 # A matrix has no axis of nodes.
 _WHOLE = {"whole": True}
@@ -36,12 +36,12 @@ _UP = 1.0 + 2.0**-40
 """Factor by which squared lengths are enlarged, more than rounding may take away from them."""
 
 
-def _in_frame(block: Design, frame: Array, nodes: int) -> Array:
+def _whitened_rows(block: Design, frame: Array, nodes: int) -> Array:
     """Return all whitened rows ``A a``, (M, d, n), times their labels' signs."""
-    return np.asarray(block.host(block.moves(np.broadcast_to(frame, (nodes, *frame.shape)))))
+    return np.asarray(block.to_numpy_array(block.change_of_margins(np.broadcast_to(frame, (nodes, *frame.shape)))))
 
 
-def _less(u: Array, weight: Array) -> Array:
+def _norm_clipping_factors(u: Array, weight: Array) -> Array:
     """Return ``min(1, 1 / (m |u|^2))`` of whitened rows u, (M, d, n), of weights m, (M, n)."""
     return np.asarray(1.0 / np.maximum(1.0, weight * np.sum(u**2, axis=1) * _UP))
 
@@ -58,33 +58,33 @@ class _Framed(Gram):
 
     frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of ``c_k u_k u_k'`` over a block of whitened rows, flattened.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
         array of shape (M, R, d (d + 1) / 2)
         """
         assert self.frame is not None
-        z = np.asarray(block.host(block.margins(at)))
-        c, weight = self.factors(loss, z), weights(loss, z)
+        z = np.asarray(block.to_numpy_array(block.margins_at(at)))
+        c, weight = self.row_factors(loss, z), weights_of_rows(loss, z)
         found = []
         for r, frame in enumerate(
             np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))
         ):
-            u = _in_frame(block, frame, len(at))
-            own = c[:, r] * self.shortening(u, weight[:, r])
+            u = _whitened_rows(block, frame, len(at))
+            own = c[:, r] * self.clipping_factors(u, weight[:, r])
             found.append((u * own[:, None, :]) @ u.transpose(0, 2, 1))
-        return flat(np.stack(found, axis=1))
+        return flatten_symmetric(np.stack(found, axis=1))
 
-    def shortening(self, u: Array, weight: Array) -> Array:
+    def clipping_factors(self, u: Array, weight: Array) -> Array:
         """Return the factors, (M, n), that clip contributions of whitened rows u, (M, d, n)."""
-        return _less(u, weight)
+        return _norm_clipping_factors(u, weight)
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class FramedResiduals(_Framed, ResidualMoments):
     h)^2 u u'``.
     """
 
-    def shortening(self, u: Array, weight: Array) -> Array:
-        return _less(u, weight) ** 2
+    def clipping_factors(self, u: Array, weight: Array) -> Array:
+        return _norm_clipping_factors(u, weight) ** 2
 
 
 @dataclass(frozen=True)
@@ -128,28 +128,28 @@ class FramedSteps(HuberGradient):
 
     frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of Huber's gradients over a block of whitened rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
         array of shape (M, R, d)
         """
         assert self.frame is not None
-        z = np.asarray(block.host(block.margins(at)))
-        weight = weights(loss, z)
+        z = np.asarray(block.to_numpy_array(block.margins_at(at)))
+        weight = weights_of_rows(loss, z)
         clipped = weight * np.clip(z / self.h, -1.0, 1.0)
         found = []
         for r, frame in enumerate(
             np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))
         ):
-            u = _in_frame(block, frame, len(at))
-            found.append(np.sum(u * (clipped[:, r] * _less(u, weight[:, r]))[:, None, :], axis=2))
+            u = _whitened_rows(block, frame, len(at))
+            found.append(np.sum(u * (clipped[:, r] * _norm_clipping_factors(u, weight[:, r]))[:, None, :], axis=2))
         return np.stack(found, axis=1)
 
 
@@ -171,30 +171,30 @@ class Lengths(Bounded):
     frame: Array | None = field(default=None, kw_only=True, metadata=_WHOLE)
     edges: Array | None = field(default=None, kw_only=True)
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         assert self.edges is not None
         return len(self.edges) + 1
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Count the rows of a block by cell of their length after whitening.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
         array of shape (M, R, cells)
         """
         assert self.frame is not None and self.edges is not None
-        weight = weights(loss, np.asarray(block.host(block.margins(at))))
+        weight = weights_of_rows(loss, np.asarray(block.to_numpy_array(block.margins_at(at))))
         frames = np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))
         size = np.stack(
-            [np.sum(_in_frame(block, frame, len(at)) ** 2, axis=1) for frame in frames], axis=1
+            [np.sum(_whitened_rows(block, frame, len(at)) ** 2, axis=1) for frame in frames], axis=1
         )
         cells = np.searchsorted(self.edges, np.sqrt(weight * size), side="right")
-        return counts(cells, size > 0.0, len(self.edges) + 1)
+        return counts_by_cell(cells, size > 0.0, len(self.edges) + 1)

@@ -40,24 +40,24 @@ class Misses(Bounded):
 
     constant: Array | None = None
 
-    def width(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         return len(SCALES)
 
-    def norm(self, facts: Facts) -> float:
+    def largest_row_norm(self, facts: Facts) -> float:
         return math.sqrt(float(np.sum(SCALES**2)))
 
-    def changed(self, facts: Facts) -> float:
+    def exact_sum_sensitivity(self, facts: Facts) -> float:
         if RELATIONS[facts.relation] > 1:
             return math.sqrt(_BOTH_KNOWN)
-        return self.norm(facts)
+        return self.largest_row_norm(facts)
 
-    def terms(self, block: Design, loss: Loss, at: Array) -> Array:
+    def sum_over_block(self, block: Design, loss: Loss, at: Array) -> Array:
         """Compute the sum of the ten scaled powers over a block of rows.
 
         Parameters
         ----------
         block, loss, at
-            As for :meth:`Bounded.terms`.
+            As for :meth:`Bounded.sum_over_block`.
 
         Returns
         -------
@@ -65,8 +65,8 @@ class Misses(Bounded):
         """
         known = labels_of(block, self.constant, at) != 0.0
         # The margin at the point 0 is -t.
-        t = -np.asarray(block.host(block.margins(np.zeros_like(at))))
-        e = 0.5 * (np.clip(np.asarray(block.host(block.moves(at))), -1.0, 1.0) - t)
+        t = -np.asarray(block.to_numpy_array(block.margins_at(np.zeros_like(at))))
+        e = 0.5 * (np.clip(np.asarray(block.to_numpy_array(block.change_of_margins(at))), -1.0, 1.0) - t)
         q = e * e
         powers = (np.ones_like(e), np.abs(e), q, t, t * t, q * q, q * t, q * t * t, t**3, t**4)
         return np.stack(

@@ -30,16 +30,16 @@ from .audit_hooks import (
     Canaries,
     Leaning,
     Supposed,
-    certain,
-    gaussian,
+    certain_log_density,
+    gaussian_log_density,
     refusal_of_secret,
-    spherical,
-    stiffness,
+    spherical_log_density,
+    local_hessian,
     vector,
 )
 from .base import Query
 from .objective_noise import FINE, GaussianLaw, ObjectiveNoise, SphericalLaw, check_loss, loss_terms
-from .reach import check_solve, inside, length
+from .reach import check_solve, project_to_ball, public_vector_norm
 from .statistic import SecretMinimiser, last_minimiser
 from .vault import Vault
 
@@ -85,28 +85,28 @@ class PerturbedObjective(Query):
         """What the law's noise does at nodes with these facts."""
         return ObjectiveNoise(self.noise, self.curvature, facts, self.tol)
 
-    def _minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
+    def _noisy_minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
         """Return the minimiser with the release's noise in its linear term."""
         law, linear = self.noise, self.linear
         if isinstance(law, SphericalLaw):
             linear = linear + facts.C / facts.n * (
-                vault.noise.spherical(facts.d, release) / law.rate
+                vault.noise.draw_spherical(facts.d, release) / law.rate
             )
         elif law is not None:
             linear = linear + facts.C / facts.n * (
-                vault.noise.gaussian(facts.d, release) * law.sigma
+                vault.noise.draw_gaussian(facts.d, release) * law.sigma
             )
         noise = self.noise_at(facts)
-        tol, q = noise.tol, noise.q
+        tol, q = noise.solver_tolerance, noise.quadratic_term
         pull = np.linalg.norm(linear, axis=-1, keepdims=True)
         w = vault.solver.minimise(linear, q, self._nearest_start(facts), tol).w
-        return inside(w, facts, tol, pull, q)
+        return project_to_ball(w, facts, tol, pull, q)
 
     def _nearest_start(self, facts: Facts) -> Array:
         """The nearest start in reach without noise: public, so a resumed run can repeat it."""
         noise = self.noise_at(facts)
-        pull = length(self.linear, "linear") + noise.pull
-        return inside(self.start, facts, noise.tol, pull, noise.q)
+        pull = public_vector_norm(self.linear, "linear") + noise.linear_pull
+        return project_to_ball(self.start, facts, noise.solver_tolerance, pull, noise.quadratic_term)
 
     def event(self, facts: Facts) -> Event:
         law = self.noise
@@ -121,7 +121,7 @@ class PerturbedObjective(Query):
                 source=self.source,
                 relation=facts.relation,
                 sigma=noise.per_node(law.sigma),
-                K=noise.K,
+                K=noise.strong_convexity,
                 curvature_bound=facts.loss.curvature_bound,
                 dimension=facts.d,
                 error=noise.error,
@@ -133,7 +133,7 @@ class PerturbedObjective(Query):
             source=self.source,
             relation=facts.relation,
             beta=noise.per_node(law.rate),
-            K=noise.K,
+            K=noise.strong_convexity,
             dimension=facts.d,
             error=noise.error,
             beta_release=beta_release,
@@ -155,28 +155,28 @@ class PerturbedObjective(Query):
         array of shape (..., d)
         """
         law = self.noise
-        w = self._minimiser(vault, facts, release)
+        w = self._noisy_minimiser(vault, facts, release)
         if law is None or not law.polish:
             return w
         noise = self.noise_at(facts)
         rate, sigma = noise.release
-        coarsest = FINE * noise.certified / np.sqrt(facts.d)
+        coarsest = FINE * noise.certified_distance / np.sqrt(facts.d)
         if np.any(sigma > 0):
             return vault.noise.add_gaussian(w, sigma, coarsest, release)
-        return vault.noise.add_pure(w, rate, coarsest, release)
+        return vault.noise.add_spherical(w, rate, coarsest, release)
 
-    def check(self, facts: Facts) -> None:
+    def check_before_charge(self, facts: Facts) -> None:
         # Without a guarantee, and in printed forms, which are for simulations only, this is enough.
         if self.noise is None or not self.noise.polish:
-            length(self.linear, "linear")
-            length(self.start, "start")
+            public_vector_norm(self.linear, "linear")
+            public_vector_norm(self.start, "start")
             return
         noise = self.noise_at(facts)
-        check_solve(facts, noise.tol, self.linear, self.start, noise.q, noise.pull)
+        check_solve(facts, noise.solver_tolerance, self.linear, self.start, noise.quadratic_term, noise.linear_pull)
 
-    def ready(self, vault: Vault) -> None:
+    def prepare_before_charge(self, vault: Vault) -> None:
         if self.noise is not None:
-            vault.noise.load()
+            vault.noise.load_libraries()
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         """Repeat the solve in a simulation, so that the next solve starts as if uninterrupted.
@@ -186,17 +186,17 @@ class PerturbedObjective(Query):
         vault, facts, release
             As for :meth:`Query.replay`.
         """
-        vault.repeat(lambda: self._minimiser(vault, facts, release), self._nearest_start(facts))
+        vault.repeat_solve(lambda: self._noisy_minimiser(vault, facts, release), self._nearest_start(facts))
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
-    def around(self, origin: Array, facts: Facts) -> Query:
+    def around_origin(self, origin: Array, facts: Facts) -> Query:
         """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's
         part of q included.
         """
         return replace(
-            self, linear=self.linear - self.noise_at(facts).q * origin, start=self.start + origin
+            self, linear=self.linear - self.noise_at(facts).quadratic_term * origin, start=self.start + origin
         )
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
@@ -220,14 +220,14 @@ class PerturbedObjective(Query):
         vault, facts = supposed.vault, supposed.facts
         law, w = self.noise, answer
         if law is None:
-            return certain(w, self.answer(vault, facts, 1))
-        q, sums = self.noise_at(facts).q, facts.n / facts.C
+            return certain_log_density(w, self.answer(vault, facts, 1))
+        q, sums = self.noise_at(facts).quadratic_term, facts.n / facts.C
         if (
             isinstance(law, GaussianLaw) and law.release is not None
         ):  # the noise on the answer is not small:
             # compare answers instead, both noises Gaussian
             spread = np.hypot(law.sigma / (sums * q), law.release)
-            return gaussian(w - self.answer(vault, facts, 1), spread)
+            return gaussian_log_density(w - self.answer(vault, facts, 1), spread)
         # At the minimiser the gradient vanishes, which gives the noise.
         b = -sums * (vault.solver.gradient(w) + np.asarray(self.linear) + q * w)
         curvature = facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, w[:, 0]))
@@ -235,16 +235,16 @@ class PerturbedObjective(Query):
         hessian = hessian + (sums * q).reshape(-1, 1, 1) * np.eye(w.shape[-1])
         determinant = np.linalg.slogdet(hessian)[1]
         if isinstance(law, GaussianLaw):
-            return np.asarray(gaussian(b, law.sigma) + determinant)
-        return np.asarray(spherical(b, law.rate) + determinant)
+            return np.asarray(gaussian_log_density(b, law.sigma) + determinant)
+        return np.asarray(spherical_log_density(b, law.rate) + determinant)
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         """Return how the noise that makes the answer the minimiser depends on canary rows.
 
         The determinant is left out: one row hardly changes it.
         """
         law, d = self.noise, canaries.facts.d
-        q = float(np.max(self.noise_at(canaries.facts).q))
+        q = float(np.max(self.noise_at(canaries.facts).quadratic_term))
         middle, lean = canaries.gradients(answer)
         residual = -(middle + canaries.sums * (vector(self.linear) + q * answer))
         if law is None:
@@ -254,7 +254,7 @@ class PerturbedObjective(Query):
             return Leaning(residual, lean, (d + 1.0) / float(np.min(law.rate)) ** 2)
         covariance = float(np.max(law.sigma)) ** 2 * np.eye(d)
         if law.release is not None:
-            K = stiffness(canaries, answer, q)
+            K = local_hessian(canaries, answer, q)
             covariance = covariance + float(np.max(law.release)) ** 2 * (K @ K)
         return Leaning(residual, lean, covariance)
 
@@ -282,7 +282,7 @@ class SecretStartObjective(PerturbedObjective):
     objective.
     """
 
-    around = Query.around  # refused: its linear term is secret
+    around_origin = Query.around_origin  # refused: its linear term is secret
 
     own: ArrayLike = 0.0
     before: SecretMinimiser | None = None
@@ -299,7 +299,7 @@ class SecretStartObjective(PerturbedObjective):
             self.source,
             facts.relation,
             noise.per_node(law.rate),
-            noise.K,
+            noise.strong_convexity,
             facts.loss.curvature_bound,
             facts.d,
             noise.per_node(shift),
@@ -318,7 +318,7 @@ class SecretStartObjective(PerturbedObjective):
         -------
         array of shape (..., d)
         """
-        return PerturbedObjective.answer(self._told(vault), vault, facts, release)
+        return PerturbedObjective.answer(self._with_secret_term(vault), vault, facts, release)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         """Repeat the solve in a simulation, with the secret part in the linear term.
@@ -328,15 +328,15 @@ class SecretStartObjective(PerturbedObjective):
         vault, facts, release
             As for :meth:`Query.replay`.
         """
-        PerturbedObjective.replay(self._told(vault), vault, facts, release)
+        PerturbedObjective.replay(self._with_secret_term(vault), vault, facts, release)
 
-    def _told(self, vault: Vault) -> SecretStartObjective:
+    def _with_secret_term(self, vault: Vault) -> SecretStartObjective:
         """Return the same query with the secret part added to its linear term."""
         secret = np.asarray(self.own, dtype=float) * last_minimiser(vault, self.start)
         return replace(self, linear=self.linear + secret, own=0.0)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        return PerturbedObjective.log_density(self._told(supposed.vault), supposed, answer)
+        return PerturbedObjective.log_density(self._with_secret_term(supposed.vault), supposed, answer)
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         raise refusal_of_secret(self)

@@ -17,7 +17,7 @@ from ..problem.facts import Facts
 from ..problem.trust import RELATIONS
 from ..solvers.local import certified_error
 from ..util.typing import Array, ArrayLike
-from .reach import INFLATION, certificate, matched
+from .reach import INFLATION, certified_gradient_norm, matched_tolerance
 
 POLISH = 0.01
 """Share of a release's pure epsilon that is spent on the solver's inexact answer."""
@@ -31,7 +31,7 @@ FINE = 2.0**-11
 """The grid's share of the certificate's error."""
 
 
-def rows_change(facts: Facts) -> float:
+def change_by_rows(facts: Facts) -> float:
     """How far a row moves the noise: no event carries a derivative bound, so every loss is
     priced as if it were 1.
     """
@@ -60,13 +60,13 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
 
     InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
     """
-    delta_gradient = rows_change(facts)
+    delta_gradient = change_by_rows(facts)
     if not facts.pure:
         return np.asarray(epsilon, dtype=float) / delta_gradient
     exact = np.asarray(epsilon, dtype=float) / (1.0 + POLISH)
     rate = objective_perturbation_rate(
         exact,
-        facts.K(curvature),
+        facts.strong_convexity_of(curvature),
         delta_gradient=delta_gradient,
         **loss_terms(facts),  # type: ignore[arg-type]
     )
@@ -118,7 +118,7 @@ def check_law(law: str, facts: Facts) -> None:
         )
 
 
-def law_of(
+def noise_of_law(
     law: str, alpha: Array, curvature: ArrayLike, facts: Facts
 ) -> SphericalLaw | GaussianLaw:
     """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over
@@ -126,7 +126,7 @@ def law_of(
     """
     check_law(law, facts)
     if law == "gaussian":
-        return GaussianLaw(rows_change(facts) / alpha)
+        return GaussianLaw(change_by_rows(facts) / alpha)
     return SphericalLaw(rate_for_epsilon(alpha, curvature, facts))
 
 
@@ -141,7 +141,7 @@ class ObjectiveNoise:
         Public quadratic term, besides rho's.
     facts : Facts
     asked_tol : float, optional
-        Relative gradient norm to which the solve is certified; None for ``tol`` of the facts.
+        Relative gradient norm to which the solve is certified; None for ``solver_tolerance`` of the facts.
     """
 
     law: SphericalLaw | GaussianLaw | None
@@ -154,14 +154,14 @@ class ObjectiveNoise:
         return np.broadcast_to(np.asarray(x, dtype=float), self.facts.n.shape)
 
     @property
-    def q(self) -> Array:
+    def quadratic_term(self) -> Array:
         """The whole quadratic term, rho's part included, (..., 1)."""
         return self.facts.mu + np.asarray(self.curvature, dtype=float)
 
     @property
-    def K(self) -> Array:
+    def strong_convexity(self) -> Array:
         """The whole quadratic term in sum scale, per node."""
-        return self.per_node(self.facts.K(self.curvature))
+        return self.per_node(self.facts.strong_convexity_of(self.curvature))
 
     @property
     def longest(self) -> Array:
@@ -174,25 +174,25 @@ class ObjectiveNoise:
         return np.zeros(self.facts.n.shape)
 
     @property
-    def pull(self) -> Array:
+    def linear_pull(self) -> Array:
         """:attr:`longest` as part of the linear term."""
         return self.facts.C / self.facts.n * self.longest
 
     @property
-    def tol(self) -> Array:
+    def solver_tolerance(self) -> Array:
         """The relative gradient norm to which the solve is certified."""
         facts, tol = self.facts, self.asked_tol
         if self.law is None or not self.law.polish:
             return np.array(facts.exact_tol if tol is None else tol)
-        return certificate(
-            facts, matched(facts, self._enough(self.law)) if tol is None else tol, self.q, self.pull
+        return certified_gradient_norm(
+            facts, matched_tolerance(facts, self._sufficient_tolerance(self.law)) if tol is None else tol, self.quadratic_term, self.linear_pull
         )
 
     @property
-    def certified(self) -> Array:
+    def certified_distance(self) -> Array:
         """How far the solver's answer is from the exact minimiser at most, per node."""
         return certified_error(
-            self.facts.C, self.tol, self.facts.mu + self.per_node(self.curvature)
+            self.facts.C, self.solver_tolerance, self.facts.mu + self.per_node(self.curvature)
         )
 
     @property
@@ -200,7 +200,7 @@ class ObjectiveNoise:
         """The solver's certificate, the grid, and how far the noise's rounding moves the
         minimiser, added up.
         """
-        return self.certified * (1.0 + FINE) + _ROUNDING * self.longest / self.K
+        return self.certified_distance * (1.0 + FINE) + _ROUNDING * self.longest / self.strong_convexity
 
     @property
     def release(self) -> tuple[Array, Array]:
@@ -216,14 +216,14 @@ class ObjectiveNoise:
             return self._share(law) / (2.0 * self.error), none
         return none, 2.0 * self.error / self._share(law)
 
-    def _enough(self, law: SphericalLaw | GaussianLaw) -> Array:
+    def _sufficient_tolerance(self, law: SphericalLaw | GaussianLaw) -> Array:
         """The certificate at which noise on the answer makes the release at most `INFLATION`
         noisier.
 
         Noise of deviation s in the objective, sum scale, moves the answer by at least about ``(C /
-        n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's
-        Hessian have a mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the
-        answer has a deviation of ``2 error / share`` with ``error = 2 C tol / q``; independent
+        n) s / (quadratic_term + C c1 / d)``, root mean square over directions: the eigenvalues of the data's
+        Hessian have a mean of at most ``C c1 / d``, and ``1 / (quadratic_term + x)^2`` is convex.  Noise on the
+        answer has a deviation of ``2 error / share`` with ``error = 2 C solver_tolerance / quadratic_term``; independent
         noises add in squares.
         """
         facts = self.facts
@@ -244,7 +244,7 @@ class ObjectiveNoise:
         """What the noise on an answer may cost: pure epsilon, or with a delta a shift over
         sigma.
         """
-        delta_gradient = rows_change(self.facts)
+        delta_gradient = change_by_rows(self.facts)
         if isinstance(law, GaussianLaw):
             return np.sqrt(POLISH_SQUARED) * self.per_node(delta_gradient / law.sigma)
         if not self.facts.pure:
@@ -253,7 +253,7 @@ class ObjectiveNoise:
             )
         exact = objective_perturbation_epsilon(
             self.per_node(law.rate),
-            self.K,
+            self.strong_convexity,
             delta_gradient=delta_gradient,
             **loss_terms(self.facts),  # type: ignore[arg-type]
         )

@@ -31,7 +31,7 @@ INFLATION = 1e-3
 _ROOM = 2.0
 
 
-def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
+def minimiser_norm_bound(facts: Facts, pull: ArrayLike, q: Array) -> Array:
     """Bound the norm of a local objective's minimiser by ``(C L + pull) / q``.
 
     Parameters
@@ -50,20 +50,20 @@ def radius(facts: Facts, pull: ArrayLike, q: Array) -> Array:
     return np.asarray((facts.C * facts.loss.derivative_bound + np.asarray(pull, dtype=float)) / q)
 
 
-def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
+def _gradient_rounding_bound(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Bound the rounding in a gradient's norm, over C, at all points where an answer can lie."""
     # The farthest point at which an answer can lie.
-    most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
-    rows = facts.summands(facts.n)
+    most = minimiser_norm_bound(facts, pull, q) + certified_error(facts.C, tol, q)
+    rows = facts.most_rows_of_units(facts.n)
     found = rounding_bound(
         DataTerm(facts.C, rows, facts.loss, facts.d, facts.stretch), most, pull, q
     )
-    if facts.several:
+    if facts.has_several_rows:
         found = found + elsewhere_bound(facts.C, facts.loss, facts.d, most, facts.stretch)
     return found / facts.C
 
 
-def certificate(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) -> Array:
+def certified_gradient_norm(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) -> Array:
     """Return the gradient norm to which a solve is certified, over C.
 
     Parameters
@@ -82,11 +82,11 @@ def certificate(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) 
     array of shape (..., 1)
         `tol`, or what double precision can certify without public vectors, if that is more.
     """
-    least = 2.0 * _ROOM * _hidden(facts, tol, np.asarray(noise, dtype=float), q)
+    least = 2.0 * _ROOM * _gradient_rounding_bound(facts, tol, np.asarray(noise, dtype=float), q)
     return np.maximum(np.asarray(tol, dtype=float), least)
 
 
-def matched(facts: Facts, enough: ArrayLike) -> Array:
+def matched_tolerance(facts: Facts, enough: ArrayLike) -> Array:
     """Return ``tol`` of the facts; if None, `enough`, which a query's noise can make use of.
 
     Parameters
@@ -106,7 +106,7 @@ def matched(facts: Facts, enough: ArrayLike) -> Array:
     return np.maximum(facts.exact_tol, enough)
 
 
-def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
+def project_to_ball(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     """Project answers to the ball in which every certified answer lies; these do not move.
 
     Parameters
@@ -126,12 +126,12 @@ def inside(w: Array, facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Arr
     -------
     array of shape (..., d)
     """
-    most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
+    most = minimiser_norm_bound(facts, pull, q) + certified_error(facts.C, tol, q)
     length = np.linalg.norm(w, axis=-1, keepdims=True)
     return np.where(length > most, w * (most / np.maximum(length, most)), w)
 
 
-def length(vector: ArrayLike, name: str) -> Array:
+def public_vector_norm(vector: ArrayLike, name: str) -> Array:
     """Compute norms of public vectors.
 
     Parameters
@@ -162,7 +162,7 @@ def length(vector: ArrayLike, name: str) -> Array:
 def check_solve(
     facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0
 ) -> None:
-    """Check that public vectors leave a solve room to reach its :func:`certificate` `tol`.
+    """Check that public vectors leave a solve room to reach its :func:`certified_gradient_norm` `tol`.
 
     The rounding of a gradient at the farthest point in reach must leave room for it.  As that point
     may be ``C L / q`` away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``,
@@ -187,9 +187,9 @@ def check_solve(
         If public vectors are not finite, or so long that rounding could hide whether the solve
         reached `tol`.
     """
-    length(start, "start")
-    pull = length(linear, "linear") + np.asarray(noise, dtype=float)
-    if not np.all(_ROOM * _hidden(facts, tol, pull, q) <= np.asarray(tol)):
+    public_vector_norm(start, "start")
+    pull = public_vector_norm(linear, "linear") + np.asarray(noise, dtype=float)
+    if not np.all(_ROOM * _gradient_rounding_bound(facts, tol, pull, q) <= np.asarray(tol)):
         rule = (
             "double precision cannot certify a gradient norm this small where public vectors "
             "are so long"

@@ -137,7 +137,7 @@ class GatedMinimiser(NoisyMinimiser):
             The noisy minimiser and 1 where the test passed, else zeros.
         """
         if self.alpha is None:
-            w = self.value(vault, facts)
+            w = self.exact_statistic(vault, facts)
             return np.concatenate([w, np.ones_like(w[..., :1])], axis=-1)
         passed = self._test(vault, facts, release)
         # For all nodes; answers that did not pass are dropped unseen.
@@ -156,16 +156,16 @@ class GatedMinimiser(NoisyMinimiser):
         if self.index == 1:
             bar = np.full_like(quality, self.threshold * facts.C)
             rate = self.epsilon_threshold / sensitivity
-            drawn = vault.noise.add_pure(bar, rate, coarsest, release, use=2)
-            vault.keep(Gate(drawn, np.full_like(quality, self.positives)))
-        gate = vault.recall(Gate)
+            drawn = vault.noise.add_spherical(bar, rate, coarsest, release, use=2)
+            vault.keep_secret(Gate(drawn, np.full_like(quality, self.positives)))
+        gate = vault.recall_secret(Gate)
         if gate is None:  # lost in a resumed run; a new one would cost again
             return np.zeros(quality.shape, dtype=bool)
         # Every comparison gets fresh Laplace noise of scale 2 c sensitivity / epsilon_queries.
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
-        noisy = vault.noise.add_pure(quality, rate, coarsest, release, use=3)
+        noisy = vault.noise.add_spherical(quality, rate, coarsest, release, use=3)
         passed = (noisy >= gate.bar) & (gate.left > 0)
-        vault.keep(Gate(gate.bar, gate.left - passed))
+        vault.keep_secret(Gate(gate.bar, gate.left - passed))
         return np.asarray(passed)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
@@ -177,13 +177,13 @@ class GatedMinimiser(NoisyMinimiser):
             As for :meth:`Query.replay`.
         """
         super().replay(vault, facts, release)
-        vault.forget(Gate)
+        vault.forget_secret(Gate)
 
-    def beside(self, answer: Array, origin: Array) -> Array:
+    def answer_from_origin(self, answer: Array, origin: Array) -> Array:
         w, passed = answer[..., :-1], answer[..., -1:]
         return np.concatenate([np.where(passed > 0, w - origin, 0.0), passed], axis=-1)
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
@@ -199,22 +199,22 @@ class GatedMinimiser(NoisyMinimiser):
         whole = facts.gradients_changed * facts.C / facts.n
         bars = self.threshold * facts.C + _BARS * float(np.max(whole / self.epsilon_threshold))
         scale = float(np.max(2.0 * self.positives * whole / self.epsilon_queries))
-        seen = vault.recall(GateSeen)
+        seen = vault.recall_secret(GateSeen)
         if self.index == 1 or seen is None:
             seen = GateSeen(np.zeros((len(answer), len(bars))), np.zeros(len(answer)))
         over = (length - bars) / scale
         each = np.where(passed, _log_below(over), _log_below(-over))
         bits = seen.bits + np.where((seen.sent < self.positives)[:, None], each, 0.0)
-        vault.keep(GateSeen(bits, seen.sent + passed[:, 0]))
-        exact = self.value(vault, facts)
+        vault.keep_secret(GateSeen(bits, seen.sent + passed[:, 0]))
+        exact = self.exact_statistic(vault, facts)
         release = np.where(passed[:, 0], self._noise_density(answer[..., :-1] - exact, facts), 0.0)
         return np.asarray(
             np.logaddexp.reduce(bits, axis=1) - np.logaddexp.reduce(seen.bits, axis=1) + release
         )
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         if answer[-1] > 0:
-            return super().leaning(canaries, answer[:-1])
+            return super().canary_dependence(canaries, answer[:-1])
         return None
 
 
@@ -252,7 +252,7 @@ class RedrawnGate(PerturbedObjective):
         loses.
     """
 
-    around = Query.around  # refused: its quality is that of the problem around zero
+    around_origin = Query.around_origin  # refused: its quality is that of the problem around zero
 
     clip: float = 1.0
     threshold: float = 0.0
@@ -318,7 +318,7 @@ class RedrawnGate(PerturbedObjective):
 
         def clipped_objective(x: Array) -> Array:
             regulariser = 0.5 * facts.mu * np.sum(x * x, axis=-1, keepdims=True)
-            return vault.solver.objective(x, self.clip) + regulariser
+            return vault.solver.clipped_objective(x, self.clip) + regulariser
 
         return (clipped_objective(self.start) - clipped_objective(minimiser)) / facts.C
 
@@ -337,24 +337,24 @@ class RedrawnGate(PerturbedObjective):
         """
         law = self.noise
         assert isinstance(law, GaussianLaw) and law.release is not None
-        w = self._minimiser(vault, facts, release)
+        w = self._noisy_minimiser(vault, facts, release)
         quality = self.quality(w, vault, facts)
         alike = np.zeros_like(quality)
         step = alike + _FINE * self.clip / facts.n
         # Laplace noise of scale 2 c B / e1 on the threshold, and 4 c B / e2 on the quality.
         rate = np.asarray(self.divisor) / (2.0 * self.positives * self.clip)
         bar = alike + self.threshold
-        bar = vault.noise.add_pure(bar, alike + self.epsilon_threshold * rate, step, release, use=2)
-        noisy = vault.noise.add_pure(
+        bar = vault.noise.add_spherical(bar, alike + self.epsilon_threshold * rate, step, release, use=2)
+        noisy = vault.noise.add_spherical(
             quality, alike + self.epsilon_queries * rate / 2.0, step, release, use=3
         )
-        allowance = vault.recall(Allowance)
+        allowance = vault.recall_secret(Allowance)
         if allowance is None:
             left = alike + self.positives
         else:
             left = allowance.left
         passed = (noisy >= bar) & (left > 0)
-        vault.keep(Allowance(left - passed))
+        vault.keep_secret(Allowance(left - passed))
         coarsest = _FINE * np.broadcast_to(law.release, quality.shape)
         sent = vault.noise.add_gaussian(
             w, np.broadcast_to(law.release, quality.shape), coarsest, release
@@ -372,14 +372,14 @@ class RedrawnGate(PerturbedObjective):
             As for :meth:`Query.replay`.
         """
         super().replay(vault, facts, release)
-        vault.keep(Allowance(np.zeros((*self.start.shape[:-1], 1))))
+        vault.keep_secret(Allowance(np.zeros((*self.start.shape[:-1], 1))))
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         return np.zeros((*self.start.shape[:-1], self.start.shape[-1] + 1))
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         """None, because the gate's answer depends on the same minimiser as the release."""
         return None
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         raise refusal_of_secret(self)

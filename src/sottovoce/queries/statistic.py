@@ -25,15 +25,15 @@ from .audit_hooks import (
     Canaries,
     Leaning,
     Supposed,
-    centre,
-    certain,
-    gaussian,
+    local_minimiser,
+    certain_log_density,
+    gaussian_log_density,
     refusal_of_secret,
-    spherical,
+    spherical_log_density,
     vector,
 )
 from .base import Query
-from .reach import INFLATION, certificate, check_solve, inside, length, matched
+from .reach import INFLATION, certified_gradient_norm, check_solve, project_to_ball, public_vector_norm, matched_tolerance
 from .vault import Secret, Vault
 
 # What the grid may add to a sensitivity, relative to it.
@@ -74,18 +74,18 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
         Largest Euclidean change between neighbouring data sets.
     """
     none = np.zeros_like(rows)
-    stretch, summed = facts.stretch, facts.summands(rows) + 1.0
+    stretch, summed = facts.stretch, facts.most_rows_of_units(rows) + 1.0
     rounding = rounding_bound(
         DataTerm(facts.C, summed, facts.loss, facts.d, stretch), none, none, none, margins=False
     )
     whole = facts.gradients_changed * facts.C / rows
-    if facts.several:
+    if facts.has_several_rows:
         rounding = rounding + elsewhere_bound(facts.C, facts.loss, facts.d, none, facts.stretch)
         whole = whole * (1.0 + MOVED)
     return np.asarray(whole + 2.0 * rounding)
 
 
-def moved_apart(facts: Facts, far: float) -> float:
+def change_at_other_places(facts: Facts, far: float) -> float:
     """Bound the change of a sum of people's gradients if their rows stand at other places.
 
     A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a
@@ -105,7 +105,7 @@ def moved_apart(facts: Facts, far: float) -> float:
     float
         Bound for the largest site, over C; 0 for one row a person.
     """
-    if not facts.several:
+    if not facts.has_several_rows:
         return 0.0
     loss = facts.loss
     far = far + loss.offset_bound
@@ -132,12 +132,12 @@ def check_places(facts: Facts, start: Array) -> None:
     Raises
     ------
     InvalidInput
-        If :func:`moved_apart` exceeds the share `MOVED` of a gradient's bound.
+        If :func:`change_at_other_places` exceeds the share `MOVED` of a gradient's bound.
     """
     far = 0.0
-    if facts.several:
-        far = float(np.max(length(start, "start"), initial=0.0))
-    if not moved_apart(facts, far) <= MOVED * facts.loss.derivative_bound:
+    if facts.has_several_rows:
+        far = float(np.max(public_vector_norm(start, "start"), initial=0.0))
+    if not change_at_other_places(facts, far) <= MOVED * facts.loss.derivative_bound:
         rule = "the model is too long for so many people's gradients to be told apart from rounding"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
@@ -178,7 +178,7 @@ class NoisyStatistic(Query):
         It includes the solver's error and the rounding of the computation.
         """
 
-    def entries(self, facts: Facts) -> int:
+    def number_of_entries(self, facts: Facts) -> int:
         """Return how many numbers the answer has."""
         return facts.d
 
@@ -197,25 +197,25 @@ class NoisyStatistic(Query):
         if facts.pure:
             rate = self.alpha / sensitivity
             return ExactSphericalMechanism(
-                self.source, facts.relation, rate, sensitivity, self.entries(facts), claimed
+                self.source, facts.relation, rate, sensitivity, self.number_of_entries(facts), claimed
             )
         return GaussianMechanism(
             self.source,
             facts.relation,
             sensitivity / self.alpha,
             sensitivity,
-            self.entries(facts),
+            self.number_of_entries(facts),
             claimed,
         )
 
-    def _coarsest(self, sensitivity: Array, facts: Facts) -> Array:
+    def _coarsest_grid_step(self, sensitivity: Array, facts: Facts) -> Array:
         """Return the largest step of the release's grid."""
         # Rounding moves an entry by half a step, a vector of d entries by sqrt(d) / 2 steps, and
         # both neighbours' values are rounded: _FINE / 2 of the sensitivity, below what it was
         # enlarged by.
-        return np.asarray(_FINE / 2.0 * sensitivity / np.sqrt(self.entries(facts)))
+        return np.asarray(_FINE / 2.0 * sensitivity / np.sqrt(self.number_of_entries(facts)))
 
-    def noisy(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
+    def with_noise_added(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
         """Add the noise of a release to an exact value.
 
         Parameters
@@ -239,15 +239,15 @@ class NoisyStatistic(Query):
         if self.alpha is None:
             return exact
         sensitivity = self.sensitivity(facts)
-        coarsest = self._coarsest(sensitivity, facts)
+        coarsest = self._coarsest_grid_step(sensitivity, facts)
         if facts.pure:
-            return vault.noise.add_pure(exact, self.alpha / sensitivity, coarsest, release, use)
+            return vault.noise.add_spherical(exact, self.alpha / sensitivity, coarsest, release, use)
         return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)
 
-    def check(self, facts: Facts) -> None:
-        length(self.start, "start")
+    def check_before_charge(self, facts: Facts) -> None:
+        public_vector_norm(self.start, "start")
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
 
     def _noise_density(self, noise: Array, facts: Facts) -> Array:
@@ -255,8 +255,8 @@ class NoisyStatistic(Query):
         assert self.alpha is not None
         sensitivity = self.sensitivity(facts)
         if facts.pure:
-            return spherical(noise, self.alpha / sensitivity)
-        return gaussian(noise, sensitivity / self.alpha)
+            return spherical_log_density(noise, self.alpha / sensitivity)
+        return gaussian_log_density(noise, sensitivity / self.alpha)
 
     def _spread(self, facts: Facts) -> float:
         """Standard deviation of a coordinate of the noise on one node's answer."""
@@ -265,7 +265,7 @@ class NoisyStatistic(Query):
         scale = float(np.max(self.sensitivity(facts) / self.alpha))
         # The norm of spherical noise is Gamma(d, 1): E ||v||^2 = d (d + 1).
         if facts.pure:
-            return scale * np.sqrt(self.entries(facts) + 1.0)
+            return scale * np.sqrt(self.number_of_entries(facts) + 1.0)
         return scale
 
 
@@ -282,8 +282,8 @@ class NoisyValue(NoisyStatistic):
     Each class declares it for itself: a subclass has another statistic, of which no sum is
     proved."""
 
-    def moved(self, facts: Facts, rows: Array) -> Array:
-        """Return the sensitivity of a computed mean of :meth:`addend` over sites.
+    def mean_sensitivity(self, facts: Facts, rows: Array) -> Array:
+        """Return the sensitivity of a computed mean of :meth:`addend_of_site` over sites.
 
         Parameters
         ----------
@@ -302,10 +302,10 @@ class NoisyValue(NoisyStatistic):
         InvalidInput
             By default: the statistic has no form in which sites add up.
         """
-        raise refused(self)
+        raise no_sum_error(self)
 
-    def reach(self, facts: Facts) -> Array:
-        """Bound the norm of :meth:`addend` over any rows.
+    def addend_norm_bound(self, facts: Facts) -> Array:
+        """Bound the norm of :meth:`addend_of_site` over any rows.
 
         Returns
         -------
@@ -316,21 +316,21 @@ class NoisyValue(NoisyStatistic):
         InvalidInput
             By default: the statistic has no form in which sites add up.
         """
-        raise refused(self)
+        raise no_sum_error(self)
 
     @abstractmethod
-    def value(self, vault: Vault, facts: Facts) -> Array:
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
         """Compute the statistic without noise; it never leaves the query."""
 
-    def addend(self, vault: Vault, facts: Facts) -> Array:
+    def addend_of_site(self, vault: Vault, facts: Facts) -> Array:
         """Compute a site's addend, of which a sum releases the mean weighed by rows.
 
         It is the value less what follows from public facts alone.
         """
-        return self.value(vault, facts)
+        return self.exact_statistic(vault, facts)
 
-    def centred(self, mean: Array, facts: Facts) -> Array:
-        """Return the answer, given a mean of :meth:`addend` over sites."""
+    def answer_from_mean(self, mean: Array, facts: Facts) -> Array:
+        """Return the answer, given a mean of :meth:`addend_of_site` over sites."""
         return mean
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
@@ -343,18 +343,18 @@ class NoisyValue(NoisyStatistic):
 
         Returns
         -------
-        array of the shape of :meth:`blank`
+        array of the shape of :meth:`placeholder_answer`
         """
-        return self.noisy(self.value(vault, facts), vault, facts, release)
+        return self.with_noise_added(self.exact_statistic(vault, facts), vault, facts, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        exact = self.value(supposed.vault, supposed.facts)
+        exact = self.exact_statistic(supposed.vault, supposed.facts)
         if self.alpha is None:
-            return certain(answer, exact)
+            return certain_log_density(answer, exact)
         return self._noise_density(answer - exact, supposed.facts)
 
 
-def refused(query: Query) -> InvalidInput:
+def no_sum_error(query: Query) -> InvalidInput:
     """Return the error for a query that has no form in which sites add up."""
     rule = f"{type(query).__name__} has no form in which sites add up"
     return InvalidInput("trust", "sum", rule, "use trust='nobody', or another method")
@@ -397,49 +397,49 @@ class NoisyMinimiser(NoisyValue):
             return np.array(facts.exact_tol)
         # Twice the certified error, 4 C tol / q, is then INFLATION of the sensitivity Delta C / (n
         # q).
-        tol = matched(facts, INFLATION * facts.change_certified / (4.0 * facts.n))
-        return certificate(facts, tol, self._q(facts))
+        tol = matched_tolerance(facts, INFLATION * facts.change_certified / (4.0 * facts.n))
+        return certified_gradient_norm(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Rounded as in published events; :meth:`moved` is rounded as in those of sums."""
+        """Rounded as in published events; :meth:`mean_sensitivity` is rounded as in those of sums."""
         # Minimisers of q-strongly convex objectives move by at most the gradient's change over q,
         # and each of the two answers may be off by the solver's error.
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
-        return facts.gradients_changed / facts.K(self.curvature) + 2.0 * error
+        return facts.gradients_changed / facts.strong_convexity_of(self.curvature) + 2.0 * error
 
-    def moved(self, facts: Facts, rows: Array) -> Array:
+    def mean_sensitivity(self, facts: Facts, rows: Array) -> Array:
         q = self._q(facts)
-        error = certified_error(facts.C, self._tol(facts.alike), q)
+        error = certified_error(facts.C, self._tol(facts.pooled_facts), q)
         return np.asarray(
             facts.gradients_changed * facts.C / (rows * q) + 2.0 * error + np.zeros_like(facts.n)
         )
 
-    def reach(self, facts: Facts) -> Array:
+    def addend_norm_bound(self, facts: Facts) -> Array:
         q = self._q(facts)
-        error = certified_error(facts.C, self._tol(facts.alike), q)
+        error = certified_error(facts.C, self._tol(facts.pooled_facts), q)
         return np.asarray(
             facts.C * facts.loss.derivative_bound / q + error + np.zeros_like(facts.n)
         )
 
-    def addend(self, vault: Vault, facts: Facts) -> Array:
-        alike = facts.alike
-        start, tol = self._nearest(self.start, alike), self._tol(alike)
+    def addend_of_site(self, vault: Vault, facts: Facts) -> Array:
+        alike = facts.pooled_facts
+        start, tol = self._nearest_possible_answer(self.start, alike), self._tol(alike)
         found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(
             facts
         )
         # Certified answers lie in this ball; the projection makes the bound hold for whatever
         # comes.
-        most = self.reach(facts)
+        most = self.addend_norm_bound(facts)
         norm = np.linalg.norm(found, axis=-1, keepdims=True)
         return np.where(norm > most, found * (most / np.maximum(norm, most)), found)
 
-    def centred(self, mean: Array, facts: Facts) -> Array:
+    def answer_from_mean(self, mean: Array, facts: Facts) -> Array:
         return mean + self._alone(facts)
 
     def _alone(self, facts: Facts) -> Array:
         return np.asarray(-self._linear() / self._q(facts))
 
-    def check(self, facts: Facts) -> None:
+    def check_before_charge(self, facts: Facts) -> None:
         if self.alpha is None:  # without a guarantee a failure may depend on rows
             return
         check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
@@ -447,17 +447,17 @@ class NoisyMinimiser(NoisyValue):
     def _linear(self) -> Array:
         return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
 
-    def _nearest(self, w: Array, facts: Facts) -> Array:
-        return inside(w, facts, self._tol(facts), length(self._linear(), "linear"), self._q(facts))
+    def _nearest_possible_answer(self, w: Array, facts: Facts) -> Array:
+        return project_to_ball(w, facts, self._tol(facts), public_vector_norm(self._linear(), "linear"), self._q(facts))
 
-    def around(self, origin: Array, facts: Facts) -> Query:
+    def around_origin(self, origin: Array, facts: Facts) -> Query:
         return replace(
             self, linear=self._linear() - self._q(facts) * origin, start=self.start + origin
         )
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        start, tol = self._nearest(self.start, facts), self._tol(facts)
-        return self._nearest(
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
+        start, tol = self._nearest_possible_answer(self.start, facts), self._tol(facts)
+        return self._nearest_possible_answer(
             vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts
         )
 
@@ -469,14 +469,14 @@ class NoisyMinimiser(NoisyValue):
         vault, facts, release
             As for :meth:`Query.replay`; `release` is not used.
         """
-        vault.repeat(lambda: self.value(vault, facts), self._nearest(self.start, facts))
+        vault.repeat_solve(lambda: self.exact_statistic(vault, facts), self._nearest_possible_answer(self.start, facts))
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         linear, q = (
             np.broadcast_to(vector(self.linear), answer.shape),
             float(np.max(self._q(canaries.facts))),
         )
-        middle, lean, K = centre(canaries, linear, q, answer)
+        middle, lean, K = local_minimiser(canaries, linear, q, answer)
         return Leaning(K @ (answer - middle), -lean, self._spread(canaries.facts) ** 2 * (K @ K))
 
 
@@ -498,30 +498,30 @@ class NoisyGradient(NoisyValue):
     of_people: ClassVar[bool] = True
     in_sums: ClassVar[str | None] = "sum of gradients"
 
-    def check(self, facts: Facts) -> None:
-        super().check(facts)
+    def check_before_charge(self, facts: Facts) -> None:
+        super().check_before_charge(facts)
         check_places(facts, self.start)
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        return self.moved(facts, facts.n)
+        return self.mean_sensitivity(facts, facts.n)
 
-    def moved(self, facts: Facts, rows: Array) -> Array:
+    def mean_sensitivity(self, facts: Facts, rows: Array) -> Array:
         return gradient_sensitivity(facts, rows)
 
-    def reach(self, facts: Facts) -> Array:
+    def addend_norm_bound(self, facts: Facts) -> Array:
         return np.full((*facts.n.shape[:-1], 1), facts.C * facts.loss.derivative_bound)
 
-    def around(self, origin: Array, facts: Facts) -> Query:
+    def around_origin(self, origin: Array, facts: Facts) -> Query:
         return replace(self, start=self.start + origin)
 
-    def beside(self, answer: Array, origin: Array) -> Array:
+    def answer_from_origin(self, answer: Array, origin: Array) -> Array:
         """Return the answer itself: the data's gradient is that at the point itself."""
         return answer
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
         return vault.solver.gradient(self.start)
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         middle, lean = canaries.gradients(vector(self.start))
         return Leaning(
             canaries.sums * answer - middle,
@@ -560,7 +560,7 @@ class NoisyEpoch(NoisyStatistic):
     step: ArrayLike = 1.0
     origin: ArrayLike = 0.0
 
-    def around(self, origin: Array, facts: Facts) -> Query:
+    def around_origin(self, origin: Array, facts: Facts) -> Query:
         return replace(
             self, start=self.start + origin, origin=np.asarray(self.origin, dtype=float) + origin
         )
@@ -584,7 +584,7 @@ class NoisyEpoch(NoisyStatistic):
         w, step = self.start, np.asarray(self.step, dtype=float)
         # Each part's draw has its own number within the release.
         for b in range(self.batches):
-            g = self.noisy(
+            g = self.with_noise_added(
                 vault.solver.gradient(w, part=b, parts=self.batches),
                 vault,
                 facts,
@@ -594,7 +594,7 @@ class NoisyEpoch(NoisyStatistic):
             w = w - step * (g + facts.mu * (w - np.asarray(self.origin, dtype=float)))
         return np.asarray(w)
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         """Return how a pass from a public start depends on canary rows.
 
         Each later part carries the noise and the canaries of the parts before it through its own
@@ -651,7 +651,7 @@ class SecretMinimiser(NoisyMinimiser):
     :class:`~sottovoce.privacy.events.ExactSphericalMechanism`.
     """
 
-    around = Query.around  # refused: its linear term is secret
+    around_origin = Query.around_origin  # refused: its linear term is secret
 
     own: ArrayLike = 0.0
     path: tuple[Array, ...] = ()
@@ -665,13 +665,13 @@ class SecretMinimiser(NoisyMinimiser):
             moved = step / q + 2.0 * certified_error(facts.C, facts.exact_tol, q)
         return moved
 
-    def check(self, facts: Facts) -> None:
+    def check_before_charge(self, facts: Facts) -> None:
         """Check that public vectors are finite.
 
         That is enough for printed forms, which only run in simulations.
         """
-        length(self.linear, "linear")
-        length(self.start, "start")
+        public_vector_norm(self.linear, "linear")
+        public_vector_norm(self.start, "start")
 
     def _rate(self, facts: Facts) -> Array:
         assert self.alpha is not None
@@ -684,14 +684,14 @@ class SecretMinimiser(NoisyMinimiser):
             self.source, facts.relation, rate, self.sensitivity(facts), facts.d, claimed
         )
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
         if len(self.path) == 1:  # the first round has none before it
             before = np.zeros_like(self.start)
         else:
             before = last_minimiser(vault, self.start)
         linear = np.asarray(self.linear, dtype=float) + np.asarray(self.own, dtype=float) * before
         f = vault.solver.minimise(linear, self._q(facts), self.start, facts.exact_tol).w
-        vault.keep(LastMinimiser(f))
+        vault.keep_secret(LastMinimiser(f))
         return f
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
@@ -706,23 +706,23 @@ class SecretMinimiser(NoisyMinimiser):
         -------
         array of shape (..., d)
         """
-        exact, coarsest = self.value(vault, facts), self._coarsest(self.sensitivity(facts), facts)
-        return vault.noise.add_pure(exact, self._rate(facts), coarsest, release)
+        exact, coarsest = self.exact_statistic(vault, facts), self._coarsest_grid_step(self.sensitivity(facts), facts)
+        return vault.noise.add_spherical(exact, self._rate(facts), coarsest, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         if self.alpha is None:
             return super().log_density(supposed, answer)
-        return spherical(
-            answer - self.value(supposed.vault, supposed.facts), self._rate(supposed.facts)
+        return spherical_log_density(
+            answer - self.exact_statistic(supposed.vault, supposed.facts), self._rate(supposed.facts)
         )
 
-    def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
+    def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         raise refusal_of_secret(self)
 
 
 def last_minimiser(vault: Vault, start: Array) -> Array:
     """Return the minimiser that :class:`SecretMinimiser` kept, or zeros of the shape of `start`."""
-    kept = vault.recall(LastMinimiser)
+    kept = vault.recall_secret(LastMinimiser)
     if kept is None:
         return np.zeros_like(start)
     return kept.f

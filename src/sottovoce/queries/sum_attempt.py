@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InvalidInput
-from ..privacy.noise import power
+from ..privacy.noise import scaled_power_of_two
 from ..privacy.prices import COARSEST, FINEST
 from ..problem.facts import Among, Facts
 from ..util.typing import Array, IntArray
@@ -47,22 +47,22 @@ class SharedNoise:
     what: NoisyValue
     facts: Facts
 
-    def influence(self, rows: float) -> Array:
+    def largest_sum_change(self, rows: float) -> Array:
         """Largest change of a sum over `rows` rows by one of them, computation included; shape
         (..., 1).
         """
-        return self.what.moved(self.facts, np.full((*self.facts.n.shape[:-1], 1), rows))
+        return self.what.mean_sensitivity(self.facts, np.full((*self.facts.n.shape[:-1], 1), rows))
 
-    def moved(self, rows: float) -> Array:
-        """:meth:`influence`, with the rounding of a product with the site's weight."""
-        return np.asarray(self.influence(rows) + _ROUNDING * self.what.reach(self.facts))
+    def mean_sensitivity(self, rows: float) -> Array:
+        """:meth:`largest_sum_change`, with the rounding of a product with the site's weight."""
+        return np.asarray(self.largest_sum_change(rows) + _ROUNDING * self.what.addend_norm_bound(self.facts))
 
-    def honest(self, sites: int) -> int:
+    def honest_noise_shares(self, sites: int) -> int:
         """How many of so many shares of the noise nobody knows."""
         return sites - self.facts.colluders
 
     @property
-    def bits(self) -> int:
+    def grid_bits(self) -> int:
         """The grid's fineness: as fine as the ring allows to all sites together, and no finer than
         is of use.
 
@@ -71,10 +71,10 @@ class SharedNoise:
         """
         if self.what.alpha is None:
             return FINEST
-        among = Among.all(self.facts)
+        among = Among.all_sites(self.facts)
         alpha = np.asarray(self.what.alpha, dtype=float)
-        share = self.moved(among.rows) / (alpha * math.sqrt(self.honest(among.sites)))
-        shares_in_reach = float(np.max(self.what.reach(self.facts) / share))
+        share = self.mean_sensitivity(among.rows) / (alpha * math.sqrt(self.honest_noise_shares(among.sites)))
+        shares_in_reach = float(np.max(self.what.addend_norm_bound(self.facts) / share))
         return min(FINEST, _RING - 1 - math.frexp(shares_in_reach + 1.0)[1])
 
     def check(self) -> None:
@@ -86,7 +86,7 @@ class SharedNoise:
             raise InvalidInput(
                 "alpha", None, "a sum over sites has one price", "give one number, not one a site"
             )
-        if self.bits < COARSEST:
+        if self.grid_bits < COARSEST:
             rule = (
                 f"{self.facts.rows:,.0f} rows with so little noise do not fit into sums of "
                 "64-bit words"
@@ -100,8 +100,8 @@ class SharedNoise:
 
     def _fits(self, alpha: float) -> bool:
         """Whether any sites' noise leaves the words of honest sums below half of the ring."""
-        d, sites = self.what.entries(self.facts), math.sqrt(self.facts.n_nodes)
-        tau = 2.0 ** (self.bits + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
+        d, sites = self.what.number_of_entries(self.facts), math.sqrt(self.facts.n_nodes)
+        tau = 2.0 ** (self.grid_bits + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
         return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
 
 
@@ -123,30 +123,30 @@ class Attempt:
         / 4) / tau``: it is dealt to the shares in whole steps (docs/privacy/sums.md, Claim 3).
         """
         noise = SharedNoise(self.what, self.facts)
-        moved = noise.moved(self.among.rows)
+        moved = noise.mean_sensitivity(self.among.rows)
         if self.what.alpha is None:
-            return Grid(power(self.what.reach(self.facts), -50), np.zeros_like(moved))
-        honest, d = noise.honest(self.among.sites), self.what.entries(self.facts)
-        step = power(moved / (self.what.alpha * math.sqrt(honest)), -noise.bits)
+            return Grid(scaled_power_of_two(self.what.addend_norm_bound(self.facts), -50), np.zeros_like(moved))
+        honest, d = noise.honest_noise_shares(self.among.sites), self.what.number_of_entries(self.facts)
+        step = scaled_power_of_two(moved / (self.what.alpha * math.sqrt(honest)), -noise.grid_bits)
         # both data sets' sums are rounded, by at most half a step each
         steps = moved / step + math.sqrt(d)
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.what.alpha)
 
-    def share(self, vault: Vault, release: int) -> IntArray:
+    def noisy_share(self, vault: Vault, release: int) -> IntArray:
         """Each site's addend plus its share of the noise in steps of the grid, (..., d), after the
         charge.
 
         It must be masked before it leaves: alone it is not protected.
         """
-        words = self.addend(vault)
+        words = self.share_without_noise(vault)
         if self.what.alpha is not None:
-            words = words + vault.noise.steps(words.shape[-1], self.grid.tau, release)
+            words = words + vault.noise.draw_rounded_gaussian(words.shape[-1], self.grid.tau, release)
         return words
 
-    def addend(self, vault: Vault) -> IntArray:
+    def share_without_noise(self, vault: Vault) -> IntArray:
         """The share without its noise, for the audit; it never leaves the query."""
         exact = (
-            self.what.addend(vault, self.facts) * (self.facts.n / self.among.rows) / self.grid.step
+            self.what.addend_of_site(vault, self.facts) * (self.facts.n / self.among.rows) / self.grid.step
         )
         return np.asarray(np.rint(exact).astype(np.int64))
 
@@ -160,9 +160,9 @@ class Attempt:
         """Whether honest sites can have made this sum, from rows and noise."""
         grid = self.grid
         noise = _TAIL * math.sqrt(self.among.sites) * grid.tau
-        most = self.what.reach(self.facts) / grid.step + self.among.sites + noise
+        most = self.what.addend_norm_bound(self.facts) / grid.step + self.among.sites + noise
         return bool(np.all(np.abs(total.astype(float)) <= most))
 
-    def opened(self, total: IntArray) -> Array:
+    def mean_from_total(self, total: IntArray) -> Array:
         """The released mean, from the sum of the shares modulo ``2^64``."""
-        return self.what.centred(total * self.grid.step, self.facts)
+        return self.what.answer_from_mean(total * self.grid.step, self.facts)

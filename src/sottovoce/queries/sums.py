@@ -26,20 +26,20 @@ from ..problem.facts import Among, Facts
 from ..util.typing import Array
 from .base import Query
 from .bounded import NoisyBounded
-from .reach import length
-from .statistic import NoisyValue, refused
+from .reach import public_vector_norm
+from .statistic import NoisyValue, no_sum_error
 from .sum_attempt import Attempt, SharedNoise
 from .vault import Vault
 
 
-def as_released(query: NoisyBounded, facts: Facts) -> NoisyBounded | Sum:
+def query_for_release(query: NoisyBounded, facts: Facts) -> NoisyBounded | Sum:
     """Return the query by which a run with these facts releases a statistic.
 
     It is the query itself under local trust, and the sum of all sites' statistics where only sums
     are opened.  Either has the price of its own event.
     """
-    if facts.summed:
-        return Sum.of(query)
+    if facts.opens_only_sums:
+        return Sum.sum_of_query(query)
     return query
 
 
@@ -66,10 +66,10 @@ class Sum:
 
     def __post_init__(self) -> None:
         if vars(type(self.what)).get("in_sums") is None:
-            raise refused(self.what)
+            raise no_sum_error(self.what)
 
     @classmethod
-    def of(cls, query: Query) -> Self:
+    def sum_of_query(cls, query: Query) -> Self:
         """Return the query's statistic as one sum over all sites.
 
         Raises
@@ -78,7 +78,7 @@ class Sum:
             If the query's class does not declare :attr:`NoisyValue.in_sums`.
         """
         if not isinstance(query, NoisyValue):
-            raise refused(query)
+            raise no_sum_error(query)
         return cls(query)
 
     @property
@@ -91,9 +91,9 @@ class Sum:
         """The query whose answers are summed."""
         return self.what
 
-    def at_shift(self, alpha: Array) -> Self:
+    def with_noise_ratio(self, alpha: Array) -> Self:
         """Return the same sum with another ratio of sensitivity to sigma."""
-        return type(self)(self.what.at_shift(alpha))
+        return type(self)(self.what.with_noise_ratio(alpha))
 
     @property
     def source(self) -> str:
@@ -112,13 +112,13 @@ class Sum:
             If public vectors are not finite, if every price must be pure, if `alpha` differs by
             site, or if rows or noise do not fit into sums of 64-bit words.
         """
-        length(self.what.start, "start")
+        public_vector_norm(self.what.start, "start")
         if facts.pure and self.alpha is not None:
             raise InvalidInput(
                 "delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5"
             )
         SharedNoise(self.what, facts).check()
-        self.what.check(facts.alike)
+        self.what.check_before_charge(facts.pooled_facts)
 
     def event(self, facts: Facts) -> Event:
         """Return the event of an attempt, the same for any sites that take part."""
@@ -130,20 +130,20 @@ class Sum:
             self.source,
             facts.relation,
             np.broadcast_to(self.alpha, shape),
-            np.broadcast_to(noise.moved(Among.all(facts).rows), shape),
-            self.what.entries(facts),
+            np.broadcast_to(noise.mean_sensitivity(Among.all_sites(facts).rows), shape),
+            self.what.number_of_entries(facts),
             facts.n_nodes,
             facts.participants,
             facts.colluders,
             facts.sites_per_row,
-            noise.bits,
+            noise.grid_bits,
         )
 
-    def stamp(self) -> bytes:
-        return self.what.stamp()
+    def public_digest(self) -> bytes:
+        return self.what.public_digest()
 
-    def blank(self, facts: Facts) -> Array:
-        return self.what.blank(facts)
+    def placeholder_answer(self, facts: Facts) -> Array:
+        return self.what.placeholder_answer(facts)
 
     def attempt(self, facts: Facts, among: Among) -> Attempt:
         """The sum as it is asked of those sites."""
@@ -156,8 +156,8 @@ class Sum:
         if self.alpha is None:
             return 0.0
         if among.sites < facts.n_nodes:
-            return float(self.attempt(facts.node(0), among).total_spread.ravel()[0])
-        return float(self.event(facts).spread()[0])
+            return float(self.attempt(facts.facts_of_node(0), among).total_spread.ravel()[0])
+        return float(self.event(facts).noise_standard_deviation()[0])
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         """Update the vault in place of :meth:`share`, if the share is taken from the ledger.
@@ -167,9 +167,9 @@ class Sum:
         vault, facts, release
             As for :meth:`Query.replay`.
         """
-        self.what.replay(vault, facts.alike, release)
+        self.what.replay(vault, facts.pooled_facts, release)
 
-    def at_once(self, vault: Vault, facts: Facts, release: int) -> Array:
+    def answer_of_pooled_rows(self, vault: Vault, facts: Facts, release: int) -> Array:
         """Compute the answer as if one site held all rows, for rehearsals only.
 
         It has the noise of all sites' shares together, and no grid.
@@ -187,11 +187,11 @@ class Sum:
         -------
         array of shape (..., d)
         """
-        mean = self.what.addend(vault, facts)
+        mean = self.what.addend_of_site(vault, facts)
         if self.alpha is not None:
             # All sites add a share, and the honest ones' alone must be enough.
             shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
-            influence = SharedNoise(self.what, facts).influence(Among.all(facts).rows)
+            influence = SharedNoise(self.what, facts).largest_sum_change(Among.all_sites(facts).rows)
             scale = influence / self.alpha * math.sqrt(shares)
-            mean = mean + scale * vault.noise.gaussian(mean.shape[-1], release, 1)
-        return self.what.centred(mean, facts)
+            mean = mean + scale * vault.noise.draw_gaussian(mean.shape[-1], release, 1)
+        return self.what.answer_from_mean(mean, facts)

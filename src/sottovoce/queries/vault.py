@@ -61,21 +61,21 @@ class Vault:
     noise: Noise
     secrets: dict[type[Secret], Secret] = field(default_factory=dict)
 
-    def keep(self, secret: Secret) -> None:
+    def keep_secret(self, secret: Secret) -> None:
         """Keep a secret, in place of an earlier one of its kind."""
         self.secrets[type(secret)] = secret
 
-    def recall(self, kind: type[S]) -> S | None:
+    def recall_secret(self, kind: type[S]) -> S | None:
         """Return the secret of a kind; None if there is none or it was lost."""
         found = self.secrets.get(kind)
         if isinstance(found, kind):
             return found
         return None
 
-    def forget(self, kind: type[Secret]) -> None:
+    def forget_secret(self, kind: type[Secret]) -> None:
         self.secrets.pop(kind, None)
 
-    def repeat(self, solve: Callable[[], object], start: Array) -> None:
+    def repeat_solve(self, solve: Callable[[], object], start: Array) -> None:
         """Repeat the solve of a stored answer in a simulation, else skip it.
 
         A site cannot repeat it, as the noise is lost; the next solve then starts from its own
@@ -84,9 +84,9 @@ class Vault:
         if self.noise.simulated:
             solve()
         else:
-            self.solver.skip(start)
+            self.solver.skip_solve(start)
 
-    def state(self) -> dict[str, Array]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return all secrets as arrays by name, for the checkpoint of a simulation."""
         return {
             called: getattr(secret, name)
@@ -94,8 +94,8 @@ class Vault:
             for name, called in type(secret).names().items()
         }
 
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Keep the secrets of a :meth:`state`.
+    def restore_state(self, state: Mapping[str, Array]) -> None:
+        """Keep the secrets of a :meth:`state_arrays`.
 
         Raises
         ------
@@ -106,6 +106,6 @@ class Vault:
         for kind in _KINDS.values():
             names = kind.names()
             if left.keys() >= set(names.values()):
-                self.keep(kind(**{name: left.pop(called) for name, called in names.items()}))
+                self.keep_secret(kind(**{name: left.pop(called) for name, called in names.items()}))
         if left:
             raise ValueError("not a secret of any query")

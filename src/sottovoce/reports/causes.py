@@ -52,7 +52,7 @@ class Cause(Enum):
         return _LABELS[self]
 
     @property
-    def by_noise(self) -> bool:
+    def is_caused_by_noise(self) -> bool:
         """True if a larger epsilon or more rows would remove the cause."""
         return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 
@@ -142,7 +142,7 @@ _LABELS = {
 }
 
 
-def cause_of(line: dict[str, Any]) -> Cause | None:
+def cause_of_line(line: dict[str, Any]) -> Cause | None:
     """Return the cause of a line that is refused or has a question mark.
 
     None for other lines, and for a code that this version does not know.
@@ -150,7 +150,7 @@ def cause_of(line: dict[str, Any]) -> Cause | None:
     return next((cause for cause in Cause if cause.value == line.get("cause")), None)
 
 
-def blames_noise(lines: Sequence[dict[str, Any]]) -> bool:
+def all_refused_by_noise(lines: Sequence[dict[str, Any]]) -> bool:
     """Return True if there are lines, and all are refused because of noise."""
-    causes = [cause_of(line) for line in lines]
-    return bool(causes) and all(cause is not None and cause.by_noise for cause in causes)
+    causes = [cause_of_line(line) for line in lines]
+    return bool(causes) and all(cause is not None and cause.is_caused_by_noise for cause in causes)

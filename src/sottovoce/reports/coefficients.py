@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ..util.pages import Column, Table
 from ..util.typing import Any
-from .causes import Cause, cause_of
-from .plain import finite, number, ratio_text
+from .causes import Cause, cause_of_line
+from .plain import read_finite_number, number, format_odds_ratio
 from .worth import exaggeration_in_words, width_in_words
 
 NOISE_MEANS = (
@@ -36,7 +36,7 @@ def cells(line: dict[str, Any]) -> list[str]:
     """Return the cells of a line, in the columns of :data:`HEAD`."""
     if line.get("one_sided") is not None:
         by_head = dict.fromkeys(HEAD, "-")
-        by_head["95% interval"] = end_text(line, odds=False)
+        by_head["95% interval"] = one_sided_interval_text(line, odds=False)
         by_head["why"] = why(line)
         return list(by_head.values())
     if line.get("refused") is not None:
@@ -79,11 +79,11 @@ def why(line: dict[str, Any]) -> str:
     """Return the reason of a refusal or a question mark, in a word or two; else empty."""
     if line.get("refused") is None and not line.get("unsure"):
         return ""
-    cause = cause_of(line)
+    cause = cause_of_line(line)
     return "" if cause is None else cause.label
 
 
-def mark(line: dict[str, Any]) -> str:
+def question_mark_text(line: dict[str, Any]) -> str:
     """Return the question mark of a line in a drawing, with its reason; empty without one."""
     if not line.get("unsure"):
         return ""
@@ -107,7 +107,7 @@ def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
     return number(line["high"]), -1
 
 
-def end_text(line: dict[str, Any], odds: bool) -> str:
+def one_sided_interval_text(line: dict[str, Any], odds: bool) -> str:
     """Format a line's one end in words, as a coefficient or, with `odds`, as an odds ratio.
 
     A coefficient is rounded outwards, so that the text excludes nothing that the interval holds; an
@@ -117,14 +117,14 @@ def end_text(line: dict[str, Any], odds: bool) -> str:
     assert found is not None
     end, side = found
     if odds:
-        return f"{line['one_sided']} {ratio_text(math.exp(min(end, 50.0)))}"
+        return f"{line['one_sided']} {format_odds_ratio(math.exp(min(end, 50.0)))}"
     # An end of 0.507 reads "above 0.50": "above 0.51" would claim too much.
     round_outwards = math.floor if side > 0 else math.ceil
     rounded = round_outwards(end * 100.0) / 100.0
     return f"{line['one_sided']} {rounded:.2f}"
 
 
-def called(line: dict[str, Any]) -> str:
+def name_of_line(line: dict[str, Any]) -> str:
     """Return the name of a line, with its level if it has one."""
     name = _column_name(line)
     if line["level"] is None:
@@ -172,9 +172,9 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     return found
 
 
-def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+def table_rows_as_text(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """Return the table as texts, head first, without columns that no line has."""
-    kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
+    kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or are_log_odds(lines)]
     if not any(map(why, lines)):
         kept.remove(HEAD.index("why"))
     if not has_intervals(lines):
@@ -184,9 +184,9 @@ def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     return [(name, [row[k] for k in kept]) for name, row in rows]
 
 
-def text_table(lines: Sequence[dict[str, Any]]) -> str:
+def format_text_table(lines: Sequence[dict[str, Any]]) -> str:
     """Format the table of coefficients as plain text."""
-    rows = rows_of(lines)
+    rows = table_rows_as_text(lines)
     name_width = max(len(name) for name, _ in rows)
     columns = zip(*(row for _, row in rows), strict=True)
     widths = [max(map(len, column)) for column in columns]
@@ -198,14 +198,14 @@ def text_table(lines: Sequence[dict[str, Any]]) -> str:
     return "\n".join(text)
 
 
-def page_table(lines: Sequence[dict[str, Any]]) -> Table:
+def coefficient_table(lines: Sequence[dict[str, Any]]) -> Table:
     """Build the table of coefficients for a page."""
-    (_, heads), *rows = rows_of(lines)
+    (_, heads), *rows = table_rows_as_text(lines)
     columns = [Column("column", "name"), *(Column(text, "n") for text in heads)]
-    return Table(columns, [[_indented(name), *row] for name, row in rows])
+    return Table(columns, [[_indent_for_html(name), *row] for name, row in rows])
 
 
-def _indented(name: str) -> str:
+def _indent_for_html(name: str) -> str:
     """Return a row's name for HTML, which would drop the two spaces before a level.
 
     A wide space stands in their place.
@@ -215,7 +215,7 @@ def _indented(name: str) -> str:
     return name.strip()
 
 
-def needed(needs: dict[str, Any] | None) -> str:
+def sufficient_budget_text(needs: dict[str, Any] | None) -> str:
     """Return the epsilon or rows that would do for a whole table, in words.
 
     Empty if all is printed.
@@ -235,11 +235,11 @@ def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
     reasons: dict[str, list[str]] = {}
     for line in lines:
         if line.get("refused") is not None:
-            reasons.setdefault(str(line["refused"]), []).append(called(line))
+            reasons.setdefault(str(line["refused"]), []).append(name_of_line(line))
     return [(names, why) for why, names in reasons.items()]
 
 
-def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
+def remarks_below_table(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
     """Return the sentences below a printed table of coefficients; empty if there is nothing to say.
 
     They are on refused lines, question marks, noise, and rows longer than the norm bound.
@@ -261,29 +261,29 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     said = list[str]()
     for names, why in refusals(lines):
         if len(names) < len(lines):
-            said.append(f"{_listed(names)}: {why}.")
+            said.append(f"{_join_names(names)}: {why}.")
         else:
             # One reason for the whole table needs no names.
             said.append(f"{why[:1].upper()}{why[1:]}.")
     if said:
         said.insert(0, "Not all is printed.")
-    return " ".join([*said, doubts(lines, needs, weighed)]).strip()
+    return " ".join([*said, reliability_sentences(lines, needs, weighed)]).strip()
 
 
-def assumptions(plain: dict[str, Any]) -> str:
+def assumption_sentences(plain: dict[str, Any]) -> str:
     """Return a run's sentences on the assumptions of its table.
 
     They are on long rows, on targets at their bounds, and on rows that are alike.
     """
     said = (
         str(plain.get("weighed") or ""),
-        _clipped(plain.get("at_bounds")),
+        _targets_at_bounds_sentence(plain.get("at_bounds")),
         str(plain.get("clusters") or ""),
     )
     return " ".join(filter(None, said))
 
 
-def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
+def reliability_sentences(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
     """Return sentences on the reliability of printed lines: question marks, noise, and long rows.
 
     Parameters
@@ -302,18 +302,18 @@ def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
         Empty if there is nothing to say.
     """
     printed = [line for line in lines if line.get("refused") is None]
-    said = _question_marks([line for line in printed if line.get("unsure")], needs)
+    said = _question_mark_sentences([line for line in printed if line.get("unsure")], needs)
     if printed and has_intervals(printed):
-        names = [called(line) for line in printed]
+        names = [name_of_line(line) for line in printed]
         said += [width_in_words(printed, names), exaggeration_in_words(printed, names)]
     if printed and weighed:
         said.append(weighed)
     return " ".join(filter(None, said))
 
 
-def _would(needs: dict[str, Any] | None) -> str:
+def _sufficient_budget_clause(needs: dict[str, Any] | None) -> str:
     """Return the epsilon or rows that would do, as the end of a sentence; else empty."""
-    would = needed(needs)
+    would = sufficient_budget_text(needs)
     if not would or not needs:
         return ""
     if needs.get("more"):
@@ -321,7 +321,7 @@ def _would(needs: dict[str, Any] | None) -> str:
     return f"; {would} would do, about"
 
 
-def _clipped(at_bounds: dict[str, Any] | None) -> str:
+def _targets_at_bounds_sentence(at_bounds: dict[str, Any] | None) -> str:
     """Return a sentence on targets at their bounds, if they are clearly many.
 
     They are counted by :mod:`sottovoce.answers.bounds_reached`.
@@ -335,24 +335,24 @@ def _clipped(at_bounds: dict[str, Any] | None) -> str:
     )
 
 
-def _question_marks(unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> list[str]:
+def _question_mark_sentences(unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> list[str]:
     """Return a sentence for each cause of question marks."""
     said = list[str]()
-    for cause in dict.fromkeys(map(cause_of, unsure)):
+    for cause in dict.fromkeys(map(cause_of_line, unsure)):
         if cause is Cause.STRAINED:
-            said.append(f"Question marks: {cause.sentence}{_would(needs)}.")
+            said.append(f"Question marks: {cause.sentence}{_sufficient_budget_clause(needs)}.")
         elif cause is not None:
-            names = [called(line) for line in unsure if cause_of(line) is cause]
-            said.append(f"Question mark at {_listed(names)}: {cause.sentence}.")
+            names = [name_of_line(line) for line in unsure if cause_of_line(line) is cause]
+            said.append(f"Question mark at {_join_names(names)}: {cause.sentence}.")
     return said
 
 
-def strained(lines: Sequence[dict[str, Any]]) -> bool:
+def has_strained_lines(lines: Sequence[dict[str, Any]]) -> bool:
     """Return True if any question mark is for a last Newton step that was too large."""
-    return any(line.get("unsure") and cause_of(line) is Cause.STRAINED for line in lines)
+    return any(line.get("unsure") and cause_of_line(line) is Cause.STRAINED for line in lines)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Join names for a sentence, at most `_NAMED` of them."""
     more = len(names) - _NAMED
     if more <= 0:
@@ -360,7 +360,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_NAMED])} and {more} more"
 
 
-def sites_differ(found: dict[str, Any], odds: bool) -> str:
+def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:
     """Return sentences on how far the constants of sites differ.
 
     `found` has the fields of :class:`sottovoce.answers.between.Between`; with `odds` constants are
@@ -413,17 +413,17 @@ class Axis(NamedTuple):
     def ticks(self) -> list[tuple[str, str]]:
         """Return places and texts of round numbers."""
         if not self.odds:
-            return [(self.at(x), f"{x:.6g}") for x in _even_numbers(self.low, self.high)]
+            return [(self.at(x), f"{x:.6g}") for x in _evenly_spaced_ticks(self.low, self.high)]
         low, high = math.exp(self.low), math.exp(self.high)
         # Over a short range a logarithmic axis is nearly linear, and has too few round ratios.
         if high / low > 2.5:
-            ratios = _round_ratios(low, high)
+            ratios = _ticks_of_ratios(low, high)
         else:
-            ratios = _even_numbers(low, high)
+            ratios = _evenly_spaced_ticks(low, high)
         return [(self.at(math.log(x)), f"{x:.6g}") for x in ratios]
 
 
-def _round_ratios(low: float, high: float) -> list[float]:
+def _ticks_of_ratios(low: float, high: float) -> list[float]:
     """Return round numbers for a logarithmic axis: as many as fit, or the powers of ten."""
     found = list[float]()
     for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
@@ -434,7 +434,7 @@ def _round_ratios(low: float, high: float) -> list[float]:
     return found
 
 
-def _even_numbers(low: float, high: float) -> list[float]:
+def _evenly_spaced_ticks(low: float, high: float) -> list[float]:
     """Return about five round numbers at equal distances."""
     raw = (high - low) / 5.0
     unit = 10.0 ** math.floor(math.log10(raw))
@@ -442,10 +442,10 @@ def _even_numbers(low: float, high: float) -> list[float]:
     return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def scaled(line: dict[str, Any]) -> tuple[float, float, float]:
+def scaled_interval(line: dict[str, Any]) -> tuple[float, float, float]:
     """Return low end, estimate and high end for the difference that :func:`compared` names."""
-    steps = finite(line.get("steps", 1.0))
-    low, mid, high = (steps * finite(line[name]) for name in ("low", "estimate", "high"))
+    steps = read_finite_number(line.get("steps", 1.0))
+    low, mid, high = (steps * read_finite_number(line[name]) for name in ("low", "estimate", "high"))
     return low, mid, high
 
 
@@ -459,7 +459,7 @@ def compared(line: dict[str, Any]) -> str:
     return f"{high:g} against {low:g}"
 
 
-def interval(low: float, mid: float, high: float, odds: bool) -> str:
+def interval_text(low: float, mid: float, high: float, odds: bool) -> str:
     """Format an estimate with its interval, as in ``1.2 (0.9 to 1.6)``.
 
     Parameters
@@ -475,7 +475,7 @@ def interval(low: float, mid: float, high: float, odds: bool) -> str:
     """
     if not odds:
         return f"{mid:.3g} ({low:.3g} to {high:.3g})"
-    a, b, c = (ratio_text(math.exp(min(x, 50.0))) for x in (mid, low, high))
+    a, b, c = (format_odds_ratio(math.exp(min(x, 50.0))) for x in (mid, low, high))
     return f"{a} ({b} to {c})"
 
 
@@ -484,7 +484,7 @@ def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
     return any("standard_error" in line for line in lines)
 
 
-def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
+def are_log_odds(lines: Sequence[dict[str, Any]]) -> bool:
     """Return True if coefficients are log-odds."""
     printed = [line for line in lines if line.get("refused") is None]
     if not printed:
@@ -493,10 +493,10 @@ def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
     return any(line.get("odds_ratio") is not None for line in printed)
 
 
-def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
+def make_axis(lines: Sequence[dict[str, Any]]) -> Axis:
     """Return an axis that shows these lines and zero."""
-    odds = has_odds(lines)
-    ends = [scaled(line) for line in lines if line.get("refused") is None]
+    odds = are_log_odds(lines)
+    ends = [scaled_interval(line) for line in lines if line.get("refused") is None]
     most = _WIDEST if odds else math.inf
     single = [found[0] for line in lines if (found := one_end(line)) is not None]
     least = min([*(low for low, _, _ in ends), *single], default=0.0)
@@ -541,10 +541,10 @@ class Forest(NamedTuple):
     rows: list[ForestRow]
 
 
-def forest(lines: Sequence[dict[str, Any]]) -> Forest:
+def lay_out_forest_plot(lines: Sequence[dict[str, Any]]) -> Forest:
     """Lay out the forest plot of all coefficients but constants, with the references."""
     kept = [line for line in lines if line["name"] != CONSTANT]
-    axis = axis_of(kept)
+    axis = make_axis(kept)
     rows = []
     for group in groups(kept):
         kind = "number" if group.lines[0]["level"] is None else "level"
@@ -553,12 +553,12 @@ def forest(lines: Sequence[dict[str, Any]]) -> Forest:
         if group.reference is not None:
             title = f"{group.reference}: the reference of {group.name}"
             rows.append(ForestRow("reference", group.reference, title, "reference"))
-        rows += [_forest_row(line, axis, kind) for line in group.lines]
+        rows += [_lay_out_forest_row(line, axis, kind) for line in group.lines]
     label = "odds ratio (logarithmic)" if axis.odds else "coefficient"
     return Forest(axis.at(0), axis.ticks(), label, rows)
 
 
-def _forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
+def _lay_out_forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
     """Lay out the row of one line; it is blue if its interval excludes zero."""
     if kind == "level":
         name, beside = str(line["level"]), ""
@@ -567,22 +567,22 @@ def _forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
     dot: str | None = None
     if (found := one_end(line)) is not None:
         end, side = found
-        text = end_text(line, axis.odds)
+        text = one_sided_interval_text(line, axis.odds)
         # The unknown end is drawn at the edge of the axis.
         edge = axis.high if side > 0 else axis.low
         span = (axis.at(end), axis.at(edge))
         clear = end * side > 0.0
     elif line.get("refused") is not None:
-        return ForestRow(kind, name, f"{called(line)}: refused", compared=beside)
+        return ForestRow(kind, name, f"{name_of_line(line)}: refused", compared=beside)
     else:
-        low, mid, high = scaled(line)
-        text = interval(low, mid, high, axis.odds) + mark(line)
+        low, mid, high = scaled_interval(line)
+        text = interval_text(low, mid, high, axis.odds) + question_mark_text(line)
         span, dot = (axis.at(low), axis.at(high)), axis.at(mid)
         clear = low > 0 or high < 0
     return ForestRow(
         kind=kind,
         name=name,
-        title=f"{called(line)}: {text}",
+        title=f"{name_of_line(line)}: {text}",
         text=text,
         compared=beside,
         colour="blue" if clear else "mark",
@@ -608,28 +608,28 @@ class CoefficientSection:
     noise_means: str = NOISE_MEANS
 
 
-def coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
+def build_coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
     """Build a page's section on coefficients: plot, refusals and table."""
-    lines, weighed = plain["coefficients"], assumptions(plain)
-    several, odds = len(lines) > 1, has_odds(lines)
+    lines, weighed = plain["coefficients"], assumption_sentences(plain)
+    several, odds = len(lines) > 1, are_log_odds(lines)
     if not has_intervals(lines):
-        return CoefficientSection(page_table(lines), weighed, None, several, odds, "", [], [])
-    remarks = [doubts(lines, plain.get("needs"), weighed)]
+        return CoefficientSection(coefficient_table(lines), weighed, None, several, odds, "", [], [])
+    remarks = [reliability_sentences(lines, plain.get("needs"), weighed)]
     if plain.get("between_sites"):
-        remarks.append(sites_differ(plain["between_sites"], odds))
+        remarks.append(site_difference_sentences(plain["between_sites"], odds))
     return CoefficientSection(
-        table=page_table(lines),
+        table=coefficient_table(lines),
         weighed=weighed,
-        plot=forest(lines),
+        plot=lay_out_forest_plot(lines),
         several=several,
         odds=odds,
-        caption=_caption(lines, odds),
+        caption=_forest_plot_caption(lines, odds),
         refusals=refusals(lines),
         remarks=[remark for remark in remarks if remark],
     )
 
 
-def _caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
+def _forest_plot_caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
     """Return sentences on how to read the forest plot."""
     said = []
     if odds:
@@ -639,7 +639,7 @@ def _caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
     said.append("The line is its 95% interval, which holds sampling and privacy noise.")
     if any(line.get("typical") is not None for line in lines):
         said.append("A number is compared over the range of most values that its schema declares.")
-    if strained(lines):
+    if has_strained_lines(lines):
         said.append(f"Question marks: {Cause.STRAINED.sentence}.")
     said.append(
         "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell "

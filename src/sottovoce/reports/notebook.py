@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import printable
-from ..util.pages import Column, Table, notebook
+from ..errors import escape_unprintable
+from ..util.pages import Column, Table, render_for_notebook
 from ..util.typing import Any
 from .quality import RECALIBRATION
 
@@ -13,7 +13,7 @@ _LINES = 60
 """Most lines of a table of columns."""
 
 
-def pairs_text(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
+def format_pairs(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
     """Format names with their values as aligned text.
 
     Parameters
@@ -59,10 +59,10 @@ def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
             "mean_target": "mean of the number",
         }
         told = {name: plain[key] for key, name in names.items()}
-    return [(printable(name), _estimate(one)) for name, one in told.items()]
+    return [(escape_unprintable(name), _estimate_text(one)) for name, one in told.items()]
 
 
-def _estimate(one: dict[str, Any]) -> str:
+def _estimate_text(one: dict[str, Any]) -> str:
     if one["value"] is None:
         return "refused"
     return f"{one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})"
@@ -70,16 +70,16 @@ def _estimate(one: dict[str, Any]) -> str:
 
 def _cell_text(x: Any) -> str:
     if isinstance(x, str):
-        return printable(x)
+        return escape_unprintable(x)
     return f"{x:.4g}"
 
 
 class ColumnTable(dict[str, list[Any]]):
     """A table as a dict of columns, which ``pandas.DataFrame`` takes; it prints as a table."""
 
-    def _cells(self) -> tuple[list[str], list[list[str]], int]:
+    def _heads_and_cells(self) -> tuple[list[str], list[list[str]], int]:
         """Return heads, cells, and how many lines are left out; the last line is always shown."""
-        heads = [printable(str(head)) for head in self]
+        heads = [escape_unprintable(str(head)) for head in self]
         lines = list(zip(*self.values(), strict=True))
         shown = lines
         if len(lines) > _LINES:
@@ -88,7 +88,7 @@ class ColumnTable(dict[str, list[Any]]):
         return heads, cells, len(lines) - len(shown)
 
     def __str__(self) -> str:
-        heads, cells, left = self._cells()
+        heads, cells, left = self._heads_and_cells()
         widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
         text = []
         for first, *others in (heads, *cells):
@@ -102,9 +102,9 @@ class ColumnTable(dict[str, list[Any]]):
         return str(self)
 
     def _repr_html_(self) -> str:
-        heads, cells, left = self._cells()
+        heads, cells, left = self._heads_and_cells()
         more = f"... and {left} more" if left else ""
-        return notebook(table=Table([Column(head) for head in heads], cells), remark=more)
+        return render_for_notebook(table=Table([Column(head) for head in heads], cells), remark=more)
 
 
-__all__ = ["ColumnTable", "evaluation_pairs", "pairs_text"]
+__all__ = ["ColumnTable", "evaluation_pairs", "format_pairs"]

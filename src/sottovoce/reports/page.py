@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..privacy.statement import Statement, Words, ceil_text
-from ..util.pages import Column, Table, render
+from ..util.pages import Column, Table, render_template
 from ..util.typing import Any
-from .causes import blames_noise, cause_of
+from .causes import all_refused_by_noise, cause_of_line
 from .coefficients import (
     CONSTANT,
-    coefficient_section,
+    build_coefficient_section,
     compared,
     has_intervals,
-    has_odds,
-    interval,
-    needed,
+    are_log_odds,
+    interval_text,
+    sufficient_budget_text,
     refusals,
-    scaled,
+    scaled_interval,
 )
-from .plain import finite, number, of_anybody, percent
-from .quality import quality_section
+from .plain import read_finite_number, number, refusing_foreign_documents, format_percentage
+from .quality import build_quality_section
 
 _BOLDEST = 3
 """Most coefficients in the sentences on top."""
@@ -32,9 +32,9 @@ _BOLDEST = 3
 # Who, at what price, with which promise
 
 
-def _sites(plain: dict[str, Any], privacy: Statement) -> Table:
+def _sites_table(plain: dict[str, Any], privacy: Statement) -> Table:
     """Return the table of sites: their names, rows or people, and the epsilon of each of these."""
-    sizes = [finite(x) for x in plain["n_train"]]
+    sizes = [read_finite_number(x) for x in plain["n_train"]]
     default_names = [f"site {i}" for i in range(len(sizes))]
     names = [str(name) for name in plain.get("sites") or default_names]
     spent = privacy.per_node
@@ -62,12 +62,12 @@ class Cost(NamedTuple):
     shares: list[Table]
 
 
-def _cost(plain: dict[str, Any], privacy: Statement) -> Cost:
-    totals = [_total("training rows", privacy)]
-    shares = [_shares("training rows", plain.get("asked"))]
+def _privacy_cost(plain: dict[str, Any], privacy: Statement) -> Cost:
+    totals = [_cost_row("training rows", privacy)]
+    shares = [_budget_shares_table("training rows", plain.get("asked"))]
     if found := plain.get("evaluation"):
-        totals.append(_total("held-out rows", Statement.from_dict(found["privacy"])))
-        shares.append(_shares("held-out rows", found.get("asked")))
+        totals.append(_cost_row("held-out rows", Statement.from_dict(found["privacy"])))
+        shares.append(_budget_shares_table("held-out rows", found.get("asked")))
     heads = ("epsilon", "delta", "releases", "accountant")
     columns = [Column(""), *(Column(head, "n") for head in heads)]
     said = ""
@@ -79,7 +79,7 @@ def _cost(plain: dict[str, Any], privacy: Statement) -> Cost:
     return Cost(Table(columns, totals), said, [table for table in shares if table.rows])
 
 
-def _total(name: str, privacy: Statement) -> list[str]:
+def _cost_row(name: str, privacy: Statement) -> list[str]:
     return [
         name,
         ceil_text(privacy.epsilon),
@@ -89,9 +89,9 @@ def _total(name: str, privacy: Statement) -> list[str]:
     ]
 
 
-def _shares(name: str, asked: Any) -> Table:
+def _budget_shares_table(name: str, asked: Any) -> Table:
     columns = [Column(f"rows of the ledger, {name}"), Column("share of the budget", "n")]
-    rows = [[str(one["release"]), percent(finite(one["share"]), 0)] for one in asked or ()]
+    rows = [[str(one["release"]), format_percentage(read_finite_number(one["share"]), 0)] for one in asked or ()]
     return Table(columns, rows)
 
 
@@ -103,7 +103,7 @@ class Promise(NamedTuple):
     held_out: Words
 
 
-def _promise(plain: dict[str, Any], privacy: Statement) -> Promise:
+def _privacy_promise(plain: dict[str, Any], privacy: Statement) -> Promise:
     entries = [
         ("Neighbouring tables", privacy.relation),
         ("Protected", privacy.unit),
@@ -122,35 +122,35 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Promise:
 # The whole page
 
 
-def outcome_of(plain: dict[str, Any]) -> str:
+def outcome_in_words(plain: dict[str, Any]) -> str:
     """Return the predicted event or number, in words."""
     label = plain.get("label")
     if label and "positive" in label:
         return f"{label['column']} = {label['positive']}"
     if label:
         return str(label["column"])
-    if has_odds(plain.get("coefficients") or ()):
+    if are_log_odds(plain.get("coefficients") or ()):
         return "a positive label"
     return "a number"
 
 
 def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the main result in one plain sentence, and a list of further ones."""
-    what = outcome_of(plain)
+    what = outcome_in_words(plain)
     said = list[str]()
     lines = [line for line in plain.get("coefficients") or () if line["name"] != CONSTANT]
     if has_intervals(lines):
-        said += _effects(lines, what, needed(plain.get("needs")))
+        said += _effect_sentences(lines, what, sufficient_budget_text(plain.get("needs")))
     if found := plain.get("evaluation"):
-        said += _good(found, what)
+        said += _quality_sentences(found, what)
     if not said:
         return f"A model of {what} was trained; how good it is was not asked.", []
     return said[0], said[1:]
 
 
-def _no_effects(lines: Sequence[dict[str, Any]], needs: str) -> list[str]:
+def _sentences_without_effects(lines: Sequence[dict[str, Any]], needs: str) -> list[str]:
     """Return sentences on a table without a printed coefficient."""
-    if blames_noise(lines):
+    if all_refused_by_noise(lines):
         enough = needs or "more rows"
         return [f"No coefficient can be told from noise at this budget ({enough} would do, about)."]
     return [f"No coefficient is printed. {why[:1].upper()}{why[1:]}." for _, why in refusals(lines)]
@@ -167,7 +167,7 @@ class _Effect(NamedTuple):
 
 def _clear_effects(printed: Sequence[dict[str, Any]]) -> list[_Effect]:
     """Return the effects whose interval excludes zero, the clearest first."""
-    effects = [_Effect(*scaled(line), line) for line in printed]
+    effects = [_Effect(*scaled_interval(line), line) for line in printed]
     clear = [effect for effect in effects if effect.low > 0 or effect.high < 0]
 
     def clearness(effect: _Effect) -> float:
@@ -177,32 +177,32 @@ def _clear_effects(printed: Sequence[dict[str, Any]]) -> list[_Effect]:
     return sorted(clear, key=clearness, reverse=True)
 
 
-def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str]:
+def _effect_sentences(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str]:
     """Return sentences on the clearest effects, and the number of others."""
-    odds = has_odds(lines)
+    odds = are_log_odds(lines)
     printed = [line for line in lines if line.get("refused") is None]
     if not printed:
-        return _no_effects(lines, needs)
+        return _sentences_without_effects(lines, needs)
     clear = _clear_effects(printed)
     if not clear:
         return [f"Of {len(printed)} coefficients none differs clearly from no difference at all."]
     subject = f"the odds of {what} are" if odds else f"values of {what} are"
     first, *others = clear[:_BOLDEST]
-    said = [f"Most clear is {_between(first.line)}: {subject} {_size(first, odds)}."]
-    said += [f"Then {_between(one.line)}: {_size(one, odds)}." for one in others]
+    said = [f"Most clear is {_compared_in_words(first.line)}: {subject} {_effect_size_text(first, odds)}."]
+    said += [f"Then {_compared_in_words(one.line)}: {_effect_size_text(one, odds)}." for one in others]
     counts = (
         (len(clear) - _BOLDEST, "more that differ clearly"),
         (len(printed) - len(clear), "without a clear difference"),
-        *_refused(lines),
+        *_count_refused_by_cause(lines),
     )
     if more := [f"{n} {which}" for n, which in counts if n > 0]:
         said.append(f"Other coefficients: {', '.join(more)}.")
     return said
 
 
-def _refused(lines: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
+def _count_refused_by_cause(lines: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
     """Return how many lines are refused, and why, for each cause."""
-    causes = Counter(cause_of(line) for line in lines if line.get("refused") is not None)
+    causes = Counter(cause_of_line(line) for line in lines if line.get("refused") is not None)
     counts = []
     for cause, count in causes.items():
         # A record of a later version may name a cause that this one does not know.
@@ -211,7 +211,7 @@ def _refused(lines: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
     return counts
 
 
-def _between(line: dict[str, Any]) -> str:
+def _compared_in_words(line: dict[str, Any]) -> str:
     """Return the values that a line compares, in words."""
     if line["level"] is None:
         return f"{line['name']}, {compared(line)}"
@@ -220,21 +220,21 @@ def _between(line: dict[str, Any]) -> str:
     return f"{line['name']} {line['level']} against {line['reference']}"
 
 
-def _size(effect: _Effect, odds: bool) -> str:
+def _effect_size_text(effect: _Effect, odds: bool) -> str:
     """Return the size of an effect and its interval, in words."""
     low, mid, high, _ = effect
     if not odds:
         direction = "higher" if mid > 0 else "lower"
         near, far = sorted((abs(low), abs(high)))
         return f"{abs(mid):.3g} {direction} on average ({near:.3g} to {far:.3g})"
-    value, rest = interval(low, mid, high, odds).split(" ", 1)
+    value, rest = interval_text(low, mid, high, odds).split(" ", 1)
     return f"{value} times as high {rest}"
 
 
 _TOO_FEW = "Held-out rows are too few for this noise to tell how good the model is."
 
 
-def _good(found: dict[str, Any], what: str) -> list[str]:
+def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
     """Return sentences on the quality on held-out rows."""
     if "classes" in found:
         main = found["accuracy"]
@@ -245,12 +245,12 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
     if main["value"] is None:
         return [_TOO_FEW]
     if "classes" in found:
-        value, low, high = (percent(finite(main[name]), 0) for name in ("value", "low", "high"))
+        value, low, high = (format_percentage(read_finite_number(main[name]), 0) for name in ("value", "low", "high"))
         return [
             f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."
         ]
     if "auc" not in found:
-        value, low, high = (f"{finite(main[name]):.3g}" for name in ("value", "low", "high"))
+        value, low, high = (f"{read_finite_number(main[name]):.3g}" for name in ("value", "low", "high"))
         unit = f" {found['unit']}" if found.get("unit") else ""
         return [
             f"On rows that it was not trained on, predictions of {what} are off by {value}{unit} "
@@ -258,21 +258,21 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
         ]
     said = [
         f"On rows that it was not trained on, the model gives one with {what} a higher probability "
-        f"than one without in {_share(main, ' of pairs')}; 50% is guessing."
+        f"than one without in {_share_with_interval(main, ' of pairs')}; 50% is guessing."
     ]
     hit, right = found["rates"]["sensitivity"], found["rates"]["precision"]
     if hit["value"] is not None:
-        cut = f"{100.0 * finite(found['threshold']):g}%"
+        cut = f"{100.0 * read_finite_number(found['threshold']):g}%"
         rest = ""
         if right["value"] is not None:
-            rest = f"; {_share(right, ' of calls')} are right"
-        said.append(f"Calls from {cut} on find {_share(hit)} of those with {what}{rest}.")
+            rest = f"; {_share_with_interval(right, ' of calls')} are right"
+        said.append(f"Calls from {cut} on find {_share_with_interval(hit)} of those with {what}{rest}.")
     return said
 
 
-def _share(estimate: dict[str, Any], of: str = "") -> str:
+def _share_with_interval(estimate: dict[str, Any], of: str = "") -> str:
     """Format an estimated share and its interval in whole percent."""
-    value, low, high = (percent(finite(estimate[name]), 0) for name in ("value", "low", "high"))
+    value, low, high = (format_percentage(read_finite_number(estimate[name]), 0) for name in ("value", "low", "high"))
     return f"{value}{of} ({low} to {high})"
 
 
@@ -282,11 +282,11 @@ def sections(plain: dict[str, Any], *, holder: bool = False) -> dict[str, Any]:
     They are the values of templates/sections.html; `holder` and errors are as in :func:`page`.
     """
     coefficients = quality = None
-    with of_anybody():
+    with refusing_foreign_documents():
         if plain.get("coefficients"):
-            coefficients = coefficient_section(plain)
+            coefficients = build_coefficient_section(plain)
         if plain.get("evaluation"):
-            quality = quality_section(plain, holder)
+            quality = build_quality_section(plain, holder)
     return {"coefficients": coefficients, "quality": quality}
 
 
@@ -312,7 +312,7 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
     InvalidInput
         If `plain` holds something else.
     """
-    with of_anybody():
+    with refusing_foreign_documents():
         privacy = Statement.from_dict(plain["privacy"])
         promises = [privacy]
         if held := plain.get("evaluation"):
@@ -320,39 +320,39 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
         exact = None
         notes = list[str]()
         if holder:
-            exact = _exact(plain)
+            exact = _exact_numbers_table(plain)
             notes = [str(note) for note in plain.get("notes") or ()]
         lead, points = answer(plain)
-        return render(
+        return render_template(
             "run.html",
-            title=title or _title(plain),
+            title=title or _default_title(plain),
             lead=lead,
             points=points,
-            trained_on=_trained_on(plain, privacy),
-            warning=_warning(promises),
+            trained_on=_training_data_text(plain, privacy),
+            warning=_warning_on_top(promises),
             **sections(plain, holder=holder),
-            sites=_sites(plain, privacy),
-            cost=_cost(plain, privacy),
-            promise=_promise(plain, privacy),
+            sites=_sites_table(plain, privacy),
+            cost=_privacy_cost(plain, privacy),
+            promise=_privacy_promise(plain, privacy),
             holder=holder,
             exact=exact,
             notes=notes,
             command=str(plain.get("command") or ""),
-            made=_made(plain, privacy),
+            made=_provenance_sentences(plain, privacy),
         )
 
 
-def _title(plain: dict[str, Any]) -> str:
+def _default_title(plain: dict[str, Any]) -> str:
     """Return the title of a page that was given none."""
-    what = outcome_of(plain)
+    what = outcome_in_words(plain)
     if has_intervals(plain.get("coefficients") or ()):
         return f"What goes with {what}"
     return f"A model of {what}"
 
 
-def _trained_on(plain: dict[str, Any], privacy: Statement) -> str:
+def _training_data_text(plain: dict[str, Any], privacy: Statement) -> str:
     """Return how many rows of which table the model was trained on."""
-    sizes = [finite(x) for x in plain["n_train"]]
+    sizes = [read_finite_number(x) for x in plain["n_train"]]
     sites = f" at {len(sizes)} sites" if len(sizes) > 1 else ""
     # Folders may tell who ran it, and where: only the last part of the path is shown.
     path = str(plain.get("data") or "a table").replace("\\", "/")
@@ -360,7 +360,7 @@ def _trained_on(plain: dict[str, Any], privacy: Statement) -> str:
     return f"{sum(sizes):,.0f} {privacy.counted}{sites} of {file_name}"
 
 
-def _warning(promises: Sequence[Statement]) -> str:
+def _warning_on_top(promises: Sequence[Statement]) -> str:
     """Return the warning that stands on top: ``no guarantee``, ``simulation``, or none."""
     if any(math.isinf(privacy.epsilon) for privacy in promises):
         return "no guarantee"
@@ -369,7 +369,7 @@ def _warning(promises: Sequence[Statement]) -> str:
     return ""
 
 
-def _exact(plain: dict[str, Any]) -> Table:
+def _exact_numbers_table(plain: dict[str, Any]) -> Table:
     """Return a table of numbers without noise, which no epsilon covers."""
     exact = {name: value for name, value in (plain.get("exact") or {}).items() if name != "rows"}
     errors = {
@@ -381,7 +381,7 @@ def _exact(plain: dict[str, Any]) -> Table:
     return Table([Column("on test rows"), Column("", "n")], rows)
 
 
-def _made(plain: dict[str, Any], privacy: Statement) -> str:
+def _provenance_sentences(plain: dict[str, Any], privacy: Statement) -> str:
     """Return sentences on how a run was made: its method, versions and source of noise."""
     said = []
     if plain.get("method"):

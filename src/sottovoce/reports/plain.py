@@ -11,7 +11,7 @@ from ..util.typing import Any
 
 
 @contextmanager
-def of_anybody() -> Iterator[None]:
+def refusing_foreign_documents() -> Iterator[None]:
     """Replace errors of reading an untrusted document by an InvalidInput: it is no run's record."""
     try:
         yield
@@ -32,7 +32,7 @@ def number(x: Any) -> float:
     return float(x)
 
 
-def finite(x: Any) -> float:
+def read_finite_number(x: Any) -> float:
     """Read a finite number; ValueError for anything else."""
     found = number(x)
     if not math.isfinite(found):
@@ -40,12 +40,12 @@ def finite(x: Any) -> float:
     return found
 
 
-def percent(x: float, digits: int = 1) -> str:
+def format_percentage(x: float, digits: int = 1) -> str:
     """Format a share as a percentage."""
     return f"{100.0 * x:.{digits}f}%"
 
 
-def ratio_text(x: float, digits: int = 2) -> str:
+def format_odds_ratio(x: float, digits: int = 2) -> str:
     """Format an odds ratio, to `digits` decimals below 100."""
     if x >= 1e4:
         return ">10,000"

@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidInput, printable
+from ..errors import InvalidInput, escape_unprintable
 from ..util.typing import Any, Array, ArrayLike
 from .coefficients import (
     CONSTANT,
     Axis,
-    axis_of,
+    make_axis,
     compared,
-    end_text,
+    one_sided_interval_text,
     groups,
-    has_odds,
-    interval,
-    mark,
+    are_log_odds,
+    interval_text,
+    question_mark_text,
     one_end,
-    scaled,
+    scaled_interval,
 )
 
 MOST = 40
@@ -57,7 +57,7 @@ class _Row(NamedTuple):
     one_end: tuple[float, int] | None = None
 
 
-def axes_of(ax: Any, rows: int) -> Any:
+def make_or_reuse_axes(ax: Any, rows: int) -> Any:
     """Return the axes to draw on: those given, or of a new figure with space for that many rows.
 
     Raises
@@ -78,12 +78,12 @@ def axes_of(ax: Any, rows: int) -> Any:
     return made
 
 
-def _short(name: object) -> str:
+def _plain_short_name(name: object) -> str:
     # matplotlib would read text between two dollar signs as a formula.
-    return printable(str(name), _LONGEST).replace("$", r"\$")
+    return escape_unprintable(str(name), _LONGEST).replace("$", r"\$")
 
 
-def _largest(values: Array) -> list[int]:
+def _largest_positions(values: Array) -> list[int]:
     """Return the positions to show, in their order: all, or those of the largest values."""
     if len(values) <= MOST:
         return list(range(len(values)))
@@ -115,43 +115,43 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
     """
     every = [line for line in lines if line["name"] != CONSTANT]
     # Refused lines count as the largest, so that none is left out as if it were small.
-    sizes = np.array([math.inf if line["refused"] else abs(scaled(line)[1]) for line in every])
-    kept = [every[k] for k in _largest(sizes)]
-    odds = has_odds(kept)
-    rows = _rows_of(kept, odds)
-    axis = axis_of(kept)
-    ax = axes_of(ax, len(rows))
+    sizes = np.array([math.inf if line["refused"] else abs(scaled_interval(line)[1]) for line in every])
+    kept = [every[k] for k in _largest_positions(sizes)]
+    odds = are_log_odds(kept)
+    rows = _forest_rows(kept, odds)
+    axis = make_axis(kept)
+    ax = make_or_reuse_axes(ax, len(rows))
     if odds:
         ax.set_xscale("log")
-    ax.axvline(_place(0.0, axis), color=_SOFT, linewidth=1.0, linestyle=(0, (3, 3)), zorder=1)
+    ax.axvline(_place_on_axis(0.0, axis), color=_SOFT, linewidth=1.0, linestyle=(0, (3, 3)), zorder=1)
     for y, row in enumerate(rows):
-        _draw_row(ax, axis, y, row)
-    _finish(ax, [row.name for row in rows], bold=[row.kind == "head" for row in rows])
+        _draw_forest_row(ax, axis, y, row)
+    _finish_named_rows(ax, [row.name for row in rows], bold=[row.kind == "head" for row in rows])
     label = "coefficient"
     if odds:
-        _ticks(ax, axis)
+        _set_odds_ratio_ticks(ax, axis)
         label = "odds ratio"
     left = f"; the {MOST} largest of {len(every)}" if len(kept) < len(every) else ""
     ax.set_xlabel(f"{label}, 95% interval{left}")
     return ax
 
 
-def _place(x: float, axis: Axis) -> float:
+def _place_on_axis(x: float, axis: Axis) -> float:
     """Return where a coefficient stands: for log-odds, their odds ratio within the axis."""
     if not axis.odds:
         return x
     return math.exp(min(max(x, axis.low), axis.high))
 
 
-def _draw_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
+def _draw_forest_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
     """Draw the interval of a row, and its text at the right end."""
     colour = _BLUE if row.kind == "clear" else _INK
     bar = {"color": colour, "linewidth": 2.0, "solid_capstyle": "butt", "zorder": 2}
     if row.kind == "reference":
         hollow = {"markerfacecolor": "white", "markeredgecolor": _INK}
-        ax.plot([_place(0.0, axis)], [y], "o", markersize=6, zorder=3, **hollow)
+        ax.plot([_place_on_axis(0.0, axis)], [y], "o", markersize=6, zorder=3, **hollow)
     if row.ends is not None:
-        low, mid, high = (_place(x, axis) for x in row.ends)
+        low, mid, high = (_place_on_axis(x, axis) for x in row.ends)
         ax.plot([low, high], [y, y], **bar)
         ax.plot([mid], [y], "o", color=colour, markersize=6, zorder=3)
     if row.one_end is not None:
@@ -161,8 +161,8 @@ def _draw_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
             edge, arrow = axis.high, ">"
         else:
             edge, arrow = axis.low, "<"
-        ax.plot([_place(end, axis), _place(edge, axis)], [y, y], **bar)
-        ax.plot([_place(edge, axis)], [y], arrow, color=colour, markersize=6, zorder=3)
+        ax.plot([_place_on_axis(end, axis), _place_on_axis(edge, axis)], [y, y], **bar)
+        ax.plot([_place_on_axis(edge, axis)], [y], arrow, color=colour, markersize=6, zorder=3)
     style = {"color": _INK, "style": "normal"}
     if row.kind in ("refused", "reference"):
         style = {"color": _SOFT, "style": "italic"}
@@ -177,39 +177,39 @@ def _draw_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
     )
 
 
-def _rows_of(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
+def _forest_rows(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
     """Return the rows of a plot: of each column its name, its reference, and its lines."""
     rows = []
     for group in groups(lines):
         of_levels = group.lines[0]["level"] is not None
         if of_levels:
-            rows.append(_Row(_short(group.name), "", None, "head"))
+            rows.append(_Row(_plain_short_name(group.name), "", None, "head"))
         if group.reference is not None:
-            rows.append(_Row(f"   {_short(group.reference)}", "reference", None, "reference"))
+            rows.append(_Row(f"   {_plain_short_name(group.reference)}", "reference", None, "reference"))
         for line in group.lines:
             if of_levels:
-                name = f"   {_short(line['level'])}"
+                name = f"   {_plain_short_name(line['level'])}"
             else:
-                name = f"{_short(line['name'])} ({_short(compared(line))})"
-            rows.append(_line_row(name, line, odds))
+                name = f"{_plain_short_name(line['name'])} ({_plain_short_name(compared(line))})"
+            rows.append(_forest_row_of_line(name, line, odds))
     return rows
 
 
-def _line_row(name: str, line: dict[str, Any], odds: bool) -> _Row:
+def _forest_row_of_line(name: str, line: dict[str, Any], odds: bool) -> _Row:
     """Return the row of one line; it is clear if its interval excludes zero."""
     if (found := one_end(line)) is not None:
         end, side = found
         kind = "clear" if end * side > 0.0 else "unclear"
-        return _Row(name, end_text(line, odds), None, kind, found)
+        return _Row(name, one_sided_interval_text(line, odds), None, kind, found)
     if line.get("refused") is not None:
         return _Row(name, "refused", None, "refused")
-    low, mid, high = scaled(line)
+    low, mid, high = scaled_interval(line)
     kind = "clear" if low > 0.0 or high < 0.0 else "unclear"
-    told = interval(low, mid, high, odds) + mark(line)
+    told = interval_text(low, mid, high, odds) + question_mark_text(line)
     return _Row(name, told, (low, mid, high), kind)
 
 
-def _ticks(ax: Any, axis: Any) -> None:
+def _set_odds_ratio_ticks(ax: Any, axis: Any) -> None:
     """Set ticks at round odds ratios, in place of powers of ten."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
@@ -220,7 +220,7 @@ def _ticks(ax: Any, axis: Any) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def _finish(ax: Any, names: Sequence[str], bold: Sequence[bool] | None = None) -> None:
+def _finish_named_rows(ax: Any, names: Sequence[str], bold: Sequence[bool] | None = None) -> None:
     """Write names down the left side, the first at the top, and hide what carries no number."""
     ax.set_yticks(range(len(names)), names, ha="left")
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -263,9 +263,9 @@ def coefficient_plot(
         If matplotlib is not installed.
     """
     table = np.atleast_2d(np.asarray(values, dtype=float))
-    which = _largest(np.abs(table).max(axis=0))
+    which = _largest_positions(np.abs(table).max(axis=0))
     table = table[:, which]
-    ax = axes_of(ax, len(which))
+    ax = make_or_reuse_axes(ax, len(which))
     y = np.arange(len(which))
     ax.axvline(0.0, color=_SOFT, linewidth=1.0, zorder=1)
     if len(table) == 1:
@@ -276,15 +276,15 @@ def coefficient_plot(
             # Once all colours are used they come again, with another marker.
             marker = "os^Dv"[k // len(_COLOURS) % 5]
             style = {"color": colour, "markersize": 6, "alpha": 0.85, "zorder": 2}
-            ax.plot(line, y, marker, label=_short(classes[k]), **style)
+            ax.plot(line, y, marker, label=_plain_short_name(classes[k]), **style)
         # Beside the axes, where it covers no dot.
         outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
         ax.legend(title="class", frameon=False, fontsize="small", **outside)
-    _finish(ax, [_short(names[k]) for k in which])
+    _finish_named_rows(ax, [_plain_short_name(names[k]) for k in which])
     left = f"; the {MOST} largest of {len(names)}" if len(which) < len(names) else ""
     of_class = ""
     if len(table) == 1 and len(classes):
-        of_class = f" for {_short(classes[0])}"
+        of_class = f" for {_plain_short_name(classes[0])}"
     ax.set_xlabel(f"coefficient{of_class}, without interval{left}")
     return ax
 
@@ -316,9 +316,9 @@ def survival_plot(
     """
     curves = np.atleast_2d(np.asarray(survival, dtype=float))
     # Single curves need the height of about nine rows of a forest plot.
-    ax = axes_of(ax, 9)
+    ax = make_or_reuse_axes(ax, 9)
     for k, curve in enumerate(curves):
-        label = _short(names[k]) if names else None
+        label = _plain_short_name(names[k]) if names else None
         # At the start of the first interval nobody has had the event.
         line = np.concatenate([[1.0], curve])
         style = {"color": _COLOURS[k % len(_COLOURS)], "markersize": 4, "linewidth": 2.0}
@@ -335,4 +335,4 @@ def survival_plot(
     return ax
 
 
-__all__ = ["axes_of", "coefficient_plot", "forest_plot", "survival_plot"]
+__all__ = ["make_or_reuse_axes", "coefficient_plot", "forest_plot", "survival_plot"]

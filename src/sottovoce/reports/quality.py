@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..privacy.statement import Statement, ceil_text
-from ..util.pages import Column, Table, path, place
+from ..util.pages import Column, Table, svg_path_of_line, plot_coordinates
 from ..util.typing import Any
 from .coefficients import Axis
-from .plain import finite, percent
+from .plain import read_finite_number, format_percentage
 
 _MEASURES = {
     "auc": ("area under the ROC curve", "pairs that are ordered rightly"),
@@ -32,11 +32,11 @@ _ERRORS = {
 _HOLDER_ONLY = "without noise: for the holder only"
 
 
-def _three(x: float) -> str:
+def _three_decimals(x: float) -> str:
     return f"{x:.3f}"
 
 
-def _two(x: float) -> str:
+def _two_decimals(x: float) -> str:
     return f"{x:.2f}"
 
 
@@ -44,11 +44,11 @@ def _four_digits(x: float) -> str:
     return f"{x:.4g}"
 
 
-def _estimate(plain: dict[str, Any], shown: Callable[[float], str] = _three) -> str | None:
+def _estimate_text(plain: dict[str, Any], shown: Callable[[float], str] = _three_decimals) -> str | None:
     """Format an estimate with its interval; None if it is refused."""
     if plain["value"] is None:
         return None
-    value, low, high = (shown(finite(plain[name])) for name in ("value", "low", "high"))
+    value, low, high = (shown(read_finite_number(plain[name])) for name in ("value", "low", "high"))
     return f"{value} ({low.rstrip('%')} to {high.rstrip('%')})"
 
 
@@ -70,16 +70,16 @@ Slope and intercept are of the label's log-odds as a line in the model's.
 """
 
 
-def cell_text(cell: dict[str, Any]) -> str:
+def calibration_cell_text(cell: dict[str, Any]) -> str:
     """Format the model's probabilities in a cell of the calibration.
 
     It is their mean, or in an open cell the probability that they all lie beyond.
     """
     if cell["predicted"] is not None:
-        return percent(finite(cell["predicted"]))
+        return format_percentage(read_finite_number(cell["predicted"]))
     if cell.get("above") is not None:
-        return f"above {percent(finite(cell['above']))}"
-    return f"below {percent(finite(cell['below']))}"
+        return f"above {format_percentage(read_finite_number(cell['above']))}"
+    return f"below {format_percentage(read_finite_number(cell['below']))}"
 
 
 Point = tuple[str, str]
@@ -96,61 +96,61 @@ class SquarePlot:
     curve: str = ""
     lines: list[tuple[Point, Point]] = field(default_factory=list)
     dots: list[Point] = field(default_factory=list)
-    diagonal: str = path([0, 1], [0, 1])
+    diagonal: str = svg_path_of_line([0, 1], [0, 1])
 
 
-def _point(x: float, y: float) -> Point:
-    across, down = place(x, y)
+def _plot_coordinates(x: float, y: float) -> Point:
+    across, down = plot_coordinates(x, y)
     return f"{across:.1f}", f"{down:.1f}"
 
 
-def _roc(found: dict[str, Any]) -> SquarePlot:
+def _roc_curve_plot(found: dict[str, Any]) -> SquarePlot:
     """Lay out the ROC curve; its two corners have no dot."""
-    points = [(finite(x), finite(y)) for x, y in found["roc"]]
+    points = [(read_finite_number(x), read_finite_number(y)) for x, y in found["roc"]]
     inner = points[1:-1]
     area = found["auc"]
     if area["value"] is None:
         said = f"Area refused: {area['refused']}"
     else:
-        said = f"Area {_estimate(area)}"
-    in_words = (f"{percent(y, 0)} of positives at {percent(x, 0)} of negatives" for x, y in inner)
+        said = f"Area {_estimate_text(area)}"
+    in_words = (f"{format_percentage(y, 0)} of positives at {format_percentage(x, 0)} of negatives" for x, y in inner)
     return SquarePlot(
         about="; ".join(in_words),
         said=said,
-        curve=path((x for x, _ in points), (y for _, y in points)),
-        dots=[_point(x, y) for x, y in inner],
+        curve=svg_path_of_line((x for x, _ in points), (y for _, y in points)),
+        dots=[_plot_coordinates(x, y) for x, y in inner],
     )
 
 
-def _calibration(found: dict[str, Any]) -> SquarePlot:
+def _calibration_plot(found: dict[str, Any]) -> SquarePlot:
     """Lay out the calibration plot: the share of positives by the model's probability."""
-    plot = SquarePlot("; ".join(map(_cell_in_words, found["calibration"])), _slope(found))
+    plot = SquarePlot("; ".join(map(_cell_in_words, found["calibration"])), _slope_sentence(found))
     for cell in found["calibration"]:
-        y, low, high = (finite(cell[name]) for name in ("observed", "low", "high"))
+        y, low, high = (read_finite_number(cell[name]) for name in ("observed", "low", "high"))
         if cell["predicted"] is None:
             # An open cell: a bar over all its probabilities, with the interval at their middle.
-            start = 0.0 if cell.get("above") is None else finite(cell["above"])
-            end = 1.0 if cell.get("below") is None else finite(cell["below"])
-            plot.lines.append((_point(start, y), _point(end, y)))
+            start = 0.0 if cell.get("above") is None else read_finite_number(cell["above"])
+            end = 1.0 if cell.get("below") is None else read_finite_number(cell["below"])
+            plot.lines.append((_plot_coordinates(start, y), _plot_coordinates(end, y)))
             x = 0.5 * (start + end)
         else:
-            x = finite(cell["predicted"])
-            plot.dots.append(_point(x, y))
-        plot.lines.append((_point(x, low), _point(x, high)))
+            x = read_finite_number(cell["predicted"])
+            plot.dots.append(_plot_coordinates(x, y))
+        plot.lines.append((_plot_coordinates(x, low), _plot_coordinates(x, high)))
     return plot
 
 
 def _cell_in_words(cell: dict[str, Any]) -> str:
-    observed, low, high = (percent(finite(cell[name])) for name in ("observed", "low", "high"))
-    return f"given {cell_text(cell)}, {observed} were positive ({low} to {high})"
+    observed, low, high = (format_percentage(read_finite_number(cell[name])) for name in ("observed", "low", "high"))
+    return f"given {calibration_cell_text(cell)}, {observed} were positive ({low} to {high})"
 
 
-def _slope(found: dict[str, Any]) -> str:
+def _slope_sentence(found: dict[str, Any]) -> str:
     """Return a sentence on the calibration slope."""
     told = found["calibration_slope_interval"]
     if told["value"] is None:
         return f"Calibration slope refused: {told['refused']}."
-    return f"Calibration slope {_estimate(told, _two)}; 1 is best, below 1 is too sure of itself."
+    return f"Calibration slope {_estimate_text(told, _two_decimals)}; 1 is best, below 1 is too sure of itself."
 
 
 class Measure(NamedTuple):
@@ -162,46 +162,46 @@ class Measure(NamedTuple):
     exact: str = ""
 
 
-def _measures(found: dict[str, Any], exact: dict[str, Any]) -> list[Measure]:
+def _quality_measures(found: dict[str, Any], exact: dict[str, Any]) -> list[Measure]:
     """Return all measures of a model of two classes, in the order of the page."""
     lines = []
     for key, (name, about) in (_MEASURES | RECALIBRATION).items():
-        shown: Callable[[float], str] = percent if key == "positives" else _three
-        lines.append(Measure(name, about, _estimate(found[key], shown), _exact(exact, key)))
+        shown: Callable[[float], str] = format_percentage if key == "positives" else _three_decimals
+        lines.append(Measure(name, about, _estimate_text(found[key], shown), _exact_value_text(exact, key)))
     for key, estimate in found["rates"].items():
         about = _RATES.get(key, "")
         if key == "accuracy":
             # An accuracy means something beside that of a constant answer only.
-            about += _alike(found["positives"])
-        name = f"{key} at {_cut(found)}"
-        lines.append(Measure(name, about, _estimate(estimate, percent), _exact(exact, key)))
+            about += _constant_accuracy_text(found["positives"])
+        name = f"{key} at {_threshold_text(found)}"
+        lines.append(Measure(name, about, _estimate_text(estimate, format_percentage), _exact_value_text(exact, key)))
     return lines
 
 
-def _cut(found: dict[str, Any]) -> str:
+def _threshold_text(found: dict[str, Any]) -> str:
     """Return the probability from which on a row is called positive, in percent."""
-    return f"{100.0 * finite(found['threshold']):g}%"
+    return f"{100.0 * read_finite_number(found['threshold']):g}%"
 
 
-def _exact(exact: dict[str, Any], key: str) -> str:
+def _exact_value_text(exact: dict[str, Any], key: str) -> str:
     """Format a number without noise; empty where it is not shown."""
     if key not in exact:
         return ""
-    return f"{finite(exact[key]):.4f}"
+    return f"{read_finite_number(exact[key]):.4f}"
 
 
-def _alike(positives: dict[str, Any]) -> str:
+def _constant_accuracy_text(positives: dict[str, Any]) -> str:
     """Return the accuracy of calling all rows alike, in words; empty if it is not known."""
     share = positives["value"]
     if share is None:
         return ""
-    return f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
+    return f"; calling all rows alike: {format_percentage(max(read_finite_number(share), 1.0 - share))}"
 
 
-def _confusion(found: dict[str, Any]) -> Table:
-    counts = {name: f"{finite(value):,.0f}" for name, value in found["confusion"].items()}
+def _confusion_table(found: dict[str, Any]) -> Table:
+    counts = {name: f"{read_finite_number(value):,.0f}" for name, value in found["confusion"].items()}
     columns = [
-        Column(f"from {_cut(found)} on a row is called positive"),
+        Column(f"from {_threshold_text(found)} on a row is called positive"),
         Column("positive in fact", "n"),
         Column("negative in fact", "n"),
     ]
@@ -232,7 +232,7 @@ class Subgroups(NamedTuple):
     table: Table
 
 
-def _subgroups(by: dict[str, Any]) -> Subgroups:
+def _lay_out_subgroups(by: dict[str, Any]) -> Subgroups:
     """Lay out the measures of subgroups, given the evaluation of each by its name."""
     # Areas below .4 are drawn at the edge of the axis.
     axis = Axis(0.4, 1.0, False)
@@ -244,9 +244,9 @@ def _subgroups(by: dict[str, Any]) -> Subgroups:
     rows, cells = [], []
     for name, one in by.items():
         rows.append(_subgroup_row(name, one["auc"], axis))
-        numbers = [f"{finite(one['rows']):,.0f}", _estimate(one["positives"], percent)]
-        numbers += [_estimate(one["rates"][rate], percent) for rate in rates]
-        numbers += [_estimate(one[key], _two) for key in RECALIBRATION]
+        numbers = [f"{read_finite_number(one['rows']):,.0f}", _estimate_text(one["positives"], format_percentage)]
+        numbers += [_estimate_text(one["rates"][rate], format_percentage) for rate in rates]
+        numbers += [_estimate_text(one[key], _two_decimals) for key in RECALIBRATION]
         cells.append([name, *numbers])
     return Subgroups(ticks, rows, Table(columns, cells))
 
@@ -254,11 +254,11 @@ def _subgroups(by: dict[str, Any]) -> Subgroups:
 def _subgroup_row(name: str, area: dict[str, Any], axis: Axis) -> SubgroupRow:
     if area["value"] is None:
         return SubgroupRow(name, None)
-    low, mid, high = (finite(area[key]) for key in ("low", "value", "high"))
-    return SubgroupRow(name, _estimate(area), (axis.at(low), axis.at(high)), axis.at(mid))
+    low, mid, high = (read_finite_number(area[key]) for key in ("low", "value", "high"))
+    return SubgroupRow(name, _estimate_text(area), (axis.at(low), axis.at(high)), axis.at(mid))
 
 
-def _errors(found: dict[str, Any], exact: dict[str, Any]) -> Table:
+def _error_table(found: dict[str, Any], exact: dict[str, Any]) -> Table:
     """Return the table of errors of a predicted number."""
     unit = str(found.get("unit") or "")
     columns = [Column(""), Column("with 95% interval", "n")]
@@ -270,14 +270,14 @@ def _errors(found: dict[str, Any], exact: dict[str, Any]) -> Table:
         # R2 is a share, and has no unit.
         if unit and key != "r2":
             name = f"{text} ({unit})"
-        row = [name, _estimate(found[key], _four_digits)]
+        row = [name, _estimate_text(found[key], _four_digits)]
         if exact:
-            row.append(_exact(exact, key))
+            row.append(_exact_value_text(exact, key))
         rows.append(row)
     return Table(columns, rows)
 
 
-def _class_rates(found: dict[str, Any], exact: dict[str, Any]) -> Table:
+def _class_rates_table(found: dict[str, Any], exact: dict[str, Any]) -> Table:
     """Return the table of a model of several classes, a line for each class."""
     heads = ["share of rows", "found (recall)", "answers that are right (precision)"]
     if exact:
@@ -286,18 +286,18 @@ def _class_rates(found: dict[str, Any], exact: dict[str, Any]) -> Table:
     for one in found["classes"]:
         name = str(one["name"])
         row: list[str | None] = [name]
-        row += [_estimate(one[key], percent) for key in ("share", "recall", "precision")]
+        row += [_estimate_text(one[key], format_percentage) for key in ("share", "recall", "precision")]
         if exact:
-            row.append(f"{finite(exact[f'recall on {name}']):.4f}")
+            row.append(f"{read_finite_number(exact[f'recall on {name}']):.4f}")
         rows.append(row)
     return Table([Column("class"), *(Column(head, "n") for head in heads)], rows)
 
 
-def _class_confusion(found: dict[str, Any]) -> Table:
+def _class_confusion_table(found: dict[str, Any]) -> Table:
     names = [str(one["name"]) for one in found["classes"]]
     columns = [Column("class in fact"), *(Column(f"answered {name}", "n") for name in names)]
     rows = [
-        [name, *(f"{finite(x):,.0f}" for x in line)]
+        [name, *(f"{read_finite_number(x):,.0f}" for x in line)]
         for name, line in zip(names, found["confusion"], strict=True)
     ]
     return Table(columns, rows)
@@ -328,7 +328,7 @@ class QualitySection:
     holder_only: str = _HOLDER_ONLY
 
 
-def quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
+def build_quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
     """Build a page's section on quality: curves, rates and subgroups.
 
     With `holder` it also has numbers without noise, which only the holder of the rows may see.
@@ -337,29 +337,29 @@ def quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
     exact: dict[str, Any] = {}
     if holder:
         exact = found.get("exact") or {}
-    rows = f"{finite(found['rows']):,.0f}"
+    rows = f"{read_finite_number(found['rows']):,.0f}"
     epsilon = ceil_text(Statement.from_dict(found["privacy"]).epsilon)
     if "classes" in found:
         return QualitySection(
             rows,
             epsilon,
-            accuracy=_estimate(found["accuracy"], percent),
-            table=_class_rates(found, exact),
-            confusion=_class_confusion(found),
+            accuracy=_estimate_text(found["accuracy"], format_percentage),
+            table=_class_rates_table(found, exact),
+            confusion=_class_confusion_table(found),
             several=True,
         )
     if "auc" not in found:
-        return QualitySection(rows, epsilon, table=_errors(found, exact))
+        return QualitySection(rows, epsilon, table=_error_table(found, exact))
     subgroups = None
     if found.get("by"):
-        subgroups = _subgroups(found["by"])
+        subgroups = _lay_out_subgroups(found["by"])
     return QualitySection(
         rows,
         epsilon,
-        roc=_roc(found),
-        calibration=_calibration(found),
-        measures=_measures(found, exact),
+        roc=_roc_curve_plot(found),
+        calibration=_calibration_plot(found),
+        measures=_quality_measures(found, exact),
         exact=bool(exact),
-        confusion=_confusion(found),
+        confusion=_confusion_table(found),
         subgroups=subgroups,
     )

@@ -20,7 +20,7 @@ CLEAR = 0.05
 """A p-value below it is one that readers pick out."""
 
 
-def times_wider(noise_share: float | None) -> float | None:
+def width_ratio_by_noise(noise_share: float | None) -> float | None:
     """Compute the width of an interval over its width without privacy noise.
 
     It is 1 over the root of the share of the variance that is sampling: ``1 - noise_share``.  None
@@ -44,9 +44,9 @@ def exaggeration(estimate: float, standard_error: float) -> float:
     if not standard_error > 0.0 or estimate == 0.0:
         return 1.0
     z = abs(estimate) / standard_error
-    c = -normal.quantile(CLEAR / 2.0)
+    c = -normal.normal_quantile(CLEAR / 2.0)
     # Probabilities of an estimate beyond c on the side of the truth, and on the other.
-    above, below = math.exp(normal.log_cdf(z - c)), math.exp(normal.log_cdf(-z - c))
+    above, below = math.exp(normal.normal_log_cdf(z - c)), math.exp(normal.normal_log_cdf(-z - c))
     # The density of Z at c and at -c.
     densities = math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)
     density = densities / math.sqrt(2.0 * math.pi)
@@ -70,7 +70,7 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     str
         Empty if no interval is `WIDE` times as wide as without noise.
     """
-    wider = [(_width(line), name) for line, name in zip(lines, names, strict=True)]
+    wider = [(_width_ratio_of_line(line), name) for line, name in zip(lines, names, strict=True)]
     if not wider or max(wider)[0] < WIDE:
         return ""
     most, name = max(wider)
@@ -82,7 +82,7 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     return (
         f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} "
-        f"{_times(most)}, which is as wide as from {rows} of the rows without it."
+        f"{_times_in_words(most)}, which is as wide as from {rows} of the rows without it."
     )
 
 
@@ -93,7 +93,7 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
     """
     found = []
     for line, name in zip(lines, names, strict=True):
-        half_is_noise = _width(line) >= math.sqrt(2.0)
+        half_is_noise = _width_ratio_of_line(line) >= math.sqrt(2.0)
         if half_is_noise and number(line["p"]) < CLEAR:
             factor = exaggeration(number(line["estimate"]), number(line["standard_error"]))
             if factor >= EXAGGERATED:
@@ -111,10 +111,10 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
     )
 
 
-def _width(line: dict[str, Any]) -> float:
-    """Return :func:`times_wider` of a printed line."""
-    return times_wider(number(line.get("noise_share") or 0.0)) or 1.0
+def _width_ratio_of_line(line: dict[str, Any]) -> float:
+    """Return :func:`width_ratio_by_noise` of a printed line."""
+    return width_ratio_by_noise(number(line.get("noise_share") or 0.0)) or 1.0
 
 
-def _times(x: float) -> str:
+def _times_in_words(x: float) -> str:
     return "infinitely many times" if math.isinf(x) else f"{x:.1f} times"

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..algorithms import REGISTRY, knobs_of, under
+from ..algorithms import REGISTRY, knobs_of, name_under_trust
 from ..errors import InvalidInput, SottovoceError
-from ..problem.clipped import cap
+from ..problem.clipped import clip_gradients
 from ..problem.losses import make_loss
 from ..util.typing import Any
 from .auto_trials import Ground
 from .config import RunConfig
-from .prepare import build, certified, default_penalty, prepare
+from .prepare import build_algorithm, gradient_tolerance, default_penalty, prepare
 from .pricing import Prepared
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
@@ -44,21 +44,21 @@ PROXIMAL = ("prox_admm", "prox_average")
 """So alike that only one of them is looked into: the first where sites differ, else the second."""
 
 
-def open_value(config: RunConfig, name: str) -> Any:
+def value_of_knob(config: RunConfig, name: str) -> Any:
     """Return the value of one of :data:`KNOBS`: of a field, or of the option that is a cap."""
     if name == "max_grad_norm":
         return config.gradient_cap
     return getattr(config, name)
 
 
-def has_cap(method: str) -> bool:
+def allows_gradient_cap(method: str) -> bool:
     """Return true if the method may be given a cap on gradients."""
     cls = REGISTRY[method]
     # Noise inside an objective has no proof with capped gradients.
     return "max_grad_norm" in knobs_of(cls.options) and not cls.objective_noise
 
 
-def valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:
+def valid_changes(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:
     """Yield the changed configurations that break no rule."""
     for change in changes:
         try:
@@ -76,7 +76,7 @@ class Plans:
     ground: Ground
     _calibrated: dict[tuple[str, float], Prepared] = field(default_factory=dict)
 
-    def prepared(self, config: RunConfig) -> Prepared:
+    def prepare_candidate(self, config: RunConfig) -> Prepared:
         """Return the plan of a candidate.
 
         Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares
@@ -84,16 +84,16 @@ class Plans:
         rounds, cap and penalty.
         """
         cls = REGISTRY[config.method]
-        if not has_cap(config.method):
-            return prepare(config, self.ground.sizes, self.ground.weights)
+        if not allows_gradient_cap(config.method):
+            return prepare(config, self.ground.site_sizes, self.ground.model_entries)
         key = (config.method, config.noise_growth)
         if key not in self._calibrated:
-            once = next(valid(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}]))
-            self._calibrated[key] = prepare(once, self.ground.sizes, self.ground.weights)
+            once = next(valid_changes(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}]))
+            self._calibrated[key] = prepare(once, self.ground.site_sizes, self.ground.model_entries)
         one = self._calibrated[key]
         rho = one.facts.rho * (config.rho / one.config.rho)
-        loss = cap(make_loss(config.loss), config.gradient_cap)
-        facts = replace(one.facts, loss=loss, rho=rho, tol=certified(config, loss))
+        loss = clip_gradients(make_loss(config.loss), config.gradient_cap)
+        facts = replace(one.facts, loss=loss, rho=rho, tol=gradient_tolerance(config, loss))
         releases = config.rounds
         if cls.single:
             releases = 1
@@ -105,12 +105,12 @@ class Plans:
             shape = math.sqrt(float((growth**2).sum()))
         assert one.algorithm.noise is not None
         noise = one.algorithm.noise.scaled(1.0 / shape)
-        algorithm = build(config, facts, one.graph).with_noise(noise)
+        algorithm = build_algorithm(config, facts, one.graph).with_noise(noise)
         return replace(one, config=config, facts=facts, algorithm=algorithm)
 
     def usual_penalty(self, config: RunConfig) -> float:
         """Return the penalty that the configuration has if it leaves it open."""
-        prepared = self.prepared(config)
+        prepared = self.prepare_candidate(config)
         return default_penalty(config, prepared.facts, prepared.graph)
 
 
@@ -140,7 +140,7 @@ class Candidates:
         """The sites, and the worlds in which candidates are tried."""
         return self.plans.ground
 
-    def methods(self) -> list[str]:
+    def candidate_methods(self) -> list[str]:
         """Return the methods of the configuration's trust that can win somewhere."""
         trust = self.config.trusts
         if trust == "sum":
@@ -154,9 +154,9 @@ class Candidates:
             names = [PROXIMAL[alike], "momentum", "objective", "output"]
             if self.config.delta is None:
                 names.append("mr_admm")
-        return [under(name, trust) for name in names]
+        return [name_under_trust(name, trust) for name in names]
 
-    def grid(self, method: str) -> Iterator[RunConfig]:
+    def grid_of_method(self, method: str) -> Iterator[RunConfig]:
         """Yield a method at every cap, each with every penalty."""
         cls = REGISTRY[method]
         factors: tuple[float, ...] = FACTORS
@@ -166,22 +166,22 @@ class Candidates:
         other_factors = [factor for factor in factors if factor != 1.0]
         usual = {
             "method": method,
-            "rounds": self._rounds(method)[0],
-            "rho": self._regulariser(method),
+            "rounds": self._rounds_to_try(method)[0],
+            "rho": self._first_regulariser(method),
         }
-        with_caps = [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]
-        for config in valid(self.config, with_caps):
+        with_caps = [usual | {"max_grad_norm": c} for c in self._allowed_caps(method, CAPS)]
+        for config in valid_changes(self.config, with_caps):
             yield config
             if "eta" in self.free and not cls.single:
-                yield from valid(config, self._penalties(config, other_factors))
+                yield from valid_changes(config, self._penalty_changes(config, other_factors))
 
-    def more_rounds(self, at: RunConfig) -> list[RunConfig]:
+    def other_round_numbers(self, at: RunConfig) -> list[RunConfig]:
         """Return the same with other numbers of rounds; none of a method of one round."""
         if REGISTRY[at.method].single:
             return []
-        return self.changed(at, [{"rounds": rounds} for rounds in self._rounds(at.method)])
+        return self.valid_variants(at, [{"rounds": rounds} for rounds in self._rounds_to_try(at.method)])
 
-    def finer(self, at: RunConfig, factors: Sequence[float], *, first: bool) -> list[RunConfig]:
+    def refine_knobs(self, at: RunConfig, factors: Sequence[float], *, first: bool) -> list[RunConfig]:
         """Refine a candidate: vary its cap, penalty and regulariser by factors, one at a time.
 
         Parameters
@@ -198,42 +198,42 @@ class Candidates:
         list of RunConfig
             Those that break no rule.
         """
-        caps = self._caps(at.method, [min(1.0, at.gradient_cap) * f for f in factors])
+        caps = self._allowed_caps(at.method, [min(1.0, at.gradient_cap) * f for f in factors])
         changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
         if "eta" in self.free:
-            changes += self._penalties(at, factors)
-        many_rows = sum(self.ground.n) >= MANY_ROWS * self.ground.weights
+            changes += self._penalty_changes(at, factors)
+        many_rows = sum(self.ground.n) >= MANY_ROWS * self.ground.model_entries
         solves = not REGISTRY[at.method].gradient_steps
         if "rho" in self.free and first and many_rows and solves:
             changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
-        return self.changed(at, changes)
+        return self.valid_variants(at, changes)
 
-    def sibling(self, at: RunConfig) -> list[RunConfig]:
+    def other_proximal_method(self, at: RunConfig) -> list[RunConfig]:
         """Return the other proximal method, with the knobs and the curvature of this one."""
         other = next(name for name in PROXIMAL if name != at.method)
-        change = {knob: open_value(at, knob) for knob in KNOBS} | {"method": other}
+        change = {knob: value_of_knob(at, knob) for knob in KNOBS} | {"method": other}
         del change["eta"]
-        return list(valid(self.config, [change | self._kept(at, change)]))
+        return list(valid_changes(self.config, [change | self._rescaled_penalty(at, change)]))
 
-    def changed(self, at: RunConfig, changes: Sequence[dict[str, Any]]) -> list[RunConfig]:
+    def valid_variants(self, at: RunConfig, changes: Sequence[dict[str, Any]]) -> list[RunConfig]:
         """Return the changed configurations that break no rule.
 
         Penalties stay the same multiple of the default.
         """
-        return list(valid(at, [change | self._kept(at, change) for change in changes]))
+        return list(valid_changes(at, [change | self._rescaled_penalty(at, change) for change in changes]))
 
-    def _kept(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:
+    def _rescaled_penalty(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:
         """Return the penalty after a change, the same multiple of the default as before."""
         if "eta" not in self.free or "eta" in change or not isinstance(at.eta, float):
             return {}
-        before_and_after = valid(at, [{"eta": None}, change | {"eta": None}])
+        before_and_after = valid_changes(at, [{"eta": None}, change | {"eta": None}])
         usual = [self.plans.usual_penalty(one) for one in before_and_after]
         # One of the two breaks a rule, and so will the changed configuration.
         if len(usual) != 2:
             return {}
         return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")}
 
-    def _penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
+    def _penalty_changes(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
         """Return changes to these multiples of the penalty."""
         if isinstance(config.eta, float):
             usual = config.eta
@@ -245,17 +245,17 @@ class Candidates:
                 return []
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
-    def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
+    def _allowed_caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
         """Return the caps that the method may be given; one that no gradient reaches is none."""
         if "max_grad_norm" not in self.free:
             return (self.config.gradient_cap,)
-        if not has_cap(method):
+        if not allows_gradient_cap(method):
             return (math.inf,)
         steepest = make_loss(self.config.loss).derivative_bound
         found = np.asarray(caps, dtype=float)
         return np.where(found < steepest, found, math.inf).tolist()
 
-    def _rounds(self, method: str) -> tuple[int, ...]:
+    def _rounds_to_try(self, method: str) -> tuple[int, ...]:
         """Return the numbers of rounds to try, the first one first."""
         if "rounds" not in self.free:
             return (self.config.rounds,)
@@ -263,7 +263,7 @@ class Candidates:
             return ROUNDS["steps"]
         return ROUNDS["solves"]
 
-    def _regulariser(self, method: str) -> float:
+    def _first_regulariser(self, method: str) -> float:
         """Return the regulariser to try first, of four digits."""
         factor = 1.0
         if "rho" in self.free and REGISTRY[method].gradient_steps:

@@ -5,7 +5,7 @@ What errs least there is taken; among candidates whose errors tie, the one whose
 the least log loss. How hard the real rows are is not known, so a rehearsal compares methods and
 does not say how well any of them will do.
 
-Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect
+Everything that :func:`choose_method` sees is public: sizes, graph, budget, what the schema lets one expect
 of rows, and how the sites are declared to differ.  No argument could carry a private row to it, so
 a choice costs no privacy and may be told to anybody.
 """
@@ -26,12 +26,12 @@ from ..errors import InvalidInput, SottovoceError
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..util.typing import Any, Array
-from .auto_candidates import KNOBS, PROXIMAL, Candidates, Plans, open_value
+from .auto_candidates import KNOBS, PROXIMAL, Candidates, Plans, value_of_knob
 from .auto_trials import Ground
 from .centre import Centring
 from .config import RunConfig
-from .defaults import of_numbers
-from .prepare import check_size
+from .defaults import with_method_of_numbers
+from .prepare import check_run_size
 from .pricing import Prepared
 
 FINER = ((0.6, 1.6), (0.75, 1.35))
@@ -83,18 +83,18 @@ class Choice:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "chosen": _plain(self.config),
+            "chosen": _knobs_as_plain_data(self.config),
             "says": self.says,
             "table": [dict(row) for row in self.table],
         }
 
 
-def open_knobs(config: RunConfig) -> tuple[str, ...]:
+def knobs_at_defaults(config: RunConfig) -> tuple[str, ...]:
     """Return the knobs of `KNOBS` that have their default values."""
-    return tuple(knob for knob in KNOBS if open_value(config, knob) == RunConfig.defaults()[knob])
+    return tuple(knob for knob in KNOBS if value_of_knob(config, knob) == RunConfig.defaults()[knob])
 
 
-def declared(partition: str, strength: float = 1.0) -> str:
+def heterogeneity_of_partition(partition: str, strength: float = 1.0) -> str:
     """Return the heterogeneity that a partition implies.
 
     Sites are alike if rows are dealt at random, otherwise they may differ.
@@ -104,7 +104,7 @@ def declared(partition: str, strength: float = 1.0) -> str:
     return "label"
 
 
-def choose(
+def choose_method(
     config: RunConfig,
     n: Sequence[int] | Array,
     d: int,
@@ -148,23 +148,23 @@ def choose(
     No private row is read, so the choice costs no privacy.
     """
     if free is None:
-        free = open_knobs(config)
-    _check_choice(heterogeneity, free)
+        free = knobs_at_defaults(config)
+    _check_choice_arguments(heterogeneity, free)
     counts = np.asarray(n, dtype=float).ravel()
-    check_size(config, counts[:, None], d)
+    check_run_size(config, counts[:, None], d)
     sizes = tuple(int(rows) for rows in counts)
     left = config
     if centre is not None:
-        left = centre.rest(config)
+        left = centre.config_for_method(config)
     # Seed and replicates do not enter a choice, so that equal ones are found among those made.
     asked = replace(left, seed=config.seed or 0, replicates=1)
-    found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(free)), expected)
+    found = _search_or_first_guess(asked, sizes, d, heterogeneity, tuple(sorted(free)), expected)
     given = {name: getattr(config, name) for name in ("epsilon", "seed", "replicates")}
     chosen = replace(found.config, auto=False, **given)
     return replace(found, config=chosen)
 
 
-def _check_choice(heterogeneity: str, free: Sequence[str]) -> None:
+def _check_choice_arguments(heterogeneity: str, free: Sequence[str]) -> None:
     """Refuse (InvalidInput) an unknown heterogeneity, and knobs that no choice sets."""
     if heterogeneity not in ("iid", "label"):
         rule = "must be 'iid' or 'label'"
@@ -176,7 +176,7 @@ def _check_choice(heterogeneity: str, free: Sequence[str]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _choose(
+def _search_or_first_guess(
     config: RunConfig,
     n: tuple[int, ...],
     d: int,
@@ -185,11 +185,11 @@ def _choose(
     expected: Expected | None,
 ) -> Choice:
     """Search among candidates, or keep the first guess where none can be tried."""
-    why = _beyond(config, n, d)
+    why = _why_not_rehearsed(config, n, d)
     if why:
         if make_loss(config.loss).offset_bound:
-            config = of_numbers(config, free)
-        return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
+            config = with_method_of_numbers(config, free)
+        return Choice(config, says=f"{_knobs_in_words(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
     # A sum over sites is one over all rows, so how these differ does not matter.
     pooled = config.trusted.answers_of_all
@@ -198,14 +198,14 @@ def _choose(
         tilt = 0.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     search = _Search(Candidates(config, Plans(ground), free, heterogeneity == "iid"))
-    search.explore()
+    search.explore_methods()
     if not search.tried:
         assert search.refused is not None
         raise search.refused
-    return search.verdict()
+    return search.compare_finalists()
 
 
-def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
+def _why_not_rehearsed(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     """Return the reason why no run can be tried out; empty if there is none."""
     if config.noise is not None:
         return "noise is given, in a unit of the method's own"
@@ -220,7 +220,7 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     # Sums and curators are tried out as one site with all rows.
     if config.trusted.answers_of_all:
         held = 1
-    if Ground.too_large(held, d // loss.outputs, loss.outputs):
+    if Ground.is_too_large(held, d // loss.outputs, loss.outputs):
         return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
     return ""
 
@@ -239,7 +239,7 @@ class _Trial:
     pull: float = 0.0
 
     @property
-    def mean(self) -> float:
+    def mean_error(self) -> float:
         return float(self.errors.mean())
 
     @property
@@ -247,21 +247,21 @@ class _Trial:
         return float(self.losses.mean())
 
     @property
-    def _enlarged(self) -> float:
+    def _handicap(self) -> float:
         """The factor by which errors and losses count in comparisons."""
         if REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1:
             return 1.0 + self.pull
         return AHEAD
 
     @property
-    def score(self) -> float:
-        return self.mean * self._enlarged
+    def handicapped_error(self) -> float:
+        return self.mean_error * self._handicap
 
     @property
-    def loss_score(self) -> float:
-        return self.log_loss * self._enlarged
+    def handicapped_loss(self) -> float:
+        return self.log_loss * self._handicap
 
-    def sure(self, other: _Trial) -> float:
+    def standard_error_to(self, other: _Trial) -> float:
         """Return the standard error of the difference to another candidate.
 
         It is that over worlds, or over noise if that is larger.
@@ -276,18 +276,18 @@ class _Trial:
         return max(between, within)
 
 
-def ranked(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
+def sort_trials(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
     """Sort candidates, the best first.
 
     By errors alone; or, with `by_log_loss`, first those whose error is within `TIE` of the least,
     by their log loss.
     """
-    by_error = sorted(trials, key=lambda one: one.score)
+    by_error = sorted(trials, key=lambda one: one.handicapped_error)
     if not (by_log_loss and by_error):
         return by_error
-    most = by_error[0].score + TIE
-    tied = [one for one in by_error if one.score <= most]
-    return sorted(tied, key=lambda one: one.loss_score) + by_error[len(tied) :]
+    most = by_error[0].handicapped_error + TIE
+    tied = [one for one in by_error if one.handicapped_error <= most]
+    return sorted(tied, key=lambda one: one.handicapped_loss) + by_error[len(tied) :]
 
 
 @dataclass
@@ -304,7 +304,7 @@ class _Search:
         """The first guess."""
         return self.candidates.config
 
-    def run(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
+    def run_candidates(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
         """Run candidates in every world, those of one method and number of rounds together.
 
         Candidates that break a rule of their method, or whose solves fail, drop out; `refused` is
@@ -324,30 +324,30 @@ class _Search:
             Of those that ran.
         """
         done = []
-        for batch in self._batches(configs, check):
+        for batch in self._group_candidates(configs, check):
             started = time.perf_counter()
             try:
                 ground = self.candidates.ground
                 # Worlds are drawn when they are first needed, and kept.
                 if check:
-                    rehearsal = ground.final
+                    rehearsal = ground.comparison_worlds
                 else:
-                    rehearsal = ground.first
-                outcomes = rehearsal.outcomes([prepared for _, prepared in batch])
+                    rehearsal = ground.search_worlds
+                outcomes = rehearsal.rehearse_candidates([prepared for _, prepared in batch])
             except SottovoceError as error:
                 self.refused = error
                 continue
             seconds = (time.perf_counter() - started) / len(batch)
             for (config, prepared), found in zip(batch, outcomes, strict=True):
-                one = _Trial(config, found.errors, found.losses, self._pull(config))
+                one = _Trial(config, found.errors, found.losses, self._pull_to_usual_knobs(config))
                 done.append(one)
-                record = self._tried(one, prepared, seconds)
-                self.table.append({"stage": stage} | _plain(config) | record)
+                record = self._record_of_trial(one, prepared, seconds)
+                self.table.append({"stage": stage} | _knobs_as_plain_data(config) | record)
         if not check:
             self.tried += done
         return done
 
-    def _batches(
+    def _group_candidates(
         self, configs: Sequence[RunConfig], check: bool
     ) -> list[list[tuple[RunConfig, Prepared]]]:
         """Plan new candidates, and group those that can run together.
@@ -363,7 +363,7 @@ class _Search:
                 continue
             seen.append(config)
             try:
-                prepared = self.candidates.plans.prepared(config)
+                prepared = self.candidates.plans.prepare_candidate(config)
             except SottovoceError as error:
                 self.refused = error
                 continue
@@ -374,73 +374,73 @@ class _Search:
             batch.append((config, prepared))
         return list(ready.values())
 
-    def _tried(self, one: _Trial, prepared: Prepared, seconds: float) -> dict[str, Any]:
+    def _record_of_trial(self, one: _Trial, prepared: Prepared, seconds: float) -> dict[str, Any]:
         """Return the record of a candidate, apart from its configuration."""
         told: dict[str, Any] = {
-            "noise": float(np.max(prepared.plan(1).rows[0].spread())),
-            "error": one.mean,
+            "noise": float(np.max(prepared.plan_ledger(1).rows[0].noise_standard_deviation())),
+            "error": one.mean_error,
             "spread": 0.0,
         }
         if one.errors.size > 1:
             told["spread"] = float(one.errors.std(ddof=1))
-        if self.by_log_loss:
+        if self.ranks_by_log_loss:
             told["log_loss"] = one.log_loss
         return told | {"seconds": seconds}
 
     @property
-    def by_log_loss(self) -> bool:
+    def ranks_by_log_loss(self) -> bool:
         """True if models state probabilities: log losses then decide where errors tie."""
         return make_loss(self.config.loss).name in STATES_PROBABILITIES
 
-    def rank(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """Sort by :func:`ranked`, by what models of this loss state."""
-        return ranked(trials, by_log_loss=self.by_log_loss)
+    def rank_trials(self, trials: Sequence[_Trial]) -> list[_Trial]:
+        """Sort by :func:`sort_trials`, by what models of this loss state."""
+        return sort_trials(trials, by_log_loss=self.ranks_by_log_loss)
 
-    def best(self, method: str | None = None) -> _Trial:
+    def best_trial(self, method: str | None = None) -> _Trial:
         """Return the best candidate so far, of one method or of all."""
         of_method = [one for one in self.tried if method in (None, one.config.method)]
-        return self.rank(of_method)[0]
+        return self.rank_trials(of_method)[0]
 
-    def explore(self) -> None:
+    def explore_methods(self) -> None:
         """Try all methods on a grid of caps and penalties; then vary knobs of likely winners."""
         first = [self.config]
-        for method in self.candidates.methods():
-            first += self.candidates.grid(method)
-        self.run(first, "method")
+        for method in self.candidates.candidate_methods():
+            first += self.candidates.grid_of_method(method)
+        self.run_candidates(first, "method")
         if not self.tried:
             return
         methods = sorted({one.config.method for one in self.tried})
-        leaders = self.rank([self.best(method) for method in methods])
+        leaders = self.rank_trials([self.best_trial(method) for method in methods])
         # Of the two best methods, the second is refined less.
         for leader, finer in zip(leaders, (FINER, FINER[:1]), strict=False):
             method = leader.config.method
-            if self.rank([self.best(method), self.best()])[0].config.method == method:
-                self.climb(method, finer)
-        self.run(self.siblings(), "sibling")
+            if self.rank_trials([self.best_trial(method), self.best_trial()])[0].config.method == method:
+                self.refine_method(method, finer)
+        self.run_candidates(self.sibling_candidates(), "sibling")
 
-    def climb(self, method: str, finer: Sequence[Sequence[float]]) -> None:
+    def refine_method(self, method: str, finer: Sequence[Sequence[float]]) -> None:
         """Try more rounds around a method's best; then finer caps, penalties, regularisers."""
-        self.run(self.candidates.more_rounds(self.best(method).config), "rounds")
+        self.run_candidates(self.candidates.other_round_numbers(self.best_trial(method).config), "rounds")
         for k, factors in enumerate(finer):
-            best = self.best(method).config
-            self.run(self.candidates.finer(best, factors, first=k == 0), "finer")
+            best = self.best_trial(method).config
+            self.run_candidates(self.candidates.refine_knobs(best, factors, first=k == 0), "finer")
 
-    def siblings(self) -> list[RunConfig]:
+    def sibling_candidates(self) -> list[RunConfig]:
         """Return, for each proximal method that was looked into, the other one."""
         if self.config.trusted.answers_of_all or len(self.candidates.ground.n) == 1:
             return []
         found: list[RunConfig] = []
         for method in PROXIMAL:
             if sum(one.config.method == method for one in self.tried) >= 2:
-                found += self.candidates.sibling(self.best(method).config)
+                found += self.candidates.other_proximal_method(self.best_trial(method).config)
         return found
 
-    def _pull(self, config: RunConfig) -> float:
+    def _pull_to_usual_knobs(self, config: RunConfig) -> float:
         """Return the share by which errors of gradient steps count for more: see `USUAL`.
 
         It is 0 where the log loss decides, which settles what `USUAL` would.
         """
-        if self.by_log_loss or not REGISTRY[config.method].gradient_steps:
+        if self.ranks_by_log_loss or not REGISTRY[config.method].gradient_steps:
             return 0.0
         far: dict[str, float] = {}
         if "eta" in self.candidates.free:
@@ -456,7 +456,7 @@ class _Search:
             pull += weight * math.log2(value / usual) ** 2
         return pull
 
-    def _joined(self, check: _Trial) -> _Trial:
+    def _join_with_search(self, check: _Trial) -> _Trial:
         """Join a candidate's errors and losses in the search and in the last comparison."""
         before = next(one for one in self.tried if one.config == check.config)
         # Of a single finalist nothing was compared again.
@@ -470,39 +470,39 @@ class _Search:
             losses=np.vstack([before.losses[:, :few], check.losses[:, :few]]),
         )
 
-    def finalists(self) -> list[_Trial]:
+    def choose_finalists(self) -> list[_Trial]:
         """Return the candidates of the last comparison, the best first.
 
         They include the first guess and, where log losses rank, those of least error.
         """
-        found = self.rank(self.tried)[:FINALISTS]
-        if self.by_log_loss:
-            safest = ranked(self.tried, by_log_loss=False)[:SAFE]
+        found = self.rank_trials(self.tried)[:FINALISTS]
+        if self.ranks_by_log_loss:
+            safest = sort_trials(self.tried, by_log_loss=False)[:SAFE]
             found += [one for one in safest if one not in found]
-        first = self._first_trial()
+        first = self._trial_of_first_guess()
         if first is not None and first not in found:
             found = [*found, first]
         return found
 
-    def _first_trial(self) -> _Trial | None:
+    def _trial_of_first_guess(self) -> _Trial | None:
         """Return the first guess as it was tried; None if it breaks a rule."""
         return next((one for one in self.tried if one.config == self.config), None)
 
-    def verdict(self) -> Choice:
+    def compare_finalists(self) -> Choice:
         """Compare the finalists in other worlds, and choose."""
         tried = len(self.table)
-        first = self._first_trial()
-        last = self.finalists()
+        first = self._trial_of_first_guess()
+        last = self.choose_finalists()
         checked = last
         if len(last) > 1:
-            checked = self.run([one.config for one in last], "check", check=True)
+            checked = self.run_candidates([one.config for one in last], "check", check=True)
         # Where no finalist ran again, the search alone decides.
-        checked = [self._joined(one) for one in checked or last]
-        best = self.rank(checked)[0]
-        return Choice(best.config, tuple(self.table), _reasons(self, best, checked, first, tried))
+        checked = [self._join_with_search(one) for one in checked or last]
+        best = self.rank_trials(checked)[0]
+        return Choice(best.config, tuple(self.table), _describe_choice(self, best, checked, first, tried))
 
 
-def _reasons(
+def _describe_choice(
     search: _Search, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int
 ) -> str:
     """Describe the choice in words.
@@ -510,29 +510,29 @@ def _reasons(
     It tells differences between methods, and no error alone, which would look like a promise.
     """
     others = [one for one in checked if one is not best]
-    says = f"{_named(best.config)}: chosen by a comparison {search.candidates.ground.says}"
+    says = f"{_knobs_in_words(best.config)}: chosen by a comparison {search.candidates.ground.says}"
     if first is None:
         says += f".  The first guess, {search.config.method}, breaks a rule here"
     else:
         guess = next((one for one in others if one.config == first.config), None)
         if guess is not None:
             says += _against_first_guess(search, best, guess)
-    if search.by_log_loss:
+    if search.ranks_by_log_loss:
         says += (
             f".  Where errors are within {100 * TIE:g} points the log loss decides, for "
             "probabilities that hold"
         )
-    close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)}
+    close = {one.config.method for one in others if one.mean_error - best.mean_error <= best.standard_error_to(one)}
     rivals = sorted(close - {best.config.method})
     if rivals:
         says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
     least: dict[str, float] = {}
     for one in search.tried:
-        least[one.config.method] = min(one.mean, least.get(one.config.method, 1.0))
+        least[one.config.method] = min(one.mean_error, least.get(one.config.method, 1.0))
     (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
     says += f".  In the search before, {leader} erred least"
     if behind:
-        differences = [f"{name} by {_points(error - lowest)}" for name, error in behind]
+        differences = [f"{name} by {_error_difference_text(error - lowest)}" for name, error in behind]
         says += ", then " + ", ".join(differences)
     says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
     return says
@@ -541,20 +541,20 @@ def _reasons(
 def _against_first_guess(search: _Search, best: _Trial, guess: _Trial) -> str:
     """Compare the choice with the first guess, in words."""
     says = (
-        f".  There it errs {_points(best.mean - guess.mean)} than the first guess "
-        f"({_named(guess.config)}), "
+        f".  There it errs {_error_difference_text(best.mean_error - guess.mean_error)} than the first guess "
+        f"({_knobs_in_words(guess.config)}), "
     )
-    says += f"with a standard error of {100 * best.sure(guess):.1f}"
-    if search.by_log_loss:
-        says += f", and its log loss is {_of_log_loss(best.log_loss - guess.log_loss)}"
+    says += f"with a standard error of {100 * best.standard_error_to(guess):.1f}"
+    if search.ranks_by_log_loss:
+        says += f", and its log loss is {_loss_difference_text(best.log_loss - guess.log_loss)}"
     return says
 
 
-def _plain(config: RunConfig) -> dict[str, Any]:
+def _knobs_as_plain_data(config: RunConfig) -> dict[str, Any]:
     """Return method and knobs as plain data; no cap is None."""
     plain: dict[str, Any] = {"method": config.method}
     for knob in KNOBS:
-        plain[knob] = open_value(config, knob)
+        plain[knob] = value_of_knob(config, knob)
     if isinstance(config.eta, Schedule):
         plain["eta"] = config.eta.to_dict()
     # JSON has no infinity.
@@ -563,7 +563,7 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     return plain
 
 
-def _named(config: RunConfig) -> str:
+def _knobs_in_words(config: RunConfig) -> str:
     """Return the method and those of its knobs that are set, in words."""
     rounds = f"{config.rounds} rounds"
     if config.rounds == 1:
@@ -576,12 +576,12 @@ def _named(config: RunConfig) -> str:
     return words
 
 
-def _points(difference: float) -> str:
+def _error_difference_text(difference: float) -> str:
     """Return a difference of errors in words."""
     return _less_or_more(f"{100 * abs(difference):.1f} points", difference)
 
 
-def _of_log_loss(difference: float) -> str:
+def _loss_difference_text(difference: float) -> str:
     """Return a difference of log losses in words."""
     return _less_or_more(f"{abs(difference):.3f}", difference)
 

@@ -44,7 +44,7 @@ CHECKS = 8
 ROWS = 200
 WIDEST = MANY
 """Features of a world: wider rows are narrowed
-(:func:`sottovoce.data.synthetic_tables.narrowed`).
+(:func:`sottovoce.data.synthetic_tables.narrowed_sketch`).
 """
 # Of a classifier of several classes in a world: memory grows like the square.
 _ENTRIES = 160
@@ -72,7 +72,7 @@ class Ground:
     d: int
     # Margins per row.
     outputs: int
-    # How much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.make_world`.
+    # How much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.draw_world`.
     tilt: float
     # What is known of rows; None for rows of a few kinds.
     expected: Expected | None = None
@@ -80,7 +80,7 @@ class Ground:
     pooled: bool = False
 
     @staticmethod
-    def too_large(sites: int, d: int, outputs: int) -> bool:
+    def is_too_large(sites: int, d: int, outputs: int) -> bool:
         """Return whether sites are too large for anything to be tried in seconds.
 
         Parameters
@@ -98,35 +98,35 @@ class Ground:
         return sites * min(d, WIDEST) * outputs * _FEWEST > _MOST
 
     @property
-    def sizes(self) -> Array:
+    def site_sizes(self) -> Array:
         """True rows, (N, 1)."""
         return np.array(self.n, dtype=float)[:, None]
 
     @property
-    def weights(self) -> int:
+    def model_entries(self) -> int:
         """True entries of a classifier."""
         return self.d * self.outputs
 
     @cached_property
-    def first(self) -> Rehearsal:
+    def search_worlds(self) -> Rehearsal:
         """Worlds of the search."""
-        return self._draw(0, WORLDS)
+        return self._draw_worlds(0, WORLDS)
 
     @cached_property
-    def final(self) -> Rehearsal:
+    def comparison_worlds(self) -> Rehearsal:
         """Worlds of the last comparison, other than those of the search."""
-        return self._draw(WORLDS, CHECKS)
+        return self._draw_worlds(WORLDS, CHECKS)
 
     @property
-    def _source(self) -> Expected:
+    def _world_source(self) -> Expected:
         """The source of worlds: what is known of rows, or tables of a few kinds."""
         if self.expected is None:
             return unknown(self.d)
         return self.expected
 
-    def _draw(self, start: int, many: int) -> Rehearsal:
+    def _draw_worlds(self, start: int, many: int) -> Rehearsal:
         """Draw worlds of these sites: `many`, numbered from `start`."""
-        source = self._source
+        source = self._world_source
         held = self.n
         if self.pooled:
             held = (sum(self.n),)
@@ -139,7 +139,7 @@ class Ground:
         cells = WORLDS * sites * min(self.d, widest) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
-            source.world(
+            source.draw_expected_world(
                 start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=widest
             )
             for k in range(many)
@@ -157,7 +157,7 @@ class Ground:
         if self.tilt == 0.0:
             alike = "alike"
         return (
-            f"on {self._source.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites "
+            f"on {self._world_source.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites "
             f"{alike})"
         )
 
@@ -174,10 +174,10 @@ class Outcome:
     losses: Array
 
 
-def _grows(candidate: Prepared) -> bool:
+def _noise_grows(candidate: Prepared) -> bool:
     """Return whether the noise of a method grows over its rounds."""
     noise = candidate.algorithm.noise
-    return noise is not None and not noise.steady
+    return noise is not None and not noise.is_steady
 
 
 @dataclass(frozen=True)
@@ -197,15 +197,15 @@ class Rehearsal:
     outputs: int = 1
     alike: bool = False
 
-    def outcomes(self, candidates: Sequence[Prepared]) -> list[Outcome]:
+    def rehearse_candidates(self, candidates: Sequence[Prepared]) -> list[Outcome]:
         """Compute expected errors and losses of the average classifier of every candidate.
 
         Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise
         may differ.  Where a method carries noise, that of all grows or that of none (ValueError).
         """
-        if candidates[0].algorithm.recalls and len({_grows(one) for one in candidates}) > 1:
+        if candidates[0].algorithm.recalls and len({_noise_grows(one) for one in candidates}) > 1:
             raise ValueError("candidates: their noise must all grow or none")
-        alone = [_as_one(one, self.alike) for one in candidates]
+        alone = [_merge_alike_sites(one, self.alike) for one in candidates]
         sites = {len(one.facts.n) for one in alone}
         # All run together or none: if only some may be taken as one site, none is.
         if len(sites) > 1:
@@ -213,7 +213,7 @@ class Rehearsal:
         if self.alike:
             candidates = alone
         elif all(len(one.facts.n) == 1 for one in alone):
-            return self._pooled().outcomes(alone)
+            return self._with_pooled_sites().rehearse_candidates(alone)
         return self._run_together(candidates)
 
     def _run_together(self, candidates: Sequence[Prepared]) -> list[Outcome]:
@@ -223,17 +223,17 @@ class Rehearsal:
         width = self.worlds[0].X.shape[1] * self.outputs
         nodes = len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
-        caps = [_cap_of(one.facts) for one in candidates]
+        caps = [_gradient_cap(one.facts) for one in candidates]
         # The largest cap is that of the facts; `_Solver` applies each candidate's row by row.
         facts, algorithm = candidates[int(np.argmax(caps))].facts, first.algorithm
         solver = _Solver(self, facts, np.asarray(caps))
         if many > 1:
-            facts, algorithm = self._together(candidates, facts, algorithm)
+            facts, algorithm = self._stack_candidates(candidates, facts, algorithm)
         stream = _Stream(self.seed, (worlds, 1, self.replicates, nodes), lead, width, facts.d)
         asked = _Rehearsed(facts, Vault(solver, stream))
-        place = Place(facts, DenseNet(first.graph), asked, lead, width, start=self._start(many))
-        outcome = engine.run(algorithm, place, first.config.rounds)
-        models = place.classifier(algorithm.model(outcome.state))
+        place = Place(facts, DenseNet(first.graph), asked, lead, width, start=self._stacked_starts(many))
+        outcome = engine.run_rounds(algorithm, place, first.config.rounds)
+        models = place.fold_to_original_rows(algorithm.model(outcome.state))
         average = np.broadcast_to(models, (*lead, width)).mean(axis=1)
         by_world = average.reshape(worlds, many, self.replicates, width)
         errors = [world.error(W) for world, W in zip(self.worlds, by_world, strict=True)]
@@ -242,14 +242,14 @@ class Rehearsal:
         by_candidate = zip(np.stack(errors, axis=1), np.stack(losses, axis=1), strict=True)
         return [Outcome(*found) for found in by_candidate]
 
-    def _pooled(self) -> Rehearsal:
+    def _with_pooled_sites(self) -> Rehearsal:
         """Return the same worlds for one party that holds the rows of all sites."""
         worlds = tuple(
             replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds
         )
         return replace(self, worlds=worlds, alike=True)
 
-    def _together(
+    def _stack_candidates(
         self, candidates: Sequence[Prepared], facts: Facts, algorithm: Any
     ) -> tuple[Any, Any]:
         """Return facts and algorithm of all candidates in one run.
@@ -267,7 +267,7 @@ class Rehearsal:
             return np.tile(replicated, (worlds, 1, 1))
 
         changed = stacked([one.facts.gradients_changed for one in candidates])
-        several = _Several.of(facts, changed, stacked([one.facts.mu for one in candidates]))
+        several = _Several.from_facts(facts, changed, stacked([one.facts.mu for one in candidates]))
         penalties = tuple(one.algorithm.penalty for one in candidates)
         # Candidates have one method, so that all of them draw noise or none does.
         noises: tuple[Any, ...] = tuple(one.algorithm.noise for one in candidates)
@@ -278,7 +278,7 @@ class Rehearsal:
         )
         return several, together
 
-    def _start(self, candidates: int) -> Array | None:
+    def _stacked_starts(self, candidates: int) -> Array | None:
         """Return the runs' starting points, (worlds candidates replicates, 1, width)."""
         starts = [world.start for world in self.worlds if world.start is not None]
         if not starts:
@@ -286,20 +286,20 @@ class Rehearsal:
         return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None]
 
 
-def _cap_of(facts: Facts) -> float:
+def _gradient_cap(facts: Facts) -> float:
     """Return the cap on the norm of a row's gradient; infinity without one."""
     if isinstance(facts.loss, Capped):
         return facts.loss.most
     return math.inf
 
 
-def averaging(method: type[Algorithm[Any]]) -> bool:
+def averages_messages(method: type[Algorithm[Any]]) -> bool:
     """Return whether alike sites rehearse as one: the method averages messages, round by round."""
     alone = method.objective_noise or method.single
     return method.gradient_steps or (method.curvature == "node" and not alone)
 
 
-def _as_one(candidate: Prepared, alike: bool) -> Prepared:
+def _merge_alike_sites(candidate: Prepared, alike: bool) -> Prepared:
     """Return the candidate with one site in place of all, if its method averages or sums what
     sites send, round by round.
 
@@ -308,11 +308,11 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
     """
     cls = REGISTRY[candidate.config.method]
     n = candidate.facts.n
-    averages = cls.gradient_steps or (alike and averaging(cls))
+    averages = cls.gradient_steps or (alike and averages_messages(cls))
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
     if len(n) == 1 or not averages:
         return candidate
-    if any(one is not None and not one.constant for one in schedules):
+    if any(one is not None and not one.is_constant for one in schedules):
         return candidate
     if cls.trust.opens_sums:
         # A sum is one release of all rows, with noise of its own.
@@ -322,7 +322,7 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
         rows = len(n) / math.sqrt(float((1.0 / n**2).sum()))
     # A schedule may list one value a site, all of them equal.
     own: dict[str, Any] = {
-        name: schedule.node(0)
+        name: schedule.schedule_of_node(0)
         for name, schedule in zip(("penalty", "noise"), schedules, strict=True)
         if schedule is not None
     }
@@ -339,26 +339,26 @@ class _Stacked(Schedule):
     stacked: Any = None
 
     @classmethod
-    def of(cls, value: Any) -> Schedule:
+    def from_value(cls, value: Any) -> Schedule:
         return value
 
     def __call__(self, k: int) -> Array:
         # A rehearsal asks in every round, and most schedules never change.
-        if self.steady:
-            return self._always
-        return self._of(k)
+        if self.is_steady:
+            return self._steady_value
+        return self._stack_round(k)
 
-    def _of(self, k: int) -> Array:
+    def _stack_round(self, k: int) -> Array:
         found: Array = self.stacked([part(k) for part in self.parts])
         return found
 
     @cached_property
-    def _always(self) -> Array:
-        return self._of(1)
+    def _steady_value(self) -> Array:
+        return self._stack_round(1)
 
     @cached_property
-    def steady(self) -> bool:
-        return all(part.steady for part in self.parts)
+    def is_steady(self) -> bool:
+        return all(part.is_steady for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -371,7 +371,7 @@ class _Several(Facts):
     ridge: Any = None
 
     @classmethod
-    def of(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
+    def from_facts(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
         """Return facts with each candidate's change by a row, and its regulariser."""
         return cls(
             **{name: getattr(facts, name) for name in Facts.__dataclass_fields__},
@@ -398,13 +398,13 @@ class _Rehearsed:
     def __init__(self, facts: Facts, vault: Vault) -> None:
         self.facts, self._vault, self._releases = facts, vault, 0
 
-    def ask(self, query: Query) -> Array:
+    def charge_and_answer(self, query: Query) -> Array:
         self._releases += 1
         return query.answer(self._vault, self.facts, self._releases)
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
         self._releases += 1
-        return query.at_once(self._vault, self.facts, self._releases)
+        return query.answer_of_pooled_rows(self._vault, self.facts, self._releases)
 
 
 @dataclass(frozen=True)
@@ -425,24 +425,24 @@ class _Problems(Sweep):
     most: Any = None
 
     @property
-    def nodes(self) -> int:
+    def number_of_nodes(self) -> int:
         return len(self.world)
 
-    def single(self) -> None:
+    def in_single_precision(self) -> None:
         """Return None: these rows are in single precision already."""
 
-    def keep(self, nodes: BoolArray) -> Self:
+    def select_nodes(self, nodes: BoolArray) -> Self:
         of_problems = ("world", "group", "shares", "most")
         return replace(self, **{name: getattr(self, name)[nodes] for name in of_problems})
 
-    def _worlds(self) -> Iterator[tuple[Array, slice]]:
+    def _problems_by_world(self) -> Iterator[tuple[Array, slice]]:
         """Yield the rows and the problems of every world that has some."""
         ends = np.searchsorted(self.world, np.arange(len(self.X) + 1))
         for X, first, last in zip(self.X, ends[:-1], ends[1:], strict=True):
             if first < last:
                 yield X, slice(first, last)
 
-    def gradient(self, loss: Loss, w: Array) -> Array:
+    def sum_gradients(self, loss: Loss, w: Array) -> Array:
         many, worlds = len(w), len(self.X)
         together = many % worlds == 0 and w.size * self.X.shape[1] <= _AT_ONCE * self.X.shape[2]
         if together and np.array_equal(self.world, np.repeat(np.arange(worlds), many // worlds)):
@@ -456,15 +456,15 @@ class _Problems(Sweep):
                 X = self.X[:, None]
                 shape = (worlds, -1, self.width // d, d)
             z = np.clip(w.astype(np.float32).reshape(shape) @ X.swapaxes(-1, -2), -FAR, FAR)
-            slopes = self._slopes(loss, z.reshape(many, *z.shape[2:]), slice(None))
+            slopes = self._slopes_by_class(loss, z.reshape(many, *z.shape[2:]), slice(None))
             return (slopes.reshape(z.shape) @ X).reshape(w.shape).astype(w.dtype)
         out = np.empty_like(w)
-        for X, mine in self._worlds():
-            slopes = self._slopes(loss, self._margins(X, w[mine]), mine)
+        for X, mine in self._problems_by_world():
+            slopes = self._slopes_by_class(loss, self._margins_in_world(X, w[mine]), mine)
             out[mine] = (slopes @ X).reshape(len(slopes), 1, -1)
         return out
 
-    def _margins(self, X: Array, w: Array) -> Array:
+    def _margins_in_world(self, X: Array, w: Array) -> Array:
         """Compute margins of the rows of a world: (b, m), or (b, K, m) for K classes."""
         single = w.astype(np.float32)
         if self.width > X.shape[1]:
@@ -473,7 +473,7 @@ class _Problems(Sweep):
             vectors = single[:, 0]
         return np.asarray(np.clip(vectors @ X.T, -FAR, FAR))
 
-    def _slopes(self, loss: Loss, z: Array, mine: slice) -> Array:
+    def _slopes_by_class(self, loss: Loss, z: Array, mine: slice) -> Array:
         """Compute slopes in the margins, each class counted by its share."""
         most, shares = self.most[mine], self.shares[mine]
         if z.ndim == 2:
@@ -493,14 +493,14 @@ class _Problems(Sweep):
         factor = cut * shares
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
 
-    def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
+    def sum_curvatures(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
         """Compute one Hessian for every group: the mean over its problems, with a curvature that
         none of them lacks.
         """
         d = self.X.shape[2]
         out = np.zeros((len(w), self.width, self.width))
-        for X, mine in self._worlds():
-            z, groups = self._margins(X, w[mine]), self.group[mine]
+        for X, mine in self._problems_by_world():
+            z, groups = self._margins_in_world(X, w[mine]), self.group[mine]
             curvatures = loss.typical_curvature(z.reshape(len(z), -1)).reshape(z.shape)
             if z.ndim == 2:
                 curvatures = np.minimum(curvatures, 0.5 * self.most[mine])
@@ -517,12 +517,12 @@ class _Problems(Sweep):
 class _OnePerGroup(Preconditioner):
     """One Hessian for all problems of one candidate in one world."""
 
-    def _eigen(
+    def _hessian_eigenpairs(
         self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
     ) -> tuple[Array | None, Array]:
         assert isinstance(sweep, _Problems)
         _, first, inverse = np.unique(sweep.group, return_index=True, return_inverse=True)
-        of_groups = sweep.hessian(loss, at, diagonal=False, typical=typical)[first]
+        of_groups = sweep.sum_curvatures(loss, at, diagonal=False, typical=typical)[first]
         values, vectors = np.linalg.eigh(of_groups * weight[first][:, :, None])
         return vectors[inverse], np.maximum(values, 0.0)[inverse]
 
@@ -562,7 +562,7 @@ class _Solver(Solver):
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         points = w.reshape(-1, 1, w.shape[-1])
-        slopes = self._rows.given.gradient(self._rows.loss, points)
+        slopes = self._rows.given.sum_gradients(self._rows.loss, points)
         return np.asarray(self._rows.weight[:, :, None] * slopes).reshape(w.shape)
 
 
@@ -586,7 +586,7 @@ class _Stream(KeyedNoise):
         self._width = width
         self._d = d
 
-    def _for_all(self, x: Array) -> Array:
+    def _share_among_candidates(self, x: Array) -> Array:
         """Return noise of all replicates and candidates, from that of every second replicate."""
         both_signs = np.stack([x, -x], axis=3).reshape(*x.shape[:2], -1, *x.shape[3:])
         # Of an odd number of replicates the last has no partner.
@@ -596,9 +596,9 @@ class _Stream(KeyedNoise):
         shared = np.broadcast_to(noise, (worlds, candidates, *noise.shape[2:]))
         return shared.reshape(*self._lead, x.shape[-1])
 
-    def spherical(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension."""
-        (rng,) = self._starts(release, use)
+        (rng,) = self._generators_by_stream(release, use)
         # Of a vector only a part is drawn; a test draws one number.
         whole = d
         if d == self._width:
@@ -610,9 +610,9 @@ class _Stream(KeyedNoise):
         rest = whole - d
         if rest > 0:
             square = square + rng.chisquare(rest, square.shape)
-        return self._for_all(direction * (norm / np.sqrt(square)))
+        return self._share_among_candidates(direction * (norm / np.sqrt(square)))
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+    def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
         """Draw standard Gaussian noise, the same for all candidates."""
-        rng = next(self._starts(release, use))
-        return self._for_all(rng.standard_normal((*self._drawn, d)))
+        rng = next(self._generators_by_stream(release, use))
+        return self._share_among_candidates(rng.standard_normal((*self._drawn, d)))

@@ -19,10 +19,10 @@ from ..privacy.calibration import (
     tolerance_for,
 )
 from ..problem.schedules import Schedule
-from ..util.plain import canonical
+from ..util.plain import canonical_json
 from ..util.typing import Any, Array, ArrayLike
-from .gaussian_runs import one_if_equal, price_of_gaussian_run
-from .pricing import RunSetting, plan
+from .gaussian_runs import scalar_if_equal, price_of_gaussian_run
+from .pricing import RunSetting, plan_ledger
 
 A = TypeVar("A", bound=Algorithm[Any])
 
@@ -63,7 +63,7 @@ def calibrate_method(
 
     Guarantee
     ---------
-    By the setting's accountant, the total of the ledger that :func:`sottovoce.runs.pricing.plan`
+    By the setting's accountant, the total of the ledger that :func:`sottovoce.runs.pricing.plan_ledger`
     returns for the result is at most the target (unless `claimed`):
     :func:`sottovoce.privacy.calibration.calibrate`.
     """
@@ -74,18 +74,18 @@ def calibrate_method(
             "noise", None, "there is no noise to scale", "give the method a noise schedule"
         )
     target = np.broadcast_to(np.asarray(epsilon, dtype=float), (setting.facts.n_nodes,))
-    key = _key(method, shape, setting, target, claimed)
+    key = _calibration_key(method, shape, setting, target, claimed)
     if key is not None and key in _remembered:
-        return method.with_noise(_scaled(shape, _remembered[key]))
-    scale = _scale(method, shape, setting, target, claimed)
+        return method.with_noise(_scaled_schedule(shape, _remembered[key]))
+    scale = _find_scale(method, shape, setting, target, claimed)
     if key is not None:
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.clear()
         _remembered[key] = scale
-    return method.with_noise(_scaled(shape, scale))
+    return method.with_noise(_scaled_schedule(shape, scale))
 
 
-def _scale(
+def _find_scale(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool
 ) -> Array:
     """Find the scale of every node's noise, (N,), that meets the target."""
@@ -94,11 +94,11 @@ def _scale(
         found = calibrate(price, target, tolerance=CLOSED_FORM_TOLERANCE)
     else:
         price = _price_of_plan(method, shape, setting)
-        found = _proved(method, shape, setting, target)
+        found = _calibrate_by_totals(method, shape, setting, target)
     if not np.all(found.met):
-        raise _unaffordable(method, setting, target, price(found.too_large))
+        raise _unaffordable_error(method, setting, target, price(found.too_large))
     # To the last bit, since runs of ledgers in use are replayed at it.
-    if not setting.facts.several:
+    if not setting.facts.has_several_rows:
         return found.scale
     # Nodes that are alike get one schedule: the least of scales that differ by rounding alone is
     # within every target.
@@ -108,7 +108,7 @@ def _scale(
     return found.scale
 
 
-def _proved(
+def _calibrate_by_totals(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array
 ) -> Calibration:
     """Calibrate by the totals of plans, or of Gaussian runs by their releases, which is cheaper."""
@@ -132,7 +132,7 @@ def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
             return ledger.per_node()
         return np.array(ledger.total())
 
-    return _by_plan(method, shape, setting, totals)
+    return _price_from_ledger(method, shape, setting, totals)
 
 
 def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
@@ -144,19 +144,19 @@ def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
             return np.array(np.inf)
         return found
 
-    return _by_plan(method, shape, setting, claims)
+    return _price_from_ledger(method, shape, setting, claims)
 
 
-def _by_plan(
+def _price_from_ledger(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, totals: Callable[[Ledger], Array]
 ) -> PriceOfScale:
     """Return the price, (N,), of a plan by the scale of its noise, read off its ledger."""
     nodes = (setting.facts.n_nodes,)
 
     def price(scale: Array) -> Array:
-        scaled = method.with_noise(_scaled(shape, scale))
+        scaled = method.with_noise(_scaled_schedule(shape, scale))
         try:
-            ledger = plan(scaled, setting)
+            ledger = plan_ledger(scaled, setting)
         except InvalidInput as error:
             if error.field != "alpha" or error.nodes is None:
                 raise
@@ -169,7 +169,7 @@ def _by_plan(
     return price
 
 
-def _unaffordable(
+def _unaffordable_error(
     method: Algorithm[Any], setting: RunSetting, target: Array, least: Array
 ) -> InvalidInput:
     """Return the error for a target that no scale meets.
@@ -191,11 +191,11 @@ def _unaffordable(
     return InvalidInput("epsilon", shown, rule, remedy)
 
 
-def _scaled(shape: Schedule, scale: Array) -> Schedule:
-    return shape.scaled(one_if_equal(scale))
+def _scaled_schedule(shape: Schedule, scale: Array) -> Schedule:
+    return shape.scaled(scalar_if_equal(scale))
 
 
-def _key(
+def _calibration_key(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool
 ) -> Any:
     """Return all that a scale depends on, so that equal runs are calibrated once.
@@ -217,12 +217,12 @@ def _key(
     )
     if method.complete:
         once = replace(setting, copies=1)
-        events = plan(method, once).to_list()
-        return (canonical([method.name, shape.to_dict(), facts.to_dict(), events]), *common)
+        events = plan_ledger(method, once).to_list()
+        return (canonical_json([method.name, shape.to_dict(), facts.to_dict(), events]), *common)
     before = None
     if first is not None:
-        before = (type(first), canonical(first.identity()), first.noise)
-    public = canonical(facts.to_dict()), facts.loss, facts.rows, facts.solved_for
+        before = (type(first), canonical_json(first.identity_of_run()), first.noise)
+    public = canonical_json(facts.to_dict()), facts.loss, facts.rows, facts.solved_for
     key = (method, public, setting.graph.degree.tobytes(), setting.rounds, before, *common)
     try:
         hash(key)

@@ -19,15 +19,15 @@ from ..algorithms import REGISTRY
 from ..algorithms.centre import Centre
 from ..algorithms.items import Answer
 from ..data.columns import Number, Vector
-from ..data.move import Move, stretch_of
+from ..data.move import Move, stretch_bound
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon, nominal_mu
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..problem.trust import RELATIONS
-from ..util.codec import Unreadable, from_plain, to_plain
-from ..util.plain import canonical, keyed_hash
+from ..util.codec import Unreadable, record_from_plain, record_to_plain
+from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any, Array
 from .config import RunConfig
 
@@ -60,7 +60,7 @@ class Frame(NamedTuple):
     groups: tuple[tuple[int, ...], ...] = ()
 
 
-def _alike(block: Number | Vector) -> tuple[str, ...]:
+def _column_group_key(block: Number | Vector) -> tuple[str, ...]:
     """Return the key by which columns are grouped: their encoding, and their side of zero."""
     kind: tuple[str, ...]
     if isinstance(block, Number):
@@ -76,7 +76,7 @@ def _alike(block: Number | Vector) -> tuple[str, ...]:
     return (*kind, "below")
 
 
-def frame_of(schema: Schema) -> Frame | None:
+def frame_of_schema(schema: Schema) -> Frame | None:
     """Return the frame of a schema's rows.
 
     It is None without a constant that rows inside the norm bound have alike.
@@ -86,10 +86,10 @@ def frame_of(schema: Schema) -> Frame | None:
     groups: dict[tuple[str, ...], list[int]] = {}
     first = 0
     for block in schema.blocks:
-        columns = range(first, first + len(block.names))
+        columns = range(first, first + len(block.feature_names))
         first = columns.stop
         if isinstance(block, Number | Vector):
-            groups.setdefault(_alike(block), []).extend(columns)
+            groups.setdefault(_column_group_key(block), []).extend(columns)
     # Whoever declares a scale or typical values says how long a typical row is.
     typical = any(isinstance(block, Number) and block.typical for block in schema.blocks)
     gain = GAIN
@@ -142,9 +142,9 @@ class Centring:
     @cached_property
     def digest(self) -> str:
         """Digest of this centring; configurations hold it."""
-        return keyed_hash(b"centre", canonical(self.to_dict()).encode()).hex()[:32]
+        return personalised_hash(b"centre", canonical_json(self.to_dict()).encode()).hex()[:32]
 
-    def check(self, width: int) -> None:
+    def check_columns(self, width: int) -> None:
         """Refuse columns beyond those of rows of this width; InvalidInput."""
         most = max(column for group in (self.constants, *self.groups) for column in group)
         if most >= width:
@@ -162,7 +162,7 @@ class Centring:
 
         See :class:`sottovoce.problem.facts.Facts`.
         """
-        return stretch_of(self.gain, self.k, len(self.constants))
+        return stretch_bound(self.gain, self.k, len(self.constants))
 
     @property
     def says(self) -> str:
@@ -173,11 +173,11 @@ class Centring:
             "away from all rows"
         )
 
-    def map(self, mean: Array) -> Move:
+    def map_for_mean(self, mean: Array) -> Move:
         """Return the public map of a mean, (p,) or (R, p)."""
         return Move(mean, self.constants, self.k, self.gain)
 
-    def shrunk(self, answer: Answer) -> Array:
+    def shrink_mean(self, answer: Answer) -> Array:
         """Shrink the released mean by what noise explains: (R, p), of norm at most 1.
 
         The bits are the same on every machine.
@@ -193,19 +193,19 @@ class Centring:
         common = np.zeros_like(mean)
         for group in self.groups:
             columns = list(group)
-            along = _added(mean[:, columns]) / math.sqrt(len(columns))
+            along = _sum_exactly(mean[:, columns]) / math.sqrt(len(columns))
             kept = along * np.maximum(1.0 - noise / np.maximum(along**2, 1e-300), 0.0)
             mean[:, columns] -= along / math.sqrt(len(columns))
             common[:, columns] = kept / math.sqrt(len(columns))
         # James and Stein's factor: dimensions less two.
         left = max(1, mean.shape[1] - len(self.constants) - len(self.groups) - 2)
-        shrinkage = np.maximum(1.0 - left * noise / np.maximum(_added(mean**2), 1e-300), 0.0)
+        shrinkage = np.maximum(1.0 - left * noise / np.maximum(_sum_exactly(mean**2), 1e-300), 0.0)
         found = common + mean * shrinkage
         # No mean of rows in the unit ball is longer than 1.
-        length = np.sqrt(_added(found**2)) * (1.0 + 1e-12)
+        length = np.sqrt(_sum_exactly(found**2)) * (1.0 + 1e-12)
         return np.asarray(found / np.maximum(1.0, length))
 
-    def rest(self, config: RunConfig) -> RunConfig:
+    def config_for_method(self, config: RunConfig) -> RunConfig:
         """Return the configuration with about the epsilon that is left for its method.
 
         It is for choices that are made before the run is priced.
@@ -221,13 +221,13 @@ class Centring:
         return replace(config, epsilon=left[0])
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(to_plain(self))
+        return dict(record_to_plain(self))
 
     @classmethod
-    def of(cls, record: Any) -> Self:
+    def from_record(cls, record: Any) -> Self:
         """Read a :meth:`to_dict`, which may come from anybody; InvalidInput if it is none."""
         try:
-            return from_plain(cls, record)
+            return record_from_plain(cls, record)
         except Unreadable as error:
             rule = f"is not the record of a centring: {error}"
             raise InvalidInput(
@@ -235,7 +235,7 @@ class Centring:
             ) from None
 
 
-def _added(values: Array) -> Array:
+def _sum_exactly(values: Array) -> Array:
     """Add up over the last axis, (R, 1), exactly but for one rounding.
 
     Sites compare what follows from these sums, so no machine may add in another order.
@@ -256,7 +256,7 @@ class Decision(NamedTuple):
         return plain
 
 
-def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision:
+def decide_centring(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision:
     """Decide from public facts whether and how to centre rows.
 
     Parameters
@@ -276,7 +276,7 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
         Rows are not centred where the method cannot run on moved rows, where the noise of the means
         would be too large for these rows, or where rounding would cost more.
     """
-    why = _cannot(config, frame)
+    why = _why_not_centred(config, frame)
     if why:
         return Decision(None, f"rows were not centred: {why}")
     assert frame is not None and config.delta is not None
@@ -301,7 +301,7 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
     largest = float(sizes.max())
     if summed or pooled:
         largest = rows
-    stretch = stretch_of(frame.gain, frame.k, len(frame.constants))
+    stretch = stretch_bound(frame.gain, frame.k, len(frame.constants))
     if largest**2 * (config.rows_per_person or 1) * 2.0**-53 * stretch**2 > ROUNDED:
         many = f"{rows:,.0f} rows are so many that rounding would cost more"
         return Decision(None, f"rows were not centred: {many}")
@@ -324,7 +324,7 @@ def _noise_over_curator(config: RunConfig, sites: int) -> float:
     return math.sqrt(sites)
 
 
-def _cannot(config: RunConfig, frame: Frame | None) -> str:
+def _why_not_centred(config: RunConfig, frame: Frame | None) -> str:
     """Return why no mean is asked; empty if one can be."""
     known = REGISTRY.get(config.method)
     # A constant above 1 is longer than any row may be: all rows are clipped.
@@ -348,7 +348,7 @@ def _cannot(config: RunConfig, frame: Frame | None) -> str:
     return ""
 
 
-def centred(config: RunConfig, centring: Centring | None) -> RunConfig:
+def with_centring_digest(config: RunConfig, centring: Centring | None) -> RunConfig:
     """Return the configuration with the digest of how its rows are centred.
 
     InvalidInput if it names another way, or one that was not given.

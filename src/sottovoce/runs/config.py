@@ -18,11 +18,11 @@ from ..algorithms import (
     MethodOptions,
     Recipe,
     knobs_of,
-    under,
+    name_under_trust,
 )
 from ..algorithms.knobs import WRITTEN, values_of
 from ..algorithms.method import TRUSTS
-from ..errors import InvalidInput, raise_all, shown
+from ..errors import InvalidInput, raise_collected_errors, format_declared_value
 from ..privacy import accountants
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
@@ -43,14 +43,14 @@ from ..util.constraints import (
     Rule,
     Text,
     UsableSize,
-    broken_constraints,
-    broken_rules,
-    constrained,
-    optional,
+    collect_broken_constraints,
+    collect_broken_rules,
+    constrained_field,
+    optional_constraint,
 )
 from ..util.plain import as_python_numbers
 from ..util.typing import Any
-from .registering import find_method, offered
+from .registering import find_method, offered_methods
 
 TRUSTED = tuple(TRUSTS)
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
@@ -60,7 +60,7 @@ _SCHEDULES = ("eta", "noise")
 _DIGEST = "[0-9a-f]{32}"
 
 
-def positive_weight(why: str) -> Constraint:
+def positive_weight_constraint(why: str) -> Constraint:
     """Return the constraint of a finite weight above 0, with the reason why it must be."""
     return Both(Interval(low=0, closed="neither", why=why), UsableSize())
 
@@ -84,7 +84,7 @@ class RunConfig:
     method : str
         A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together:
         "sum_momentum" for "momentum" under "sum", which may also be given.  "auto" leaves the
-        choice to :func:`sottovoce.runs.auto_search.choose`; stored is the first guess, `prox_admm`
+        choice to :func:`sottovoce.runs.auto_search.choose_method`; stored is the first guess, `prox_admm`
         with a delta, a cap on gradients or a loss without a proof for noise inside objectives, else
         `mr_admm`.
     epsilon : float or tuple of N floats
@@ -181,85 +181,85 @@ class RunConfig:
     0.9
     """
 
-    method: str = constrained("mr_admm", Text(), remedy="see `sottovoce methods`")
-    epsilon: float | tuple[float, ...] = constrained(
+    method: str = constrained_field("mr_admm", Text(), remedy="see `sottovoce methods`")
+    epsilon: float | tuple[float, ...] = constrained_field(
         1.0,
         Both(PerNode(Interval(low=0, closed="high")), UsableSize()),
         remedy="use e.g. epsilon=1, or epsilon=inf for a run without noise",
     )
-    delta: float | None = constrained(
+    delta: float | None = constrained_field(
         None,
-        optional(Interval(0, 1, closed="neither")),
+        optional_constraint(Interval(0, 1, closed="neither")),
         remedy="use e.g. delta=1e-5, or none for pure epsilon",
     )
-    rounds: int = constrained(10, Count(most=MOST_ROUNDS))
-    graph: str = constrained("ring", Text())
-    form: str = constrained("corrected", Text())
-    loss: str = constrained("logistic", Text())
-    C: float = constrained(1.0, positive_weight("it weighs the data"))
-    rho: float = constrained(0.001, positive_weight("it makes every solve unique"))
-    eta: float | tuple[float, ...] | Schedule | None = constrained(None, _FINITE_OR_SCHEDULE)
-    eta_growth: float | tuple[float, ...] = constrained(1.0, _FINITE)
-    noise: float | tuple[float, ...] | Schedule | None = constrained(None, _FINITE_OR_SCHEDULE)
-    noise_growth: float = constrained(1.0, Both(Interval(closed="neither"), UsableSize()))
-    relation: str = constrained("replace-one", OneOf(*RELATIONS))
-    accountant: str | None = constrained(None, optional(Text()))
-    sites_per_row: int = constrained(1, Count(most=MOST_REPLICATES))
-    copies: int = constrained(1, Count(most=MOST_REPLICATES))
-    tol: float | None = constrained(
+    rounds: int = constrained_field(10, Count(most=MOST_ROUNDS))
+    graph: str = constrained_field("ring", Text())
+    form: str = constrained_field("corrected", Text())
+    loss: str = constrained_field("logistic", Text())
+    C: float = constrained_field(1.0, positive_weight_constraint("it weighs the data"))
+    rho: float = constrained_field(0.001, positive_weight_constraint("it makes every solve unique"))
+    eta: float | tuple[float, ...] | Schedule | None = constrained_field(None, _FINITE_OR_SCHEDULE)
+    eta_growth: float | tuple[float, ...] = constrained_field(1.0, _FINITE)
+    noise: float | tuple[float, ...] | Schedule | None = constrained_field(None, _FINITE_OR_SCHEDULE)
+    noise_growth: float = constrained_field(1.0, Both(Interval(closed="neither"), UsableSize()))
+    relation: str = constrained_field("replace-one", OneOf(*RELATIONS))
+    accountant: str | None = constrained_field(None, optional_constraint(Text()))
+    sites_per_row: int = constrained_field(1, Count(most=MOST_REPLICATES))
+    copies: int = constrained_field(1, Count(most=MOST_REPLICATES))
+    tol: float | None = constrained_field(
         1e-8,
         Both(
-            optional(Interval(low=0, closed="neither", why="it ends every solve")),
+            optional_constraint(Interval(low=0, closed="neither", why="it ends every solve")),
             UsableSize(smallest=0.0),
         ),
     )
-    backend: str = constrained("numpy", Text())
-    seed: int | None = constrained(0, optional(Count(least=0)))
-    replicates: int = constrained(1, Count(most=MOST_REPLICATES))
-    auto: bool = constrained(False, Flag())
-    start: str | None = constrained(
-        None, optional(Pattern(_DIGEST, "the digest of a starting point")), remedy="leave it out"
+    backend: str = constrained_field("numpy", Text())
+    seed: int | None = constrained_field(0, optional_constraint(Count(least=0)))
+    replicates: int = constrained_field(1, Count(most=MOST_REPLICATES))
+    auto: bool = constrained_field(False, Flag())
+    start: str | None = constrained_field(
+        None, optional_constraint(Pattern(_DIGEST, "the digest of a starting point")), remedy="leave it out"
     )
-    trust: str | None = constrained(None, optional(OneOf(*TRUSTED)), remedy="use 'nobody'")
-    colluders: int = constrained(
+    trust: str | None = constrained_field(None, optional_constraint(OneOf(*TRUSTED)), remedy="use 'nobody'")
+    colluders: int = constrained_field(
         1,
         Count(),
         remedy="use colluders=1: every site knows its own share of the noise, so one may always "
         "collude",
     )
-    participants: int | None = constrained(None, optional(Count()), remedy="leave it out")
-    centre: str | None = constrained(
-        None, optional(Pattern(_DIGEST, "the digest of a centring")), remedy="leave it out"
+    participants: int | None = constrained_field(None, optional_constraint(Count()), remedy="leave it out")
+    centre: str | None = constrained_field(
+        None, optional_constraint(Pattern(_DIGEST, "the digest of a centring")), remedy="leave it out"
     )
-    rows_per_person: int | None = constrained(None, optional(Count(most=MOST_REPLICATES)))
-    options: MethodOptions = constrained(NO_OPTIONS, Instance(MethodOptions), remedy="leave it out")
+    rows_per_person: int | None = constrained_field(None, optional_constraint(Count(most=MOST_REPLICATES)))
+    options: MethodOptions = constrained_field(NO_OPTIONS, Instance(MethodOptions), remedy="leave it out")
     other_options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for one in fields(self):
             object.__setattr__(self, one.name, as_python_numbers(getattr(self, one.name)))
-        raise_all([*broken_constraints(self), *broken_options(self.other_options)])
+        raise_collected_errors([*collect_broken_constraints(self), *broken_options(self.other_options)])
         self._resolve_method()
         self._resolve_options()
-        raise_all(broken_rules(self, RULES))
+        raise_collected_errors(collect_broken_rules(self, RULES))
 
     def _resolve_method(self) -> None:
         """Store method and trust under the names that records know, and the one graph that sums
         have.
         """
         if self.method == "auto":
-            guess = _first_guess(self.delta, self.loss, self.trust, self._given_gradient_cap)
+            guess = _first_guess(self.delta, self.loss, self.trust, self._gradient_cap_as_given)
             object.__setattr__(self, "method", guess)
             object.__setattr__(self, "auto", True)
         if self.method not in KNOWN and find_method(self.method) is None:
             raise InvalidInput(
-                "method", self.method, f"must be one of {offered()}", "see `sottovoce methods`"
+                "method", self.method, f"must be one of {offered_methods()}", "see `sottovoce methods`"
             )
         # Recipes go by one name under every trust, so the field alone says whom they trust.
         if self.method in ANSWERS:
             object.__setattr__(self, "trust", self.trust or "nobody")
         elif self.trust is not None:
-            object.__setattr__(self, "method", under(self.method, self.trust))
+            object.__setattr__(self, "method", name_under_trust(self.method, self.trust))
         elif self.trusts == "nobody":
             object.__setattr__(self, "trust", "nobody")
         # "ring" is the field's default, so it may be what was not said; sums have one graph.
@@ -267,7 +267,7 @@ class RunConfig:
             object.__setattr__(self, "graph", "complete")
 
     @property
-    def _given_gradient_cap(self) -> float:
+    def _gradient_cap_as_given(self) -> float:
         """The cap on gradients before it is known which method has one."""
         given = dict(self.other_options)
         return float(given.get("max_grad_norm", getattr(self.options, "max_grad_norm", math.inf)))
@@ -393,7 +393,7 @@ class RunConfig:
             For what is wrong, and for names that are neither a field nor an option of a method.
         """
         known = cls.defaults()
-        raise_all([_unknown_name(name, known) for name in flat if name not in known])
+        raise_collected_errors([_unknown_name_error(name, known) for name in flat if name not in known])
         values: dict[str, Any] = dict(flat)
         for name, value in flat.items():
             if isinstance(value, list):
@@ -480,13 +480,13 @@ def refusal_of_method(plain: Any) -> Refusal | None:
     if not isinstance(method, str) or method in KNOWN:
         return None
     rule = (
-        f"names the method {shown(method)}, which this program does not know, and a file makes "
+        f"names the method {format_declared_value(method)}, which this program does not know, and a file makes "
         "it load no package"
     )
     return Refusal(rule, "import or register the method first, or type --method NAME")
 
 
-def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:
+def _unknown_name_error(name: str, known: Iterable[str]) -> InvalidInput:
     remedy = "see the parameters of RunConfig and of its methods"
     near = get_close_matches(name, known, n=1)
     if near:
@@ -500,9 +500,9 @@ def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
     for name, value in given:
         knob = KNOBS.get(name)
         if knob is None:
-            wrong.append(_unknown_name(name, KNOBS))
-        elif not knob.constraint.holds(value):
-            rule = knob.constraint.rule_for(value)
+            wrong.append(_unknown_name_error(name, KNOBS))
+        elif not knob.constraint.is_satisfied_by(value):
+            rule = knob.constraint.broken_rule_text(value)
             # An error without a value shows none, so None is shown by its type.
             told = value
             if value is None:

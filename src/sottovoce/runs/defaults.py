@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ..algorithms import under
+from ..algorithms import name_under_trust
 from ..ledger.memory import Ledger
 from ..problem.losses import HuberResidual
 from ..problem.task import ManyClasses, Task, TwoClasses
@@ -56,14 +56,14 @@ def default_delta(
     known = find_method(method)
     if known is not None and known.needs_delta:
         return DELTA
-    if form != "corrected" or pure_total(accountant):
+    if form != "corrected" or counts_pure_epsilon(accountant):
         return None
     if known is not None and not known.private:
         return None
     return DELTA
 
 
-def for_task(config: RunConfig, task: Task) -> RunConfig:
+def with_loss_of_task(config: RunConfig, task: Task) -> RunConfig:
     """Return the configuration with a task's loss in place of the logistic one.
 
     The loss is softmax for many classes, and Huber's for residuals.
@@ -91,10 +91,10 @@ def method_of_numbers(trust: str, delta: float | None) -> str:
     """
     if delta is None:
         return METHOD
-    return under("momentum", trust)
+    return name_under_trust("momentum", trust)
 
 
-def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
+def with_method_of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
     """Decide ``method="auto"`` for a loss of residuals, for which no candidates are tried.
 
     `free` are the knobs that were left open; rounds among them become `ROUNDS_OF_NUMBERS`.
@@ -107,7 +107,7 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
     return config.but(method=method_of_numbers(config.trusts, config.delta), rounds=rounds)
 
 
-def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
+def counts_pure_epsilon(accountant: str | Ledger | DurableLedger | None) -> bool:
     """Return whether totals are sums of pure epsilons."""
     if accountant is None or isinstance(accountant, str):
         return accountant == "pure"

@@ -20,16 +20,16 @@ from ..errors import (
     NetClosed,
     NotWritten,
     SottovoceError,
-    shown,
+    format_declared_value,
 )
 from ..ledger.run import Run
 from ..network.net import Net
 from ..problem.facts import Among, Facts
 from ..queries import Query
 from ..util import files
-from ..util.compatibility import FORMAT, refusal_of_format
+from ..util.compatibility import FORMAT, check_file_format
 from ..util.typing import Any, Array
-from .oracles import Oracle, check_trust, oracle_of
+from .oracles import Oracle, check_trust_of_method, choose_oracle
 from .row_guard import Asked, Centred, RowGuard
 
 Observer = Callable[[int, Any], None]
@@ -67,7 +67,7 @@ class Place:
 
     `start` is a public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs
     on ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and
-    messages hold v.  Queries are asked about w (:meth:`sottovoce.queries.Query.around`), so
+    messages hold v.  Queries are asked about w (:meth:`sottovoce.queries.Query.around_origin`), so
     releases, charges and replays are those of an ordinary run with other public vectors.  With a
     `move`, w is a model of moved rows.
     """
@@ -80,35 +80,35 @@ class Place:
     start: Array | None = None
     move: Move | None = None
 
-    def moved(self, move: Move) -> Place:
+    def place_on_moved_rows(self, move: Move) -> Place:
         """Return the place for moved rows; its start stays the same model."""
         start = self.start
         if start is not None:
-            start = move.unfold(np.broadcast_to(start, (*self.lead, self.width)))
+            start = move.unfold_from_models(np.broadcast_to(start, (*self.lead, self.width)))
         return replace(self, start=start, move=move)
 
     @cached_property
     def oracle(self) -> Oracle:
         """The oracle that answers queries and mixes messages under the run's trust."""
-        return oracle_of(self.facts, self.net, self.guard)
+        return choose_oracle(self.facts, self.net, self.guard)
 
     def ask(self, query: Query) -> Array:
         """Return the oracle's answer; from a start, about the point that the query stands for."""
         if self.start is None:
-            return self.oracle.ask(query)
-        return query.beside(self.oracle.ask(query.around(self.start, self.facts)), self.start)
+            return self.oracle.request_answer(query)
+        return query.answer_from_origin(self.oracle.request_answer(query.around_origin(self.start, self.facts)), self.start)
 
     def among(self) -> Among:
-        return self.oracle.among()
+        return self.oracle.participating_sites()
 
     def mean(self, answer: Array, among: Among) -> Array:
-        return self.oracle.mean(answer, among)
+        return self.oracle.mean_over_sites(answer, among)
 
     def mix(self, x: Array, share: float = 1.0) -> Array:
-        return self.oracle.mix(x, share)
+        return self.oracle.mix_with_neighbours(x, share)
 
-    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
-        """Mix a step by exact diffusion: :meth:`sottovoce.runs.oracles.Oracle.diffuse`.
+    def exact_diffusion(self, step: Array, current: Array, previous: Array) -> Array:
+        """Mix a step by exact diffusion: :meth:`sottovoce.runs.oracles.Oracle.diffuse_exactly`.
 
         Parameters
         ----------
@@ -124,21 +124,21 @@ class Place:
         array (..., width)
             The nodes' next points.
         """
-        return self.oracle.diffuse(step, current, previous)
+        return self.oracle.diffuse_exactly(step, current, previous)
 
     def lost_dual(self, weight: Array | float) -> Array | float:
-        return self.oracle.lost_dual(weight)
+        return self.oracle.dual_of_lost_edges(weight)
 
-    def classifier(self, model: Array) -> Array:
+    def fold_to_original_rows(self, model: Array) -> Array:
         """Return the classifier of a model v, for rows as they were."""
         w = model
         if self.start is not None:
             w = model + self.start
         if self.move is None:
             return w
-        return self.move.fold(np.broadcast_to(w, (*self.lead, self.width)))
+        return self.move.fold_into_models(np.broadcast_to(w, (*self.lead, self.width)))
 
-    def zeros(self) -> Array:
+    def zero_vector(self) -> Array:
         """Return zeros of shape ``(*lead, width)``; in a plan the width is one."""
         return np.zeros((*self.lead, self.width))
 
@@ -152,7 +152,7 @@ class Outcome:
     stopped: str
 
 
-def run(
+def run_rounds(
     algorithm: Algorithm[Any],
     place: Place,
     rounds: int,
@@ -197,7 +197,7 @@ def run(
     noise is drawn.  A round that was charged and did not complete stays charged.
     """
     step = step or algorithm.round
-    check_trust(algorithm, place.facts)
+    check_trust_of_method(algorithm, place.facts)
     algorithm.check(place)
     if state is None:
         state = algorithm.init(place)
@@ -231,7 +231,7 @@ def _reason_to_stop(error: Exception, algorithm: Algorithm[Any]) -> str | None:
     return NEIGHBOUR
 
 
-def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
+def release_mean(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
     """Release the mean that centring needs, and move the row guard's rows by it.
 
     If the sum is lost, the attempt stays charged and the mean is taken as zero, so that rows are
@@ -256,17 +256,17 @@ def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
     assert guard.centring is not None
     recipe = guard.centring.recipe
     # A start is a model, and no mean of rows is counted from a model.
-    asked = run(recipe, replace(place, start=None), len(recipe.items))
+    asked = run_rounds(recipe, replace(place, start=None), len(recipe.items))
     if asked.stopped == FEW:
         mean = np.zeros((1, facts.d // facts.loss.outputs))
     elif asked.stopped == FINISHED:
-        mean = guard.centring.shrunk(recipe.outcome(asked.state, facts))
+        mean = guard.centring.shrink_mean(recipe.outcome(asked.state, facts))
     else:
         return place, asked.stopped
     # A site has no axis of replicates.
     if not place.lead:
         mean = mean[0]
-    return place.moved(guard.centre(mean)), FINISHED
+    return place.place_on_moved_rows(guard.move_rows_by_mean(mean)), FINISHED
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -> None:
@@ -291,7 +291,7 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -
         If the file could not be written; it says that something was released.
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
-    arrays |= {f"{OF_GUARD}{name}": value for name, value in guard.state().items()}
+    arrays |= {f"{OF_GUARD}{name}": value for name, value in guard.checkpoint_state().items()}
     meta: dict[str, Any] = {
         "version": FORMAT,
         "key": key,
@@ -300,11 +300,11 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -
     }
     if isinstance(guard.ledger, Run):
         meta["answers"] = guard.ledger.answers
-    packed = files.pack(meta=np.array(json.dumps(meta)), **arrays)
+    packed = files.pack_arrays(meta=np.array(json.dumps(meta)), **arrays)
     try:
-        files.write("checkpoint", path, packed, mode=0o600)
+        files.write_atomically("checkpoint", path, packed, mode=0o600)
     except NotWritten as error:
-        raise error.after_release() from None
+        raise error.mark_as_after_release() from None
 
 
 def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[int, Any]:
@@ -335,29 +335,29 @@ def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[
         If the run is in another ledger, whose stored answers differ.
     """
     try:
-        arrays = files.read_arrays(path)
-        meta = dict(files.from_json(str(arrays.pop("meta")), infinite=True))
+        arrays = files.read_packed_arrays(path)
+        meta = dict(files.parse_bounded_json(str(arrays.pop("meta")), infinite=True))
         # A file without a key is no checkpoint of any version: the comparison below says so.
         refused = None
         if "key" in meta:
-            refused = refusal_of_format(meta.get("version"), BEGUN_BEFORE)
+            refused = check_file_format(meta.get("version"), BEGUN_BEFORE)
     except UNREADABLE as error:
-        raise _foreign(path) from error
+        raise _unreadable_error(path) from error
     if refused is not None:
-        raise CheckpointError(f"checkpoint={shown(path)}: {refused}")
+        raise CheckpointError(f"checkpoint={format_declared_value(path)}: {refused}")
     if meta.get("key") != key:
         rule = "belongs to another configuration; use the same arguments, or another file"
-        raise CheckpointError(f"checkpoint={shown(path)}: {rule}")
+        raise CheckpointError(f"checkpoint={format_declared_value(path)}: {rule}")
     try:
-        done, state = _restored(path, meta, arrays, blank, guard)
+        done, state = _restore_from_file(path, meta, arrays, blank, guard)
     except LedgerMismatch:
         raise
     except UNREADABLE as error:
-        raise _foreign(path) from error
+        raise _unreadable_error(path) from error
     return done, state
 
 
-def _restored(
+def _restore_from_file(
     path: Path, meta: dict[str, Any], arrays: dict[str, Array], blank: Any, guard: RowGuard
 ) -> tuple[int, Any]:
     """Restore ledger and guard from a file that is known to be of this configuration."""
@@ -372,18 +372,18 @@ def _restored(
                 "holds other answers than the run in this ledger; remove it to go on with those "
                 "of the ledger"
             )
-            raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
+            raise LedgerMismatch(f"checkpoint={format_declared_value(path)}: {rule}")
     of_guard = {
         name.removeprefix(OF_GUARD): value
         for name, value in arrays.items()
         if name.startswith(OF_GUARD)
     }
     guard.restore(of_guard)
-    known = [_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields]
+    known = [_check_array_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields]
     return done, type(blank)(*known)
 
 
-def _like(found: Array, blank: Any) -> Array:
+def _check_array_like(found: Array, blank: Any) -> Array:
     """Return an array of a file; a ValueError unless it has the blank's shape and type."""
     known = np.asarray(blank)
     if found.shape != known.shape or found.dtype != known.dtype or not np.all(np.isfinite(found)):
@@ -391,7 +391,7 @@ def _like(found: Array, blank: Any) -> Array:
     return found
 
 
-def _foreign(path: Path) -> CheckpointError:
+def _unreadable_error(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"checkpoint={shown(path)}: not a readable checkpoint; remove it to start over"
+        f"checkpoint={format_declared_value(path)}: not a readable checkpoint; remove it to start over"
     )

@@ -20,9 +20,9 @@ from ..errors import InvalidInput, SottovoceError
 from ..problem.losses import make_loss
 from ..util.typing import Array
 from .auto_candidates import PROXIMAL
-from .auto_trials import WIDEST, Ground, averaging
+from .auto_trials import WIDEST, Ground, averages_messages
 from .config import RunConfig
-from .prepare import check_size, prepare
+from .prepare import check_run_size, prepare
 
 LEAST = 0.25
 """Share of what a perfect model gains on always answering the commonest class; below it, a run
@@ -55,19 +55,19 @@ class Forecast:
     helps: tuple[tuple[str, float], ...] = ()
 
     @property
-    def gained(self) -> float:
+    def share_of_gain(self) -> float:
         """Share of the way from guessing to a perfect model that the run is expected to go."""
         return (self.guess - self.error) / max(self.guess - self.best, 1e-12)
 
     @property
-    def guessing(self) -> bool:
+    def is_near_guessing(self) -> bool:
         """True if the run is expected to be near guessing."""
-        return self.gained < LEAST
+        return self.share_of_gain < LEAST
 
     @property
     def says(self) -> str:
         """A warning in one sentence; empty if there is none."""
-        if not self.guessing:
+        if not self.is_near_guessing:
             return ""
         text = (
             f"expected to be near guessing: on made-up rows, right for {1.0 - self.error:.0%}, and "
@@ -80,7 +80,7 @@ class Forecast:
         return f"{text} (on your rows the numbers will be others)"
 
 
-def forecast(
+def forecast_run(
     config: RunConfig,
     n: Sequence[int] | Array,
     d: int,
@@ -99,7 +99,7 @@ def forecast(
     d : int
         Entries of a classifier.
     heterogeneity, expected
-        As for :func:`sottovoce.runs.auto_search.choose`.
+        As for :func:`sottovoce.runs.auto_search.choose_method`.
 
     Returns
     -------
@@ -119,42 +119,42 @@ def forecast(
     method, loss = REGISTRY[config.method], make_loss(config.loss)
     # These are rehearsed as one site with all rows.
     held = len(sizes)
-    if config.trusted.answers_of_all or (heterogeneity == "iid" and averaging(method)):
+    if config.trusted.answers_of_all or (heterogeneity == "iid" and averages_messages(method)):
         held = 1
     if config.noise is not None or not config.budgeted:
         return None
     if config.form != "corrected" or loss.offset_bound:
         return None
-    if not method.private or Ground.too_large(held, d // loss.outputs, loss.outputs):
+    if not method.private or Ground.is_too_large(held, d // loss.outputs, loss.outputs):
         return None
-    check_size(config, np.array(sizes, dtype=float)[:, None], d)
+    check_run_size(config, np.array(sizes, dtype=float)[:, None], d)
     asked = replace(config, seed=0, replicates=1, auto=False, backend="numpy")
-    return _forecast(asked, sizes, d, heterogeneity, expected)
+    return _forecast_with_help(asked, sizes, d, heterogeneity, expected)
 
 
 @lru_cache(maxsize=256)
-def _forecast(
+def _forecast_with_help(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
 ) -> Forecast | None:
     """Rehearse a run; if it is near guessing, also what would help."""
-    found = _rehearsed(config, n, d, heterogeneity, expected)
-    if found is None or not found.guessing:
+    found = _rehearse_run(config, n, d, heterogeneity, expected)
+    if found is None or not found.is_near_guessing:
         return found
     helps = []
-    for change in (_more_epsilon, _more_rows, _summed):
+    for change in (_with_more_epsilon, _with_more_rows, _with_trust_in_sums):
         for factor in MORE:
             changed = change(config, n, factor)
             if changed is None:
                 break
             what, changed_config, changed_n = changed
-            other = _rehearsed(changed_config, changed_n, d, heterogeneity, expected)
-            if other is not None and not other.guessing and other.error < found.error:
+            other = _rehearse_run(changed_config, changed_n, d, heterogeneity, expected)
+            if other is not None and not other.is_near_guessing and other.error < found.error:
                 helps.append((what, other.error))
                 break
     return replace(found, helps=tuple(helps))
 
 
-def _rehearsed(
+def _rehearse_run(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
 ) -> Forecast | None:
     """Compare a run on synthetic data with guessing and with a perfect model."""
@@ -165,11 +165,11 @@ def _rehearsed(
         tilt = 0.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     entries = outputs * min(d // outputs, WIDEST)
-    many = int(np.clip(_ENTRIES // entries, 2, len(ground.first.worlds)))
-    rehearsal = replace(ground.first, worlds=ground.first.worlds[:many])
+    many = int(np.clip(_ENTRIES // entries, 2, len(ground.search_worlds.worlds)))
+    rehearsal = replace(ground.search_worlds, worlds=ground.search_worlds.worlds[:many])
     try:
-        prepared = prepare(config, ground.sizes, ground.weights)
-        (outcome,) = rehearsal.outcomes([prepared])
+        prepared = prepare(config, ground.site_sizes, ground.model_entries)
+        (outcome,) = rehearsal.rehearse_candidates([prepared])
     except SottovoceError:
         # The run itself will say what is wrong.
         return None
@@ -185,7 +185,7 @@ _Changed = tuple[str, RunConfig, tuple[int, ...]] | None
 """A change, in words, and the run after it; None if nothing can be changed."""
 
 
-def _more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+def _with_more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
     """Multiply epsilon by a factor, if all nodes have one."""
     if isinstance(config.epsilon, tuple):
         return None
@@ -193,12 +193,12 @@ def _more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Chan
     return f"epsilon={epsilon:g}", replace(config, epsilon=epsilon), n
 
 
-def _more_rows(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+def _with_more_rows(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
     """Multiply the rows of every site by a factor."""
     return f"{factor:.0f} times the rows", config, tuple(int(factor * rows) for rows in n)
 
 
-def _summed(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+def _with_trust_in_sums(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
     """Trust in sums in place of nobody; `factor` says only whether this was tried before."""
     # A sum needs three sites at least, and its Gaussian noise a delta.
     if config.trusted.answers_of_all or len(n) < 3 or config.delta is None or factor > MORE[0]:
@@ -212,4 +212,4 @@ def _summed(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
         return None
 
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["Forecast", "forecast_run"]

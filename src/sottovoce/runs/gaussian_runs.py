@@ -26,7 +26,7 @@ from ..privacy.prices import Bill
 from ..problem.facts import Facts
 from ..queries import CarriedGradient, Query, Sum
 from ..util.typing import Any, Array
-from .pricing import RunSetting, queries_of
+from .pricing import RunSetting, collect_queries
 
 Bills = tuple[Bill, ...]
 
@@ -55,16 +55,16 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
     shape = method.noise
     # Queries group only if all rounds have one shift over sigma; a complete method is calibrated by
     # its total, not by node; and Gaussian noise has no pure price.
-    if shape is None or not shape.steady or method.complete or setting.accountant.name == "pure":
+    if shape is None or not shape.is_steady or method.complete or setting.accountant.name == "pure":
         return None
     facts, accountant, m = setting.facts, setting.accountant, setting.sites_per_row
     try:
-        queries = queries_of(method, setting)
+        queries = collect_queries(method, setting)
         first = [Release(gaussian_bills(query.event(facts), m), 1) for query in queries.first]
-        groups = grouped(queries.method, shape(1))
+        groups = group_equal_queries(queries.method, shape(1))
         if groups is None:
             return None
-        releases = [*first, *_released(groups, shape(1), facts, m)]
+        releases = [*first, *_releases_of_groups(groups, shape(1), facts, m)]
         if any(release.bills is None for release in releases):
             return None
     except SottovoceError:
@@ -73,19 +73,19 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
 
     def price(scale: Array) -> Array:
         unknown = np.full(scale.shape, np.nan)
-        alpha = shape.scaled(one_if_equal(scale))(1)
+        alpha = shape.scaled(scalar_if_equal(scale))(1)
         known: list[tuple[Bills, int]] = []
         try:
-            for bills, times in (*first, *_released(groups, alpha, facts, m)):
+            for bills, times in (*first, *_releases_of_groups(groups, alpha, facts, m)):
                 if not bills:
                     return unknown
                 known.append((bills, times))
-            spent = accountant.gaussian(known, setting.copies)
+            spent = accountant.spend_gaussian_releases(known, setting.copies)
         except SottovoceError:
             return unknown
         if m == 1:
             return accountant.epsilon(spent, setting.delta)
-        return np.array(accountant.network(spent, setting.delta, m))
+        return np.array(accountant.network_epsilon(spent, setting.delta, m))
 
     return price
 
@@ -106,7 +106,7 @@ class Group:
     query: Query | Sum
     count: int
 
-    def releases(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
+    def releases_at_shift(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
         """Return the releases of this group at another shift over sigma.
 
         Parameters
@@ -123,11 +123,11 @@ class Group:
         list of Release
             One that is counted for all queries; with correlated noise, one for each round.
         """
-        query = self.query.at_shift(alpha)
+        query = self.query.with_noise_ratio(alpha)
         if isinstance(query, CarriedGradient):
             # With correlated noise each round has a shift of its own, (rounds, N).
             releases = []
-            for shifts_of_nodes in query.shifts(facts)[: self.count].tolist():
+            for shifts_of_nodes in query.shifts_of_rounds(facts)[: self.count].tolist():
                 bills = tuple(Bill(mu=mu, lattice=facts.d) for mu in shifts_of_nodes)
                 releases.append(Release(bills, 1))
             return releases
@@ -136,7 +136,7 @@ class Group:
 
 def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
     """Return the bills of a Gaussian release, by node; None for any other release."""
-    directions = prices.dominating(Conditions(sites_per_row).priced(event))
+    directions = prices.dominating_pairs(Conditions(sites_per_row).pricing_event(event))
     bills = directions[0]
     gaussian_alone = all(
         bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills
@@ -147,15 +147,15 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
     return bills
 
 
-def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
+def group_equal_queries(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
     """Group queries in a row that differ in their rounds alone.
 
     None if a query has not this shift over sigma, or cannot be compared.
     """
     groups = []
-    for terms, equal in groupby(queries, _terms):
+    for terms, equal in groupby(queries, _terms_of_query):
         members = list(equal)
-        if terms is None or not all(_has_shift(query, alpha) for query in members):
+        if terms is None or not all(_has_equal_shift(query, alpha) for query in members):
             return None
         if isinstance(members[0], CarriedGradient):
             indices = [getattr(query, "index", 0) for query in members]
@@ -166,20 +166,20 @@ def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
     return groups
 
 
-def one_if_equal(scale: Array) -> Array:
+def scalar_if_equal(scale: Array) -> Array:
     """Return one number if all nodes have one scale, so that their schedules stay one number."""
     if np.all(scale == scale[0]):
         return scale[0]
     return scale
 
 
-def _released(
+def _releases_of_groups(
     groups: Sequence[Group], alpha: Array, facts: Facts, sites_per_row: int
 ) -> list[Release]:
-    return [release for group in groups for release in group.releases(alpha, facts, sites_per_row)]
+    return [release for group in groups for release in group.releases_at_shift(alpha, facts, sites_per_row)]
 
 
-def _has_shift(query: Query | Sum, alpha: Array) -> bool:
+def _has_equal_shift(query: Query | Sum, alpha: Array) -> bool:
     """Return true if a query has exactly this shift over sigma."""
     own = getattr(query, "alpha", None)
     if own is None or np.asarray(own).shape != alpha.shape:
@@ -187,7 +187,7 @@ def _has_shift(query: Query | Sum, alpha: Array) -> bool:
     return bool(np.all(own == alpha))
 
 
-def _terms(query: Query | Sum) -> Any:
+def _terms_of_query(query: Query | Sum) -> Any:
     """Return class and fields, the round aside; None where a field cannot be compared."""
     inner: Any = query.statistic
     ignored: set[str] = set()

@@ -45,21 +45,21 @@ class Oracle(ABC):
     guard: Asked
 
     @abstractmethod
-    def ask(self, query: Query) -> Array:
+    def request_answer(self, query: Query) -> Array:
         """Charge a query, then return its released answer, (..., d)."""
 
     @abstractmethod
-    def among(self) -> Among:
+    def participating_sites(self) -> Among:
         """Return the sites whose rows the next answer covers, once nodes agree on them."""
 
     @abstractmethod
-    def mean(self, answer: Array, among: Among) -> Array:
+    def mean_over_sites(self, answer: Array, among: Among) -> Array:
         """Return the mean over all sites' rows, from an answer that is a mean over some.
 
         Parameters
         ----------
         answer : array (..., d)
-            A released mean over the rows it was asked of: each node's own, or those of `among`.
+            A released mean over the rows it was asked of: each node's own, or those of `participating_sites`.
         among : Among
             The sites over which to average, and how many rows they have together.
 
@@ -70,7 +70,7 @@ class Oracle(ABC):
         """
 
     @abstractmethod
-    def mix(self, x: Array, share: float = 1.0) -> Array:
+    def mix_with_neighbours(self, x: Array, share: float = 1.0) -> Array:
         """Average with the neighbours: move `x`, (..., d), by `share` of the way to their mean.
 
         Parameters
@@ -87,7 +87,7 @@ class Oracle(ABC):
         """
 
     @abstractmethod
-    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+    def diffuse_exactly(self, step: Array, current: Array, previous: Array) -> Array:
         """Mix a step by exact diffusion: ``(I + W) / 2`` of ``step + current - previous``.
 
         The correction ``current - previous`` cancels the bias that plain mixing has at a constant
@@ -110,41 +110,41 @@ class Oracle(ABC):
         """
 
     @abstractmethod
-    def lost_dual(self, weight: Array | float) -> Array | float:
-        """Return the duals that lost edges have added up to: :meth:`Net.lost_dual`."""
+    def dual_of_lost_edges(self, weight: Array | float) -> Array | float:
+        """Return the duals that lost edges have added up to: :meth:`Net.pop_lost_edge_duals`."""
 
 
 class OwnAnswers(Oracle):
     """Each node has answers of its own rows, and what it sends is public."""
 
-    def ask(self, query: Query) -> Array:
-        return self.guard.ask(query)
+    def request_answer(self, query: Query) -> Array:
+        return self.guard.charge_and_answer(query)
 
-    def among(self) -> Among:
-        return Among.all(self.facts)
+    def participating_sites(self) -> Among:
+        return Among.all_sites(self.facts)
 
-    def mean(self, answer: Array, among: Among) -> Array:
-        return self.net.whole_sum(answer * (self.facts.n / among.rows))
+    def mean_over_sites(self, answer: Array, among: Among) -> Array:
+        return self.net.sum_of_all_nodes(answer * (self.facts.n / among.rows))
 
-    def mix(self, x: Array, share: float = 1.0) -> Array:
-        return x + share * self.facts.mixing * (self.net.neighbour_sum(x) - self.net.degree * x)
+    def mix_with_neighbours(self, x: Array, share: float = 1.0) -> Array:
+        return x + share * self.facts.mixing_weight * (self.net.neighbour_sum(x) - self.net.degree * x)
 
-    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+    def diffuse_exactly(self, step: Array, current: Array, previous: Array) -> Array:
         """Mix with the neighbours by exact diffusion.
 
         Parameters
         ----------
         step, current, previous
-            As for :meth:`Oracle.diffuse`.
+            As for :meth:`Oracle.diffuse_exactly`.
 
         Returns
         -------
         array (..., d)
         """
-        return self.mix(step + current - previous, 0.5)
+        return self.mix_with_neighbours(step + current - previous, 0.5)
 
-    def lost_dual(self, weight: Array | float) -> Array | float:
-        return self.net.lost_dual(weight)
+    def dual_of_lost_edges(self, weight: Array | float) -> Array | float:
+        return self.net.pop_lost_edge_duals(weight)
 
 
 class SumAnswers(Oracle):
@@ -153,20 +153,20 @@ class SumAnswers(Oracle):
     So they have the same state, and there is nothing to mix.
     """
 
-    def ask(self, query: Query) -> Array:
-        return self.guard.ask_sum(Sum.of(query), self.net)
+    def request_answer(self, query: Query) -> Array:
+        return self.guard.charge_and_open_sum(Sum.sum_of_query(query), self.net)
 
-    def among(self) -> Among:
+    def participating_sites(self) -> Among:
         # Agreed on now; the row guard asks again, and is told the same.
         return self.net.among(self.facts)
 
-    def mean(self, answer: Array, among: Among) -> Array:
+    def mean_over_sites(self, answer: Array, among: Among) -> Array:
         return answer
 
-    def mix(self, x: Array, share: float = 1.0) -> Array:
+    def mix_with_neighbours(self, x: Array, share: float = 1.0) -> Array:
         return x
 
-    def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+    def diffuse_exactly(self, step: Array, current: Array, previous: Array) -> Array:
         """Return the step: all nodes have the same one, so there is nothing to mix.
 
         Parameters
@@ -181,11 +181,11 @@ class SumAnswers(Oracle):
         """
         return step
 
-    def lost_dual(self, weight: Array | float) -> Array | float:
+    def dual_of_lost_edges(self, weight: Array | float) -> Array | float:
         return 0.0
 
 
-def oracle_of(facts: Facts, net: Net, guard: Asked) -> Oracle:
+def choose_oracle(facts: Facts, net: Net, guard: Asked) -> Oracle:
     """Choose the oracle of a run from its public facts; the only place where trust decides.
 
     Parameters
@@ -201,20 +201,20 @@ def oracle_of(facts: Facts, net: Net, guard: Asked) -> Oracle:
     Oracle
         :class:`SumAnswers` where sums are opened, otherwise :class:`OwnAnswers`.
     """
-    if facts.summed:
+    if facts.opens_only_sums:
         return SumAnswers(facts, net, guard)
     return OwnAnswers(facts, net, guard)
 
 
-def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
+def check_trust_of_method(algorithm: Algorithm[Any], facts: Facts) -> None:
     """Refuse (InvalidInput) to run a method on the facts of a run under another trust.
 
     Its prices are others.
     """
-    if algorithm.any_trust or algorithm.trust.opens_sums == facts.summed:
+    if algorithm.any_trust or algorithm.trust.opens_sums == facts.opens_only_sums:
         return
     opens = "no sums"
-    if facts.summed:
+    if facts.opens_only_sums:
         opens = "sums alone"
     rule = (
         f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that "

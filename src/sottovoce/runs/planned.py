@@ -14,11 +14,11 @@ from ..data.rows import Rows
 from ..errors import InvalidInput
 from ..problem.losses import Loss, make_loss
 from ..util.typing import Array
-from .centre import Centring, centred
+from .centre import Centring, with_centring_digest
 from .config import RunConfig
-from .prepare import asked_by, prepare
+from .prepare import config_of_asked_run, prepare
 from .pricing import Prepared
-from .start import Start, named
+from .start import Start, with_start_digest
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class PlannedRun:
     loss: Loss
     start: Start | None = None
 
-    def check(self, rows: Rows) -> None:
+    def check_planned_rows(self, rows: Rows) -> None:
         """Refuse (InvalidInput) rows of other sizes, loss or unit than those that were priced."""
-        check_kind(rows, self.config, self.loss)
+        check_rows_fit_loss(rows, self.config, self.loss)
         if rows.d != self.d or not np.array_equal(rows.n, self.n):
             rule = (
                 f"the run was planned for {len(self.n)} sites and models of {self.d} entries, "
@@ -59,7 +59,7 @@ class PlannedRun:
             raise InvalidInput("rows", None, rule, "plan a run for these rows")
 
 
-def check_kind(rows: Rows, config: RunConfig, loss: Loss) -> None:
+def check_rows_fit_loss(rows: Rows, config: RunConfig, loss: Loss) -> None:
     """Refuse rows that are not of the loss's kind, or not bounded in the run's privacy unit.
 
     Parameters
@@ -75,8 +75,8 @@ def check_kind(rows: Rows, config: RunConfig, loss: Loss) -> None:
     InvalidInput
         If they do not fit.
     """
-    rows.check(loss)
-    rows.check_unit(config.rows_per_person)
+    rows.check_loss_fits(loss)
+    rows.check_privacy_unit(config.rows_per_person)
 
 
 def plan_run(
@@ -117,13 +117,13 @@ def plan_run(
     InvalidInput
         As :func:`sottovoce.runs.prepare.prepare`, and for a start that does not fit.
     """
-    config = asked_by(config, method)
-    config = named(config, start, d)
-    config = centred(config, centre)
+    config = config_of_asked_run(config, method)
+    config = with_start_digest(config, start, d)
+    config = with_centring_digest(config, centre)
     prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
     if loss is None:
         loss = make_loss(config.loss)
     return PlannedRun(config, prepared, n, d, loss, start)
 
 
-__all__ = ["PlannedRun", "check_kind", "plan_run"]
+__all__ = ["PlannedRun", "check_rows_fit_loss", "plan_run"]

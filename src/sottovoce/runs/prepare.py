@@ -12,22 +12,22 @@ import numpy as np
 
 from ..algorithms import ANSWERS, REGISTRY, Algorithm, Recipe
 from ..data.rows import Rows
-from ..data.table import fits
+from ..data.table import check_memory_fits
 from ..errors import InvalidInput
 from ..ledger.memory import Ledger
 from ..network.graphs import MOST_NODES, Graph, make_graph
 from ..privacy import accountants
 from ..privacy.gaussian import nominal_mu
 from ..privacy.statement_facts import Caveat
-from ..problem.clipped import cap
+from ..problem.clipped import clip_gradients
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..problem.schedules import Schedule
 from ..util.typing import Any, Array
 from .calibration import calibrate_method
-from .centre import Centring, centred
+from .centre import Centring, with_centring_digest
 from .config import RunConfig
-from .pricing import Prepared, RunSetting, cost_report, plan
+from .pricing import Prepared, RunSetting, cost_report, plan_ledger
 
 # Rounds times nodes of a run.
 MOST_RELEASES = 20_000_000
@@ -36,7 +36,7 @@ MOST_ROWS = 10**12  # of a site
 MOST_WEIGHTS = 10**8
 
 
-def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
+def build_algorithm(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
     """Make the configuration's method, its noise not yet calibrated.
 
     Parameters
@@ -123,7 +123,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
         releases = 1
     spread = 0.0
     if config.budgeted:
-        spread = _spread(config, facts, releases)
+        spread = _noise_deviation(config, facts, releases)
     own = cls.own_penalty(facts, config.rounds, spread, config.options)
     if own is not None:
         return own
@@ -144,7 +144,7 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     return max(least, config.C * weight * spread / smallest)
 
 
-def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
+def _noise_deviation(config: RunConfig, facts: Facts, releases: int) -> float:
     """Estimate the standard deviation of a release's noise in a coordinate, sum scale.
 
     It is rough unless the noise is Gaussian.
@@ -162,14 +162,14 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
     return per_rate * math.sqrt(facts.d)
 
 
-def certified(config: RunConfig, loss: Loss) -> float | None:
+def gradient_tolerance(config: RunConfig, loss: Loss) -> float | None:
     """Return the gradient norm to which solves are certified, over C; None without ``tol``."""
     if config.tol is None:
         return None
     return config.tol * min(1.0, loss.derivative_bound)
 
 
-def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
+def quorum_of_sums(config: RunConfig, nodes: int) -> tuple[int, int]:
     """Return the least number of sites of a sum, and how many may collude; zeros without sums.
 
     A sum needs two honest sites, and any two sets of its sites an honest one in common, so that
@@ -199,16 +199,16 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     return wanted, t
 
 
-def held(config: RunConfig, rows: Rows) -> Rows:
+def rows_on_backend(config: RunConfig, rows: Rows) -> Rows:
     """Return the rows as row guards hold them, on the configuration's array backend.
 
     Under central trust the one party holds the rows of all sites.
     """
     if config.trusted.pools_rows:
-        rows = rows.pooled()
+        rows = rows.pool_at_one_node()
     if config.backend == "numpy":
         return rows
-    return rows.on(config.backend)
+    return rows.with_backend(config.backend)
 
 
 def prepare(
@@ -247,33 +247,33 @@ def prepare(
         On a parameter that breaks a rule, a target that cannot be met, or a budget below the price
         of one round; of all rounds, if only they together mean something.
     """
-    config = centred(asked_by(config, method), centre)
-    check_size(config, n, d)
+    config = with_centring_digest(config_of_asked_run(config, method), centre)
+    check_run_size(config, n, d)
     if centre is not None:
-        centre.check(d // make_loss(config.loss).outputs)
+        centre.check_columns(d // make_loss(config.loss).outputs)
     if loss is None:
-        loss = cap(make_loss(config.loss), config.gradient_cap)
+        loss = clip_gradients(make_loss(config.loss), config.gradient_cap)
     rho = config.rho
     if config.trusted.pools_rows:
         # One party solves the same problem: sum_i f_i over N is mean loss + rho/(2N).
         rho = rho / len(n)
         n = n.sum(axis=0, keepdims=True)
     if graph is None:
-        graph = _graph(config, len(n), sums=config.trusted.opens_sums or method is not None)
+        graph = _graph_of_config(config, len(n), sums=config.trusted.opens_sums or method is not None)
     accountant = accountants.make_accountant(config.notion)
-    facts = _facts(config, n, d, rho, loss, graph, centre, pure=accountant.name == "pure")
-    _check_nodes(config, len(n))
+    facts = _collect_facts(config, n, d, rho, loss, graph, centre, pure=accountant.name == "pure")
+    _check_node_counts(config, len(n))
     if method is None:
-        algorithm = build(config, facts, graph)
+        algorithm = build_algorithm(config, facts, graph)
     else:
-        algorithm = _with_shape(method, config)
-    setting = _setting(config, facts, graph, accountant, centre)
+        algorithm = _recipe_with_noise_shape(method, config)
+    setting = _collect_setting(config, facts, graph, accountant, centre)
     algorithm, budget = _within_budget(algorithm, setting, config)
     ledger = Ledger(accountant, budget, setting.delta, setting.sites_per_row)
     return Prepared(config, facts, graph, algorithm, ledger, centre)
 
 
-def _facts(
+def _collect_facts(
     config: RunConfig,
     n: Array,
     d: int,
@@ -285,7 +285,7 @@ def _facts(
     pure: bool,
 ) -> Facts:
     """Collect the public facts of a run, under a regulariser `rho` of the nodes."""
-    participants, colluders = quorum(config, len(n))
+    participants, colluders = quorum_of_sums(config, len(n))
     sites_per_row = 1
     if participants:
         # Only sums need it to know their price: a person's rows at all sites move one sum.
@@ -301,7 +301,7 @@ def _facts(
         rho,
         len(n),
         config.relation,
-        certified(config, loss),
+        gradient_tolerance(config, loss),
         pure=pure,
         max_degree=int(np.max(graph.degree)),
         participants=participants,
@@ -316,7 +316,7 @@ def _facts(
     return facts
 
 
-def _setting(
+def _collect_setting(
     config: RunConfig,
     facts: Facts,
     graph: Graph,
@@ -361,7 +361,7 @@ def _within_budget(
     return algorithm, budget
 
 
-def _graph(config: RunConfig, nodes: int, sums: bool) -> Graph:
+def _graph_of_config(config: RunConfig, nodes: int, sums: bool) -> Graph:
     """Return the configuration's graph.
 
     Where all sites open `sums` together nobody reads neighbours, so they are not listed.
@@ -376,17 +376,17 @@ def _graph(config: RunConfig, nodes: int, sums: bool) -> Graph:
     return make_graph(name, nodes, seed, listed=not sums)
 
 
-def _with_shape(method: Recipe, config: RunConfig) -> Recipe:
+def _recipe_with_noise_shape(method: Recipe, config: RunConfig) -> Recipe:
     """Return a recipe with the shape of its noise, to be calibrated.
 
     It stays as it is if its noise is given, or there is none.
     """
     if config.noise is not None or not config.budgeted:
         return method
-    return method.with_noise(method.listed.shape)
+    return method.with_noise(method.releases_with_noise.shape)
 
 
-def _check_nodes(config: RunConfig, nodes: int) -> None:
+def _check_node_counts(config: RunConfig, nodes: int) -> None:
     """Refuse (InvalidInput) parameters that are given for another number of nodes."""
     for name in ("epsilon", "eta", "eta_growth", "noise"):
         value = getattr(config, name)
@@ -398,7 +398,7 @@ def _check_nodes(config: RunConfig, nodes: int) -> None:
         if any(length != nodes for length in lengths):
             shown = value
             if isinstance(value, Schedule):
-                shown = value.words
+                shown = value.describe_values
             rule = f"must be one number, or one for each of the {nodes} nodes"
             raise InvalidInput(name, shown, rule, "correct it")
     if config.sites_per_row > nodes:
@@ -429,12 +429,12 @@ def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: Run
     """
     if algorithm.complete:
         what = "the whole run"
-        least = plan(algorithm, replace(setting, rounds=config.rounds))
+        least = plan_ledger(algorithm, replace(setting, rounds=config.rounds))
         # Noise that was calibrated to the budget costs it up to rounding.
         totals = np.array(least.total() / (1.0 + 1e-9))
     else:
         what = "one round"
-        least = plan(algorithm, replace(setting, rounds=1))
+        least = plan_ledger(algorithm, replace(setting, rounds=1))
         totals = least.per_node()
     if np.any(totals > np.asarray(config.epsilon, dtype=float)):
         rule = f"{what} costs {least.total():.4g}"
@@ -443,7 +443,7 @@ def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: Run
         )
 
 
-def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
+def config_of_asked_run(config: RunConfig, method: Recipe | None) -> RunConfig:
     """Return the configuration of a run; for a recipe asked under its budget, that of the recipe.
 
     InvalidInput if the configuration names a recipe as its method, or gives a recipe's noise.
@@ -460,7 +460,7 @@ def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
     return own
 
 
-def check_size(config: RunConfig, n: Array, d: int) -> None:
+def check_run_size(config: RunConfig, n: Array, d: int) -> None:
     """Refuse sizes too large to compute with, and a number of weights that does not fit the loss.
 
     Parameters
@@ -487,7 +487,7 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
         # Not `value > most`, which lets a NaN pass.
         if not value <= most:
             raise InvalidInput(field, value, f"must be at most {most:,}", remedy)
-    fits("replicates", 8.0 * config.replicates * len(n) * d)
+    check_memory_fits("replicates", 8.0 * config.replicates * len(n) * d)
     loss = make_loss(config.loss)
     if d % loss.outputs:
         rule = (
@@ -496,7 +496,7 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
         raise InvalidInput("d", d, rule, "give features times margins, or use loss='logistic'")
 
 
-def outline(
+def outline_run(
     config: RunConfig,
     n: Array,
     d: int,

@@ -2,9 +2,9 @@
 
 Every price of a run is made here, in four steps, and nothing here reads rows:
 
-1. :func:`queries_of` runs the method itself, against a row guard without data, and returns what it
+1. :func:`collect_queries` runs the method itself, against a row guard without data, and returns what it
    asks.
-2. :func:`plan` charges the events of these queries to a ledger: the ledger that the run will leave
+2. :func:`plan_ledger` charges the events of these queries to a ledger: the ledger that the run will leave
    behind.
 3. A ledger's totals by an accountant are the prices that :mod:`sottovoce.runs.calibration` brings
    to a target.
@@ -24,7 +24,7 @@ import numpy as np
 
 from ..algorithms import Algorithm, Recipe
 from ..errors import BudgetExceeded
-from ..ledger.life import share_of_life
+from ..ledger.life import share_of_lifetime_budget
 from ..ledger.memory import Ledger
 from ..network.graphs import Graph
 from ..network.net import Net
@@ -55,7 +55,7 @@ from ..queries import Query, Sum, check_unit
 from ..util.typing import Any, Array, IntArray
 from .centre import DISCLOSED, Centring
 from .config import RunConfig
-from .engine import FINISHED, Place, run
+from .engine import FINISHED, Place, run_rounds
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,16 @@ class Pricer:
     facts: Facts
     note: Callable[[Query | Sum], None]
 
-    def ask(self, query: Query) -> Array:
-        return self._noted(query)
+    def charge_and_answer(self, query: Query) -> Array:
+        return self._note_query(query)
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
-        return self._noted(query)
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
+        return self._note_query(query)
 
-    def _noted(self, query: Query | Sum) -> Array:
+    def _note_query(self, query: Query | Sum) -> Array:
         check_unit(query.proved_of_people(), self.facts)
         self.note(query)
-        return query.blank(self.facts)
+        return query.placeholder_answer(self.facts)
 
 
 class _Silent(Net):
@@ -117,10 +117,10 @@ class _Silent(Net):
     def neighbour_sum(self, x: Array) -> Array:
         return np.zeros_like(x)
 
-    def whole_sum(self, x: Array) -> Array:
+    def sum_of_all_nodes(self, x: Array) -> Array:
         return np.zeros_like(x)
 
-    def seal(self, share: IntArray) -> IntArray:
+    def mask_share(self, share: IntArray) -> IntArray:
         return share
 
     def total(self, sealed: IntArray) -> IntArray:
@@ -138,39 +138,39 @@ class _DryRun(NamedTuple):
     rounds: int
 
     @classmethod
-    def of_all(cls, method: Algorithm[Any], setting: RunSetting) -> _DryRun:
+    def for_all_nodes(cls, method: Algorithm[Any], setting: RunSetting) -> _DryRun:
         graph = setting.graph
         return cls(
             method, setting.first, setting.facts, (graph.n_nodes,), graph.degree, setting.rounds
         )
 
     @classmethod
-    def of_run(cls, method: Algorithm[Any], setting: RunSetting, node: int | None) -> _DryRun:
+    def for_run(cls, method: Algorithm[Any], setting: RunSetting, node: int | None) -> _DryRun:
         """Return the dry run of one node, or of all."""
         if node is None:
-            return cls.of_all(method, setting)
-        return cls.of_one(method, setting, node)
+            return cls.for_all_nodes(method, setting)
+        return cls.for_one_node(method, setting, node)
 
     @classmethod
-    def of_one(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
+    def for_one_node(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
         """Return the dry run of one node, with its facts, degree and part of the schedules."""
         first = None
         if setting.first is not None:
-            first = setting.first.at(node)
+            first = setting.first.method_of_node(node)
         degree = setting.graph.degree[node]
-        return cls(method.at(node), first, setting.facts.node(node), (), degree, setting.rounds)
+        return cls(method.method_of_node(node), first, setting.facts.facts_of_node(node), (), degree, setting.rounds)
 
-    def place(self, note: Callable[[Query | Sum], None]) -> Place:
+    def make_place(self, note: Callable[[Query | Sum], None]) -> Place:
         # Prices depend on public curvatures only, never on vectors: one column stands for all
         # features.
         return Place(self.facts, _Silent(self.degree), Pricer(self.facts, note), self.lead, 1)
 
-    def ask_first(self, note: Callable[[Query | Sum], None]) -> bool:
+    def ask_before_method(self, note: Callable[[Query | Sum], None]) -> bool:
         """Ask what comes before the method; return true if all of it was affordable."""
         if self.first is None:
             return True
         items = len(self.first.items)
-        outcome = run(self.first, self.place(note), items, step=self.first.priced)
+        outcome = run_rounds(self.first, self.make_place(note), items, step=self.first.priced_round)
         return outcome.stopped == FINISHED
 
     def ask_method(
@@ -179,8 +179,8 @@ class _DryRun(NamedTuple):
         observers: Sequence[Callable[[int, Any], None]] = (),
     ) -> None:
         """Run the method's rounds, with blank answers."""
-        place = self.place(note)
-        run(self.method, place, self.rounds, observers=observers, step=self.method.priced)
+        place = self.make_place(note)
+        run_rounds(self.method, place, self.rounds, observers=observers, step=self.method.priced_round)
 
 
 class Queries(NamedTuple):
@@ -190,7 +190,7 @@ class Queries(NamedTuple):
     method: list[Query | Sum]
 
 
-def queries_of(method: Algorithm[Any], setting: RunSetting) -> Queries:
+def collect_queries(method: Algorithm[Any], setting: RunSetting) -> Queries:
     """Collect all queries of a run of all nodes that no budget ends, by a dry run without data.
 
     Parameters
@@ -210,17 +210,17 @@ def queries_of(method: Algorithm[Any], setting: RunSetting) -> Queries:
         If the method cannot run on these facts, or its noise would have to be infinite (with
         ``nodes``).
     """
-    return _queries(_DryRun.of_all(method, setting))
+    return _collect_dry_queries(_DryRun.for_all_nodes(method, setting))
 
 
-def _queries(dry: _DryRun) -> Queries:
+def _collect_dry_queries(dry: _DryRun) -> Queries:
     found = Queries([], [])
-    dry.ask_first(found.first.append)
+    dry.ask_before_method(found.first.append)
     dry.ask_method(found.method.append)
     return found
 
 
-def plan(
+def plan_ledger(
     method: Algorithm[Any],
     setting: RunSetting,
     *,
@@ -252,16 +252,16 @@ def plan(
     Raises
     ------
     InvalidInput
-        As :func:`queries_of`.
+        As :func:`collect_queries`.
     UnknownEvent
         If the accountant has no proof for an event.
     """
-    dry = _DryRun.of_run(method, setting, node)
+    dry = _DryRun.for_run(method, setting, node)
     ledger = Ledger(setting.accountant, budget, setting.delta, setting.sites_per_row)
     if math.isinf(budget) and after is None:
         # Nothing but a price that is no number ends such a run early, so all is charged together,
         # which is cheaper.
-        queries = _queries(dry)
+        queries = _collect_dry_queries(dry)
         events = [query.event(dry.facts) for query in (*queries.first, *queries.method)]
         # Where one is refused nothing is charged, and release by release shows which.
         with suppress(BudgetExceeded):
@@ -269,13 +269,13 @@ def plan(
             return ledger
 
     def charge(query: Query | Sum) -> None:
-        ledger.charge(query.event(dry.facts))
+        ledger.record_event(query.event(dry.facts))
 
     def observe(completed: int, state: Any) -> None:
         if after is not None:
             after(completed, ledger)
 
-    if dry.ask_first(charge):
+    if dry.ask_before_method(charge):
         dry.ask_method(charge, observers=[observe])
     if setting.copies > 1 and ledger.rows:
         ledger.charge_all(ledger.rows, setting.copies - 1)
@@ -309,13 +309,13 @@ class Prepared:
     centring: Centring | None = None
 
     @property
-    def first(self) -> Recipe | None:
+    def recipe_before_method(self) -> Recipe | None:
         """The recipe that is asked before the method; None without centring."""
         if self.centring is None:
             return None
         return self.centring.recipe
 
-    def plan(
+    def plan_ledger(
         self,
         rounds: int | None = None,
         *,
@@ -330,7 +330,7 @@ class Prepared:
         rounds : int, optional
             By default all rounds of the configuration.
         node, budget, after
-            As for :func:`plan`.
+            As for :func:`plan_ledger`.
 
         Returns
         -------
@@ -346,21 +346,21 @@ class Prepared:
             rounds,
             book.accountant,
             book.delta,
-            first=self.first,
+            first=self.recipe_before_method,
         )
-        return plan(self.algorithm, setting, node=node, budget=budget, after=after)
+        return plan_ledger(self.algorithm, setting, node=node, budget=budget, after=after)
 
-    def affordable(self, node: int) -> tuple[Event, ...]:
+    def affordable_events(self, node: int) -> tuple[Event, ...]:
         """Return the events of one node up to the first that its budget cannot pay, in order."""
-        everything = self.plan(node=node).rows
+        everything = self.plan_ledger(node=node).rows
         book = self.ledger
         budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
         # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than
         # one a release.
-        spent = book.accountant.spent(everything)
-        if np.all(book.accountant.within(spent, book.delta, budget)):
+        spent = book.accountant.spending_of_events(everything)
+        if np.all(book.accountant.within_budget(spent, book.delta, budget)):
             return everything
-        return self.plan(node=node, budget=float(budget)).rows
+        return self.plan_ledger(node=node, budget=float(budget)).rows
 
 
 def privacy_statement(
@@ -413,8 +413,8 @@ def privacy_facts(
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     ledger.charge_all(tuple(rows), config.copies)
     known: list[Fact] = [
-        Proved.by(ledger, facts.n_nodes),
-        Against(trust_of(config, facts)),
+        Proved.proved_by_ledger(ledger, facts.n_nodes),
+        Against(trust_with_numbers(config, facts)),
         Relation(facts.relation),
         Form(config.form),
         Simulated(simulated),
@@ -430,21 +430,21 @@ def privacy_facts(
     if prepared.centring is not None:
         known.append(Disclosed(DISCLOSED))
     if facts.participants:
-        known.append(IfOthersCollude(against_all(ledger, facts.n_nodes)))
+        known.append(IfOthersCollude(epsilon_against_all(ledger, facts.n_nodes)))
     return known
 
 
-def trust_of(config: RunConfig, facts: Facts) -> Trust:
+def trust_with_numbers(config: RunConfig, facts: Facts) -> Trust:
     """Return the trust of a run, with its numbers of honest and colluding sites in sums."""
     if not facts.participants:
         return config.trusted
     return Trust.in_sum(facts.participants - facts.colluders, facts.colluders)
 
 
-def against_all(ledger: Ledger, nodes: int) -> float:
+def epsilon_against_all(ledger: Ledger, nodes: int) -> float:
     """Return the epsilon of a site's rows against a coalition of all other sites."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
-    alone.charge_all([row.against(nodes - 1) for row in ledger.rows])
+    alone.charge_all([row.event_against_colluders(nodes - 1) for row in ledger.rows])
     return alone.total()
 
 
@@ -470,11 +470,11 @@ def release_costs(prepared: Prepared, events: Iterable[Event]) -> list[dict[str,
     for event in events:
         text = repr(event.to_dict())
         if text not in known:
-            alone = book.accountant.total([event], book.delta)
+            alone = book.accountant.epsilon_of_events([event], book.delta)
             known[text] = {
                 "event": type(event).__name__,
                 "epsilon": np.broadcast_to(alone, nodes).tolist(),
-                "spread": np.broadcast_to(event.spread(), nodes).tolist(),
+                "spread": np.broadcast_to(event.noise_standard_deviation(), nodes).tolist(),
             }
         found.append(dict(known[text]))
     return found
@@ -501,7 +501,7 @@ def cost_report(
         (``config``), and what it takes of a lifetime budget (``life``).
     """
     config = prepared.config
-    events = prepared.plan().rows
+    events = prepared.plan_ledger().rows
     statement = privacy_statement(
         prepared, events, simulated=config.seed is not None, caveat=caveat
     )
@@ -510,5 +510,5 @@ def cost_report(
         "algorithm": prepared.algorithm.to_dict(),
         "releases": release_costs(prepared, events),
         "config": config.to_dict(),
-        "life": share_of_life(events, config.delta, life),
+        "life": share_of_lifetime_budget(events, config.delta, life),
     }

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..data import Dataset, Schema
 from ..data.rows import Rows
-from ..data.synthetic_tables import Expected, World, deal, onto, principal
+from ..data.synthetic_tables import Expected, World, draw_site_labels, onto, principal_axes
 from ..errors import InvalidInput
 from ..problem.losses import Loss, make_loss
 from ..problem.task import TwoClasses
@@ -36,7 +36,7 @@ _MOST = 5000
 FEWEST = 30
 
 
-def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -> Start:
+def start_from_result(result: Result, config: RunConfig, d: int, schema: Schema | None) -> Start:
     """Take the model of an earlier run as a starting point, averaged over its sites.
 
     Parameters
@@ -130,7 +130,7 @@ class Public:
             )
 
     @classmethod
-    def of(cls, dataset: Dataset, config: RunConfig, nodes: int) -> Self:
+    def from_dataset(cls, dataset: Dataset, config: RunConfig, nodes: int) -> Self:
         """Take the training rows of a data set that have a declared label as public rows.
 
         Parameters
@@ -151,7 +151,7 @@ class Public:
         InvalidInput
             If no row has a declared label, or the loss is for numbers to predict.
         """
-        known = dataset.task.known(dataset.y_train)
+        known = dataset.task.has_known_label(dataset.y_train)
         y = dataset.y_train[known]
         # Two classes are -1 and 1 as labels, and more are numbered from 0.
         if isinstance(dataset.task, TwoClasses):
@@ -167,11 +167,11 @@ class Public:
     @cached_property
     def rows(self) -> Rows:
         if self.loss.outputs > 1:
-            return Rows.of_classes([(self.X, self.labels)], self.loss.outputs)
-        return Rows.build([(self.X, TwoClasses().encode(self.labels))])
+            return Rows.build_with_classes([(self.X, self.labels)], self.loss.outputs)
+        return Rows.build_from_parts([(self.X, TwoClasses().encode(self.labels))])
 
     @property
-    def least(self) -> float:
+    def least_ridge(self) -> float:
         """The run's regulariser relative to a site's mean loss, ``rho / (N C)``."""
         return self.config.rho / (self.nodes * self.config.C)
 
@@ -182,7 +182,7 @@ class Public:
 
         Never less than the run's own, which few rows make too small.
         """
-        least, n = self.least, len(self.X)
+        least, n = self.least_ridge, len(self.X)
         ridges = list(dict.fromkeys(max(least, factor / n) for factor in RIDGES))
         # Of few rows a comparison would be chance, so the largest ridge is taken.
         if n < FEWEST or len(ridges) == 1:
@@ -195,10 +195,10 @@ class Public:
             test = replace(self, X=self.X[part], labels=self.labels[part])
             for i, ridge in enumerate(ridges):
                 w = pooled_minimiser(train.rows, self.config, ridge * n / len(rest))
-                held_out[i] += float(np.sum(self.loss.value(test._margins(w))))
+                held_out[i] += float(np.sum(self.loss.value(test._margins_of_rows(w))))
         return ridges[int(np.argmin(held_out))]
 
-    def _margins(self, w: Array) -> Array:
+    def _margins_of_rows(self, w: Array) -> Array:
         """Return all rows' margins as the loss takes them: (n,), or (K n,), class after class."""
         if self.loss.outputs == 1:
             return np.asarray(TwoClasses().encode(self.labels) * (self.X @ w))
@@ -219,7 +219,7 @@ class Public:
         """Quantiles of the norms of rows' gradients at the start: what a cap on gradients would
         cut.
         """
-        slopes = self.loss.derivative(self._margins(self.start.vector))
+        slopes = self.loss.derivative(self._margins_of_rows(self.start.vector))
         if self.loss.outputs > 1:
             # A row's gradient is the outer product of p - e_label and the row.
             p = slopes.reshape(self.loss.outputs, -1).T
@@ -233,7 +233,7 @@ class Public:
             for name, values in norms.items()
         }
 
-    def expected(self) -> Expected | None:
+    def expected_worlds(self) -> Expected | None:
         """Return worlds of these rows, for ``method="auto"``; None if there are fewer than
         `FEWEST`.
         """
@@ -258,7 +258,7 @@ class KnownRows(Expected):
         data = blake2b(content, digest_size=16)
         # Choices are kept by this key, so it holds all that worlds depend on.
         self.key = (
-            f"public {data.hexdigest()} {public.X.shape} {public.ridge!r} {public.least!r} "
+            f"public {data.hexdigest()} {public.X.shape} {public.ridge!r} {public.least_ridge!r} "
             f"{public.loss.spec}"
         )
 
@@ -268,7 +268,7 @@ class KnownRows(Expected):
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def world(
+    def draw_expected_world(
         self,
         number: int,
         rows: int,
@@ -309,14 +309,14 @@ class KnownRows(Expected):
             X, tests = public.X[drawn], public.X[test]
         else:
             some = public.X[rng.permutation(len(public.X))[:_MOST]]
-            directions = principal(some, widest - 1)
+            directions = principal_axes(some, widest - 1)
             X = onto(directions, public.X[drawn], rng)
             tests = onto(directions, public.X[test], rng)
             # The last column, of random sign, only keeps the rows' norms: the start has 0 there.
             kept = start.reshape(-1, d) @ directions
             start = np.column_stack([kept, np.zeros(len(kept))]).ravel()
         known = np.eye(classes)
-        shares = deal(known[public.labels[drawn]], sites, tilt)
+        shares = draw_site_labels(known[public.labels[drawn]], sites, tilt)
         return World(X, shares, tests, known[public.labels[test]], start)
 
 
@@ -324,7 +324,7 @@ class KnownRows(Expected):
 _SEED = 20_240_401
 
 
-def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
+def set_aside_public_rows(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
     """Set a share of the training rows aside as a public data set; for simulations only.
 
     Parameters
@@ -358,12 +358,12 @@ def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Datas
         raise InvalidInput("public_share", share, rule, "use 0.02")
     order = np.random.default_rng([seed, many]).permutation(n)
     # Sorted, so that rows on both sides keep their order.
-    public = _only(dataset, np.sort(order[:many]))
-    private = _only(dataset, np.sort(order[many:]))
+    public = _select_training_rows(dataset, np.sort(order[:many]))
+    private = _select_training_rows(dataset, np.sort(order[many:]))
     return public, private
 
 
-def _only(dataset: Dataset, rows: IntArray) -> Dataset:
+def _select_training_rows(dataset: Dataset, rows: IntArray) -> Dataset:
     """Return the data set with these training rows alone."""
     columns = {name: values[rows] for name, values in dataset.train_columns.items()}
     weights = None

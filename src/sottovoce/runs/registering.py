@@ -17,7 +17,7 @@ from inspect import isabstract
 from typing import TypeVar
 
 from ..algorithms import KNOBS, KNOWN, METHODS, NAMES, REGISTRY, Algorithm, Knob, Method
-from ..algorithms.knobs import MethodOptions, gather, undeclared
+from ..algorithms.knobs import MethodOptions, gather_knobs, undeclared_fields
 from ..algorithms.method import TRUSTS
 from ..errors import InvalidInput
 from ..util import plugins
@@ -82,10 +82,10 @@ def register(method: MethodT) -> MethodT:
     'longer_steps'
     >>> unregister("longer_steps")
     """
-    _check(method)
+    _check_method(method)
     if REGISTRY.get(method.name) is method:
         return method
-    new = _new_knobs(method)
+    new = _undefined_knobs(method)
     loaded = _readers_of_knobs()
     if new and loaded:
         rule = f"brings the knobs {', '.join(new)}, and {loaded[0]} has read the known ones"
@@ -129,15 +129,15 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
     # Recipes are known, but users do not choose them.
     if name in KNOWN:
         return None
-    brought = plugins.load(plugins.METHODS, name)
+    brought = plugins.load_entry_point(plugins.METHODS, name)
     if brought is None:
         return None
     own = getattr(brought, "name", None)
     if own != name:
         rule = f"is the entry point of what calls itself {own!r}"
         raise InvalidInput("method", name, rule, "let its package give both the same name")
-    _check(brought)
-    new = _new_knobs(brought)
+    _check_method(brought)
+    new = _undefined_knobs(brought)
     if new:
         rule = (
             f"brings the knobs {', '.join(new)}, and what its package names comes too late for "
@@ -150,17 +150,17 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
     return register(brought)
 
 
-def offered() -> list[str]:
+def offered_methods() -> list[str]:
     """Return the names of all methods that can be asked for, those of other packages included.
 
     Nothing is loaded.
     """
-    return sorted({*REGISTRY, *plugins.installed(plugins.METHODS)})
+    return sorted({*REGISTRY, *plugins.installed_entry_points(plugins.METHODS)})
 
 
 def is_from_outside(name: str) -> bool:
     """Return whether a method of this name comes from outside this package."""
-    return name in _REGISTERED or (name not in KNOWN and name in plugins.installed(plugins.METHODS))
+    return name in _REGISTERED or (name not in KNOWN and name in plugins.installed_entry_points(plugins.METHODS))
 
 
 def unregister(name: str) -> None:
@@ -177,7 +177,7 @@ def unregister(name: str) -> None:
     _REGISTERED.remove(name)
     # Modules that have read a knob go on offering it, so it must stay known.
     if not _readers_of_knobs():
-        left = gather(REGISTRY.values())
+        left = gather_knobs(REGISTRY.values())
         for knob in [knob for knob in KNOBS if knob not in left]:
             del KNOBS[knob]
 
@@ -187,7 +187,7 @@ def _readers_of_knobs() -> list[str]:
     return [module for module in _FIELDS_ARE_MADE if module in sys.modules]
 
 
-def _check(method: Any) -> None:
+def _check_method(method: Any) -> None:
     """Refuse (InvalidInput) what is no method, tells too little, or has a name that is taken."""
     is_method = isinstance(method, type) and issubclass(method, Algorithm)
     if not is_method or isabstract(method):
@@ -211,7 +211,7 @@ def _check(method: Any) -> None:
     if known is None or known is method:
         return
     # A class that is defined again in the same place, as by a cell of a notebook.
-    again = method.name in _REGISTERED and _place(known) == _place(method)
+    again = method.name in _REGISTERED and _place_of_definition(known) == _place_of_definition(method)
     if not again:
         rule = f"the name {method.name!r} is taken, by {known.__module__}.{known.__name__}"
         raise InvalidInput("method", method.name, rule, "give the class another `name`")
@@ -222,18 +222,18 @@ def _check_options(method: type[Algorithm[Any]]) -> None:
     if not isinstance(method.options, MethodOptions):
         rule = "must have `options` of a class of sottovoce.algorithms.knobs.MethodOptions"
         raise InvalidInput("method", method.name, rule, "write options: MyOptions = MyOptions()")
-    wrong = undeclared(method.options)
+    wrong = undeclared_fields(method.options)
     if wrong:
         rule = f"has options that are no knob of type float, int or str: {', '.join(wrong)}"
         remedy = "declare each by knob(default, about, constraint)"
         raise InvalidInput("method", method.name, rule, remedy)
 
 
-def _place(method: type) -> tuple[str, str]:
+def _place_of_definition(method: type) -> tuple[str, str]:
     return method.__module__, method.__qualname__
 
 
-def _new_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
+def _undefined_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
     """Return knobs of a method that are not known, or known otherwise.
 
     InvalidInput if one clashes with another method's.
@@ -241,5 +241,5 @@ def _new_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
     A method of the same name is the same one defined again, so its knobs do not count.
     """
     others = [one for name, one in REGISTRY.items() if name != method.name]
-    known = gather([*others, method])
+    known = gather_knobs([*others, method])
     return {name: one for name, one in known.items() if KNOBS.get(name) != one}

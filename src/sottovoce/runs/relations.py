@@ -16,15 +16,15 @@ from ..errors import SottovoceError
 from ..ledger.memory import Ledger
 from ..privacy import events
 from ..privacy.events import Event
-from ..privacy.statement import restate
+from ..privacy.statement import with_further_facts
 from ..privacy.statement_facts import UnderOtherRelation
 from ..problem.trust import RELATIONS
-from ..util.plain import canonical
+from ..util.plain import canonical_json
 from .pricing import Prepared
 from .simulate import Result
 
 
-def other_of(relation: str) -> str:
+def other_relation(relation: str) -> str:
     """Return the other neighbouring relation."""
     return next(name for name in RELATIONS if name != relation)
 
@@ -38,13 +38,13 @@ def with_other_relation(result: Result) -> Result:
     if prepared is None or not math.isfinite(said.epsilon) or said.form != "corrected":
         return result
     try:
-        epsilon = epsilon_under_other(prepared, [canonical(event) for event in result.ledger])
+        epsilon = epsilon_under_other(prepared, [canonical_json(event) for event in result.ledger])
     except SottovoceError:
         # Nothing is proved of these releases.
         return result
     if epsilon is None:
         return result
-    return replace(result, statement=restate(said, UnderOtherRelation(epsilon)))
+    return replace(result, statement=with_further_facts(said, UnderOtherRelation(epsilon)))
 
 
 def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None:
@@ -53,22 +53,22 @@ def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None
     Releases are given as canonical texts of a run's events.
     """
     facts, book, config = prepared.facts, prepared.ledger, prepared.config
-    relation = other_of(facts.relation)
+    relation = other_relation(facts.relation)
     # Solves were certified for the relation of the run.
     there = replace(facts, relation=relation, solved_for=facts.relation)
-    ours = prepared.plan().rows
-    theirs = replace(prepared, facts=there).plan().rows
-    known = {canonical(a.to_dict()): under(a, b) for a, b in zip(ours, theirs, strict=True)}
+    ours = prepared.plan_ledger().rows
+    theirs = replace(prepared, facts=there).plan_ledger().rows
+    known = {canonical_json(a.to_dict()): event_under_other(a, b) for a, b in zip(ours, theirs, strict=True)}
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for text in released * config.copies:
         event = known.get(text)
         if event is None:
             return None
-        ledger.charge(event)
+        ledger.record_event(event)
     return ledger.total()
 
 
-def under(own: Event, planned: Event) -> Event | None:
+def event_under_other(own: Event, planned: Event) -> Event | None:
     """Return the event that prices a release under the other neighbouring relation.
 
     Where only one of the two events knows how far a row moves the answer: neighbours of which one
@@ -99,9 +99,9 @@ def under(own: Event, planned: Event) -> Event | None:
             | events.CarriedGaussianMechanism()
             | events.ExactSphericalMechanism()
         ):
-            return replace(own, relation=relation, sensitivity=_moved(own, planned, relation))
+            return replace(own, relation=relation, sensitivity=_sensitivity_under(own, planned, relation))
         case events.SummedGaussianMechanism():
-            return replace(own, relation=relation, alpha=_alpha(own, planned, relation))
+            return replace(own, relation=relation, alpha=_shift_of_sum_under(own, planned, relation))
         case _:
             # Zero-out neighbours are replace-one neighbours, but not the other way round.
             if relation == "zero-out":
@@ -109,7 +109,7 @@ def under(own: Event, planned: Event) -> Event | None:
             return None
 
 
-def _moved(own: Event, planned: Event, relation: str) -> np.ndarray:
+def _sensitivity_under(own: Event, planned: Event, relation: str) -> np.ndarray:
     """Return how far a row moves the answer under the other relation."""
     there = planned.sensitivity  # type: ignore[attr-defined]
     # Zero-out neighbours are replace-one neighbours, so what holds for these holds for them.
@@ -118,7 +118,7 @@ def _moved(own: Event, planned: Event, relation: str) -> np.ndarray:
     return there
 
 
-def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -> np.ndarray:
+def _shift_of_sum_under(own: events.SummedGaussianMechanism, planned: Event, relation: str) -> np.ndarray:
     """Bound the shift over sigma of a sum whose noise was sized for the relation of the run.
 
     With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized
@@ -130,7 +130,7 @@ def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -
     with all sites, as is in the events.  Of ``D' > D`` it is below ``D' / D``, which is at most 2
     for every statistic.
     """
-    ratio = _moved(own, planned, relation) / own.sensitivity
+    ratio = _sensitivity_under(own, planned, relation) / own.sensitivity
     if relation == "replace-one":
         ratio = np.where(ratio > 1.0, RELATIONS["replace-one"] / RELATIONS["zero-out"], 1.0)
     # (1 + h / 2) / root h falls up to h = 2 and grows from there, so it is largest at an end.
@@ -145,4 +145,4 @@ def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -
     return alpha
 
 
-__all__ = ["epsilon_under_other", "other_of", "with_other_relation"]
+__all__ = ["epsilon_under_other", "other_relation", "with_other_relation"]

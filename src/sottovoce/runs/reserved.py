@@ -15,7 +15,7 @@ import numpy as np
 
 from ..privacy.events import Event
 from ..problem.schedules import Schedule
-from ..util.bisection import bisect_between
+from ..util.bisection import bisect_elementwise
 from ..util.typing import Any, Array, BoolArray
 from .pricing import Prepared
 
@@ -49,18 +49,18 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
     if noise is None or different is None:
         return prepared
     own = np.asarray(noise.factor, dtype=float)
-    wanted_spread = np.asarray(reserved[different].spread(), dtype=float).ravel()
+    wanted_spread = np.asarray(reserved[different].noise_standard_deviation(), dtype=float).ravel()
 
     def noisier(factor: Array) -> BoolArray:
         """Return for each factor if it means more noise than reserved; larger is less noise."""
-        event = _at_factor(prepared, noise, factor).plan().rows[different]
-        more = np.asarray(event.spread(), dtype=float).ravel() > wanted_spread
+        event = _with_noise_factor(prepared, noise, factor).plan_ledger().rows[different]
+        more = np.asarray(event.noise_standard_deviation(), dtype=float).ravel() > wanted_spread
         # One factor for all nodes has one answer.
         if own.ndim == 0:
             return np.asarray(more[0])
         return more
 
-    low, _ = bisect_between(noisier, own * (1.0 - _FARTHEST), own * (1.0 + _FARTHEST), _HALVINGS)
+    low, _ = bisect_elementwise(noisier, own * (1.0 - _FARTHEST), own * (1.0 + _FARTHEST), _HALVINGS)
     # Spreads are rounded, so the halvings end near the scale and not at it: numbers on both sides
     # are tried until the events are equal to the last bit.
     for _ in range(_NEIGHBOURS):
@@ -68,11 +68,11 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
     found = np.full(own.shape, np.nan)
     for _ in range(2 * _NEIGHBOURS):
         low = np.nextafter(low, np.inf)
-        matches = _matches(_at_factor(prepared, noise, low), wanted, own.shape)
+        matches = _events_match(_with_noise_factor(prepared, noise, low), wanted, own.shape)
         found = np.where(np.isnan(found) & matches, low, found)
     if np.any(np.isnan(found)):
         return prepared
-    return _at_factor(prepared, noise, found)
+    return _with_noise_factor(prepared, noise, found)
 
 
 def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> int | None:
@@ -80,7 +80,7 @@ def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> i
 
     It is None if none does, or if that one is not of the same kind.
     """
-    for k, (event, other) in enumerate(zip(prepared.plan().rows, wanted, strict=False)):
+    for k, (event, other) in enumerate(zip(prepared.plan_ledger().rows, wanted, strict=False)):
         planned = event.to_dict()
         if planned != other:
             if planned.keys() == other.keys():
@@ -89,7 +89,7 @@ def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> i
     return None
 
 
-def _at_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
+def _with_noise_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
     """Return the run with this factor of its noise, for all nodes or for each."""
     exact: float | tuple[float, ...]
     if factor.ndim == 0:
@@ -100,21 +100,21 @@ def _at_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
     return replace(prepared, algorithm=prepared.algorithm.with_noise(scaled))
 
 
-def _matches(
+def _events_match(
     prepared: Prepared, wanted: Sequence[dict[str, Any]], shape: tuple[int, ...]
 ) -> BoolArray:
     """Compare planned events with the wanted ones: by node, or all together if `shape` is ()."""
     nodes = prepared.facts.n_nodes
     same = np.ones(nodes, dtype=bool)
-    for event, other in zip(prepared.plan().rows, wanted, strict=False):
+    for event, other in zip(prepared.plan_ledger().rows, wanted, strict=False):
         for name, value in event.to_dict().items():
-            same &= _equal(value, other[name], nodes)
+            same &= _equal_by_node(value, other[name], nodes)
     if shape:
         return same
     return np.array(np.all(same))
 
 
-def _equal(value: Any, other: Any, nodes: int) -> bool | BoolArray:
+def _equal_by_node(value: Any, other: Any, nodes: int) -> bool | BoolArray:
     """Compare two fields of an event: node by node where both hold a number for each node."""
     both_lists = isinstance(value, list) and isinstance(other, list)
     if both_lists and len(value) == len(other) == nodes:

@@ -12,7 +12,7 @@ from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import LedgerError, LedgerMismatch, Refused
 from ..network.net import Net
-from ..privacy.events import Event, check_size
+from ..privacy.events import Event, check_parameter_sizes
 from ..privacy.noise import Noise
 from ..problem.facts import Facts
 from ..queries import Query, Sum, Vault, check_unit
@@ -29,10 +29,10 @@ class Book(Protocol):
     def rows(self) -> tuple[Event, ...]:
         """Events of this run so far."""
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Record an event, or refuse it."""
 
-    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+    def charge_once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
         """Charge, then draw; or return what an interrupted run has stored for the same event."""
 
     def to_list(self) -> list[dict[str, Any]]:
@@ -47,10 +47,10 @@ class Asked(Protocol):
 
     facts: Facts
 
-    def ask(self, query: Query) -> Array:
+    def charge_and_answer(self, query: Query) -> Array:
         """Charge, then release each node's own answer."""
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
         """Charge, then release what the net opens of all sites' sealed shares."""
 
 
@@ -59,7 +59,7 @@ class Centred(Asked, Protocol):
 
     centring: Centring | None
 
-    def centre(self, mean: Array) -> Move:
+    def move_rows_by_mean(self, mean: Array) -> Move:
         """Move rows by a released mean from now on."""
 
 
@@ -88,15 +88,15 @@ class RowGuard:
         self._releases = 0
         self.move: Move | None = None
 
-    def centre(self, mean: Array) -> Move:
+    def move_rows_by_mean(self, mean: Array) -> Move:
         """Move rows by a released mean, (p,) or (R, p) of R replicates, from now on."""
         assert self.centring is not None
         if self.move is not None:
             raise LedgerError("centre: rows are moved once, by the mean that was charged first")
-        self.move = self.centring.map(mean)
+        self.move = self.centring.map_for_mean(mean)
         # Each replicate of a simulation released a mean of its own, and so has rows of its own.
         solvers = [
-            self.solver(replace(self.rows, move=one), self.facts) for one in self.move.apart()
+            self.solver(replace(self.rows, move=one), self.facts) for one in self.move.split_by_replicate()
         ]
         solver = solvers[0]
         if len(solvers) > 1:
@@ -104,7 +104,7 @@ class RowGuard:
         self._vault = Vault(solver, self.noise)
         return self.move
 
-    def ask(self, query: Query) -> Array:
+    def charge_and_answer(self, query: Query) -> Array:
         """Record the query's event in the ledger, then answer it.
 
         Parameters
@@ -140,12 +140,12 @@ class RowGuard:
             return np.ascontiguousarray(answer, dtype="<f8").tobytes()
 
         check_unit(query.proved_of_people(), self.facts)
-        query.check(self.facts)
-        query.ready(self._vault)
-        answer = np.frombuffer(self._charged(query, draw), dtype="<f8")
-        return answer.reshape(query.blank(self.facts).shape).astype(float)
+        query.check_before_charge(self.facts)
+        query.prepare_before_charge(self._vault)
+        answer = np.frombuffer(self._charge_and_draw(query, draw), dtype="<f8")
+        return answer.reshape(query.placeholder_answer(self.facts).shape).astype(float)
 
-    def ask_sum(self, query: Sum, net: Net) -> Array:
+    def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
         """Record an attempt in the ledger, then answer with the sum that the net opens.
 
         The ledger stores this site's sealed share: after a crash the same bytes leave again, or
@@ -165,7 +165,7 @@ class RowGuard:
         Raises
         ------
         BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
-            As of :meth:`ask`.
+            As of :meth:`charge_and_answer`.
         Refused
             If the run does not allow the net's sites, nothing charged; or if no honest sites can
             have made the sum.
@@ -180,31 +180,31 @@ class RowGuard:
         """
 
         def draw() -> bytes:
-            share = attempt.share(self._vault, self._releases)
-            return np.ascontiguousarray(net.seal(share), dtype="<i8").tobytes()
+            share = attempt.noisy_share(self._vault, self._releases)
+            return np.ascontiguousarray(net.mask_share(share), dtype="<i8").tobytes()
 
         check_unit(query.proved_of_people(), self.facts)
         query.check(self.facts)
         among = net.among(self.facts)
         among.check(self.facts)
         attempt = query.attempt(self.facts, among)
-        sealed = np.frombuffer(self._charged(query, draw), dtype="<i8")
-        sealed = sealed.reshape(query.blank(self.facts).shape)
+        sealed = np.frombuffer(self._charge_and_draw(query, draw), dtype="<i8")
+        sealed = sealed.reshape(query.placeholder_answer(self.facts).shape)
         total = net.total(sealed.astype(np.int64))
         if not attempt.is_plausible(total):
             raise Refused(
                 "sum: is larger than rows and noise can make it: a site sent something else; end "
                 "the run"
             )
-        return attempt.opened(total)
+        return attempt.mean_from_total(total)
 
-    def _charged(self, query: Query | Sum, draw: Callable[[], bytes]) -> bytes:
+    def _charge_and_draw(self, query: Query | Sum, draw: Callable[[], bytes]) -> bytes:
         """Charge the query's event and draw its answer, or return the answer that the ledger holds
         of this release.
         """
         event = query.event(self.facts)
         # A query whose answer means something only at its own iterate stamps it with that.
-        stamp = query.stamp()
+        stamp = query.public_digest()
         own: bytes | None = None
 
         def stamped() -> bytes:
@@ -214,10 +214,10 @@ class RowGuard:
                 own = draw() + stamp
             return own
 
-        check_size(event)
+        check_parameter_sizes(event)
         self._releases += 1
-        stored = self.ledger.once(event, stamped)
-        size = 8 * query.blank(self.facts).size
+        stored = self.ledger.charge_once(event, stamped)
+        size = 8 * query.placeholder_answer(self.facts).size
         if stored[size:] != stamp:
             rule = (
                 "was computed at a different iterate: a neighbour or the hub replayed a "
@@ -230,7 +230,7 @@ class RowGuard:
             query.replay(self._vault, self.facts, self._releases)
         return stored[:size]
 
-    def state(self) -> dict[str, Array]:
+    def checkpoint_state(self) -> dict[str, Array]:
         """Return the state for a checkpoint: counters and public reference points, and no rows.
 
         A simulation's also holds the secrets of queries and solver; at a site these are lost with
@@ -240,8 +240,8 @@ class RowGuard:
         if self.move is not None:
             state["mean"] = self.move.mean
         if self.noise.simulated:
-            state |= {f"memory.{name}": value for name, value in self._vault.state().items()}
-            state |= self._vault.solver.secrets()
+            state |= {f"memory.{name}": value for name, value in self._vault.state_arrays().items()}
+            state |= self._vault.solver.secret_state()
         return state
 
     def restore(self, state: dict[str, Array]) -> None:
@@ -249,11 +249,11 @@ class RowGuard:
         if ("mean" in state) != (self.centring is not None):
             raise ValueError("rows that are moved otherwise")
         if "mean" in state:
-            self.centre(np.asarray(state["mean"], dtype=float))
+            self.move_rows_by_mean(np.asarray(state["mean"], dtype=float))
         self._vault.solver.restore(state)
         memory = {
             name.removeprefix("memory."): value
             for name, value in state.items()
             if name.startswith("memory.")
         }
-        self._vault.restore(memory)
+        self._vault.restore_state(memory)

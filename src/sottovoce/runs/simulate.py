@@ -19,12 +19,12 @@ import numpy as np
 from ..algorithms import ANSWERS, Algorithm, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerMismatch, shown
+from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerMismatch, format_declared_value
 from ..ledger.digest import rows_digest
 from ..ledger.joint import Joint
 from ..ledger.memory import Ledger
 from ..ledger.run import Run
-from ..network.dropout import DropoutNet, drawn
+from ..network.dropout import DropoutNet, draw_loss_rounds
 from ..network.net import DenseNet
 from ..privacy.events import Event
 from ..privacy.noise import KeyedNoise, Noise, SystemNoise
@@ -34,19 +34,19 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..solvers.local import Solver
 from ..util import files
-from ..util.compatibility import FORMAT, FORMER, Refusal, refusal_of_format
+from ..util.compatibility import FORMAT, FORMER, Refusal, check_file_format
 from ..util.later import Later
 from ..util.typing import Any, Array
 from . import engine
 from .centre import Centring
 from .config import RunConfig, refusal_of_method
 from .engine import Observer, Place
-from .planned import PlannedRun, check_kind, plan_run
-from .prepare import asked_by, held, prepare
+from .planned import PlannedRun, check_rows_fit_loss, plan_run
+from .prepare import config_of_asked_run, rows_on_backend, prepare
 from .pricing import Prepared, privacy_facts, privacy_statement
 from .reserved import with_reserved_noise
 from .row_guard import Book, RowGuard
-from .start import Start, named, place_of
+from .start import Start, with_start_digest, vector_of_start
 
 if TYPE_CHECKING:
     from ..ledger.durable import DurableLedger  # SQLite, which few runs need
@@ -176,13 +176,13 @@ class Result:
             arrays["centring"] = np.array(json.dumps(self.centring.to_dict()))
         if self.move is not None:
             arrays["mean"] = self.move.mean
-        return files.pack(**arrays)
+        return files.pack_arrays(**arrays)
 
     def save(self, path: str | Path) -> None:
         """Write :meth:`packed` to a file, in one step; NotWritten if that fails, and an older
         file remains.
         """
-        files.write("save", path, self.packed())
+        files.write_atomically("save", path, self.packed())
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
@@ -191,20 +191,20 @@ class Result:
         """
         refused: Refusal | None = None
         try:
-            arrays = files.read_arrays(path)
-            meta = files.from_json(str(arrays["meta"]), infinite=True)
+            arrays = files.read_packed_arrays(path)
+            meta = files.parse_bounded_json(str(arrays["meta"]), infinite=True)
             if "config" in meta:
-                refused = refusal_of_format(meta.pop("version", None), SAVED_BEFORE)
+                refused = check_file_format(meta.pop("version", None), SAVED_BEFORE)
                 refused = refused or refusal_of_method(meta["config"])
             if refused is not None:
                 raise ValueError("another format, or a method that is not known")
-            return cls._of_record(arrays, meta)
+            return cls._from_record(arrays, meta)
         except engine.UNREADABLE as error:
             rule = refused or "not a saved run; use a file written by `train --save`"
-            raise CheckpointError(f"run={shown(Path(path))}: {rule}") from error
+            raise CheckpointError(f"run={format_declared_value(Path(path))}: {rule}") from error
 
     @classmethod
-    def _of_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
+    def _from_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
         """Read what :meth:`packed` wrote; an error of :data:`engine.UNREADABLE` otherwise."""
         config = RunConfig.from_record(meta.pop("config"))
         facts = Facts.from_dict(meta.pop("facts"))
@@ -225,13 +225,13 @@ class Result:
         said = Statement.from_dict(meta.pop("privacy"))
         start = None
         if "start" in arrays:
-            start = Start.of(arrays["start"], files.from_json(str(arrays["start_record"])))
-        named(config, start, facts.d)
-        centring = _centring_of(arrays, config, facts)
+            start = Start.from_record(arrays["start"], files.parse_bounded_json(str(arrays["start_record"])))
+        with_start_digest(config, start, facts.d)
+        centring = _centring_of_record(arrays, config, facts)
         move = None
         # A run that ended before its mean was released has no rounds, and no mean.
         if centring is not None and ("mean" in arrays or meta["rounds"]):
-            move = centring.map(arrays["mean"])
+            move = centring.map_for_mean(arrays["mean"])
             if move.mean.shape != (config.replicates, facts.d // facts.loss.outputs):
                 raise ValueError("means of another run")
         return cls(
@@ -255,12 +255,12 @@ def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
         raise ValueError("models of another run")
 
 
-def _centring_of(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -> Centring | None:
+def _centring_of_record(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -> Centring | None:
     """Return the centring of a saved run; a ValueError if its configuration says otherwise."""
     centring, digest = None, None
     if "centring" in arrays:
-        centring = Centring.of(files.from_json(str(arrays["centring"])))
-        centring.check(facts.d // facts.loss.outputs)
+        centring = Centring.from_record(files.parse_bounded_json(str(arrays["centring"])))
+        centring.check_columns(facts.d // facts.loss.outputs)
         digest = centring.digest
     if config.centre != digest:
         raise ValueError("rows that were centred otherwise")
@@ -311,7 +311,7 @@ def simulate(
         :func:`sottovoce.runs.pricing.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory
-        (:meth:`sottovoce.ledger.memory.Ledger.charge`): of a table and of each node's row numbers
+        (:meth:`sottovoce.ledger.memory.Ledger.record_event`): of a table and of each node's row numbers
         in it.  None digests every node's rows, right if they stay there.
     start : Start, optional
         The public point from which the run starts, and to which its regulariser pulls; None for
@@ -327,7 +327,7 @@ def simulate(
         them too.
     centre : Centring, optional
         Asks for the rows' mean first, within epsilon, and runs the method on rows without it
-        (:func:`sottovoce.runs.centre.decide`).  States are of moved rows; models, start and result
+        (:func:`sottovoce.runs.centre.decide_centring`).  States are of moved rows; models, start and result
         of rows as they were.
     dropout : float
         Probability of each site to be lost for good in a round, drawn from the seed, for all
@@ -352,8 +352,8 @@ def simulate(
     and protects nothing.
     """
     started = time.perf_counter()
-    asked = asked_by(config, method)
-    check_kind(rows, asked, make_loss(asked.loss) if loss is None else loss)
+    asked = config_of_asked_run(config, method)
+    check_rows_fit_loss(rows, asked, make_loss(asked.loss) if loss is None else loss)
     planned = plan_run(config, rows.n, rows.d, method=method, loss=loss, start=start, centre=centre)
     result = run_planned(
         planned,
@@ -406,30 +406,30 @@ def run_planned(
         For other rows, or a ledger that the run does not fit; nothing has been spent.
     """
     started = time.perf_counter()
-    planned.check(rows)
+    planned.check_planned_rows(rows)
     prepared, config, start = planned.prepared, planned.config, planned.start
     if checkpoint is not None:
-        files.check("checkpoint", checkpoint, make=True)
-    key = _key(config, prepared.facts, label, prepared.algorithm.identity())
+        files.check_writable_path("checkpoint", checkpoint, make=True)
+    key = _key_of_run(config, prepared.facts, label, prepared.algorithm.identity_of_run())
     lead = (config.replicates, prepared.facts.n_nodes)
-    noise = _noise(config.seed, lead)
-    rows_in_ledger = _RowsInLedger(rows, held(config, rows), deal=deal, digest=digest)
-    prepared, book = _book(
+    noise = _noise_source(config.seed, lead)
+    rows_in_ledger = _RowsInLedger(rows, rows_on_backend(config, rows), deal=deal, digest=digest)
+    prepared, book = _open_ledger_of_run(
         prepared, ledger, rows_in_ledger, run_name, key, simulated=noise.simulated
     )
     with book if isinstance(book, Joint) else nullcontext():
         alone = ledger is None and checkpoint is None and config.method not in ANSWERS
-        lossy = _lossy(dropout, prepared, rows_in_ledger.held, config.seed, alone)
+        lossy = _lossy_network(dropout, prepared, rows_in_ledger.held, config.seed, alone)
         guard = RowGuard(
             rows_in_ledger.held, prepared.facts, noise, book, centring=prepared.centring
         )
         net = DenseNet(prepared.graph) if lossy is None else lossy
-        place = Place(prepared.facts, net, guard, lead, rows.d, place_of(start))
+        place = Place(prepared.facts, net, guard, lead, rows.d, vector_of_start(start))
         file = None if checkpoint is None else _Checkpoint(Path(checkpoint), key, guard)
         if file is not None and not noise.simulated and ledger is None:
             rule = "a checkpoint alone cannot repeat this noise"
             raise InvalidInput("seed", None, rule, "give a seed or a ledger")
-        place, outcome = _run_rounds(
+        place, outcome = _centre_and_run(
             prepared.algorithm, place, guard, config.rounds, lossy, observers, file
         )
     known = privacy_facts(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
@@ -438,9 +438,9 @@ def run_planned(
     if isinstance(book, Run):
         book.close()
     if ledger is not None:
-        known.append(_in_ledger(book, ledger))
+        known.append(_shared_total(book, ledger))
     statement = build_statement(known)
-    models = place.classifier(prepared.algorithm.model(outcome.state))
+    models = place.fold_to_original_rows(prepared.algorithm.model(outcome.state))
     finished = outcome.stopped == engine.FINISHED
     return Result(
         config,
@@ -485,7 +485,7 @@ class _RowsInLedger:
 
         The first is the one to which a new ledger is bound.
         """
-        own = rows_digest(*self.held.arrays())
+        own = rows_digest(*self.held.fingerprint_arrays())
         if self.digest is None:
             return [own]
         return [self.digest, own]
@@ -494,10 +494,10 @@ class _RowsInLedger:
         """Return the digest by which a ledger in memory knows the rows."""
         if self.deal is not None:
             return self.deal
-        return rows_digest(*self.dealt.arrays())
+        return rows_digest(*self.dealt.fingerprint_arrays())
 
 
-def _book(
+def _open_ledger_of_run(
     prepared: Prepared,
     ledger: DurableLedger | Ledger | None,
     rows: _RowsInLedger,
@@ -509,24 +509,24 @@ def _book(
     """Return the ledger that a run charges, and the run with the noise that it had when begun."""
     if ledger is None:
         if np.any(np.isfinite(prepared.ledger.epsilon)):
-            prepared.ledger.expect(prepared.plan().rows)
+            prepared.ledger.expect(prepared.plan_ledger().rows)
         return prepared, prepared.ledger
     if isinstance(ledger, Ledger):
         # Not sound where two people have equal rows and change places: the digest stays, and what
         # they spent moves.
-        return prepared, _join(prepared, ledger, rows.deal_in_memory())
+        return prepared, _join_shared_ledger(prepared, ledger, rows.deal_in_memory())
     if ledger.demonstration and not simulated:
         raise InvalidInput(
             "ledger", None, "was made for a demonstration", "use the ledger of these rows"
         )
-    ledger.identity.bind(*rows.digests_on_disk())
+    ledger.identity.bind_to_rows(*rows.digests_on_disk())
     name = run_name or key
     if name in ledger.runs:
-        ledger.runs.check_goes_on(name)
+        ledger.runs.check_can_continue(name)
         prepared = with_reserved_noise(prepared, ledger.runs[name].planned)
     elif run_name is None:
         _check_no_former(ledger)
-    return prepared, _reserve(prepared, ledger, name, key)
+    return prepared, _reserve_or_resume(prepared, ledger, name, key)
 
 
 @dataclass(frozen=True)
@@ -537,7 +537,7 @@ class _Checkpoint:
     key: str
     guard: RowGuard
 
-    def load(self, algorithm: Algorithm[Any], place: Place) -> tuple[int, Any]:
+    def resume_state(self, algorithm: Algorithm[Any], place: Place) -> tuple[int, Any]:
         """Return the rounds done and the state after them; 0 and None for a run that begins, or
         begins again.
         """
@@ -548,26 +548,26 @@ class _Checkpoint:
             return 0, None
         return engine.load_checkpoint(self.path, self.key, algorithm.init(place), self.guard)
 
-    def save(self, k: int, state: Any) -> None:
+    def observe_round(self, k: int, state: Any) -> None:
         """Observe a round."""
         engine.save_checkpoint(self.path, self.key, k, state, self.guard)
 
-    def check_mean(self, place: Place) -> None:
+    def check_released_mean(self, place: Place) -> None:
         """Refuse a file that holds another mean of the rows than the one that was released
         first.
         """
         guard = self.guard
-        released = replace(guard, ledger=_again(guard.ledger))
-        engine.centred(replace(place, guard=released), released, guard.facts)
+        released = replace(guard, ledger=_ledger_to_repeat(guard.ledger))
+        engine.release_mean(replace(place, guard=released), released, guard.facts)
         if released.move != guard.move:
             rule = (
                 "holds a mean that differs from the released mean; delete the checkpoint to "
                 "continue"
             )
-            raise CheckpointError(f"checkpoint={shown(self.path)}: {rule}")
+            raise CheckpointError(f"checkpoint={format_declared_value(self.path)}: {rule}")
 
 
-def _run_rounds(
+def _centre_and_run(
     algorithm: Algorithm[Any],
     place: Place,
     guard: RowGuard,
@@ -583,20 +583,20 @@ def _run_rounds(
     stopped = engine.FINISHED
     watchers = list(observers)
     if file is not None:
-        done, state = file.load(algorithm, place)
-        watchers.append(file.save)
+        done, state = file.resume_state(algorithm, place)
+        watchers.append(file.observe_round)
     if guard.move is not None:
         # Only a file restores a move before anything ran.
         assert file is not None
-        file.check_mean(place)
-        place = place.moved(guard.move)
+        file.check_released_mean(place)
+        place = place.place_on_moved_rows(guard.move)
     elif guard.centring is not None:
-        place, stopped = engine.centred(place, guard, guard.facts)
+        place, stopped = engine.release_mean(place, guard, guard.facts)
     if stopped == engine.FINISHED:
         step = None
         if lossy is not None:
-            step = partial(_lossy_round, algorithm, lossy)
-        outcome = engine.run(
+            step = partial(_run_lossy_round, algorithm, lossy)
+        outcome = engine.run_rounds(
             algorithm, place, rounds, observers=watchers, state=state, done=done, step=step
         )
     else:
@@ -607,7 +607,7 @@ def _run_rounds(
     return place, outcome
 
 
-def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
+def _noise_source(seed: int | None, lead: tuple[int, int]) -> Noise:
     """Return the noise of every replicate and node.
 
     It is of the operating system, or with a seed that of a simulation, which can be repeated.
@@ -618,7 +618,7 @@ def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
     return KeyedNoise(seed, range(replicates), range(nodes))
 
 
-def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> InLedger:
+def _shared_total(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> InLedger:
     """Return the total that the shared ledger has spent, as a fact of the statement."""
     name = "in memory"
     if isinstance(book, Run):
@@ -627,7 +627,7 @@ def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> In
     return InLedger(Shared(name, ledger.total(), budget, ledger.delta))
 
 
-def _lossy(
+def _lossy_network(
     dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alone: bool
 ) -> DropoutNet | None:
     """Return a network that loses sites, for a rehearsal; None without dropout."""
@@ -640,18 +640,18 @@ def _lossy(
             "ledger and checkpoint"
         )
         raise InvalidInput("dropout", dropout, rule, "give a seed, or leave it out")
-    since = drawn(dropout, seed, nodes)
+    since = draw_loss_rounds(dropout, seed, nodes)
     induced = bool(prepared.algorithm.induced)
     return DropoutNet(prepared.graph, since, rows.n[:, 0], induced=induced)
 
 
-def _lossy_round(
+def _run_lossy_round(
     algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any, place: Place
 ) -> Any:
     """Run a round of the nodes that are left; lost ones keep their state."""
-    net.begin(k, place.facts)
+    net.begin_round(k, place.facts)
     after = algorithm.round(k, state, place)
-    parts = [np.where(net.here, new, old) for new, old in zip(after, state, strict=True)]
+    parts = [np.where(net.present_nodes, new, old) for new, old in zip(after, state, strict=True)]
     return type(after)(*parts)
 
 
@@ -700,24 +700,24 @@ def simulate_many(
     )
 
 
-def _affordable(prepared: Prepared) -> tuple[Event, ...]:
+def _affordable_releases(prepared: Prepared) -> tuple[Event, ...]:
     """Return the releases that the run's own budget allows, without data."""
     config = prepared.config
     if config.replicates != 1:
         rule = "every replicate is a release of its own, and a ledger counts one"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
     allowed = prepared.ledger.trial()
-    planned = prepared.plan().rows
+    planned = prepared.plan_ledger().rows
     allowed.expect(planned)
     for event in planned:
         try:
-            allowed.charge(event)
+            allowed.record_event(event)
         except BudgetExceeded:
             break
     return allowed.rows
 
 
-def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
+def check_ledger_accountant(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
     """Refuse a ledger whose accountant cannot price the run's releases.
 
     Parameters
@@ -739,9 +739,9 @@ def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger
         raise InvalidInput("delta", config.delta, rule, remedy)
 
 
-def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
+def _join_shared_ledger(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
     """Join the run's ledger to a shared one that holds the price of the whole run."""
-    check_notion(prepared.config, prepared.facts, shared)
+    check_ledger_accountant(prepared.config, prepared.facts, shared)
     m = prepared.config.sites_per_row
     counted = shared.sites_per_row
     if counted < m:
@@ -767,16 +767,16 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
         raise InvalidInput(
             "accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp'"
         )
-    return Joint(prepared.ledger, shared, _affordable(prepared), deal)
+    return Joint(prepared.ledger, shared, _affordable_releases(prepared), deal)
 
 
-def _again(book: Book) -> Ledger | Run:
+def _ledger_to_repeat(book: Book) -> Ledger | Run:
     """Return a ledger that repeats a run's first releases: stored, or of repeatable noise.
 
     Nothing is charged again: a run's own rows are found, and in memory nobody keeps these.
     """
     if isinstance(book, Run):
-        return book.anew()
+        return book.from_first_release()
     own = book
     if isinstance(book, Joint):
         own = book.own
@@ -784,9 +784,9 @@ def _again(book: Book) -> Ledger | Run:
     return Ledger(own.accountant, math.inf, own.delta)
 
 
-def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
+def _reserve_or_resume(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> Run:
     """Reserve the releases that the run's own budget allows, or resume the run."""
-    check_notion(prepared.config, prepared.facts, ledger)
+    check_ledger_accountant(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
         raise InvalidInput(
@@ -800,7 +800,7 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> 
             rule,
             "share a ledger in memory, or use 1",
         )
-    allowed = _affordable(prepared)
+    allowed = _affordable_releases(prepared)
     if name in ledger.runs:
         return ledger.resume(name, key)
     return ledger.reserve(name, key, allowed)
@@ -810,7 +810,7 @@ def _check_no_former(ledger: DurableLedger) -> None:
     """Refuse to begin a run without a name beside one of a version before 0.3 that did not end:
     it may be the same.
     """
-    former = [name for name in ledger.runs.former if re.fullmatch("[0-9a-f]{32}", name)]
+    former = [name for name in ledger.runs.open_former_runs if re.fullmatch("[0-9a-f]{32}", name)]
     if former:
         rule = f"{FORMER}, and it holds what it reserved; this may be the same run"
         remedy = (
@@ -820,7 +820,7 @@ def _check_no_former(ledger: DurableLedger) -> None:
         raise LedgerMismatch(f"run={former[0]!r}: {rule}; {remedy}")
 
 
-def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
+def _key_of_run(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
     """Return the run's key: a digest of all that it depends on but the rows."""
     plain = config.to_dict()
     if config.method not in ANSWERS:
@@ -830,10 +830,10 @@ def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) 
     # Only recipes have an identity; keys of all other runs are digests of the three parts.
     if identity:
         parts.append(identity)
-    return _digest(parts)
+    return _digest_of_parts(parts)
 
 
-def _digest(parts: list[Any]) -> str:
+def _digest_of_parts(parts: list[Any]) -> str:
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
@@ -857,7 +857,7 @@ def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> 
     ---------
     None: the answer is exact, and must not leave the rows' holder.
     """
-    pooled = rows.pooled()
+    pooled = rows.pool_at_one_node()
     if l2 is None:
         l2 = 1.0 / pooled.n[0, 0]
     q = np.array([[l2]])

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..privacy.statement import ceil_text
-from ..util.codec import Unreadable, from_plain, to_plain
-from ..util.plain import canonical, keyed_hash
+from ..util.codec import Unreadable, record_from_plain, record_to_plain
+from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any, Array
 from .config import RunConfig
 
@@ -57,7 +57,7 @@ class Start:
         vector.setflags(write=False)
         object.__setattr__(self, "vector", vector)
         costs = [cost for cost in (self.epsilon, self.delta) if cost is not None]
-        sound = self.delta is not None and all(map(_is_cost, costs))
+        sound = self.delta is not None and all(map(_is_finite_cost, costs))
         if self.kind not in get_args(Kind) or type(self.simulated) is not bool or not sound:
             raise InvalidInput(
                 "start", None, "is not the record of a starting point", "use Start(vector)"
@@ -67,7 +67,7 @@ class Start:
     def digest(self) -> str:
         """Digest of the vector and of its record; configurations hold it."""
         vector = np.ascontiguousarray(self.vector, dtype="<f8").tobytes()
-        return keyed_hash(b"start", canonical(self.record).encode(), vector).hex()[:32]
+        return personalised_hash(b"start", canonical_json(self.record).encode(), vector).hex()[:32]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Start) and self.digest == other.digest
@@ -76,7 +76,7 @@ class Start:
         return hash(self.digest)
 
     @property
-    def protects(self) -> bool:
+    def may_start_release(self) -> bool:
         """True if a release may start here: not from a simulated or unbudgeted run."""
         if self.kind != "run":
             return True
@@ -105,24 +105,24 @@ class Start:
     @property
     def record(self) -> dict[str, Any]:
         """Everything but the vector, as plain data."""
-        return dict(to_plain(self, leave_out=("vector",)))
+        return dict(record_to_plain(self, leave_out=("vector",)))
 
     @classmethod
-    def of(cls, vector: Array, record: Any) -> Self:
+    def from_record(cls, vector: Array, record: Any) -> Self:
         """Read a vector and a :attr:`record`, which may come from anybody; InvalidInput."""
         try:
-            return from_plain(cls, record, vector=vector)
+            return record_from_plain(cls, record, vector=vector)
         except Unreadable as error:
             rule = f"is not the record of a starting point: {error}"
             raise InvalidInput("start", None, rule, "use Start(vector)") from None
 
 
-def _is_cost(value: Any) -> bool:
+def _is_finite_cost(value: Any) -> bool:
     """Return true for a finite number that is not negative."""
     return isinstance(value, float) and math.isfinite(value) and value >= 0.0
 
 
-def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
+def with_start_digest(config: RunConfig, start: Start | None, d: int) -> RunConfig:
     """Return the configuration with the digest of its start.
 
     Parameters
@@ -157,7 +157,7 @@ def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
     if start.vector.shape != (d,):
         rule = f"has {start.vector.size} entries, and a classifier here has {d}"
         raise InvalidInput("start", None, rule, "use a start of the same schema and loss")
-    if config.seed is None and not start.protects:
+    if config.seed is None and not start.may_start_release:
         rule = (
             "is the model of a run that protects nothing (a simulation, or without a budget), "
             "and this is a release"
@@ -168,7 +168,7 @@ def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
     return replace(config, start=start.digest)
 
 
-def place_of(start: Start | None) -> Array | None:
+def vector_of_start(start: Start | None) -> Array | None:
     """Return the start's vector for :class:`sottovoce.runs.engine.Place`; None for zero."""
     if start is None:
         return None

@@ -10,8 +10,8 @@ from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
 from ..network.graphs import make_graph
-from .prepare import check_size
-from .training import TrainConfig, deal, for_dataset, rows_at
+from .prepare import check_run_size
+from .training import TrainConfig, deal_rows_to_nodes, config_for_dataset, rows_of_sites
 
 
 def review_for_training(schema: Schema, table: Table) -> Review:
@@ -30,10 +30,10 @@ def review_for_training(schema: Schema, table: Table) -> Review:
     found = review(schema, table)
     if found.refused:
         return found
-    return found.also_refused(refusal_of(schema, table))
+    return found.also_refused(refusal_of_training(schema, table))
 
 
-def refusal_of(schema: Schema, table: Table) -> InvalidInput | None:
+def refusal_of_training(schema: Schema, table: Table) -> InvalidInput | None:
     """Return the error with which `sottovoce train` would refuse a table; None if it would not.
 
     Options have their defaults.  The same functions are called in the same order, up to the first
@@ -42,9 +42,9 @@ def refusal_of(schema: Schema, table: Table) -> InvalidInput | None:
     config = TrainConfig()
     try:
         dataset = split_table(table, schema, test_share=config.test_share)
-        config = for_dataset(config, dataset)
-        rows = rows_at(config, dataset, deal(config, dataset))
-        check_size(config.run, rows.n, rows.d)
+        config = config_for_dataset(config, dataset)
+        rows = rows_of_sites(config, dataset, deal_rows_to_nodes(config, dataset))
+        check_run_size(config.run, rows.n, rows.d)
         make_graph(config.run.graph, len(rows.n), config.run.seed or 0)
     except InvalidInput as error:
         return error

@@ -16,25 +16,25 @@ import numpy as np
 from .. import data
 from ..algorithms import REGISTRY
 from ..data import person
-from ..data.expected import expected_rows, long_rows
-from ..data.labels import rows_of
+from ..data.expected import expected_rows, note_on_long_rows
+from ..data.labels import build_rows_for_task
 from ..data.rows import Rows
-from ..data.schema import Schema, unfit
+from ..data.schema import Schema, describe_unfit_rows
 from ..errors import InvalidInput
 from ..network.graphs import make_graph
 from ..problem.losses import make_loss
 from ..problem.task import Detail, Task
-from ..util.constraints import Count, Each, Flag, Interval, Text, constrained, optional, validate
-from ..util.plain import jsonable, with_held_back
+from ..util.constraints import Count, Each, Flag, Interval, Text, constrained_field, optional_constraint, validate_fields_and_rules
+from ..util.plain import infinities_to_text, merge_held_back_figures
 from ..util.typing import Any, Array, IntArray
-from .auto_search import Choice, choose, declared
-from .centre import Centring, Decision, decide, frame_of
-from .defaults import for_task
+from .auto_search import Choice, choose_method, heterogeneity_of_partition
+from .centre import Centring, Decision, decide_centring, frame_of_schema
+from .defaults import with_loss_of_task
 from .engine import Observer
-from .public import Public, set_aside, start_of
+from .public import Public, set_aside_public_rows, start_from_result
 from .simulate import Result, RunConfig, simulate
-from .start import Start, named
-from .yardstick import least_error
+from .start import Start, with_start_digest
+from .yardstick import least_nonprivate_error
 
 if TYPE_CHECKING:
     from ..ledger.durable import DurableLedger  # SQLite, which few runs need
@@ -71,7 +71,7 @@ class TrainConfig:
     public_share : float, optional
         Share of the training rows that a simulation takes as public instead.
     centre : bool
-        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide` says
+        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide_centring` says
         that it pays.
     dropout : float
         Probability of each site to be lost in a round: see
@@ -90,23 +90,23 @@ class TrainConfig:
     """
 
     run: RunConfig = field(default_factory=RunConfig)
-    data: str = constrained("adult", Text())
-    schema: str | None = constrained(None, optional(Text()))
-    nodes: int | None = constrained(None, optional(Count()))
-    partition: str | None = constrained(None, optional(Text()))
-    strength: float = constrained(1.0, Interval(0, 10, closed="low"))
-    sizes: tuple[float, ...] | None = constrained(None, optional(Each(POSITIVE)))
-    test_share: float | None = constrained(
-        0.2, optional(Interval(0, 1, closed="neither")), remedy="use None for no test rows"
+    data: str = constrained_field("adult", Text())
+    schema: str | None = constrained_field(None, optional_constraint(Text()))
+    nodes: int | None = constrained_field(None, optional_constraint(Count()))
+    partition: str | None = constrained_field(None, optional_constraint(Text()))
+    strength: float = constrained_field(1.0, Interval(0, 10, closed="low"))
+    sizes: tuple[float, ...] | None = constrained_field(None, optional_constraint(Each(POSITIVE)))
+    test_share: float | None = constrained_field(
+        0.2, optional_constraint(Interval(0, 1, closed="neither")), remedy="use None for no test rows"
     )
-    start: str | None = constrained(None, optional(Text()))
-    public: str | None = constrained(None, optional(Text()))
-    public_share: float | None = constrained(None, optional(Interval(0, 1, closed="neither")))
-    centre: bool = constrained(True, Flag())
-    dropout: float = constrained(0.0, Interval(0, 1, closed="low"), remedy="use e.g. 0.01")
+    start: str | None = constrained_field(None, optional_constraint(Text()))
+    public: str | None = constrained_field(None, optional_constraint(Text()))
+    public_share: float | None = constrained_field(None, optional_constraint(Interval(0, 1, closed="neither")))
+    centre: bool = constrained_field(True, Flag())
+    dropout: float = constrained_field(0.0, Interval(0, 1, closed="low"), remedy="use e.g. 0.01")
 
     def __post_init__(self) -> None:
-        validate(self, (one_starting_point, public_rows_of_a_simulation))
+        validate_fields_and_rules(self, (one_starting_point, public_rows_of_a_simulation))
 
 
 def one_starting_point(config: TrainConfig) -> Iterator[InvalidInput]:
@@ -141,9 +141,9 @@ class Report:
         Error of the best linear model without privacy on the same columns: see
         :mod:`sottovoce.runs.yardstick`.
     baseline_test_errors : dict of str to float or None
-        Errors of models that use no columns: see :meth:`sottovoce.problem.task.Task.baselines`.
+        Errors of models that use no columns: see :meth:`sottovoce.problem.task.Task.baseline_margins`.
     site_labels : array (N,)
-        :meth:`sottovoce.problem.task.Task.summary` of every node's training labels, for the data's
+        :meth:`sottovoce.problem.task.Task.label_summary` of every node's training labels, for the data's
         holder only.
     choice, public : Choice or None, Public or None
         What ``method="auto"`` picked, and the public rows from which the run started.
@@ -151,7 +151,7 @@ class Report:
         Whether rows were centred; None if that was not asked.
     details : dict of str to Detail
         More of the first replicate's average model: see
-        :meth:`sottovoce.problem.task.Task.details`.
+        :meth:`sottovoce.problem.task.Task.further_qualities`.
     notes, holder_notes : tuple of str
         What a reader should know, and those of it that count rows, for the data's holder only.
 
@@ -192,7 +192,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return one JSON object with all there is; an infinite epsilon is the text ``inf``."""
-        return with_held_back(self.released(), self.held_back())
+        return merge_held_back_figures(self.released(), self.held_back())
 
     def held_back(self) -> dict[str, Any]:
         """Return errors, times and notes computed from rows without noise, as plain data.
@@ -217,7 +217,7 @@ class Report:
             found["test_error_sd"] = float(errors.std(ddof=1))
         if self.details:
             found["test_details"] = {name: detail.value for name, detail in self.details.items()}
-        return {key: jsonable(value) for key, value in found.items()}
+        return {key: infinities_to_text(value) for key, value in found.items()}
 
     def released(self) -> dict[str, Any]:
         """Return public facts and what was released, as plain data."""
@@ -251,10 +251,10 @@ class Report:
             report["public"] = self.public.summary()
         if self.choice is not None:
             report["choice"] = self.choice.to_dict()
-        return {key: jsonable(value) for key, value in report.items()}
+        return {key: infinities_to_text(value) for key, value in report.items()}
 
 
-def placed(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
+def with_partition(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
     """Return the configuration with a partition: its own, the schema's sites, or random."""
     if config.partition is not None:
         return config
@@ -263,7 +263,7 @@ def placed(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
     return replace(config, partition=f"site:{dataset.schema.site}")
 
 
-def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
+def deal_rows_to_nodes(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     """Deal the training rows to nodes.
 
     Parameters
@@ -284,7 +284,7 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     InvalidInput
         If rows have no site, or a partition by labels or columns would part a person's rows.
     """
-    config = placed(config, dataset)
+    config = with_partition(config, dataset)
     nodes = config.nodes
     partition = config.partition or ""
     # A column of sites says how many there are.
@@ -293,7 +293,7 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
         if config.sizes is not None:
             nodes = len(config.sizes)
     seed = config.run.seed or 0
-    _check_sites(partition, dataset)
+    _check_site_column(partition, dataset)
     if dataset.people is None or dataset.schema is None or dataset.schema.person is None:
         return data.partition(
             partition,
@@ -310,14 +310,14 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
             partition, dataset.y_train, nodes, seed, dataset.train_columns, sizes=config.sizes
         )
     elif partition == "iid":
-        parts = person.at_random(dataset.people, nodes, seed, config.sizes)
+        parts = person.partition_people(dataset.people, nodes, seed, config.sizes)
     else:
         rule = "deals rows by what they hold, and a person's rows stay together"
         raise InvalidInput("partition", partition, rule, "use iid or site:NAME")
-    return [part[person.kept(dataset.people[part], dataset.schema.person.rows)] for part in parts]
+    return [part[person.first_rows_of_each(dataset.people[part], dataset.schema.person.rows)] for part in parts]
 
 
-def _check_sites(how: str, dataset: data.Dataset) -> None:
+def _check_site_column(how: str, dataset: data.Dataset) -> None:
     """Refuse rows without a site, held-out ones too: whether a table is refused must not depend
     on the split.
     """
@@ -329,20 +329,20 @@ def _check_sites(how: str, dataset: data.Dataset) -> None:
         data.partition(how, np.zeros(len(dataset.sites)), None, columns={site: dataset.sites})
 
 
-def for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
+def config_for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
     """Return the configuration with the loss of the labels, the schema's unit and the sites."""
-    run = of_people(for_task(config.run, dataset.task), dataset)
-    return placed(replace(config, run=run), dataset)
+    run = with_privacy_unit(with_loss_of_task(config.run, dataset.task), dataset)
+    return with_partition(replace(config, run=run), dataset)
 
 
-def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
+def with_privacy_unit(run: RunConfig, dataset: data.Dataset) -> RunConfig:
     """Return the configuration with the schema's privacy unit: a row, or a person of some rows."""
     if dataset.schema is None or dataset.schema.person is None:
         return run
     return replace(run, rows_per_person=dataset.schema.person.rows)
 
 
-def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray]) -> Rows:
+def rows_of_sites(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray]) -> Rows:
     """Collect the training rows of every site, and check them against the loss.
 
     Parameters
@@ -351,7 +351,7 @@ def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray
         Its loss, and the number of rows a person where people are the privacy unit.
     dataset : Dataset
     parts : sequence of array of int
-        The numbers of the training rows of every site, as :func:`deal` returns them.
+        The numbers of the training rows of every site, as :func:`deal_rows_to_nodes` returns them.
 
     Returns
     -------
@@ -365,16 +365,16 @@ def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray
         If the rows are not for the loss.
     """
     tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
-    rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
+    rows = build_rows_for_task(dataset.task, tables, dataset.weights_of_parts(parts))
     if dataset.people is not None and config.run.rows_per_person is not None:
         rows = rows.with_people(
             [dataset.people[part] for part in parts], config.run.rows_per_person
         )
-    rows.check(make_loss(config.run.loss))
+    rows.check_loss_fits(make_loss(config.run.loss))
     return rows
 
 
-def raw_digest(
+def digest_of_raw_table(
     config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None
 ) -> bytes | None:
     """Compute the digest by which a ledger on disk knows a table, apart from its schema.
@@ -400,10 +400,10 @@ def raw_digest(
     stays = sites == 1 or run.trusted.pools_rows or how.startswith("site:")
     if ledger is None or not stays:
         return None
-    return data.file_digest(config.data, deal_of(how, schema, sites, run))
+    return data.file_digest(config.data, describe_deal(how, schema, sites, run))
 
 
-def deal_of(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
+def describe_deal(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
     """Describe how rows lie at sites, and whose are bounded together, for a table's digest.
 
     Budgets of people are kept apart from budgets of rows.
@@ -442,7 +442,7 @@ def train(
 ) -> Report:
     """Load, deal, train and score.
 
-    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method.
+    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose_method` first picks the method.
 
     Parameters
     ----------
@@ -479,19 +479,19 @@ def train(
     >>> report.result.statement.epsilon <= 2.0
     True
     """
-    _check_before_data(config)
-    given = _given(config, check)
+    _check_without_data(config)
+    given = _load_and_deal(config, check)
     config, choice = given.config, None
     if config.run.auto:
-        choice = _choice(given, free)
+        choice = _choose_method(given, free)
         config = replace(config, run=choice.config)
-    result = _simulated(config, given, observers, checkpoint, ledger, run_name)
+    result = _simulate_training(config, given, observers, checkpoint, ledger, run_name)
     if released is not None:
         released(result)
-    return _report(given, result, choice)
+    return _score_and_report(given, result, choice)
 
 
-def _simulated(
+def _simulate_training(
     config: TrainConfig,
     given: _Given,
     observers: Sequence[Observer],
@@ -506,13 +506,13 @@ def _simulated(
         given.rows,
         observers=observers,
         checkpoint=checkpoint,
-        label=_label(config),
+        label=_label_of_data(config),
         ledger=ledger,
         run_name=run_name,
         caveat=dataset.caveat,
         start=given.start,
         centre=given.centring,
-        digest=raw_digest(config, dataset.schema, len(given.rows.n), ledger),
+        digest=digest_of_raw_table(config, dataset.schema, len(given.rows.n), ledger),
         dropout=config.dropout,
     )
     schema = None
@@ -541,36 +541,36 @@ class _Given(NamedTuple):
         return self.decision.centring
 
 
-def _given(
+def _load_and_deal(
     config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None
 ) -> _Given:
     """Load the data, deal the rows to sites, and check all that can be checked before a choice."""
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
-    config = for_dataset(config, dataset)
-    known, dataset = _public_rows(config, dataset)
-    parts = deal(config, dataset)
+    config = config_for_dataset(config, dataset)
+    known, dataset = _split_public_rows(config, dataset)
+    parts = deal_rows_to_nodes(config, dataset)
     if check is not None:
         sites = len(parts)
         if config.run.trusted.pools_rows:
             sites = 1
         check(dataset, config.run, sites)
-    rows = rows_at(config, dataset, parts)
+    rows = rows_of_sites(config, dataset, parts)
     public = None
     if known is not None:
-        public = Public.of(known, config.run, len(parts))
-    start = _start(config, dataset, public, rows.d)
+        public = Public.from_dataset(known, config.run, len(parts))
+    start = _starting_point(config, dataset, public, rows.d)
     # A start that does not fit is refused here, before candidates are tried for seconds.
-    named(config.run, start, rows.d)
+    with_start_digest(config.run, start, rows.d)
     decision = None
     if config.centre:
         frame = None
         if dataset.schema is not None:
-            frame = frame_of(dataset.schema)
-        decision = decide(config.run, rows.n, dataset.n_features, frame)
+            frame = frame_of_schema(dataset.schema)
+        decision = decide_centring(config.run, rows.n, dataset.n_features, frame)
     return _Given(config, dataset, parts, rows, public, start, decision)
 
 
-def _check_before_data(config: TrainConfig) -> None:
+def _check_without_data(config: TrainConfig) -> None:
     """Refuse what is wrong whatever the data are: it should not have to wait for them."""
     kind_of_deal = (config.partition or "").partition(":")[0]
     if config.run.seed is None and kind_of_deal in ("label", "dirichlet", "column"):
@@ -590,49 +590,49 @@ def _check_before_data(config: TrainConfig) -> None:
         )
 
 
-def _public_rows(
+def _split_public_rows(
     config: TrainConfig, dataset: data.Dataset
 ) -> tuple[data.Dataset | None, data.Dataset]:
     """Return rows that are taken as public, None if there are none, and those left to the sites."""
     if config.public_share is not None:
-        return set_aside(dataset, config.public_share, config.run.seed or 0)
+        return set_aside_public_rows(dataset, config.public_share, config.run.seed or 0)
     if config.public is not None:
-        return _table_of(config, dataset), dataset
+        return _load_public_table(config, dataset), dataset
     return None, dataset
 
 
-def _start(
+def _starting_point(
     config: TrainConfig, dataset: data.Dataset, public: Public | None, width: int
 ) -> Start | None:
     """Return the public point from which the run starts; None for zero."""
     if public is not None:
         return public.start
     if config.start is not None:
-        return start_of(Result.load(config.start), config.run, width, dataset.schema)
+        return start_from_result(Result.load(config.start), config.run, width, dataset.schema)
     return None
 
 
-def _choice(given: _Given, free: Sequence[str] | None) -> Choice:
+def _choose_method(given: _Given, free: Sequence[str] | None) -> Choice:
     """Choose the method and its open knobs for ``method="auto"``."""
     config, rows, schema = given.config, given.rows, given.dataset.schema
     # Public rows say more of the private ones than a schema, if they are enough for worlds.
     likely = None
     if given.public is not None:
-        likely = given.public.expected()
+        likely = given.public.expected_worlds()
     if likely is None and schema is not None:
         likely = expected_rows(schema)
-    return choose(
+    return choose_method(
         config.run,
         rows.n[:, 0],
         rows.d,
-        heterogeneity=declared(config.partition or "iid", config.strength),
+        heterogeneity=heterogeneity_of_partition(config.partition or "iid", config.strength),
         free=free,
         expected=likely,
         centre=given.centring,
     )
 
 
-def _label(config: TrainConfig) -> str:
+def _label_of_data(config: TrainConfig) -> str:
     """Return the text by which the run's key names the data."""
     label = (
         f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} "
@@ -643,16 +643,16 @@ def _label(config: TrainConfig) -> str:
     return f"{label} public {config.public_share}"
 
 
-def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
+def _score_and_report(given: _Given, result: Result, choice: Choice | None) -> Report:
     """Score a result on held-out rows, and add the notes."""
     dataset, parts = given.dataset, given.parts
     # A curator is one site with the rows of all.
     if REGISTRY[result.config.method].trust.pools_rows:
         parts = [np.concatenate(parts)]
-    holder_notes = [*_of_one_class(given.rows.one_class), *unfit(dataset.clipped)]
+    holder_notes = [*_one_class_notes(given.rows.one_class), *describe_unfit_rows(dataset.clipped)]
     if dataset.people is not None:
-        holder_notes += _of_people(result.config, dataset.people, parts)
-    scores = _scores(result, dataset, given.start)
+        holder_notes += _notes_on_people(result.config, dataset.people, parts)
+    scores = _score_models(result, dataset, given.start)
     return Report(
         replace(given.config, run=result.config),
         dataset,
@@ -661,8 +661,8 @@ def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
         site_test_errors=scores.site_test_errors,
         nonprivate_test_error=scores.nonprivate,
         baseline_test_errors=scores.baselines,
-        site_labels=np.array([dataset.task.summary(dataset.y_train[part]) for part in parts]),
-        notes=(*_notes(given, result), *holder_notes),
+        site_labels=np.array([dataset.task.label_summary(dataset.y_train[part]) for part in parts]),
+        notes=(*_notes_for_reader(given, result), *holder_notes),
         holder_notes=tuple(holder_notes),
         choice=choice,
         public=given.public,
@@ -671,11 +671,11 @@ def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
     )
 
 
-def _notes(given: _Given, result: Result) -> list[str]:
+def _notes_for_reader(given: _Given, result: Result) -> list[str]:
     """Collect the notes that any reader should know."""
     schema = given.dataset.schema
     how = given.config.partition or "iid"
-    notes = [*given.dataset.notes, *_of_start(result, given.public)]
+    notes = [*given.dataset.notes, *_notes_on_start(result, given.public)]
     if given.centring is not None:
         notes.append(given.centring.says)
     if schema is not None:
@@ -683,7 +683,7 @@ def _notes(given: _Given, result: Result) -> list[str]:
             notes.append(
                 f"the schema names {schema.site!r} as the site, but rows were dealt by {how!r}"
             )
-        notes += long_rows(schema)
+        notes += note_on_long_rows(schema)
     if "dropout" in result.extra:
         lost = [f"{i} from round {k} on" for i, k in result.extra["dropout"]["since"].items()]
         notes.append(
@@ -705,10 +705,10 @@ class _Scores(NamedTuple):
     details: dict[str, Detail]
 
 
-def _scores(result: Result, dataset: data.Dataset, start: Start | None) -> _Scores:
+def _score_models(result: Result, dataset: data.Dataset, start: Start | None) -> _Scores:
     """Score the models and the baselines on the held-out rows, without noise."""
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
-    constant = task.baselines(dataset.y_train)
+    constant = task.baseline_margins(dataset.y_train)
     if not len(y):
         names = list(constant)
         if start is not None:
@@ -724,32 +724,32 @@ def _scores(result: Result, dataset: data.Dataset, start: Start | None) -> _Scor
     if start is not None:
         baselines["start"] = float(task.model_errors(X, y, start.vector))
     baselines |= {name: float(task.error(z, y)) for name, z in constant.items()}
-    short = _as_trained(result, task, X)
+    short = _clip_as_trained(result, task, X)
     return _Scores(
-        test_errors=_errors(task, short, y, result.consensus),
-        site_test_errors=_errors(task, short, y, result.models),
-        nonprivate=least_error(dataset),
+        test_errors=_errors_on_rows(task, short, y, result.consensus),
+        site_test_errors=_errors_on_rows(task, short, y, result.models),
+        nonprivate=least_nonprivate_error(dataset),
         baselines=baselines,
-        details=task.details(task.vectors(result.consensus[0]) @ short[0].T, y),
+        details=task.further_qualities(task.vectors_by_margin(result.consensus[0]) @ short[0].T, y),
     )
 
 
-def _as_trained(result: Result, task: Task, X: Array) -> list[Array]:
+def _clip_as_trained(result: Result, task: Task, X: Array) -> list[Array]:
     """Clip test rows as the run clipped its own: one array, or one a replicate where it matters."""
     # A row's length does not change its class, but it changes the number that is predicted.
     if result.move is None or task.names:
         return [X]
-    return [one.shortened(X) for one in result.move.apart()]
+    return [one.shorten_rows(X) for one in result.move.split_by_replicate()]
 
 
-def _errors(task: Task, rows: list[Array], y: Array, W: Array) -> Array:
-    """Compute errors of models (R, ...) on the rows of :func:`_as_trained`."""
+def _errors_on_rows(task: Task, rows: list[Array], y: Array, W: Array) -> Array:
+    """Compute errors of models (R, ...) on the rows of :func:`_clip_as_trained`."""
     if len(rows) == 1:
         return task.model_errors(rows[0], y, W)
     return np.stack([task.model_errors(X, y, own) for X, own in zip(rows, W, strict=True)])
 
 
-def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
+def _load_public_table(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
     """Load the table of public rows under the schema of the data."""
     assert config.public is not None
     if dataset.schema is None:
@@ -764,7 +764,7 @@ def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
     return data.load(config.public, schema=dataset.schema, test_share=None)
 
 
-def _of_one_class(sites: Sequence[int]) -> list[str]:
+def _one_class_notes(sites: Sequence[int]) -> list[str]:
     """Return a note, for the holder of the rows, that names sites whose rows all have one class."""
     if not sites:
         return []
@@ -775,14 +775,14 @@ def _of_one_class(sites: Sequence[int]) -> list[str]:
     return [f"sites with one class only: {named}{more} (for the data's holder only)"]
 
 
-def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> list[str]:
+def _notes_on_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> list[str]:
     """Return notes, for the rows' holder, on people with rows left out or at several sites."""
     notes: list[str] = []
     mine = "(for the data's holder only)"
     left = len(people) - sum(map(len, parts))
     if left:
         notes.append(f"{left} rows were left out: their people have more than person.rows {mine}")
-    most = person.places(people, parts)
+    most = person.most_parts_of_a_person(people, parts)
     if most > run.sites_per_row:
         where = f"{run.sites_per_row} sites"
         if run.sites_per_row == 1:
@@ -792,7 +792,7 @@ def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> l
     return notes
 
 
-def _of_start(result: Result, public: Public | None) -> list[str]:
+def _notes_on_start(result: Result, public: Public | None) -> list[str]:
     """Return notes on the starting point, and on the norms of public rows."""
     start = result.start
     notes: list[str] = []
@@ -804,7 +804,7 @@ def _of_start(result: Result, public: Public | None) -> list[str]:
             "runs used the same "
             "rows, what such a row has spent is the sum of both totals"
         )
-        if not start.protects:
+        if not start.may_start_release:
             notes.append(
                 "the earlier run protects nothing (a simulation, or without a budget): never "
                 "release this one"

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from .. import data
-from ..data.labels import rows_of
+from ..data.labels import build_rows_for_task
 from ..data.schema import ROW
 from ..errors import SolverError
 from ..problem.task import BoundedNumber, ManyClasses
@@ -42,7 +42,7 @@ _FLAT = 1e-9
 """Columns that spread less than this, relative to their size, are constant."""
 
 
-def least_error(dataset: data.Dataset) -> float | None:
+def least_nonprivate_error(dataset: data.Dataset) -> float | None:
     """Compute the test error of the best linear model without privacy.
 
     The error is that of :meth:`sottovoce.problem.task.Task.error`.
@@ -59,7 +59,7 @@ def least_error(dataset: data.Dataset) -> float | None:
         gets there.  That is no error, as the private run is finished and may have been paid for.
     """
     task = dataset.task
-    known = task.known(dataset.y_train)
+    known = task.has_known_label(dataset.y_train)
     if dataset.weights is not None:
         # Rows of weight zero change no fit, and a solver has no use for them.
         known = known & (dataset.weights > 0.0)
@@ -70,13 +70,13 @@ def least_error(dataset: data.Dataset) -> float | None:
         weights = dataset.weights[known]
     plain = replace(dataset, y_train=dataset.y_train[known], weights=weights)
     errors = []
-    for X, X_test in _encodings(dataset):
-        for margins in _fitted(plain, X[known], X_test):
+    for X, X_test in _encodings_to_try(dataset):
+        for margins in _fit_all_models(plain, X[known], X_test):
             errors.append(float(task.error(margins, dataset.y_test)))
     return min(errors, default=None)
 
 
-def _encodings(dataset: data.Dataset) -> Iterator[tuple[Array, Array]]:
+def _encodings_to_try(dataset: data.Dataset) -> Iterator[tuple[Array, Array]]:
     """Yield training and test rows as encoded, and as they would be if none was clipped."""
     yield dataset.X_train, dataset.X_test
     schema = dataset.schema
@@ -87,7 +87,7 @@ def _encodings(dataset: data.Dataset) -> Iterator[tuple[Array, Array]]:
         yield whole, whole_test
 
 
-def _fitted(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
+def _fit_all_models(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
     """Yield margins of test rows, (t,) or (K, t), of every model on rows X.
 
     Labels and weights are those of `dataset`.
@@ -96,23 +96,23 @@ def _fitted(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
     varied = deviation > _FLAT * np.maximum(np.abs(mean), np.finfo(float).tiny)
 
     def standardised(rows: Array) -> Array:
-        return _with_constant((rows[:, varied] - mean[varied]) / deviation[varied])
+        return _add_constant_column((rows[:, varied] - mean[varied]) / deviation[varied])
 
     if isinstance(dataset.task, BoundedNumber):
-        yield from _least_squares(dataset, standardised(X), standardised(X_test))
+        yield from _fit_least_squares(dataset, standardised(X), standardised(X_test))
         return
-    for how, change in (("encoded", _with_constant), ("standardised", standardised)):
+    for how, change in (("encoded", _add_constant_column), ("standardised", standardised)):
         rows, rows_test = change(X), change(X_test)
         for penalty in PENALTIES[how]:
-            yield from _minimised(dataset, rows, rows_test, penalty)
+            yield from _fit_minimiser(dataset, rows, rows_test, penalty)
 
 
-def _with_constant(X: Array) -> Array:
+def _add_constant_column(X: Array) -> Array:
     """Return rows with a constant, in addition to those of the schema."""
     return np.column_stack([X, np.full(len(X), _CONSTANT)])
 
 
-def _minimised(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -> Iterator[Array]:
+def _fit_minimiser(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -> Iterator[Array]:
     """Yield margins of the minimiser of the logistic loss or softmax; none if the solver fails."""
     task = dataset.task
     # Rows of a run lie in the unit ball, so these are divided by their largest norm, and the
@@ -121,7 +121,7 @@ def _minimised(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -
     weights = None
     if dataset.weights is not None:
         weights = [dataset.weights]
-    rows = rows_of(task, [(X / longest, dataset.y_train)], weights)
+    rows = build_rows_for_task(task, [(X / longest, dataset.y_train)], weights)
     loss = "logistic"
     if isinstance(task, ManyClasses):
         loss = f"softmax:{task.outputs}"
@@ -129,10 +129,10 @@ def _minimised(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -
         w = pooled_minimiser(rows, RunConfig(loss=loss), penalty / (len(X) * longest**2))
     except SolverError:
         return
-    yield task.vectors(w) @ (X_test / longest).T
+    yield task.vectors_by_margin(w) @ (X_test / longest).T
 
 
-def _least_squares(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
+def _fit_least_squares(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
     """Yield margins of ridge regressions."""
     root = np.ones(len(X))
     if dataset.weights is not None:
@@ -144,4 +144,4 @@ def _least_squares(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[A
         yield X_test @ np.linalg.lstsq(rows, wanted, rcond=None)[0]
 
 
-__all__ = ["least_error"]
+__all__ = ["least_nonprivate_error"]

@@ -25,13 +25,13 @@ class Apart(Solver):
         self._solvers = tuple(solvers)
 
     def state(self) -> dict[str, Array]:
-        return self._joined([solver.state() for solver in self._solvers])
+        return self._join_replicates([solver.state() for solver in self._solvers])
 
-    def secrets(self) -> dict[str, Array]:
-        return self._joined([solver.secrets() for solver in self._solvers])
+    def secret_state(self) -> dict[str, Array]:
+        return self._join_replicates([solver.secret_state() for solver in self._solvers])
 
     @staticmethod
-    def _joined(states: list[dict[str, Array]]) -> dict[str, Array]:
+    def _join_replicates(states: list[dict[str, Array]]) -> dict[str, Array]:
         """Arrays (N, 1, ...) of every replicate side by side; counters are the same of all."""
         return {
             name: x
@@ -46,9 +46,9 @@ class Apart(Solver):
                 {name: x if np.ndim(x) == 0 else x[:, r : r + 1] for name, x in state.items()}
             )
 
-    def skip(self, start: Array) -> None:
+    def skip_solve(self, start: Array) -> None:
         for one, solver in zip(start, self._solvers, strict=True):
-            solver.skip(one)
+            solver.skip_solve(one)
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise the local problems of every replicate with its own solver.
@@ -101,8 +101,8 @@ class Apart(Solver):
         """
         return np.stack([s.gradient(x, part, parts) for s, x in zip(self._solvers, w, strict=True)])
 
-    def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        return np.stack([s.total(x, each) for s, x in zip(self._solvers, w, strict=True)])
+    def total_over_rows(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        return np.stack([s.total_over_rows(x, each) for s, x in zip(self._solvers, w, strict=True)])
 
-    def objective(self, w: Array, clip: float) -> Array:
-        return np.stack([s.objective(x, clip) for s, x in zip(self._solvers, w, strict=True)])
+    def clipped_objective(self, w: Array, clip: float) -> Array:
+        return np.stack([s.clipped_objective(x, clip) for s, x in zip(self._solvers, w, strict=True)])

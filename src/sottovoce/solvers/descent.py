@@ -11,8 +11,8 @@ from ..data.sweep import Sweep
 from ..problem.losses import Loss
 from ..util.typing import Any, Array, BoolArray
 from .newton import MOST as NEWTON
-from .newton import newton
-from .quasinewton import Memory, Problem, dots, gathered
+from .newton import minimise_by_newton
+from .quasinewton import Memory, Problem, row_inner_products, gather_memories
 
 MAX_ITERATIONS = 500
 # below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the
@@ -116,7 +116,7 @@ class Descent:
         self.goal = goals
         self.w = w
         self.g = self._gradient(w) if g is None else g
-        self.eased = problem.eased(self.g)
+        self.eased = problem.precondition_gradient(self.g)
         self.direction, self.slope, self.length = (
             self.g,
             np.zeros(w.shape[:2]),
@@ -131,11 +131,11 @@ class Descent:
     def _everywhere() -> Any:
         return np.s_[:, :]
 
-    def run(self) -> Phase:
+    def run_to_goals(self) -> Phase:
         """Iterate until every goal is reached; in double precision, end with Newton's method."""
         best, patience = np.inf, _PATIENCE
         for iteration in range(MAX_ITERATIONS):
-            norm = np.sqrt(dots(self.g, self.g))
+            norm = np.sqrt(row_inner_products(self.g, self.g))
             unfinished = ~(norm <= self.goal)
             worst = float(norm.max())
             patience = _PATIENCE if worst <= 0.5 * best else patience - 1
@@ -144,41 +144,41 @@ class Descent:
             # Single precision makes no progress: double precision goes on from here.
             stuck = not self.exact and patience <= 0 and worst <= NEAR * self.C
             if not left or stuck:
-                return self._ended(norm, iteration)
+                return self._end_of_phase(norm, iteration)
             if left <= _WORTH_NARROWING * unfinished.size:
-                self._narrow(unfinished, norm)
+                self._drop_finished_solves(unfinished, norm)
             if iteration % REFRESH == REFRESH - 1:
-                self._renew()
-            self._aim()
-            self._step()
-        self._set_down(np.sqrt(dots(self.g, self.g)))
+                self._renew_preconditioner()
+            self._set_directions()
+            self._step_along_directions()
+        self._copy_back(np.sqrt(row_inner_products(self.g, self.g)))
         if not self.exact:
-            return self._phase(MAX_ITERATIONS, Memory(self.out_w.shape))
+            return self._run_phase(MAX_ITERATIONS, Memory(self.out_w.shape))
         self._finish_by_newton()
-        return self._phase(MAX_ITERATIONS + NEWTON, self.memory)
+        return self._run_phase(MAX_ITERATIONS + NEWTON, self.memory)
 
-    def _phase(self, iterations: int, memory: Memory) -> Phase:
+    def _run_phase(self, iterations: int, memory: Memory) -> Phase:
         return Phase(self.out_w, self.out_g, self.out_norm, iterations, memory)
 
     def _gradient(self, x: Array) -> Array:
-        g = self.sweep.gradient(self.loss, x)
+        g = self.sweep.sum_gradients(self.loss, x)
         g *= self.problem.weight
         g += self.problem.c
         g += self.problem.q * x
         return g
 
-    def _set_down(self, norm: Array) -> None:
+    def _copy_back(self, norm: Array) -> None:
         """Copy the working set to where it stands in the whole."""
         self.out_w[self.at], self.out_g[self.at], self.out_norm[self.at] = self.w, self.g, norm
 
-    def _ended(self, norm: Array, iteration: int) -> Phase:
+    def _end_of_phase(self, norm: Array, iteration: int) -> Phase:
         """Return the end of a phase, with one memory of all its solves."""
-        self._set_down(norm)
+        self._copy_back(norm)
         memory = self.memory
         if not self.exact and self._has_to_gather():
             parts = [*self.finished, (self.at, memory)]
-            memory = gathered(self.first, parts, self.out_w.shape, LEAST_CHANGE * self.C)
-        return self._phase(iteration, memory)
+            memory = gather_memories(self.first, parts, self.out_w.shape, LEAST_CHANGE * self.C)
+        return self._run_phase(iteration, memory)
 
     def _has_to_gather(self) -> bool:
         """Return whether steps lie in several memories, or some must be dropped or recomputed."""
@@ -186,12 +186,12 @@ class Descent:
             return True
         return bool(np.any(self.memory.size[:, :, : self.memory.count] < LEAST_CHANGE * self.C))
 
-    def _narrow(self, unfinished: BoolArray, norm: Array) -> None:
+    def _drop_finished_solves(self, unfinished: BoolArray, norm: Array) -> None:
         """Leave out nodes and replicates all of whose solves are finished, if these are many."""
         keep_node, keep_rep = (np.asarray(unfinished.any(axis=k)) for k in (1, 0))
         if keep_node.sum() * keep_rep.sum() > _WORTH_NARROWING * unfinished.size:
             return
-        self._set_down(norm)
+        self._copy_back(norm)
         if not self.exact:
             self.finished.append((self.at, self.memory))
         cut = np.ix_(keep_node, keep_rep)
@@ -203,29 +203,29 @@ class Descent:
         self.slope, self.length, self.goal = (x[cut] for x in (self.slope, self.length, self.goal))
         if self.fresh is not None:
             self.fresh = self.fresh[cut]
-        self.memory, self.problem = self.memory.keep(cut), self.problem.keep(keep_node, keep_rep)
+        self.memory, self.problem = self.memory.keep(cut), self.problem.subset_of_solves(keep_node, keep_rep)
         if not keep_node.all():
-            self.sweep = self.sweep.keep(keep_node)
+            self.sweep = self.sweep.select_nodes(keep_node)
 
-    def _renew(self) -> None:
+    def _renew_preconditioner(self) -> None:
         """Take a new preconditioner: the reference point is too far.  The new one is for these
         solves only.
         """
         self.problem = self.renewed(self.loss, self.sweep, self.problem, self.w[:, :SAMPLE])
-        self.memory, self.eased = Memory(self.w.shape), self.problem.eased(self.g)
+        self.memory, self.eased = Memory(self.w.shape), self.problem.precondition_gradient(self.g)
 
-    def _aim(self) -> None:
+    def _set_directions(self) -> None:
         """Set a new direction, and the length one, for the solves that are at a new point."""
         if self.all_fresh or self.fresh is None:
             self.direction = self.memory.direction(self.g, self.eased)
-            self.slope, self.length = dots(self.g, self.direction), np.ones(self.g.shape[:2])
+            self.slope, self.length = row_inner_products(self.g, self.direction), np.ones(self.g.shape[:2])
         elif self.fresh.any():
             new = self.memory.direction(self.g, self.eased)
             self.direction = np.where(self.fresh[:, :, None], new, self.direction)
-            self.slope = np.where(self.fresh, dots(self.g, self.direction), self.slope)
+            self.slope = np.where(self.fresh, row_inner_products(self.g, self.direction), self.slope)
             self.length = np.where(self.fresh, 1.0, self.length)
 
-    def _step(self) -> None:
+    def _step_along_directions(self) -> None:
         """Go along the directions; solves for which that is too far stay, and try a shorter step
         next.
         """
@@ -236,7 +236,7 @@ class Descent:
         if not self.exact:
             x = x.astype(np.float32).astype(float)
         s, g = x - self.w, self._gradient(x)
-        derivative = dots(g, self.direction)
+        derivative = row_inner_products(g, self.direction)
         # F is convex along the direction, so its derivative grows with the length.  A step is too
         # long if the derivative at its end is too steep; no step counts as too short.
         fresh = derivative <= -FLAT * self.slope
@@ -250,17 +250,17 @@ class Descent:
             self.length = self.length * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
             took = fresh[:, :, None]
             x, s, g = np.where(took, x, self.w), np.where(took, s, 0.0), np.where(took, g, self.g)
-        y, eased = g - self.g, self.problem.eased(g)
+        y, eased = g - self.g, self.problem.precondition_gradient(g)
         # F is q-strongly convex, so <s, y> >= q |s|^2 > 0 unless the step is lost in rounding.
-        self.memory.add(s, y, eased - self.eased, dots(s, y))
+        self.memory.add_pair(s, y, eased - self.eased, row_inner_products(s, y))
         self.w, self.g, self.eased, self.fresh = x, g, eased, fresh
 
     def _finish_by_newton(self) -> None:
         """Solve, one by one, what has not reached its goal."""
         for i, r in np.argwhere(~(self.out_norm <= self.goals)):
-            one = self.problem.keep(np.flatnonzero(self.node == i), np.flatnonzero(self.rep == r))
-            sweep = self.sweep.keep(self.node == i)
-            w, g = newton(
+            one = self.problem.subset_of_solves(np.flatnonzero(self.node == i), np.flatnonzero(self.rep == r))
+            sweep = self.sweep.select_nodes(self.node == i)
+            w, g = minimise_by_newton(
                 self.loss,
                 sweep,
                 one,

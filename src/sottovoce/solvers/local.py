@@ -37,14 +37,14 @@ import numpy as np
 
 from ..data.design import Design
 from ..data.rows import Rows
-from ..data.sweep import Sweep, one_thread_a_product, shared
+from ..data.sweep import Sweep, one_thread_a_product, map_on_threads
 from ..errors import SolverError
 from ..problem.losses import Loss
 from ..util.typing import Array, ArrayLike
 from .descent import NEAR, Descent, Objective, Phase
-from .local_rows import Grouping, LocalRows, Part, Task, unstack
+from .local_rows import Grouping, LocalRows, Part, Task, unstack_replicates
 from .preconditioner import Preconditioner
-from .quasinewton import Memory, Problem, dots
+from .quasinewton import Memory, Problem, row_inner_products
 
 # smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
 SINGLE = 6e-8
@@ -204,7 +204,7 @@ class Solver:
     """Solves the local problems of the nodes in `rows`.
 
     The last answer, where the next solve starts, is secret; a certificate holds from any start, so
-    no guarantee depends on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore`
+    no guarantee depends on it.  :meth:`state` and :meth:`secret_state` return what :meth:`restore`
     takes, so that a resumed simulation repeats every bit.
     """
 
@@ -213,7 +213,7 @@ class Solver:
     )
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
-        self._prepare(LocalRows.of(rows, loss, C), Preconditioner)
+        self._prepare(LocalRows.prepare_rows(rows, loss, C), Preconditioner)
 
     def _prepare(
         self, rows: LocalRows, preconditioner: Callable[[LocalRows], Preconditioner]
@@ -229,17 +229,17 @@ class Solver:
             "reference": self._preconditioner.reference,
         }
 
-    def secrets(self) -> dict[str, Array]:
+    def secret_state(self) -> dict[str, Array]:
         """Secret: what :meth:`restore` needs besides, so that later solves repeat every bit."""
         return (
             {} if self._last is None else dict(zip(("answer", "gradient"), self._last, strict=True))
         )
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Resume from a :meth:`state`, and from :meth:`secrets` if the same dictionary holds
+        """Resume from a :meth:`state`, and from :meth:`secret_state` if the same dictionary holds
         them.
         """
-        self._preconditioner.restore(
+        self._preconditioner.restore_from_reference(
             int(state["solves"]), np.asarray(state["reference"], dtype=float)
         )
         known = [
@@ -249,11 +249,11 @@ class Solver:
             (known[0], known[1]) if len(known) == 2 and known[0].shape == known[1].shape else None
         )
 
-    def skip(self, start: Array) -> None:
+    def skip_solve(self, start: Array) -> None:
         """Count a solve whose answer is known but for its noise; the next one starts from its
         own start.
         """
-        self._preconditioner.count(self._rows.stack(start, start.shape[:-1]))
+        self._preconditioner.count_solve(self._rows.stack_replicates(start, start.shape[:-1]))
         self._last = None
 
     @one_thread_a_product()
@@ -286,13 +286,13 @@ class Solver:
         whatever was solved before.
         """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
-        w0, c = self._rows.stack(start, lead), self._rows.stack(linear, lead)
-        curvature = self._rows.stack(np.broadcast_to(q, (*lead, 1)), lead)
-        self._preconditioner.count(w0)
-        goal = self._rows.stack(
+        w0, c = self._rows.stack_replicates(start, lead), self._rows.stack_replicates(linear, lead)
+        curvature = self._rows.stack_replicates(np.broadcast_to(q, (*lead, 1)), lead)
+        self._preconditioner.count_solve(w0)
+        goal = self._rows.stack_replicates(
             np.broadcast_to(np.asarray(tol, dtype=float) * self._rows.C, (*lead, 1)), lead
         )
-        self._must_show(w0, c, curvature, goal)
+        self._check_goal_is_reachable(w0, c, curvature, goal)
         step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
         if self._last is not None and self._last[0].shape != w0.shape:
             self._last = None
@@ -301,11 +301,11 @@ class Solver:
         found = [self._solve(*(x[:, r] for x in whole)) for r in parts]
         w, g, norms = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1, 2))
         iterations = max(one[3] for one in found)
-        self._must_show(w, c, curvature, goal)
+        self._check_goal_is_reachable(w, c, curvature, goal)
         self._last = w, g - c - curvature * w
-        return Solution(unstack(w, lead), unstack(norms, lead), iterations)
+        return Solution(unstack_replicates(w, lead), unstack_replicates(norms, lead), iterations)
 
-    def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
+    def _check_goal_is_reachable(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
         term = DataTerm(
@@ -333,30 +333,30 @@ class Solver:
         -------
         array (..., d)
         """
-        lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
-        sweep = self._rows.given.every(part, parts) if parts > 1 else self._rows.given
+        lead, points = w.shape[:-1], self._rows.stack_replicates(w, w.shape[:-1])
+        sweep = self._rows.given.every_nth_row(part, parts) if parts > 1 else self._rows.given
         # n itself: C / (C / n) may round below it
         weight = self._rows.C / np.maximum(self._rows.units // parts, 1.0)
-        return unstack(weight[:, :, None] * sweep.gradient(self._rows.loss, points), lead)
+        return unstack_replicates(weight[:, :, None] * sweep.sum_gradients(self._rows.loss, points), lead)
 
-    def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+    def total_over_rows(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
         """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block
         in a fixed order.
 
         ``each(block, loss, points)`` takes a block of rows of M nodes, the loss for these rows and
         points (M, R, d) to sums (M, R, m).
         """
-        lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
+        lead, points = w.shape[:-1], self._rows.stack_replicates(w, w.shape[:-1])
         with one_thread_a_product():
-            return unstack(self._rows.given.total(self._rows.loss, points, each), lead)
+            return unstack_replicates(self._rows.given.sum_statistic(self._rows.loss, points, each), lead)
 
-    def objective(self, w: Array, clip: float) -> Array:
+    def clipped_objective(self, w: Array, clip: float) -> Array:
         """The data term with every row's loss clipped to [0, clip], ``(C / n)`` times their sum,
         shape (..., 1).
         """
-        lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
-        values = self._rows.given.values(self._rows.loss, points, clip, self._rows.n)
-        return unstack(self._rows.weight[:, :, None] * values, lead)
+        lead, points = w.shape[:-1], self._rows.stack_replicates(w, w.shape[:-1])
+        values = self._rows.given.sum_clipped_losses(self._rows.loss, points, clip, self._rows.n)
+        return unstack_replicates(self._rows.weight[:, :, None] * values, lead)
 
     def _solve(
         self,
@@ -373,19 +373,19 @@ class Solver:
         `answer` is the last solve's, where the data term has the gradient `derivative`.
         """
         single = w.size * float(np.max(self._rows.n)) >= SINGLE_WORTH
-        whole = self._preconditioner.problem(c, q)
+        whole = self._preconditioner.preconditioned_problem(c, q)
 
         def solved(task: Task) -> Phase:
             part, reps = task
             cut = np.ix_(part.nodes, reps)
-            problem, start, gradient = whole.keep(part.nodes, reps), w[cut], None
+            problem, start, gradient = whole.subset_of_solves(part.nodes, reps), w[cut], None
             if answer is not None and derivative is not None:
-                start, gradient = _nearer(problem, start, answer[cut], derivative[cut])
+                start, gradient = _nearer_start(problem, start, answer[cut], derivative[cut])
             return self._solve_part(
                 part, problem, start, gradient, goal[cut][:, :, 0], single=single
             )
 
-        tasks, on_threads = self._grouping.tasks(w.shape[1], single=single)
+        tasks, on_threads = self._grouping.solve_tasks(w.shape[1], single=single)
         out, gradients, norms, slowest = (
             np.empty_like(w),
             np.empty_like(w),
@@ -393,7 +393,7 @@ class Solver:
             0,
         )
         # Threads share each of the last few.
-        found = chain(shared(solved, tasks[:on_threads]), map(solved, tasks[on_threads:]))
+        found = chain(map_on_threads(solved, tasks[:on_threads]), map(solved, tasks[on_threads:]))
         for (part, reps), end in zip(tasks, found, strict=True):
             cut = np.ix_(part.nodes, reps)
             out[cut], gradients[cut], norms[cut] = end.w, end.g, end.norm
@@ -412,10 +412,10 @@ class Solver:
             first = self._descend(part.short, problem, w, g, loose, memory, exact=False)
             memory, done = first.memory, first.iterations
             # Double precision starts at the end of one more step: a gradient there is due anyway.
-            last = memory.direction(first.g, problem.eased(first.g))
+            last = memory.direction(first.g, problem.precondition_gradient(first.g))
             w, g = first.w + last * (first.norm <= NEAR * self._rows.C)[:, :, None], None
         if g is not None and np.any(
-            np.sqrt(dots(g, g)) <= goals
+            np.sqrt(row_inner_products(g, g)) <= goals
         ):  # a certificate takes a sweep of its own
             g = None
         found = self._descend(part.sweep, problem, w, g, goals, memory, exact=True)
@@ -433,7 +433,7 @@ class Solver:
         exact: bool,
     ) -> Phase:
         descent = Descent(
-            Objective(self._rows.loss, self._rows.C, self._preconditioner.renewed),
+            Objective(self._rows.loss, self._rows.C, self._preconditioner.renewed_problem),
             sweep=sweep,
             problem=problem,
             w=w,
@@ -442,10 +442,10 @@ class Solver:
             memory=memory,
             exact=exact,
         )
-        return descent.run()
+        return descent.run_to_goals()
 
 
-def _nearer(
+def _nearer_start(
     problem: Problem, start: Array, answer: Array, derivative: Array
 ) -> tuple[Array, Array | None]:
     """Choose the start of a solve: the last answer, with the gradient there, or the given `start`.
@@ -454,7 +454,7 @@ def _nearer(
     gradient; `start` wins if it is nearer to that guess by more than what a sweep gains.
     """
     g = derivative + problem.c + problem.q * answer
-    step = problem.eased(g)
+    step = problem.precondition_gradient(g)
     ahead = answer - step - start
     # not where anything is infinite
     known = bool(np.vdot(step, step) <= NEARER**2 * np.vdot(ahead, ahead))

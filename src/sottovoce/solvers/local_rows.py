@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.rows import Rows
-from ..data.sweep import INLINE, Sweep, cores
+from ..data.sweep import INLINE, Sweep, number_of_cores
 from ..problem.losses import Loss
 from ..util.typing import Array, IntArray
 
@@ -58,7 +58,7 @@ class LocalRows:
         self._single: Sweep | None = None
 
     @classmethod
-    def of(cls, rows: Rows, loss: Loss, C: float) -> LocalRows:
+    def prepare_rows(cls, rows: Rows, loss: Loss, C: float) -> LocalRows:
         """Prepare rows for solves: as they are, and with equal rows together.
 
         Parameters
@@ -78,11 +78,11 @@ class LocalRows:
         InvalidInput
             For a loss that is not for these rows.
         """
-        rows.check(loss)
-        sweep = rows.sweep()
-        given, distinct = (x.normed() if loss.by_norm else x for x in (sweep, sweep.deduplicated()))
-        stretch = 1.0 if rows.move is None else rows.move.stretch
-        return cls(given, distinct, rows.stored.astype(float)[:, None], rows.n, loss, C, stretch)
+        rows.check_loss_fits(loss)
+        sweep = rows.sweep_over_rows()
+        given, distinct = (x.with_known_norms() if loss.by_norm else x for x in (sweep, sweep.with_distinct_rows()))
+        stretch = 1.0 if rows.move is None else rows.move.stretch_bound
+        return cls(given, distinct, rows.rows_per_node.astype(float)[:, None], rows.n, loss, C, stretch)
 
     @property
     def nodes(self) -> int:
@@ -94,19 +94,19 @@ class LocalRows:
         """Entries of a classifier."""
         return self.given.width
 
-    def single(self) -> Sweep | None:
+    def single_precision_rows(self) -> Sweep | None:
         """The distinct rows in single precision; None if there is no such copy."""
         if self._single is None:
-            self._single = self.distinct.single() or self.distinct
+            self._single = self.distinct.in_single_precision() or self.distinct
         return None if self._single is self.distinct else self._single
 
-    def stack(self, x: Array, lead: tuple[int, ...]) -> Array:
+    def stack_replicates(self, x: Array, lead: tuple[int, ...]) -> Array:
         """(..., width) -> (N, R, width)."""
         x = np.broadcast_to(x, (*lead, x.shape[-1]))
         return np.ascontiguousarray(x.reshape(-1, self.nodes, x.shape[-1]).transpose(1, 0, 2))
 
 
-def unstack(x: Array, lead: tuple[int, ...]) -> Array:
+def unstack_replicates(x: Array, lead: tuple[int, ...]) -> Array:
     """(N, R, width) -> (..., width)."""
     return np.asarray(x.transpose(1, 0, 2).reshape(*lead, x.shape[-1]))
 
@@ -133,9 +133,9 @@ class Grouping:
         self._rows = rows
         self._parts: tuple[tuple[int, bool], list[Part]] | None = None
 
-    def tasks(self, replicates: int, *, single: bool) -> tuple[list[Task], int]:
+    def solve_tasks(self, replicates: int, *, single: bool) -> tuple[list[Task], int]:
         """All tasks, the longest first, and how many of them are shared out to threads."""
-        parts = self._apart(replicates, single)
+        parts = self._tasks_by_node(replicates, single)
         tasks = [(part, some) for part in parts for some in self._replicates(part, replicates)]
         work = [
             len(some) * float(self._rows.n[part.nodes].sum()) * self._rows.width
@@ -146,41 +146,41 @@ class Grouping:
 
     def _shared_out(self, work: Sequence[float]) -> int:
         """Return how many of the longest tasks, of this many multiplications, threads share."""
-        many = len(work) >= cores()
-        if not self._rows.distinct.here or sum(work) < WORTH or not (many or max(work) < INLINE):
+        many = len(work) >= number_of_cores()
+        if not self._rows.distinct.is_on_this_machine or sum(work) < WORTH or not (many or max(work) < INLINE):
             return 0
-        return len(work) - len(work) % cores() if many else len(work)
+        return len(work) - len(work) % number_of_cores() if many else len(work)
 
-    def _apart(self, replicates: int, single: bool) -> list[Part]:
+    def _tasks_by_node(self, replicates: int, single: bool) -> list[Part]:
         """Nodes that are solved together, with views of their rows."""
         key = replicates, single
         if self._parts is None or self._parts[0] != key:
-            self._parts = key, self._parted(replicates, single)
+            self._parts = key, self._parts_of_tasks(replicates, single)
         return self._parts[1]
 
-    def _parted(self, replicates: int, single: bool) -> list[Part]:
+    def _parts_of_tasks(self, replicates: int, single: bool) -> list[Part]:
         sweep = self._rows.distinct
         size = self._rows.n[:, 0] * self._rows.width
-        large = size >= ALONE if sweep.here else size * replicates >= APART
+        large = size >= ALONE if sweep.is_on_this_machine else size * replicates >= APART
         order = np.concatenate([batch.nodes for batch in sweep.batches] or [np.arange(len(size))])
         # neighbours in memory are solved together, so that views of rows suffice
         order = order[~large[order]]
-        room = TOGETHER if sweep.here else np.inf
+        room = TOGETHER if sweep.is_on_this_machine else np.inf
         batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
         alone = [np.array([i]) for i in np.flatnonzero(large)]
         together = [order[batch == k] for k in sorted(set(batch.tolist()))]
-        short, found = self._rows.single() if single else None, []
+        short, found = self._rows.single_precision_rows() if single else None, []
         for ids in alone + together:
             keep = np.zeros(len(size), dtype=bool)
             keep[ids] = True
             found.append(
-                Part(np.sort(ids), sweep.keep(keep), None if short is None else short.keep(keep))
+                Part(np.sort(ids), sweep.select_nodes(keep), None if short is None else short.select_nodes(keep))
             )
         return found
 
     def _replicates(self, part: Part, replicates: int) -> list[IntArray]:
         """Replicates of this part that are solved together."""
         entries = self._rows.n[part.nodes].sum() * self._rows.width
-        alone = len(part.nodes) == 1 and self._rows.distinct.here and entries >= ALONE
+        alone = len(part.nodes) == 1 and self._rows.distinct.is_on_this_machine and entries >= ALONE
         several = -(-replicates // REPLICATES) if alone else 1
         return np.array_split(np.arange(replicates), several)

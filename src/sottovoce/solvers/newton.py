@@ -25,7 +25,7 @@ Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 """Makes the problem with a preconditioner from the curvature at a point."""
 
 
-def newton(
+def minimise_by_newton(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, *, C: float, renewed: Renewed
 ) -> tuple[Array, Array]:
     """Minimise one problem by Newton's method, from any start.
@@ -61,9 +61,9 @@ def newton(
     """
     w, width = np.where(np.isfinite(w), w, 0.0), 1.0
     while loss.softened(width) is not loss and width * C * loss.curvature_bound > 0.25 * goal:
-        w, _ = _descend(loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE, renewed)
+        w, _ = _newton_steps(loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE, renewed)
         width *= 0.1
-    w, g = _descend(loss, sweep, problem, w, goal, MOST, renewed)
+    w, g = _newton_steps(loss, sweep, problem, w, goal, MOST, renewed)
     if (
         not np.linalg.norm(g) <= goal
     ):  # the norm depends on the rows, so the message must not show it
@@ -72,7 +72,7 @@ def newton(
     return w, g
 
 
-def _descend(
+def _newton_steps(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, most: int, renewed: Renewed
 ) -> tuple[Array, Array]:
     """At most `most` Newton steps with exact line searches.
@@ -82,14 +82,14 @@ def _descend(
     """
 
     def gradient(x: Array) -> Array:
-        whole = problem.weight * sweep.gradient(loss, x[None, None]) + problem.c + problem.q * x
+        whole = problem.weight * sweep.sum_gradients(loss, x[None, None]) + problem.c + problem.q * x
         return np.asarray(whole[0, 0])
 
     g = gradient(w)
     for _ in range(most):
         if np.linalg.norm(g) <= goal:
             break
-        p = _step(loss, sweep, problem, w, g, renewed)
+        p = _newton_direction(loss, sweep, problem, w, g, renewed)
         # Double the step until the derivative along p is positive: it has one zero before that.
         near, far = 0.0, 1.0
         ahead = gradient(w + p)
@@ -106,18 +106,18 @@ def _descend(
     return w, g
 
 
-def _step(
+def _newton_direction(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed
 ) -> Array:
     """The Newton step, by preconditioned conjugate gradients with the true Hessian."""
     # Preconditioned conjugate gradients for H p = -g: `left` is the residual.
     at = renewed(loss, sweep, problem, w[None, None])
     p, left = np.zeros_like(g), -g
-    eased = at.eased(left[None, None])[0, 0]
+    eased = at.precondition_gradient(left[None, None])[0, 0]
     along, worth = eased, float(left @ eased)
     for _ in range(CONJUGATE):
         turned = (
-            problem.weight * sweep.turn(loss, w[None, None], along[None, None]) + problem.q * along
+            problem.weight * sweep.hessian_vector_product(loss, w[None, None], along[None, None]) + problem.q * along
         )
         bent = float(along @ turned[0, 0])
         if not bent > 0.0:  # lost in rounding
@@ -126,7 +126,7 @@ def _step(
         left = left - worth / bent * turned[0, 0]
         if np.linalg.norm(left) <= 0.01 * np.linalg.norm(g):
             break
-        eased = at.eased(left[None, None])[0, 0]
+        eased = at.precondition_gradient(left[None, None])[0, 0]
         worth, before = float(left @ eased), worth
         along = eased + worth / before * along
     return p

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..data.sweep import Sweep, cores, shared
+from ..data.sweep import Sweep, number_of_cores, map_on_threads
 from ..problem.losses import Loss
 from ..util.typing import Array
 from .descent import SAMPLE
@@ -48,26 +48,26 @@ class Preconditioner:
         self._basis: Array | None = None
         self._inverse: tuple[Array, Array] | None = None
 
-    def count(self, start: Array) -> None:
+    def count_solve(self, start: Array) -> None:
         """Count a solve from these points, (N, R, d)."""
         self.solves += 1
         if self.spectrum is None or self.solves & (self.solves - 1) == 0:
             self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
 
-    def restore(self, solves: int, reference: Array) -> None:
+    def restore_from_reference(self, solves: int, reference: Array) -> None:
         """Rebuild the preconditioner as after this many solves, at reference points (N, R, d)."""
         self.solves = solves
         self._factorise(reference)
 
-    def problem(self, c: Array, q: Array) -> Problem:
+    def preconditioned_problem(self, c: Array, q: Array) -> Problem:
         """Return the problem of these linear and quadratic terms, with this preconditioner."""
         assert self.spectrum is not None
         spectrum = self.spectrum[:, None, :]
         return Problem(
-            c, q, self._rows.weight[:, :, None], self._basis, spectrum, self._inverted(q)
+            c, q, self._rows.weight[:, :, None], self._basis, spectrum, self._inverse_preconditioner(q)
         )
 
-    def renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
+    def renewed_problem(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
         """Replace a problem's preconditioner by one from the curvature at given points.
 
         Parameters
@@ -83,7 +83,7 @@ class Preconditioner:
         -------
         Problem
         """
-        basis, spectrum = self._eigen(loss, sweep, problem.weight[:, :, 0], at, typical=False)
+        basis, spectrum = self._hessian_eigenpairs(loss, sweep, problem.weight[:, :, 0], at, typical=False)
         return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
     def _factorise(self, reference: Array) -> None:
@@ -94,31 +94,31 @@ class Preconditioner:
             int(np.min(rows.n) // (ENOUGH * width)),
         )
         if parts > 1:  # of some rows it is nearly as good
-            sweep, weight = rows.given.every(0, parts), rows.weight * parts
+            sweep, weight = rows.given.every_nth_row(0, parts), rows.weight * parts
         else:
             sweep, weight = (
-                (rows.single() or rows.distinct) if large else rows.distinct,
+                (rows.single_precision_rows() or rows.distinct) if large else rows.distinct,
                 rows.weight,
             )
-        self._basis, self.spectrum = self._eigen(rows.loss, sweep, weight, reference, typical=True)
+        self._basis, self.spectrum = self._hessian_eigenpairs(rows.loss, sweep, weight, reference, typical=True)
         self._inverse = None
 
-    def _eigen(
+    def _hessian_eigenpairs(
         self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
     ) -> tuple[Array | None, Array]:
         """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST`
         its diagonal.
         """
         wide = at.shape[-1] > WIDEST
-        hessian = sweep.hessian(loss, at, wide, typical)
+        hessian = sweep.sum_curvatures(loss, at, wide, typical)
         if wide:
             return None, hessian * weight
-        parts = np.array_split(hessian * weight[:, :, None], min(len(hessian), 2 * cores()))
-        found = [*shared(np.linalg.eigh, parts)]
+        parts = np.array_split(hessian * weight[:, :, None], min(len(hessian), 2 * number_of_cores()))
+        found = [*map_on_threads(np.linalg.eigh, parts)]
         values, vectors = (np.concatenate([one[k] for one in found]) for k in (0, 1))
         return vectors, np.maximum(values, 0.0)  # rounding puts some below
 
-    def _inverted(self, q: Array) -> Array | None:
+    def _inverse_preconditioner(self, q: Array) -> Array | None:
         """The preconditioner's inverse, if all replicates have the same quadratic term and it is
         cheap.
         """

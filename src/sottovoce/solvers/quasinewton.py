@@ -22,7 +22,7 @@ from ..util.typing import Any, Array
 MEMORY = 10  # largest number of pairs
 
 
-def dots(x: Array, y: Array) -> Array:
+def row_inner_products(x: Array, y: Array) -> Array:
     """Inner products of rows, (M, R)."""
     # faster than einsum for few rows
     return np.matmul(x[:, :, None, :], y[:, :, :, None])[:, :, 0, 0]
@@ -58,14 +58,14 @@ class Problem:
     spectrum: Array
     inverse: Array | None = None
 
-    def keep(self, node: Any, rep: Any) -> Problem:
+    def subset_of_solves(self, node: Any, rep: Any) -> Problem:
         cut = np.ix_(node, rep)
         basis, inverse = (None if x is None else x[node] for x in (self.basis, self.inverse))
         return Problem(
             self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node], inverse
         )
 
-    def eased(self, g: Array) -> Array:
+    def precondition_gradient(self, g: Array) -> Array:
         """Apply the preconditioner's inverse to `g`, (M, R, d)."""
         if self.inverse is not None:
             return np.matmul(g, self.inverse)
@@ -91,7 +91,7 @@ class Memory:
         self.inverse, self.inner = (np.zeros((nodes, replicates, most, most)) for _ in range(2))
         self.size = np.zeros((nodes, replicates, most))  # ||y|| before it was scaled
 
-    def add(self, s: Array, y: Array, v: Array, sy: Array) -> None:
+    def add_pair(self, s: Array, y: Array, v: Array, sy: Array) -> None:
         """Add a pair of a step and a change of the gradient, scaled to ``s.y = 1``.
 
         The oldest pair is dropped when the memory is full.
@@ -119,7 +119,7 @@ class Memory:
         scale = (np.sqrt(took / np.where(took, sy, 1.0)))[:, :, None]
         for kept, new in ((self.s, s), (self.y, y), (self.v, v)):
             np.multiply(new, scale, out=kept[:, :, k])
-        self.size[:, :, k] = np.sqrt(dots(y, y))
+        self.size[:, :, k] = np.sqrt(row_inner_products(y, y))
         y_new, v_new = self.y[:, :, k, :, None], self.v[:, :, k, :, None]
         if k:
             # R grows by the column r = S y and the entry s.y = 1, so R^-1 by the column -R^-1 r.
@@ -163,7 +163,7 @@ class Memory:
         return new
 
 
-def gathered(
+def gather_memories(
     problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], least: float
 ) -> Memory:
     """Gather memories of parts of the problems into one memory of all, under one preconditioner.
@@ -190,7 +190,7 @@ def gathered(
     s, y, v = (x[:, :, :k] for x in (whole.s, whole.y, whole.v))
     # H is another one from now on, so that H y and Y H Y' have to be computed anew.
     for j in range(k):
-        v[:, :, j] = problem.eased(y[:, :, j])
+        v[:, :, j] = problem.precondition_gradient(y[:, :, j])
     # R is the upper triangle of S Y', and its diagonal s.y = 1.
     whole.inverse[:, :, :k, :k] = np.linalg.inv(np.triu(s @ y.swapaxes(2, 3), 1) + np.eye(k))
     whole.inner[:, :, :k, :k] = y @ v.swapaxes(2, 3)

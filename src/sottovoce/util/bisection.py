@@ -45,7 +45,7 @@ def bisect_unbounded(
     return low, high
 
 
-def bisect_between(
+def bisect_elementwise(
     holds: Callable[[Array], BoolArray], low: Array, high: Array, halvings: int
 ) -> tuple[Array, Array]:
     """Bisect the end of a property between two arrays, element by element.

@@ -38,7 +38,7 @@ class Unreadable(ValueError):
     """
 
 
-def to_plain(value: Any, leave_out: Collection[str] = ()) -> Any:
+def record_to_plain(value: Any, leave_out: Collection[str] = ()) -> Any:
     """Convert a record to plain data.
 
     Parameters
@@ -54,20 +54,20 @@ def to_plain(value: Any, leave_out: Collection[str] = ()) -> Any:
     object
         Of JSON types.
     """
-    if is_record(type(value)):
-        names = [name for name in _fields(type(value)) if name not in leave_out]
-        return {name: to_plain(getattr(value, name)) for name in names}
+    if is_record_type(type(value)):
+        names = [name for name in _record_field_types(type(value)) if name not in leave_out]
+        return {name: record_to_plain(getattr(value, name)) for name in names}
     if isinstance(value, np.ndarray):
-        return _without_nan(value.tolist())
+        return _replace_nan_by_none(value.tolist())
     if isinstance(value, dict):
-        return {key: to_plain(one) for key, one in value.items()}
+        return {key: record_to_plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(one) for one in value]
+        return [record_to_plain(one) for one in value]
     return value
 
 
-def from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
-    """Read a record from plain data, the inverse of :func:`to_plain`.
+def record_from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
+    """Read a record from plain data, the inverse of :func:`record_to_plain`.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ def from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
     InvalidInput
         If the class refuses its values.
     """
-    return _record(cls, plain, "", elsewhere)
+    return _read_record(cls, plain, "", elsewhere)
 
 
-def is_record(kind: object) -> bool:
+def is_record_type(kind: object) -> bool:
     """Return True for a dataclass or a named tuple."""
     if not isinstance(kind, type):
         return False
@@ -107,7 +107,7 @@ _KNOWN: dict[type, dict[str, Any]] = {}
 """Of each record that was asked for: to resolve annotations takes longer than to read a record."""
 
 
-def _fields(cls: type) -> dict[str, Any]:
+def _record_field_types(cls: type) -> dict[str, Any]:
     """Return the names and types of a record's fields."""
     if cls not in _KNOWN:
         # Annotations are texts until they are resolved, because modules postpone them.
@@ -120,11 +120,11 @@ def _fields(cls: type) -> dict[str, Any]:
     return _KNOWN[cls]
 
 
-def _record(cls: type[T], plain: Any, place: str, elsewhere: Mapping[str, Any] = {}) -> T:
+def _read_record(cls: type[T], plain: Any, place: str, elsewhere: Mapping[str, Any] = {}) -> T:
     """Read a record; `place` is where it stands, for messages, and empty for the whole."""
     if not isinstance(plain, dict):
-        raise _wrong(place, "an object")
-    kinds = {name: kind for name, kind in _fields(cls).items() if name not in elsewhere}
+        raise _unreadable_at_place(place, "an object")
+    kinds = {name: kind for name, kind in _record_field_types(cls).items() if name not in elsewhere}
     where = within = ""
     if place:
         where, within = f"{place}: ", f"{place}."
@@ -134,97 +134,97 @@ def _record(cls: type[T], plain: Any, place: str, elsewhere: Mapping[str, Any] =
     # Other keys are not named, because they may come from anybody.
     if plain.keys() != kinds.keys():
         raise Unreadable(f"{where}has keys other than {', '.join(kinds)}")
-    values = {name: _value(kind, plain[name], f"{within}{name}") for name, kind in kinds.items()}
+    values = {name: _read_typed_value(kind, plain[name], f"{within}{name}") for name, kind in kinds.items()}
     return cls(**values, **elsewhere)
 
 
-def _value(kind: Any, plain: Any, place: str) -> Any:
+def _read_typed_value(kind: Any, plain: Any, place: str) -> Any:
     """Read a value of the type `kind`, which is an annotation."""
     if kind is Any:
         return plain
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return _one_of(get_args(kind), plain, place)
+        return _read_optional_value(get_args(kind), plain, place)
     if origin is Literal:
         if plain not in get_args(kind):
-            raise _wrong(place, "one of " + ", ".join(map(str, get_args(kind))))
+            raise _unreadable_at_place(place, "one of " + ", ".join(map(str, get_args(kind))))
         return plain
     read = _CONTAINERS.get(origin)
     if read is not None:
         return read(get_args(kind), plain, place)
-    if is_record(kind):
-        return _record(kind, plain, place)
+    if is_record_type(kind):
+        return _read_record(kind, plain, place)
     # The very type: True is an instance of int, and no number of a file.
     if type(plain) is not kind:
-        raise _wrong(place, _NAMES[kind])
+        raise _unreadable_at_place(place, _NAMES[kind])
     return plain
 
 
-def _one_of(kinds: tuple[Any, ...], plain: Any, place: str) -> Any:
+def _read_optional_value(kinds: tuple[Any, ...], plain: Any, place: str) -> Any:
     """Read a value of a type, or None; the message is that of the type."""
     if plain is None and NoneType in kinds:
         return None
     (kind,) = (one for one in kinds if one is not NoneType)
-    return _value(kind, plain, place)
+    return _read_typed_value(kind, plain, place)
 
 
-def _list(kinds: tuple[Any, ...], plain: Any, place: str) -> list[Any]:
+def _read_list_value(kinds: tuple[Any, ...], plain: Any, place: str) -> list[Any]:
     if not isinstance(plain, list):
-        raise _wrong(place, "a list")
-    return [_value(kinds[0], one, f"{place}[{k}]") for k, one in enumerate(plain)]
+        raise _unreadable_at_place(place, "a list")
+    return [_read_typed_value(kinds[0], one, f"{place}[{k}]") for k, one in enumerate(plain)]
 
 
-def _tuple(kinds: tuple[Any, ...], plain: Any, place: str) -> tuple[Any, ...]:
+def _read_tuple_value(kinds: tuple[Any, ...], plain: Any, place: str) -> tuple[Any, ...]:
     """Read a tuple of any length, as ``tuple[int, ...]`` says, or of one kind an entry."""
     if kinds[-1] is Ellipsis:
-        return tuple(_list(kinds, plain, place))
+        return tuple(_read_list_value(kinds, plain, place))
     if not isinstance(plain, list) or len(plain) != len(kinds):
-        raise _wrong(place, f"a list of {len(kinds)}")
+        raise _unreadable_at_place(place, f"a list of {len(kinds)}")
     return tuple(
-        _value(kind, one, f"{place}[{k}]")
+        _read_typed_value(kind, one, f"{place}[{k}]")
         for k, (kind, one) in enumerate(zip(kinds, plain, strict=True))
     )
 
 
-def _dict(kinds: tuple[Any, ...], plain: Any, place: str) -> dict[str, Any]:
+def _read_dict_value(kinds: tuple[Any, ...], plain: Any, place: str) -> dict[str, Any]:
     if not isinstance(plain, dict):
-        raise _wrong(place, "an object")
+        raise _unreadable_at_place(place, "an object")
     # Places are numbers, because a key may come from anybody.
     return {
-        key: _value(kinds[1], one, f"{place}[{k}]") for k, (key, one) in enumerate(plain.items())
+        key: _read_typed_value(kinds[1], one, f"{place}[{k}]") for k, (key, one) in enumerate(plain.items())
     }
 
 
-def _array(kinds: tuple[Any, ...], plain: Any, place: str) -> Array:
+def _read_array_value(kinds: tuple[Any, ...], plain: Any, place: str) -> Array:
     """Read an array of numbers, with NaN for None; one without entries has the shape (0,)."""
     if not isinstance(plain, list):
-        raise _wrong(place, "a list of numbers")
+        raise _unreadable_at_place(place, "a list of numbers")
     # As objects first, because floats would take texts and truth values for numbers.
     try:
         found = np.array(plain, dtype=object)
     except ValueError:
-        raise _wrong(place, "a list of numbers, or of lists of one length") from None
+        raise _unreadable_at_place(place, "a list of numbers, or of lists of one length") from None
     if not {type(one) for one in found.ravel().tolist()} <= {float, int, NoneType}:
-        raise _wrong(place, "a list of numbers, or of lists of one length")
+        raise _unreadable_at_place(place, "a list of numbers, or of lists of one length")
     return found.astype(float)
 
 
 _CONTAINERS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
-    list: _list,
-    tuple: _tuple,
-    dict: _dict,
-    np.ndarray: _array,
+    list: _read_list_value,
+    tuple: _read_tuple_value,
+    dict: _read_dict_value,
+    np.ndarray: _read_array_value,
 }
 
 
-def _wrong(place: str, kind: str) -> Unreadable:
+def _unreadable_at_place(place: str, kind: str) -> Unreadable:
     return Unreadable(f"{place or 'the whole'} must be {kind}")
 
 
-def _without_nan(values: Any) -> Any:
+def _replace_nan_by_none(values: Any) -> Any:
     """Return nested lists with None for NaN."""
     if isinstance(values, list):
-        return [_without_nan(one) for one in values]
+        return [_replace_nan_by_none(one) for one in values]
     # NaN alone differs from itself.
     if values != values:
         return None

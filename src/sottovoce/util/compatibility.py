@@ -29,7 +29,7 @@ class Refusal(NamedTuple):
         return f"{self.rule}; {self.remedy}"
 
 
-def refusal_of_format(found: Any, remedy: str) -> Refusal | None:
+def check_file_format(found: Any, remedy: str) -> Refusal | None:
     """Return why a file of another format is not read; None for the present format.
 
     Parameters

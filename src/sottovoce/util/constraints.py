@@ -13,7 +13,7 @@ the check when it is made::
             validate(self, rules=(one_run_without_a_seed,))
 
 A rule over several fields is a named function of the object, which yields an :class:`InvalidInput`
-for what is wrong. :func:`validate` collects everything that is wrong and raises one error.
+for what is wrong. :func:`validate_fields_and_rules` collects everything that is wrong and raises one error.
 
 There are about ten kinds of constraint.  A library for them (pydantic, cattrs) would convert
 values, report in its own words and load before the first command's help is printed; here a value is
@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from numbers import Integral, Rational, Real
 
-from ..errors import InvalidInput, raise_all
+from ..errors import InvalidInput, raise_collected_errors
 from .typing import Any
 
 LONGEST_NUMBER = 512
@@ -42,20 +42,20 @@ class Constraint(ABC):
 
     @property
     @abstractmethod
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         """The constraint in words that follow "must be"."""
 
     @abstractmethod
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         """Return True if a value satisfies the constraint."""
 
-    def concerns(self, value: object) -> bool:
+    def concerns_kind_of(self, value: object) -> bool:
         """Return True for a value of the kind that is bounded, as any number is for an interval."""
-        return self.holds(value)
+        return self.is_satisfied_by(value)
 
-    def rule_for(self, value: object) -> str:
+    def broken_rule_text(self, value: object) -> str:
         """Return the rule that a value breaks, for a message."""
-        return f"must be {self.words}"
+        return f"must be {self.requirement_text}"
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Text(Constraint):
     """A text."""
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         return "a text"
 
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         return isinstance(value, str)
 
 
@@ -85,13 +85,13 @@ class Pattern(Constraint):
     meaning: str
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         return self.meaning
 
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         return isinstance(value, str) and re.fullmatch(self.expression, value) is not None
 
-    def concerns(self, value: object) -> bool:
+    def concerns_kind_of(self, value: object) -> bool:
         return isinstance(value, str)
 
 
@@ -100,10 +100,10 @@ class Flag(Constraint):
     """True or False."""
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         return "True or False"
 
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         return isinstance(value, bool)
 
 
@@ -112,10 +112,10 @@ class Nothing(Constraint):
     """None, where a field may be left out."""
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         return "None"
 
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         return value is None
 
 
@@ -127,12 +127,12 @@ class Instance(Constraint):
     meaning: str = ""
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         if self.meaning:
             return self.meaning
         return f"a {self.kind.__name__}"
 
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         return isinstance(value, self.kind)
 
 
@@ -147,16 +147,16 @@ class OneOf(Constraint):
         object.__setattr__(self, "options", options)
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         names = [repr(option) for option in self.options]
         if len(names) <= 2:
             return " or ".join(names)
         return f"one of {', '.join(names)}"
 
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         return isinstance(value, str) and value in self.options
 
-    def concerns(self, value: object) -> bool:
+    def concerns_kind_of(self, value: object) -> bool:
         return isinstance(value, str)
 
 
@@ -168,13 +168,13 @@ class Count(Constraint):
     most: int | None = None
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         text = f"a whole number, at least {self.least:,}"
         if self.most is not None:
             text += f" and at most {self.most:,}"
         return text
 
-    def holds(self, value: object) -> bool:
+    def is_satisfied_by(self, value: object) -> bool:
         # True is an instance of int, and counts nothing.
         if isinstance(value, bool) or not isinstance(value, Integral):
             return False
@@ -183,14 +183,14 @@ class Count(Constraint):
             return False
         return self.most is None or number <= self.most
 
-    def concerns(self, value: object) -> bool:
+    def concerns_kind_of(self, value: object) -> bool:
         return isinstance(value, Integral) and not isinstance(value, bool)
 
-    def rule_for(self, value: object) -> str:
+    def broken_rule_text(self, value: object) -> str:
         # Without a bound above, only the number of its bits can be wrong with a number so large.
-        if self.most is None and self.concerns(value) and value >= self.least:  # type: ignore[operator]
+        if self.most is None and self.concerns_kind_of(value) and value >= self.least:  # type: ignore[operator]
             return "must be a whole number of less than 150 digits"
-        return f"must be {self.words}"
+        return f"must be {self.requirement_text}"
 
 
 @dataclass(frozen=True)
@@ -214,27 +214,27 @@ class Interval(Constraint):
     why: str = ""
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         text = "a number"
         if self._must_be_finite:
             text = "a finite number"
-        ends = self._ends()
+        ends = self._finite_ends_text()
         if ends:
             text += f" {' and '.join(ends)}"
         return self._with_reason(text)
 
     @property
     def _must_be_finite(self) -> bool:
-        return self.high == math.inf and not self._has_high
+        return self.high == math.inf and not self._includes_high_end
 
-    def _ends(self) -> list[str]:
+    def _finite_ends_text(self) -> list[str]:
         """Return the finite ends in words: none, one or both."""
         ends = []
         if self.low > -math.inf:
-            sign = ">=" if self._has_low else ">"
+            sign = ">=" if self._includes_low_end else ">"
             ends.append(f"{sign} {self.low:g}")
         if self.high < math.inf:
-            sign = "<=" if self._has_high else "<"
+            sign = "<=" if self._includes_high_end else "<"
             ends.append(f"{sign} {self.high:g}")
         return ends
 
@@ -244,28 +244,28 @@ class Interval(Constraint):
         return f"{text}, because {self.why}"
 
     @property
-    def _has_low(self) -> bool:
+    def _includes_low_end(self) -> bool:
         return self.closed in ("both", "low")
 
     @property
-    def _has_high(self) -> bool:
+    def _includes_high_end(self) -> bool:
         return self.closed in ("both", "high")
 
-    def holds(self, value: object) -> bool:
-        number = as_number(value)
+    def is_satisfied_by(self, value: object) -> bool:
+        number = real_number_or_none(value)
         if number is None or math.isnan(number):
             return False
-        above = number >= self.low if self._has_low else number > self.low
-        below = number <= self.high if self._has_high else number < self.high
+        above = number >= self.low if self._includes_low_end else number > self.low
+        below = number <= self.high if self._includes_high_end else number < self.high
         return above and below
 
-    def concerns(self, value: object) -> bool:
-        return as_number(value) is not None
+    def concerns_kind_of(self, value: object) -> bool:
+        return real_number_or_none(value) is not None
 
-    def rule_for(self, value: object) -> str:
-        if not self.concerns(value):
-            return f"must be {self.words}"
-        bounds = self._ends()
+    def broken_rule_text(self, value: object) -> str:
+        if not self.concerns_kind_of(value):
+            return f"must be {self.requirement_text}"
+        bounds = self._finite_ends_text()
         if self._must_be_finite:
             bounds = ["finite", *bounds]
         # A number that an interval without bounds refuses is NaN.
@@ -284,17 +284,17 @@ class Both(Constraint):
         object.__setattr__(self, "parts", parts)
 
     @property
-    def words(self) -> str:
-        return ", and ".join(one.words for one in self.parts)
+    def requirement_text(self) -> str:
+        return ", and ".join(one.requirement_text for one in self.parts)
 
-    def holds(self, value: object) -> bool:
-        return all(one.holds(value) for one in self.parts)
+    def is_satisfied_by(self, value: object) -> bool:
+        return all(one.is_satisfied_by(value) for one in self.parts)
 
-    def concerns(self, value: object) -> bool:
-        return any(one.concerns(value) for one in self.parts)
+    def concerns_kind_of(self, value: object) -> bool:
+        return any(one.concerns_kind_of(value) for one in self.parts)
 
-    def rule_for(self, value: object) -> str:
-        return next(one.rule_for(value) for one in self.parts if not one.holds(value))
+    def broken_rule_text(self, value: object) -> str:
+        return next(one.broken_rule_text(value) for one in self.parts if not one.is_satisfied_by(value))
 
 
 @dataclass(frozen=True, init=False)
@@ -310,20 +310,20 @@ class AnyOf(Constraint):
         object.__setattr__(self, "options", options)
 
     @property
-    def words(self) -> str:
-        return ", or ".join(one.words for one in self.options)
+    def requirement_text(self) -> str:
+        return ", or ".join(one.requirement_text for one in self.options)
 
-    def holds(self, value: object) -> bool:
-        return any(one.holds(value) for one in self.options)
+    def is_satisfied_by(self, value: object) -> bool:
+        return any(one.is_satisfied_by(value) for one in self.options)
 
-    def concerns(self, value: object) -> bool:
-        return any(one.concerns(value) for one in self.options)
+    def concerns_kind_of(self, value: object) -> bool:
+        return any(one.concerns_kind_of(value) for one in self.options)
 
-    def rule_for(self, value: object) -> str:
+    def broken_rule_text(self, value: object) -> str:
         for one in self.options:
-            if one.concerns(value):
-                return one.rule_for(value)
-        return f"must be {self.words}"
+            if one.concerns_kind_of(value):
+                return one.broken_rule_text(value)
+        return f"must be {self.requirement_text}"
 
 
 @dataclass(frozen=True)
@@ -333,19 +333,19 @@ class PerNode(Constraint):
     each: Constraint
 
     @property
-    def words(self) -> str:
-        return f"{self.each.words}, or a tuple of them, one a node"
+    def requirement_text(self) -> str:
+        return f"{self.each.requirement_text}, or a tuple of them, one a node"
 
-    def holds(self, value: object) -> bool:
-        return all(map(self.each.holds, _entries(value)))
+    def is_satisfied_by(self, value: object) -> bool:
+        return all(map(self.each.is_satisfied_by, _entries_of_value(value)))
 
-    def concerns(self, value: object) -> bool:
-        return all(map(self.each.concerns, _entries(value)))
+    def concerns_kind_of(self, value: object) -> bool:
+        return all(map(self.each.concerns_kind_of, _entries_of_value(value)))
 
-    def rule_for(self, value: object) -> str:
-        if not self.concerns(value):
-            return f"must be {self.words}"
-        return next(self.each.rule_for(one) for one in _entries(value) if not self.each.holds(one))
+    def broken_rule_text(self, value: object) -> str:
+        if not self.concerns_kind_of(value):
+            return f"must be {self.requirement_text}"
+        return next(self.each.broken_rule_text(one) for one in _entries_of_value(value) if not self.each.is_satisfied_by(one))
 
 
 @dataclass(frozen=True)
@@ -355,11 +355,11 @@ class Each(Constraint):
     constraint: Constraint
 
     @property
-    def words(self) -> str:
-        return f"a tuple, each {self.constraint.words}"
+    def requirement_text(self) -> str:
+        return f"a tuple, each {self.constraint.requirement_text}"
 
-    def holds(self, value: object) -> bool:
-        return isinstance(value, tuple) and all(map(self.constraint.holds, value))
+    def is_satisfied_by(self, value: object) -> bool:
+        return isinstance(value, tuple) and all(map(self.constraint.is_satisfied_by, value))
 
 
 @dataclass(frozen=True)
@@ -373,11 +373,11 @@ class UsableSize(Constraint):
     largest: float = 1e100
 
     @property
-    def words(self) -> str:
+    def requirement_text(self) -> str:
         return f"0, or of a size from {self.smallest:g} to {self.largest:g}"
 
-    def holds(self, value: object) -> bool:
-        numbers = map(as_number, _entries(value))
+    def is_satisfied_by(self, value: object) -> bool:
+        numbers = map(real_number_or_none, _entries_of_value(value))
         return all(number is None or self._is_usable(number) for number in numbers)
 
     def _is_usable(self, number: float) -> bool:
@@ -387,19 +387,19 @@ class UsableSize(Constraint):
         return self.smallest <= abs(number) <= self.largest
 
 
-def _entries(value: object) -> tuple[object, ...]:
+def _entries_of_value(value: object) -> tuple[object, ...]:
     """Return the values of a tuple; of anything else, that alone."""
     if isinstance(value, tuple):
         return value
     return (value,)
 
 
-def optional(constraint: Constraint) -> Constraint:
+def optional_constraint(constraint: Constraint) -> Constraint:
     """Return the constraint of a field that may be left out."""
     return AnyOf(constraint, Nothing())
 
 
-def as_number(value: object) -> float | None:
+def real_number_or_none(value: object) -> float | None:
     """Convert a real number to a float; None for all else, and for whole numbers that are too long.
 
     True and False are no numbers.  Fractions are none either: records of runs are JSON, which has
@@ -416,7 +416,7 @@ def as_number(value: object) -> float | None:
         return None
 
 
-def constrained(default: Any, constraint: Constraint, remedy: str = "") -> Any:
+def constrained_field(default: Any, constraint: Constraint, remedy: str = "") -> Any:
     """Declare a field of a dataclass with its constraint.
 
     Parameters
@@ -434,7 +434,7 @@ def constrained(default: Any, constraint: Constraint, remedy: str = "") -> Any:
 
 
 def constraint_metadata(constraint: Constraint, remedy: str = "") -> dict[str, Any]:
-    """Return the metadata of a field by which :func:`validate` finds its constraint."""
+    """Return the metadata of a field by which :func:`validate_fields_and_rules` finds its constraint."""
     return {_KEY: (constraint, remedy)}
 
 
@@ -442,7 +442,7 @@ Rule = Callable[[Any], Iterable[InvalidInput]]
 """A rule over several fields: it yields what is wrong, and nothing if it holds."""
 
 
-def broken_constraints(target: Any, error: type[InvalidInput] = InvalidInput) -> list[InvalidInput]:
+def collect_broken_constraints(target: Any, error: type[InvalidInput] = InvalidInput) -> list[InvalidInput]:
     """Return an error for every field of a dataclass that breaks its constraint, in order."""
     found = []
     for one in fields(target):
@@ -452,7 +452,7 @@ def broken_constraints(target: Any, error: type[InvalidInput] = InvalidInput) ->
         value = getattr(target, one.name)
         if constraint.holds(value):
             continue
-        rule = constraint.rule_for(value)
+        rule = constraint.broken_rule_text(value)
         # A message shows no value where it is None, so the type stands for it.
         if value is None:
             value = type(value)
@@ -469,12 +469,12 @@ def _default_remedy(one: Field[Any]) -> str:
     return f"the default is {one.default!r}"
 
 
-def broken_rules(target: Any, rules: Iterable[Rule]) -> list[InvalidInput]:
+def collect_broken_rules(target: Any, rules: Iterable[Rule]) -> list[InvalidInput]:
     """Return the errors of rules over several fields, in the order of the rules."""
     return [wrong for rule in rules for wrong in rule(target)]
 
 
-def validate(
+def validate_fields_and_rules(
     target: Any, rules: Sequence[Rule] = (), error: type[InvalidInput] = InvalidInput
 ) -> None:
     """Check the constraints of a dataclass's fields, then the rules over several of them.
@@ -485,7 +485,7 @@ def validate(
     Parameters
     ----------
     target : dataclass instance
-        Its fields may declare constraints with :func:`constrained`.
+        Its fields may declare constraints with :func:`constrained_field`.
     rules : sequence of callable
         Each takes `target` and yields errors.
     error : type
@@ -497,6 +497,6 @@ def validate(
         About the first thing that is wrong; its ``others`` are about all else.  Of the class
         `error` for a single field, and as the rule made it for several.
     """
-    raise_all(broken_constraints(target, error))
+    raise_collected_errors(collect_broken_constraints(target, error))
     # Only now may a rule trust each field by itself.
-    raise_all(broken_rules(target, rules))
+    raise_collected_errors(collect_broken_rules(target, rules))

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, NotWritten, shown
+from ..errors import InvalidInput, NotWritten, format_declared_value
 from .typing import Any
 
 LARGEST = 16 * 2**20
@@ -46,7 +46,7 @@ _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
 _DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
 
 
-def memory() -> float:
+def machine_memory_bytes() -> float:
     """Return the bytes of this machine's memory; infinity where the system does not say."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
@@ -57,7 +57,7 @@ def memory() -> float:
 # Reading
 
 
-def regular(field: str, path: str | Path) -> Path:
+def require_regular_file(field: str, path: str | Path) -> Path:
     """Return the path of a readable regular file; InvalidInput naming `field` for any other."""
     try:
         mode = os.stat(path).st_mode
@@ -78,7 +78,7 @@ def regular(field: str, path: str | Path) -> Path:
     )
 
 
-def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
+def read_bounded_file(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
     """Read a file of bounded size.
 
     Parameters
@@ -100,7 +100,7 @@ def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
         If the file has more bytes, or cannot be read.
     """
     try:
-        with regular(field, path).open("rb") as file:
+        with require_regular_file(field, path).open("rb") as file:
             data = file.read(largest + 1)
     except OSError as error:
         rule = f"cannot be read: {error.strerror}"
@@ -112,7 +112,7 @@ def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
     return data
 
 
-def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
+def read_bounded_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
     """Read a text file of bounded size, in UTF-8.
 
     Parameters
@@ -134,13 +134,13 @@ def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
         If the file has more bytes, cannot be read, or is no text in UTF-8.
     """
     try:
-        return read(field, path, largest).decode("utf-8")
+        return read_bounded_file(field, path, largest).decode("utf-8")
     except UnicodeDecodeError:
         rule = "cannot be read: not a text in UTF-8"
         raise InvalidInput(field, Path(path), rule, "check the path and the file") from None
 
 
-def from_json(text: str, *, infinite: bool = False) -> Any:
+def parse_bounded_json(text: str, *, infinite: bool = False) -> Any:
     """Parse a JSON text within the bounds of this module; numbers must be finite unless `infinite`.
 
     Raises
@@ -164,12 +164,12 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
             parse_constant=constant,
             object_pairs_hook=_object_of_unique_keys,
         )
-        return _bounded(found, infinite)
+        return _check_parsed_bounds(found, infinite)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
 
-def from_toml(text: str) -> dict[str, Any]:
+def parse_bounded_toml(text: str) -> dict[str, Any]:
     """Parse a TOML text within the bounds of this module; numbers may be infinite.
 
     Raises
@@ -189,7 +189,7 @@ def from_toml(text: str) -> dict[str, Any]:
             raise
         # Python refuses to read a number of thousands of digits.
         raise ValueError(f"holds an integer of more than {_DIGITS} digits") from None
-    return dict(_bounded(value, True))
+    return dict(_check_parsed_bounds(value, True))
 
 
 def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _bounded_integer(digits: str) -> int:
     return int(digits)
 
 
-def _bounded(value: Any, infinite: bool) -> Any:
+def _check_parsed_bounds(value: Any, infinite: bool) -> Any:
     """Return a parsed value; a ValueError if it is too deep, or has a number out of bounds."""
     # A list in place of recursion, so that depth is bounded by us and not by the interpreter.
     todo = [(value, 1)]
@@ -228,13 +228,13 @@ def _bounded(value: Any, infinite: bool) -> Any:
     return value
 
 
-def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an ``.npz`` file that :func:`pack` made.
+def read_packed_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an ``.npz`` file that :func:`pack_arrays` made.
 
     InvalidInput if there is no such file; ValueError if it is another, or would take more memory
     than it has bytes.
     """
-    place = regular("path", path)
+    place = require_regular_file("path", path)
     try:
         with place.open("rb") as file, zipfile.ZipFile(file) as packed:
             # Compressed, or overlapping, entries could fill the memory from a small file.
@@ -253,7 +253,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 # Writing
 
 
-def pack(**arrays: Any) -> memoryview:
+def pack_arrays(**arrays: Any) -> memoryview:
     """Pack arrays as the bytes of an ``.npz`` file.
 
     They are equal for equal arrays, because no entry holds a time.
@@ -266,12 +266,12 @@ def pack(**arrays: Any) -> memoryview:
     return file.getbuffer()
 
 
-def check(
+def check_writable_path(
     field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()
 ) -> None:
     """Refuse a path where no file can be written, before any budget is spent.
 
-    A quarter MiB is written on trial and removed.  Only :func:`write` notices a disk that fills up
+    A quarter MiB is written on trial and removed.  Only :func:`write_atomically` notices a disk that fills up
     later.
 
     Parameters
@@ -327,7 +327,7 @@ def _write_on_trial(field: str, path: Path, place: Path) -> None:
         os.fsync(file.fileno())
 
 
-def write(
+def write_atomically(
     field: str,
     path: str | Path,
     content: bytes | memoryview | str,
@@ -380,7 +380,7 @@ def write(
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise NotWritten(
-            f"{field}={shown(Path(path))}: cannot be written: {reason}; free some space, or give "
+            f"{field}={format_declared_value(Path(path))}: cannot be written: {reason}; free some space, or give "
             "another path"
         ) from None
     finally:
@@ -398,7 +398,7 @@ def _is_database(place: Path) -> bool:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
-def keep(name: str, content: bytes | memoryview) -> Path | None:
+def keep_in_temporary_folder(name: str, content: bytes | memoryview) -> Path | None:
     """Write a file to the temporary folder, else to the user's home.
 
     Returns its path, or None if neither works.
@@ -406,7 +406,7 @@ def keep(name: str, content: bytes | memoryview) -> Path | None:
     for folder in (tempfile.gettempdir, Path.home):
         try:
             place = Path(tempfile.mkdtemp(prefix="sottovoce-", dir=folder())) / name
-            write("path", place, content)
+            write_atomically("path", place, content)
         # A user without a home is a RuntimeError.
         except (OSError, RuntimeError):
             continue

@@ -29,11 +29,11 @@ class Later:
         # Collectors of tests ask every object of a module for such names.
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        found = getattr(self.load(), attribute)
+        found = getattr(self.import_module_now(), attribute)
         # From now on it is as quick as an attribute of the module itself.
         setattr(self, attribute, found)
         return found
 
-    def load(self) -> Any:
+    def import_module_now(self) -> Any:
         """Import it now; an ImportError if it is not installed."""
         return import_module(self._name)

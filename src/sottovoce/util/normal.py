@@ -13,12 +13,12 @@ _FAR = -37.0
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
-def cdf(x: float) -> float:
+def normal_cdf(x: float) -> float:
     """Compute ``Phi(x)``, the distribution function of the standard normal law."""
     return 0.5 * math.erfc(-x * math.sqrt(0.5))
 
 
-def log_cdf(x: float) -> float:
+def normal_log_cdf(x: float) -> float:
     """Compute ``ln Phi(x)`` with an error of at most ``1e-15 (1 + x^2)``, that of rounding x.
 
     Far below zero by Laplace's series, ``Phi(x) = phi(x) / -x (1 - 1/x^2 + 3/x^4 - ...)``: the
@@ -29,7 +29,7 @@ def log_cdf(x: float) -> float:
         return math.log1p(-0.5 * math.erfc(x * math.sqrt(0.5)))
     # Not `x >= _FAR`, so that NaN gives NaN.
     if not x < _FAR:
-        return math.log(cdf(x))
+        return math.log(normal_cdf(x))
     # Horner's scheme: 1 - 1/x^2 (1 - 3/x^2 (1 - 5/x^2 (...))).
     square = x * x
     series = 1.0
@@ -38,11 +38,11 @@ def log_cdf(x: float) -> float:
     return math.log(series) - 0.5 * square - math.log(-x) - _LOG_ROOT
 
 
-def quantile(p: float) -> float:
+def normal_quantile(p: float) -> float:
     """Compute the quantile of the standard normal law at `p`, in (0, 1)."""
     return NormalDist().inv_cdf(p)
 
 
-def two_sided(z: float) -> float:
+def two_sided_tail(z: float) -> float:
     """Compute the probability of a standard normal number at least as far from zero as `z`."""
     return math.erfc(abs(z) * math.sqrt(0.5))

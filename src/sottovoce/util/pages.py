@@ -44,7 +44,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | None]]
 
 
-def render(template: str, /, *, package: str = "sottovoce", **values: Any) -> str:
+def render_template(template: str, /, *, package: str = "sottovoce", **values: Any) -> str:
     """Render a template with these values.
 
     Parameters
@@ -61,10 +61,10 @@ def render(template: str, /, *, package: str = "sottovoce", **values: Any) -> st
     jinja2.UndefinedError
         If the template names a value that is not given.
     """
-    return _environment(package).get_template(template).render(values)
+    return _template_environment(package).get_template(template).render(values)
 
 
-def notebook(
+def render_for_notebook(
     *,
     title: str = "",
     words: Sequence[tuple[str, str]] = (),
@@ -93,7 +93,7 @@ def notebook(
     str
         HTML, with all texts escaped.
     """
-    return render(
+    return render_template(
         "notebook.html",
         title=title,
         words=words,
@@ -105,7 +105,7 @@ def notebook(
 
 
 @cache
-def _environment(package: str) -> Environment:
+def _template_environment(package: str) -> Environment:
     # jinja2 takes longer to load than most commands take to start, and only pages need it
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
@@ -123,18 +123,18 @@ def _environment(package: str) -> Environment:
     )
 
 
-def place(x: float, y: float) -> tuple[float, float]:
+def plot_coordinates(x: float, y: float) -> tuple[float, float]:
     """Return the coordinates in a square plot of a point of the unit square."""
     return _LEFT + _SIDE * x, _BOTTOM - _SIDE * y
 
 
-def path(xs: Iterable[float], ys: Iterable[float]) -> str:
+def svg_path_of_line(xs: Iterable[float], ys: Iterable[float]) -> str:
     """Return the SVG path, its attribute ``d``, of a line through points of the unit square."""
-    points = (place(x, y) for x, y in zip(xs, ys, strict=True))
+    points = (plot_coordinates(x, y) for x, y in zip(xs, ys, strict=True))
     return "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def versions(*libraries: str) -> str:
+def describe_versions(*libraries: str) -> str:
     """Return the versions of the package, of these libraries and of Python."""
     # It takes longer to load than a page takes to write.
     from importlib.metadata import version

@@ -15,14 +15,14 @@ from .typing import Any
 _PERSON = b"sottovoce ledger"
 
 
-def _plain(value: object) -> object:
+def _numpy_scalar_to_python(value: object) -> object:
     """Return a NumPy scalar as Python's; a ValueError for what JSON lacks."""
     if isinstance(value, np.generic):
         return value.item()
     raise ValueError(type(value).__name__)
 
 
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_numpy_scalar_to_python)
 
 
 def as_python_numbers(value: Any) -> Any:
@@ -37,7 +37,7 @@ def as_python_numbers(value: Any) -> Any:
     return value
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Return the canonical JSON text of `value`.
 
     Keys are sorted, there are no spaces, and floats are the shortest that read back exactly.
@@ -50,28 +50,28 @@ def canonical(value: Any) -> str:
         ) from error
 
 
-def jsonable(value: Any) -> Any:
+def infinities_to_text(value: Any) -> Any:
     """Return plain data with infinities as the texts ``inf`` and ``-inf``, since JSON has none."""
     if isinstance(value, dict):
-        return {key: jsonable(entry) for key, entry in value.items()}
+        return {key: infinities_to_text(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [jsonable(entry) for entry in value]
+        return [infinities_to_text(entry) for entry in value]
     if isinstance(value, float) and math.isinf(value):
         return str(value)
     return value
 
 
-def json_text(value: Any, indent: int | None = None) -> str:
+def format_json_text(value: Any, indent: int | None = None) -> str:
     """Return plain data as a JSON text: infinities are texts, and NaN is null."""
-    return json.dumps(_without_nan(jsonable(value)), allow_nan=False, indent=indent)
+    return json.dumps(_replace_nan_by_none(infinities_to_text(value)), allow_nan=False, indent=indent)
 
 
-def _without_nan(value: Any) -> Any:
+def _replace_nan_by_none(value: Any) -> Any:
     """Return plain data with None in place of NaN."""
     if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
+        return {key: _replace_nan_by_none(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_without_nan(entry) for entry in value]
+        return [_replace_nan_by_none(entry) for entry in value]
     if isinstance(value, float) and math.isnan(value):
         return None
     return value
@@ -83,7 +83,7 @@ rows alone.
 """
 
 
-def shown_of(
+def select_shown_figures(
     released: dict[str, Any], held_back: dict[str, Any], *, release: bool, holder: bool
 ) -> dict[str, Any]:
     """Select what a command may print as JSON: of a release what was released, of a simulation all.
@@ -105,7 +105,7 @@ def shown_of(
         A release has all keys of a simulation on its first level; what is not shown is None.
     """
     if not release:
-        return with_held_back(released, held_back)
+        return merge_held_back_figures(released, held_back)
     # So that a reader finds the same keys in a release and in a simulation.
     shown = released | dict.fromkeys(sorted(held_back.keys() - released.keys()))
     if holder:
@@ -113,34 +113,34 @@ def shown_of(
     return shown
 
 
-def with_held_back(released: dict[str, Any], held_back: dict[str, Any]) -> dict[str, Any]:
+def merge_held_back_figures(released: dict[str, Any], held_back: dict[str, Any]) -> dict[str, Any]:
     """Merge what is held back into what is released; dicts within are merged too."""
     joined = dict(released)
     for key, value in held_back.items():
         below = joined.get(key)
         if isinstance(value, dict) and isinstance(below, dict):
-            joined[key] = with_held_back(below, value)
+            joined[key] = merge_held_back_figures(below, value)
         else:
             joined[key] = value
     return joined
 
 
-def keyed_hash(*parts: bytes, key: bytes = b"") -> bytes:
+def personalised_hash(*parts: bytes, key: bytes = b"") -> bytes:
     """Compute a BLAKE2b hash of 32 bytes, personalised for this library."""
     return hashlib.blake2b(b"".join(parts), digest_size=32, key=key, person=_PERSON).digest()
 
 
-def digest_of(*public: Any) -> bytes:
+def digest_public_values(*public: Any) -> bytes:
     """Compute a digest of public values, 16 bytes.
 
     Values are numbers, texts, arrays, dataclasses, and lists and dicts of these; anything else is a
     TypeError.  Ledgers hold such digests, also as names of runs: never digest private rows, and
     never change the digest of a value.
     """
-    return keyed_hash(b"public", canonical(_injective(public)).encode())[:16]
+    return personalised_hash(b"public", canonical_json(_to_injective_json(public)).encode())[:16]
 
 
-def _injective(value: Any) -> Any:
+def _to_injective_json(value: Any) -> Any:
     """Return JSON that differs where values do.
 
     Floats have all bits, arrays shape and hash, dataclasses the name of their class.
@@ -148,14 +148,14 @@ def _injective(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         # The sum turns -0 into 0, which are equal numbers.
         numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0
-        return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
+        return {"array": list(value.shape), "hash": personalised_hash(numbers.tobytes()).hex()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         entries = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {"class": type(value).__name__, "fields": _injective(entries)}
+        return {"class": type(value).__name__, "fields": _to_injective_json(entries)}
     if isinstance(value, dict):
-        return {str(key): _injective(entry) for key, entry in value.items()}
+        return {str(key): _to_injective_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_injective(entry) for entry in value]
+        return [_to_injective_json(entry) for entry in value]
     if isinstance(value, np.generic):
         value = value.item()
     # With the name of its type, so that a float is not a text of the same characters.

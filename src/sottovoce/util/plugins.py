@@ -52,7 +52,7 @@ class EntryPoint(NamedTuple):
     package: str
 
 
-def installed(group: str) -> dict[str, list[EntryPoint]]:
+def installed_entry_points(group: str) -> dict[str, list[EntryPoint]]:
     """List all entry points of a group, by name.
 
     Several stand under one name if several packages bring it.
@@ -62,13 +62,13 @@ def installed(group: str) -> dict[str, list[EntryPoint]]:
     of entry points.  For the same reason nothing here needs :mod:`pathlib`.
     """
     found: dict[str, list[EntryPoint]] = {}
-    for package, text in _declarations():
-        for entry in _entries(text, group, package):
+    for package, text in _read_entry_point_files():
+        for entry in _parse_entry_points(text, group, package):
             found.setdefault(entry.name, []).append(entry)
     return dict(sorted(found.items()))
 
 
-def find(group: str, name: str) -> EntryPoint | None:
+def find_entry_point(group: str, name: str) -> EntryPoint | None:
     """Find the entry point of this name; None if no package brings one.
 
     Raises
@@ -76,17 +76,17 @@ def find(group: str, name: str) -> EntryPoint | None:
     InvalidInput
         If several packages bring it.
     """
-    entries = installed(group).get(name, [])
+    entries = installed_entry_points(group).get(name, [])
     if len(entries) > 1:
         packages = " and ".join(entry.package for entry in entries)
         rule = f"is brought by several packages: {packages}"
-        raise InvalidInput(_field(group), name, rule, "uninstall all of them but one")
+        raise InvalidInput(_field_of_group(group), name, rule, "uninstall all of them but one")
     if not entries:
         return None
     return entries[0]
 
 
-def load(group: str, name: str) -> Any:
+def load_entry_point(group: str, name: str) -> Any:
     """Import the object of this name; None if no package brings one.
 
     Raises
@@ -94,7 +94,7 @@ def load(group: str, name: str) -> Any:
     InvalidInput
         If several packages bring it, or its package cannot be imported.
     """
-    entry = find(group, name)
+    entry = find_entry_point(group, name)
     if entry is None:
         return None
     try:
@@ -104,11 +104,11 @@ def load(group: str, name: str) -> Any:
         said = f"{type(error).__name__}: {error}"
         rule = f"is brought by the package {entry.package}, which cannot be loaded ({said})"
         raise InvalidInput(
-            _field(group), name, rule, f"repair or uninstall {entry.package}"
+            _field_of_group(group), name, rule, f"repair or uninstall {entry.package}"
         ) from error
 
 
-def first_line(entry: EntryPoint) -> str:
+def first_docstring_line(entry: EntryPoint) -> str:
     """Read the first paragraph of an object's docstring without running any code of its package.
 
     Where there is no such file or docstring, the line names the package.
@@ -117,7 +117,7 @@ def first_line(entry: EntryPoint) -> str:
     import ast
 
     unknown = f"Of the package {entry.package}."
-    path = _source(entry.module)
+    path = _find_module_source(entry.module)
     if path is None:
         return unknown
     try:
@@ -132,7 +132,7 @@ def first_line(entry: EntryPoint) -> str:
     return unknown
 
 
-def _declarations() -> list[tuple[str, str]]:
+def _read_entry_point_files() -> list[tuple[str, str]]:
     """List every installed package that has entry points, with the text that declares them.
 
     Where a package is installed twice, the first on the path counts, as it does for imports.
@@ -152,11 +152,11 @@ def _declarations() -> list[tuple[str, str]]:
             key = re.sub(r"[-_.]+", "-", match["package"]).lower()
             if key not in found:
                 entries = os.path.join(folder, name, "entry_points.txt")
-                found[key] = (match["package"], _text(entries))
+                found[key] = (match["package"], _read_text_or_empty(entries))
     return list(found.values())
 
 
-def _text(path: str) -> str:
+def _read_text_or_empty(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -165,7 +165,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
+def _parse_entry_points(text: str, group: str, package: str) -> list[EntryPoint]:
     found = []
     section = ""
     for raw in text.splitlines():
@@ -179,7 +179,7 @@ def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
     return found
 
 
-def _source(module: str) -> str | None:
+def _find_module_source(module: str) -> str | None:
     """The file of a module; nothing is imported, so its folders' ``__init__`` do not run either."""
     places, prefix = None, ""
     origin = None
@@ -192,5 +192,5 @@ def _source(module: str) -> str | None:
     return origin
 
 
-def _field(group: str) -> str:
+def _field_of_group(group: str) -> str:
     return group.rpartition(".")[2].removesuffix("s")

@@ -15,7 +15,7 @@ AFTER = 3.0
 
 
 @contextmanager
-def bar(
+def show_bar_on_console(
     console: Any, text: str, total: int | None = None, *, left: bool = False, after: float = 0.0
 ) -> Iterator[Callable[..., None]]:
     """Show a progress bar on a console, and yield the function that updates it.
@@ -71,7 +71,7 @@ def bar(
 
 
 class Teller:
-    """Progress of a fit: ``told.phase("choosing a method")``, then ``told(k)`` after each round."""
+    """Progress of a fit: ``told.phase("choosing a method")``, then ``open_progress_teller(k)`` after each round."""
 
     def __init__(self, update: Callable[..., None] | None, lines: bool) -> None:
         self._update = update
@@ -79,7 +79,7 @@ class Teller:
         self._text = ""
         self._total = 0
 
-    def phase(self, text: str, total: int | None = None) -> None:
+    def begin_phase(self, text: str, total: int | None = None) -> None:
         """Begin another part of the work, of `total` rounds."""
         self._text = text
         self._total = total or 0
@@ -106,7 +106,7 @@ def _in_child_process() -> bool:
 
 
 @contextmanager
-def told(verbose: bool | int | None) -> Iterator[Teller]:
+def open_progress_teller(verbose: bool | int | None) -> Iterator[Teller]:
     """Yield a :class:`Teller` for progress on the standard error.
 
     `verbose` None shows a bar on a terminal once work is long, True a bar at once or lines, False
@@ -128,5 +128,5 @@ def told(verbose: bool | int | None) -> Iterator[Teller]:
     after = AFTER
     if asked:
         after = 0.0
-    with bar(console, "", after=after) as update:
+    with show_bar_on_console(console, "", after=after) as update:
         yield Teller(update, asked)

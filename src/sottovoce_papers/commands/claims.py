@@ -6,8 +6,8 @@ import math
 
 import click
 
-from sottovoce.cli.options import as_json
-from sottovoce.cli.screen import Console, Listing, escape, print_json
+from sottovoce.cli.options import json_flag_option
+from sottovoce.cli.screen import Console, Listing, escape_markup, print_json
 from sottovoce.privacy.statement import ceil_text
 from sottovoce.util.typing import Any
 
@@ -23,7 +23,7 @@ _COLOURS = {"false": "bold red", "unproved": "yellow"}
     is_flag=True,
     help="The theorems on accuracy instead: how many rows each asks of a node.",
 )
-@as_json()
+@json_flag_option()
 def claims(rows: bool, as_json: bool) -> None:
     """Compare every printed privacy claim of the papers with what can be proved, at one setting.
 
@@ -55,7 +55,7 @@ def _print_rows(found: list[dict[str, Any]]) -> None:
     for row in found:
         constants = row["constants"].replace(sample_size.FREE, "free")
         table.add_row(
-            row["theorem"], f"{row['printed']:.3g}", f"{row['corrected']:.3g}", escape(constants)
+            row["theorem"], f"{row['printed']:.3g}", f"{row['corrected']:.3g}", escape_markup(constants)
         )
     Console().print(table)
 
@@ -88,8 +88,8 @@ def _print_claims() -> None:
         )
         instead = f"{row.corrected}: {ceil_text(row.corrected_epsilon)} at delta {row.delta:g}"
         table.add_row(
-            f"[bold]{escape(row.method)}[/], {escape(row.paper)}: "
-            f"{escape(says)}\n[dim]{escape(instead)}[/]",
+            f"[bold]{escape_markup(row.method)}[/], {escape_markup(row.paper)}: "
+            f"{escape_markup(says)}\n[dim]{escape_markup(instead)}[/]",
             ceil_text(row.claimed),
             attained,
             ceil_text(row.proved),

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from sottovoce.cli.options import as_json, say, takes
-from sottovoce.cli.screen import Console, escape, listing, print_json
+from sottovoce.cli.options import json_flag_option, make_option, decorate_with_options
+from sottovoce.cli.screen import Console, escape_markup, make_listing, print_json
 from sottovoce.privacy.statement import ceil_text
 from sottovoce.problem.losses import loss_texts
 from sottovoce.problem.task import TwoClasses
@@ -18,46 +18,46 @@ from ..aggregation import compare as compare_methods
 _TASK = TwoClasses()  # the only one that 003's methods know
 _DEFAULT = CompareConfig()
 _OPTIONS = [
-    say("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT.data),
-    say("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
-    say("--sites", "Number of sites.", type=int, default=_DEFAULT.sites),
-    say("--rows", "Training rows of every site.", type=int, default=_DEFAULT.rows),
-    say(
+    make_option("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT.data),
+    make_option("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
+    make_option("--sites", "Number of sites.", type=int, default=_DEFAULT.sites),
+    make_option("--rows", "Training rows of every site.", type=int, default=_DEFAULT.rows),
+    make_option(
         "--aggregator-rows",
         "Training rows of the aggregator.",
         type=int,
         default=_DEFAULT.aggregator_rows,
     ),
-    say(
+    make_option(
         "--setting",
         "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
         type=click.Choice(SETTINGS),
         default=_DEFAULT.setting,
     ),
-    say("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
-    say(
+    make_option("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
+    make_option(
         "--delta",
         "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]",
         type=float,
     ),
-    say("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
-    say("--loss", f"One of: {', '.join(loss_texts())}.", default=_DEFAULT.loss),
-    say(
+    make_option("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
+    make_option("--loss", f"One of: {', '.join(loss_texts())}.", default=_DEFAULT.loss),
+    make_option(
         "--lambda", "Weight of the regulariser.", name="Lambda", type=float, default=_DEFAULT.Lambda
     ),
-    say(
+    make_option(
         "--replicates",
         "Independent repetitions of the noise.",
         type=int,
         default=_DEFAULT.replicates,
     ),
-    say("--seed", "Keys noise and split: a simulation.", type=int, default=_DEFAULT.seed),
-    as_json(),
+    make_option("--seed", "Keys noise and split: a simulation.", type=int, default=_DEFAULT.seed),
+    json_flag_option(),
 ]
 
 
 @click.command(name="compare")
-@takes(_OPTIONS)
+@decorate_with_options(_OPTIONS)
 def compare(as_json: bool, **knobs: Any) -> None:
     """Compare ways to aggregate the models of sites: accuracy, and what each promises to whom.
 
@@ -86,14 +86,14 @@ def _total(said: dict[str, Any]) -> str:
 
 def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console) -> None:
     console.print(
-        f"[bold]{escape(config.data)}[/], {config.setting}: {config.sites} sites of "
+        f"[bold]{escape_markup(config.data)}[/], {config.setting}: {config.sites} sites of "
         f"{config.rows:,} rows, an "
-        f"aggregator of {config.aggregator_rows:,}; {escape(config.loss)} loss, Lambda "
+        f"aggregator of {config.aggregator_rows:,}; {escape_markup(config.loss)} loss, Lambda "
         f"{config.Lambda:g}; "
         f"{config.replicates} replicates of the noise on one split"
     )
     quality = _TASK.wording.quality
-    table = listing("<method", f">{quality}", ">sites: epsilon", ">aggregator: epsilon")
+    table = make_listing("<method", f">{quality}", ">sites: epsilon", ">aggregator: epsilon")
     for row in rows:
         scored = f"{_TASK.quality(row['test_error']):.3f} ± {row['test_error_sd']:.3f}"
         table.add_row(row["method"], scored, _total(row["sites"]), _total(row["aggregator"]))
@@ -110,7 +110,7 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
                 f"  {row['method']}, {who}: protects {said['protects']}{rest}", highlight=False
             )
     if caveat := rows[0]["sites"].get("caveat"):
-        console.print(f"[bold yellow]Not covered[/]: {escape(caveat)}.")
+        console.print(f"[bold yellow]Not covered[/]: {escape_markup(caveat)}.")
     console.print(
         "[dim]A simulation, not a release: whoever knows the seed can remove the noise.[/]"
     )

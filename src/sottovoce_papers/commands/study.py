@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from sottovoce.cli.options import as_json, say, takes, typed
-from sottovoce.cli.screen import Console, escape, listing, print_json, progress
+from sottovoce.cli.options import json_flag_option, make_option, decorate_with_options, typed_command_line
+from sottovoce.cli.screen import Console, escape_markup, make_listing, print_json, show_progress_bar
 from sottovoce.errors import SottovoceError
 
 from ..studies import figures, page, spec
@@ -20,28 +20,28 @@ from ..studies.run import StudyRun, changed, run, write
 from ..studies.verdicts import BASES, UNSEEN, Judged, judged
 
 _OPTIONS = [
-    say(
+    make_option(
         "--quick",
         "Smaller grids, fewer rounds and replicates: seconds instead of minutes.",
         is_flag=True,
     ),
-    say(
+    make_option(
         "--out",
         "Folder that gets a folder a study.",
         default="studies",
         type=click.Path(file_okay=False),
     ),
-    say(
+    make_option(
         "--jobs",
         "Cells at a time, as joblib's n_jobs; -1 is every processor.",
         type=int,
         default=-1,
     ),
-    say("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
-    say("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
-    say("--data", "Your own table, for a study that takes one.", type=click.Path()),
-    say("--list", "Name every study.", name="listed", is_flag=True),
-    as_json(),
+    make_option("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
+    make_option("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
+    make_option("--data", "Your own table, for a study that takes one.", type=click.Path()),
+    make_option("--list", "Name every study.", name="listed", is_flag=True),
+    json_flag_option(),
 ]
 
 
@@ -55,7 +55,7 @@ class FinishedStudy(NamedTuple):
 
 @click.command(name="study")
 @click.argument("name", required=False)
-@takes(_OPTIONS)
+@decorate_with_options(_OPTIONS)
 def study(
     name: str | None,
     quick: bool,
@@ -103,7 +103,7 @@ def study(
     index = None
     if name == "all":
         index = Path(out) / "index.html"
-        write(index, page.index(finished, skipped + failed, typed()))
+        write(index, page.index(finished, skipped + failed, typed_command_line()))
     if as_json:
         print_json(_plain(finished, skipped, failed, index), indent=2)
     else:
@@ -115,16 +115,16 @@ def study(
 def _one(
     one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console
 ) -> FinishedStudy:
-    with progress(console, one.name, left=True) as bar:
+    with show_progress_bar(console, one.name, left=True) as bar:
         tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
     drawn = panels(done, page.MARK if quick else "")
     claims = judged(done.study, done.rows)
     for line in [*done.study.strangers(done.columns), *_unjudged(done, claims)]:
-        console.print(f"[yellow]note[/] {escape(line)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]note[/] {escape_markup(line)}", highlight=False, soft_wrap=True)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
-    write(done.folder / "index.html", page.page(done, drawn, claims, typed()))
+    write(done.folder / "index.html", page.page(done, drawn, claims, typed_command_line()))
     return FinishedStudy(done, next((panel for _, those in drawn for panel in those), None), claims)
 
 
@@ -157,14 +157,14 @@ def _list(as_json: bool) -> None:
         ]
         print_json(plain, indent=2)
         return
-    table = listing("<name", "<what", "<after", ">cells")
+    table = make_listing("<name", "<what", "<after", ">cells")
     table.title, table.columns[0].no_wrap = "Studies", True
     for one in studies:
         own = " [dim](your own table)[/]" if one.file else ""
         table.add_row(
-            escape(one.name),
-            escape(one.title) + own,
-            escape(one.paper) or "ours",
+            escape_markup(one.name),
+            escape_markup(one.title) + own,
+            escape_markup(one.paper) or "ours",
             str(len(one.points())),
         )
     Console().print(table)
@@ -204,18 +204,18 @@ def _render(
     for done, _, claims in finished:
         kept = f", {done.reused} of them kept from before" if done.reused else ""
         told = f"{done.cells} cells{kept}, {done.seconds:.0f} s"
-        console.print(f"[bold]{escape(done.study.name)}[/]: {told}", highlight=False)
+        console.print(f"[bold]{escape_markup(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
-            console.print(f"  {escape(page.said_of(one))}", highlight=False)
+            console.print(f"  {escape_markup(page.said_of(one))}", highlight=False)
             for basis, verdict in one.verdicts.items():
-                told = f"    {BASES[basis]}: {escape(verdict.reason)}: [bold]{verdict.word}[/]"
+                told = f"    {BASES[basis]}: {escape_markup(verdict.reason)}: [bold]{verdict.word}[/]"
                 console.print(told, highlight=False)
         console.print(
-            f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True
+            f"  {escape_markup(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True
         )
     for line in skipped:
-        console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)
+        console.print(f"[yellow]left out[/] {escape_markup(line)}", highlight=False)
     for line in failed:
-        console.print(f"[red]failed[/] {escape(line)}", highlight=False)
+        console.print(f"[red]failed[/] {escape_markup(line)}", highlight=False)
     if index is not None:
-        console.print(escape(str(index)), highlight=False, soft_wrap=True)
+        console.print(escape_markup(str(index)), highlight=False, soft_wrap=True)

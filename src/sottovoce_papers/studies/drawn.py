@@ -46,7 +46,7 @@ _INDEX = "panels.json"
 def _kept(folder: Path, stamp: str, done: StudyRun) -> Drawn | None:
     try:
         index = (
-            json.loads(files.read_text("out", folder / _INDEX))
+            json.loads(files.read_bounded_text("out", folder / _INDEX))
             if (folder / _INDEX).is_file()
             else {}
         )

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sottovoce.util.pages import Column, Table, render
-from sottovoce.util.plain import jsonable
+from sottovoce.util.pages import Column, Table, render_template
+from sottovoce.util.plain import infinities_to_text
 from sottovoce.util.typing import Any
 
 from . import made, verdicts
@@ -49,7 +49,7 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
         "differs": list(study.differs),
         "claims": [one.plain() for one in claims],
     }
-    return json.dumps(jsonable(content), indent=1) + "\n"
+    return json.dumps(infinities_to_text(content), indent=1) + "\n"
 
 
 def page(
@@ -67,7 +67,7 @@ def page(
         "versions gives the same "
         "numbers."
     )
-    return render(
+    return render_template(
         "study.html",
         package="sottovoce_papers",
         title=f"sottovoce study {study.name}",
@@ -326,7 +326,7 @@ def index(
             Card(one.study.name, one.study.title, "; ".join(verdicts.summed(found)), picture)
         )
     seconds = sum(one.seconds for one, _, _ in done)
-    return render(
+    return render_template(
         "studies.html",
         package="sottovoce_papers",
         title="sottovoce studies",

@@ -83,7 +83,7 @@ def run(
     cell = kinds.find(study.kind)
     given, asked = _user_file(study, file), also(study)
     folder, points = Path(out) / study.name, study.points()
-    files.check("out", folder / "cells" / "file", make=True)
+    files.check_writable_path("out", folder / "cells" / "file", make=True)
     shared = {"seed": study.seed, "replicates": study.replicates}
     cells = [
         tables.sourced({**study.fixed, **point, **given, **asked, **shared}, file)
@@ -292,8 +292,8 @@ def code(kind: str) -> str:
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Write a file in one step, its folder too: see :func:`sottovoce.util.files.write`."""
-    files.write("out", path, content, make=True)
+    """Write a file in one step, its folder too: see :func:`sottovoce.util.files.write_atomically`."""
+    files.write_atomically("out", path, content, make=True)
 
 
 def _csv(rows: list[Row], columns: list[str]) -> str:

@@ -105,7 +105,7 @@ from importlib import resources
 from pathlib import Path
 
 from sottovoce.errors import InvalidInput
-from sottovoce.util.files import from_toml, read_text
+from sottovoce.util.files import parse_bounded_toml, read_bounded_text
 from sottovoce.util.typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
@@ -530,13 +530,13 @@ def load(name_or_path: str) -> Study:
         raise InvalidInput(
             "study", name_or_path, "is no study of the package and no TOML file", remedy
         )
-    return parse(read_text("study", path), path.stem)
+    return parse(read_bounded_text("study", path), path.stem)
 
 
 def parse(text: str, name: str) -> Study:
     """A study from the text of its file."""
     try:
-        given = from_toml(text)
+        given = parse_bounded_toml(text)
     except ValueError as error:
         raise InvalidInput("study", name, f"is not TOML: {error}", "correct it") from None
     if "name" in given:

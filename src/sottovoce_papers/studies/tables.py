@@ -15,7 +15,7 @@ import numpy as np
 
 from sottovoce import RunConfig, data
 from sottovoce.data.rows import Rows
-from sottovoce.data.table import as_numbers
+from sottovoce.data.table import column_as_numbers
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.task import Task, TwoClasses
 from sottovoce.runs.simulate import pooled_minimiser, simulate
@@ -95,7 +95,7 @@ class Dealt:
         """The test error of always the commoner class of the test rows; None if the label is a
         number.
         """
-        margins = self.task.baselines(self.y_test).get("majority")
+        margins = self.task.baseline_margins(self.y_test).get("majority")
         if margins is None or margins.shape != (1,):
             return None
         return float(self.task.error(np.broadcast_to(margins, self.y_test.shape), self.y_test))
@@ -189,7 +189,7 @@ def _deal(
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
     parts = data.partition(how, y, nodes, draw, columns, strength=strength, task=task)
     held = tuple((X[part], y[part]) for part in parts)
-    return Dealt(Rows.build(held), held, X_test, y_test, note, caveat, task)
+    return Dealt(Rows.build_from_parts(held), held, X_test, y_test, note, caveat, task)
 
 
 _deal_first = lru_cache(maxsize=2)(_deal)
@@ -268,7 +268,7 @@ def census(path: str | Path, name: str) -> data.Table:
             "INCTOT", None, "the extract must hold total income", "add it at IPUMS, and export CSV"
         )
     try:
-        income, missing = as_numbers(table.columns["INCTOT"])
+        income, missing = column_as_numbers(table.columns["INCTOT"])
     except ValueError:
         raise InvalidInput(
             "INCTOT", None, "must hold IPUMS's numeric codes", "export codes, not labels"

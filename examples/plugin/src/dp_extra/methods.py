@@ -38,7 +38,7 @@ class Combine(Algorithm[CombineState]):
     gradient_steps: ClassVar[bool] = True
 
     def init(self, node: Node) -> CombineState:
-        return CombineState(node.zeros())
+        return CombineState(node.zero_vector())
 
     def round(self, k: int, state: CombineState, node: Node) -> CombineState:
         alpha = None if self.noise is None else self.noise(k)
@@ -47,4 +47,4 @@ class Combine(Algorithm[CombineState]):
         )
         stepped = state.f - gradient / self.penalty(k)
         apart = node.net.neighbour_sum(stepped) - node.net.degree * stepped
-        return CombineState(stepped + node.facts.mixing * apart)
+        return CombineState(stepped + node.facts.mixing_weight * apart)

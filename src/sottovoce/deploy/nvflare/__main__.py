@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from ...errors import EXIT_CODES, SottovoceError, exit_code
-from ..plan_file import read_plan
+from ...errors import EXIT_CODES, SottovoceError, exit_code_for_error
+from ..plan_file import read_plan_file
 from . import provision as kits
 from .supervisor import Supervisor
 
@@ -45,13 +45,13 @@ def provision(
     plan: Path, server: str, port: int, store: Path, workspace: Path, project: Path | None
 ) -> None:
     """Make a startup kit for the hub, for every site of PLAN and for the supervisor."""
-    description = kits.project(read_plan(plan), server, port, store=store)
+    description = kits.describe_project(read_plan_file(plan), server, port, store=store)
     if project is not None:
         kits.write_project(project, description)
         click.echo(f"wrote {project}; go on with: nvflare provision -p {project} -w {workspace}")
         return
     click.echo(
-        f"kits are in {kits.provision(description, workspace)}; keep {workspace}/*/state to "
+        f"kits are in {kits.make_startup_kits(description, workspace)}; keep {workspace}/*/state to "
         "yourself"
     )
 
@@ -60,7 +60,7 @@ def provision(
 @click.argument("kit", type=_FOLDER)
 def check(kit: Path) -> None:
     """Compare the policies of a site's startup KIT with those that are shipped."""
-    kits.check_kit(kit)
+    kits.check_startup_kit(kit)
     click.echo(f"{kit}: hardened, as shipped")
 
 
@@ -90,7 +90,7 @@ def start() -> None:
         main(prog_name="python -m sottovoce.deploy.nvflare")
     except SottovoceError as error:
         click.echo(f"Error: {error}", err=True)
-        raise SystemExit(exit_code(error)) from None
+        raise SystemExit(exit_code_for_error(error)) from None
 
 
 if __name__ == "__main__":

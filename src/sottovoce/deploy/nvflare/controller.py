@@ -1,4 +1,4 @@
-"""The hub's side of a job: NVFlare's tasks around :func:`sottovoce.deploy.nvflare.tasks.serve`."""
+"""The hub's side of a job: NVFlare's tasks around :func:`sottovoce.deploy.nvflare.tasks.serve_sites`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from nvflare.apis.signal import Signal
 from ...util.typing import Any
 from ..hub import Hub
 from ..hublog import HubLog
-from ..plan_file import read_plan
+from ..plan_file import read_plan_file
 from . import layout
-from .tasks import PATIENCE, serve
+from .tasks import PATIENCE, serve_sites
 
 
 class SiteController(Controller):
@@ -69,28 +69,28 @@ class SiteController(Controller):
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         try:
-            self._serve(abort_signal, fl_ctx)
+            self._serve_all_sites(abort_signal, fl_ctx)
         except Exception as error:
             # no site's fault; NVFlare logs it, and ends the job
-            self._note(f"the hub failed: {type(error).__name__}; the server's log says why")
+            self._note_failure(f"the hub failed: {type(error).__name__}; the server's log says why")
             raise
 
-    def _serve(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+    def _serve_all_sites(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Answer the requests of all sites, and end the job if it cannot go on."""
         over = threading.Event()
         with HubLog(self._folder / layout.HUB_LOG) as log:
-            hub = Hub(read_plan(self._folder / layout.PLAN_FILE), log)
-            hub.check()
-            failure = serve(hub, partial(self._carry, fl_ctx, abort_signal, over), over)
+            hub = Hub(read_plan_file(self._folder / layout.PLAN_FILE), log)
+            hub.check_log()
+            failure = serve_sites(hub, partial(self._carry_task, fl_ctx, abort_signal, over), over)
         if failure is not None:
-            self._note(failure)
+            self._note_failure(failure)
             self.system_panic(failure, fl_ctx)
 
-    def _note(self, failure: str) -> None:
+    def _note_failure(self, failure: str) -> None:
         """Write down why the job failed, for the supervisor."""
         (self._folder / layout.LAST_FAILURE).write_text(failure + "\n", encoding="utf-8")
 
-    def _carry(
+    def _carry_task(
         self,
         fl_ctx: FLContext,
         abort_signal: Signal,

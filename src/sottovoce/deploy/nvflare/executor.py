@@ -14,8 +14,8 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from ...errors import EndedEarly, FinishedWithout, InvalidInput, Refused, SottovoceError
-from ..lock import only_one
-from ..session import check_end
+from ..lock import exclusive_lock
+from ..session import check_complete_end
 from ..settings import SiteSettings
 from . import layout
 from .tasks import Post, TaskTransport
@@ -61,23 +61,23 @@ class SiteExecutor(Executor):
             local = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
             name = str(fl_ctx.get_identity_name())
             self._thread = threading.Thread(
-                target=self._work, args=(local, name), name="site", daemon=True
+                target=self._run_session, args=(local, name), name="site", daemon=True
             )
             self._thread.start()
         result = make_reply(ReturnCode.OK)
-        result.update(self._post.carry(shareable))
+        result.update(self._post.carry_task(shareable))
         return result
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type in (EventType.ABOUT_TO_END_RUN, EventType.END_RUN, EventType.ABORT_TASK):
-            self._post.close(
+            self._post.close_with_reason(
                 "the hub ended the job; it will be handed in again if the run is not complete"
             )
 
-    def _work(self, local: Path, name: str) -> None:
+    def _run_session(self, local: Path, name: str) -> None:
         failure = ""
         try:
-            self.take_part(local / layout.SITE_FILE, name, self._post, self.logger.info)
+            self.run_site(local / layout.SITE_FILE, name, self._post, self.logger.info)
         except (EndedEarly, FinishedWithout) as error:
             # as it should be: the hub has this site's word
             self.logger.error("%s", error)
@@ -92,10 +92,10 @@ class SiteExecutor(Executor):
             failure = f"{type(error).__name__}; the site's log says why"
             self.logger.exception("the site's session failed")
         finally:
-            self._post.end(failure)
+            self._post.end_session(failure)
 
     @staticmethod
-    def take_part(path: Path, name: str, post: Post, tell: Callable[[str], None]) -> None:
+    def run_site(path: Path, name: str, post: Post, tell: Callable[[str], None]) -> None:
         """Run the site of a settings file to its end, and write its results down.
 
         Parameters
@@ -114,7 +114,7 @@ class SiteExecutor(Executor):
         InvalidInput
             If the settings are another site's.
         EndedEarly, FinishedWithout
-            As :func:`sottovoce.deploy.session.check_end`, when all is written down.
+            As :func:`sottovoce.deploy.session.check_complete_end`, when all is written down.
         """
         settings = SiteSettings.read(path)
         if settings.name != name:
@@ -125,7 +125,7 @@ class SiteExecutor(Executor):
                 rule,
                 f"correct it in {layout.SITE_FILE}, or get the right kit",
             )
-        with only_one(settings.lock, layout.LET_GO):
+        with exclusive_lock(settings.lock_file, layout.LET_GO):
             settings.erase_old_keys(tell)
-            ended = settings.take_part(TaskTransport(settings.agreed, post))
-        check_end(name, settings.agreed.run, ended.outcome.stopped, ended.lost)
+            ended = settings.run_and_write_results(TaskTransport(settings.agreed_plan, post))
+        check_complete_end(name, settings.agreed_plan.run, ended.outcome.stopped, ended.lost)

@@ -18,11 +18,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from ..demonstration import ONE_THREAD, Demonstration, free_port
+from ..demonstration import ONE_THREAD, Demonstration, find_free_port
 from ..hublog import HubLog
-from ..plan_file import read_plan
+from ..plan_file import read_plan_file
 from . import layout
-from .provision import SUPERVISOR, project, provision
+from .provision import SUPERVISOR, describe_project, make_startup_kits
 from .supervisor import Supervisor
 
 SERVER = "localhost"
@@ -42,7 +42,7 @@ class Federation:
     Parameters
     ----------
     kits : path
-        Result of :func:`sottovoce.deploy.nvflare.provision.provision`.
+        Result of :func:`sottovoce.deploy.nvflare.provision.make_startup_kits`.
     environment : mapping
         In addition to this process's.
     server : bool
@@ -60,25 +60,25 @@ class Federation:
 
     def __enter__(self) -> Self:
         try:
-            for name in self._all:
-                self._start(name)
-            self._watch = threading.Thread(target=self._restart, name="watchdog", daemon=True)
+            for name in self._process_names:
+                self._start_process(name)
+            self._watch = threading.Thread(target=self._restart_ended_processes, name="watchdog", daemon=True)
             self._watch.start()
         except BaseException:
-            self.stop()
+            self.stop_all_processes()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.stop_all_processes()
 
     @property
-    def _all(self) -> tuple[str, ...]:
+    def _process_names(self) -> tuple[str, ...]:
         if not self.server:
             return self.names
         return (SERVER, *self.names)
 
-    def _start(self, name: str) -> None:
+    def _start_process(self, name: str) -> None:
         """Start the process of the hub or a site, with its output in ``console.txt``."""
         kind = "client"
         if name == SERVER:
@@ -103,17 +103,17 @@ class Federation:
                 start_new_session=True,
             )
 
-    def _restart(self) -> None:
+    def _restart_ended_processes(self) -> None:
         """Start ended processes again, as a startup kit's watchdog or systemd does at a site."""
         while not self._over.wait(0.5):
             with self._lock:
                 for name, process in list(self._parents.items()):
                     if process.poll() is not None and not self._over.is_set():
-                        self._start(name)
+                        self._start_process(name)
 
-    def processes(self, name: str | None = None) -> list[int]:
+    def process_numbers_of(self, name: str | None = None) -> list[int]:
         """Return process numbers of the hub or a site, jobs included; without a name, of all."""
-        names = self._all
+        names = self._process_names
         if name is not None:
             names = (name,)
         kits = {os.fsencode(self.kits / one) for one in names}
@@ -127,10 +127,10 @@ class Federation:
                         found.append(int(entry.name))
         return sorted(found)
 
-    def kill(self, name: str, only: int | None = None) -> None:
+    def kill_processes_of(self, name: str, only: int | None = None) -> None:
         """SIGKILL for all processes of a site or the hub, or for one of them."""
         with self._lock:
-            numbers = [only] if only is not None else self.processes(name)
+            numbers = [only] if only is not None else self.process_numbers_of(name)
             for number in numbers:
                 with suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
@@ -138,14 +138,14 @@ class Federation:
         if only is None or only == parent.pid:
             parent.wait()
 
-    def stop(self, seconds: float = 5.0) -> None:
+    def stop_all_processes(self, seconds: float = 5.0) -> None:
         """End every process, and return when none is left."""
         self._over.set()
         if self._watch is not None:
             self._watch.join()
         until = time.monotonic() + seconds
         with self._lock:
-            while numbers := self.processes():
+            while numbers := self.process_numbers_of():
                 for number in numbers:
                     how = signal.SIGKILL
                     if time.monotonic() < until:
@@ -202,9 +202,9 @@ def run_loopback(
     Loopback
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
-    plan = read_plan(hub / layout.PLAN_FILE)
-    made = project(plan, SERVER, free_port(), store=folder / "store")
-    kits = provision(made, folder / "federation")
+    plan = read_plan_file(hub / layout.PLAN_FILE)
+    made = describe_project(plan, SERVER, find_free_port(), store=folder / "store")
+    kits = make_startup_kits(made, folder / "federation")
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in sites.items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(Path(path).resolve())
@@ -228,7 +228,7 @@ def run_loopback(
     return Loopback(tuple(seconds), len(supervisor.jobs))
 
 
-def demonstrate(demo: Demonstration, tick: Callable[[], None]) -> None:
+def run_demonstration(demo: Demonstration, tick: Callable[[], None]) -> None:
     """Run a demonstration over NVFlare; calls `tick` some times a second."""
-    sites = {name: demo.settings(name) for name in demo.plan.names}
+    sites = {name: demo.settings_file_of(name) for name in demo.plan.names}
     run_loopback(demo.hub, sites, demo.folder / "nvflare", tick=lambda federation, complete: tick())

@@ -11,7 +11,7 @@ from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder
 
 from ...util.typing import Any
-from .provision import hardened
+from .provision import read_hardened_policy
 
 _KINDS = {ParticipantType.SERVER: "server", ParticipantType.CLIENT: "client"}
 
@@ -34,13 +34,13 @@ class HardenedPolicies(Builder):
             if kind is None:
                 continue
             local = Path(ctx.get_local_dir(participant))
-            resources = hardened(kind)
+            resources = read_hardened_policy(kind)
             if kind == "server":
-                self._place(resources)
+                self._set_job_folders(resources)
             policies = {
                 "resources": resources,
-                "authorization": hardened("authorization"),
-                "comm_config": hardened("comm_config"),
+                "authorization": read_hardened_policy("authorization"),
+                "comm_config": read_hardened_policy("comm_config"),
             }
             for name, policy in policies.items():
                 text = json.dumps(policy, indent=2) + "\n"
@@ -49,7 +49,7 @@ class HardenedPolicies(Builder):
             (local / ProvFileName.RESOURCES_JSON_DEFAULT).unlink()
             (local / ProvFileName.AUTHORIZATION_JSON_DEFAULT).unlink()
 
-    def _place(self, resources: dict[str, Any]) -> None:
+    def _set_job_folders(self, resources: dict[str, Any]) -> None:
         """Put the folders of snapshots and jobs into the hub's resources."""
         storage = resources["snapshot_persistor"]["args"]["storage"]
         storage["args"]["root_dir"] = str(self._store / "snapshots")

@@ -2,8 +2,8 @@
 
 One for the hub, one a site, one for the supervisor, all with our policies.
 
-``nvflare provision -p FILE`` on the file that :func:`write_project` writes does the same as
-:func:`provision`: the file names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a
+``nvflare make_startup_kits -p FILE`` on the file that :func:`write_project` writes does the same as
+:func:`make_startup_kits`: the file names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a
 builder, so that no kit leaves without them.
 """
 
@@ -14,10 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from ...errors import InvalidInput
-from ...util.files import LARGEST, read
+from ...util.files import LARGEST, read_bounded_file
 from ...util.typing import Any
 from ..plan import Plan
-from ..strict import NotStrict, parse
+from ..strict import NotStrict, parse_json
 from .layout import need_nvflare
 
 SUPERVISOR = "supervisor@sottovoce.invalid"
@@ -27,7 +27,7 @@ _STATIC = {"config_folder": "config", "scheme": "tcp"}
 DAYS = 3 * 365
 
 
-def project(
+def describe_project(
     plan: Plan, server: str, port: int, *, store: str | Path, name: str = "sottovoce"
 ) -> dict[str, Any]:
     """Return NVFlare's description of the federation, as plain data.
@@ -48,7 +48,7 @@ def project(
     Returns
     -------
     dict
-        What ``nvflare provision -p`` reads, in the form of JSON.
+        What ``nvflare make_startup_kits -p`` reads, in the form of JSON.
 
     Raises
     ------
@@ -82,11 +82,11 @@ def project(
         "name": name,
         "description": f"sottovoce run {plan.run}",
         "participants": [hub, *clients, supervisor],
-        "builders": _builders(store),
+        "builders": _kit_builders(store),
     }
 
 
-def _builders(store: str | Path) -> list[dict[str, Any]]:
+def _kit_builders(store: str | Path) -> list[dict[str, Any]]:
     """Return the builders of a startup kit, in their order."""
     return [
         {
@@ -102,11 +102,11 @@ def _builders(store: str | Path) -> list[dict[str, Any]]:
 
 
 def write_project(path: str | Path, description: dict[str, Any]) -> None:
-    """Write a description for ``nvflare provision -p``; JSON, which is YAML."""
+    """Write a description for ``nvflare make_startup_kits -p``; JSON, which is YAML."""
     Path(path).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
 
-def provision(description: dict[str, Any], workspace: str | Path) -> Path:
+def make_startup_kits(description: dict[str, Any], workspace: str | Path) -> Path:
     """Make all startup kits, and return their folder.
 
     Raises :class:`InvalidInput` if NVFlare refuses.
@@ -141,13 +141,13 @@ class _Quiet:
     debug = warning = error = info
 
 
-def hardened(name: str) -> dict[str, Any]:
+def read_hardened_policy(name: str) -> dict[str, Any]:
     """Return a policy as shipped: "server", "client", "authorization" or "comm_config"."""
     file = files(__package__).joinpath("hardened", f"{name}.json")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def check_kit(kit: str | Path) -> None:
+def check_startup_kit(kit: str | Path) -> None:
     """Check that a site's startup kit has the shipped policies and asks for mutual TLS.
 
     Raises :class:`InvalidInput` otherwise.
@@ -159,19 +159,19 @@ def check_kit(kit: str | Path) -> None:
         ("comm_config", "comm_config"),
     ):
         path = home / "local" / f"{file}.json"
-        if _read(path) != hardened(policy):
+        if _read_kit_file(path) != read_hardened_policy(policy):
             remedy = "have the kit made again, or put it back"
             raise InvalidInput("kit", str(path), "is not the hardened policy", remedy)
     path = home / "startup" / "fed_client.json"
-    if _read(path).get("client", {}).get("connection_security") != "mtls":
+    if _read_kit_file(path).get("client", {}).get("connection_security") != "mtls":
         raise InvalidInput(
             "kit", str(path), "does not ask for mutual TLS", "have the kit made again"
         )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_kit_file(path: Path) -> dict[str, Any]:
     try:
-        return dict(parse(read("kit", path), LARGEST))
+        return dict(parse_json(read_bounded_file("kit", path), LARGEST))
     except (NotStrict, TypeError) as error:
         raise InvalidInput(
             "kit", str(path), "cannot be read", "give the folder of a site's startup kit"

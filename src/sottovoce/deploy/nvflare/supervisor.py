@@ -21,8 +21,8 @@ from ...util.typing import Any
 from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan
-from ..plan_file import read_plan
-from ..report import write_hub
+from ..plan_file import read_plan_file
+from ..report import write_hub_results
 from . import layout
 from .provision import SUPERVISOR
 
@@ -43,7 +43,7 @@ _NO_FILTERS: dict[str, Any] = {
 _log = logging.getLogger(__name__)
 
 
-def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
+def write_job_folder(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
     """Write the job of a plan: three files of plain data, no code.
 
     They name two installed classes and the sites.  Not even the plan is in them: hub and sites have
@@ -130,7 +130,7 @@ class _Lost(Exception):
     """The server went away, or forgot the job."""
 
 
-def _asked(question: Callable[[], _T]) -> _T:
+def _ask_server(question: Callable[[], _T]) -> _T:
     """Return the server's answer; any error of NVFlare becomes :class:`_Lost`."""
     try:
         return question()
@@ -160,7 +160,7 @@ class Supervisor:
         layout.need_nvflare()
         self._kit = Path(kit)
         self._hub = Path(hub)
-        self.plan = read_plan(self._hub / layout.PLAN_FILE)
+        self.plan = read_plan_file(self._hub / layout.PLAN_FILE)
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise InvalidInput(
                 "kit",
@@ -192,44 +192,44 @@ class Supervisor:
         idle = 0
         before = -1
         with tempfile.TemporaryDirectory() as folder:
-            job = write_job(
+            job = write_job_folder(
                 Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds
             )
             while True:
-                status = self._one_job(job, observe, patience)
+                status = self._run_one_job(job, observe, patience)
                 if status == _COMPLETED:
-                    self._check()
+                    self._check_and_report()
                     return
                 _log.warning("run %s, job %d ended: %s", self.plan.run, len(self.jobs), status)
-                held = self._held()
+                held = self._count_messages()
                 if held == before:
                     idle += 1
                 else:
                     idle = 0
                 before = held
                 if idle >= self._tries:
-                    why = self._last_words()
+                    why = self._last_failure()
                     raise Refused(
                         f"run={self.plan.run!r}: no further after {self._tries} more jobs; {why}"
                     )
 
-    def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
+    def _run_one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
         """Hand in a job, watch it to its end, and return its last status."""
         session = open_session(self._kit, patience)
         try:
-            _asked(lambda: self._clear(session))
-            name = _asked(lambda: session.submit_job(str(job)))
+            _ask_server(lambda: self._abort_leftover_jobs(session))
+            name = _ask_server(lambda: session.submit_job(str(job)))
             self.jobs.append(name)
             over: float | None = None
             while True:
-                status = _asked(lambda: session.get_job_status(name))
+                status = _ask_server(lambda: session.get_job_status(name))
                 if status is not None and status.startswith("FINISHED"):
                     return status
-                if over is None and self._complete():
+                if over is None and self._all_sites_left():
                     over = time.monotonic()
                 if over is not None and time.monotonic() > over + self._task_seconds:
                     # else NVFlare waits for a site that was killed
-                    _asked(lambda: session.abort_job(name))
+                    _ask_server(lambda: session.abort_job(name))
                     return _COMPLETED
                 until = time.monotonic() + 0.5
                 while time.monotonic() < until:
@@ -242,7 +242,7 @@ class Supervisor:
             with suppress(Exception):
                 session.close()
 
-    def _clear(self, session: Session) -> None:
+    def _abort_leftover_jobs(self, session: Session) -> None:
         """End jobs of this run that a crash left over, for ever RUNNING."""
         for job in session.list_jobs():
             ended = str(job.get("status")).startswith("FINISHED")
@@ -251,32 +251,32 @@ class Supervisor:
                 with suppress(Exception):
                     session.abort_job(str(job["job_id"]))
 
-    def _held(self) -> int:
+    def _count_messages(self) -> int:
         """Return the number of messages in the log: the measure of progress."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             return len(log.messages(self.plan.run))
 
-    def _complete(self) -> bool:
+    def _all_sites_left(self) -> bool:
         """Return True if every site has left."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
-            return Hub(self.plan, log).over
+            return Hub(self.plan, log).all_sites_left
 
-    def _check(self) -> None:
+    def _check_and_report(self) -> None:
         """Write the hub's report.
 
         Raise if the run ended early, or the log lacks what the sites have finished.
         """
         with HubLog(self._hub / layout.HUB_LOG) as log:
             hub = Hub(self.plan, log)
-            written = write_hub(self._hub, hub)
-            hub.check_end()
+            written = write_hub_results(self._hub, hub)
+            hub.check_complete_end()
             if not written:
                 raise Refused(
                     f"run={self.plan.run!r}: is complete at its sites, and {layout.HUB_LOG} is not "
                     "its log"
                 )
 
-    def _last_words(self) -> str:
+    def _last_failure(self) -> str:
         """Return why the last job failed, as the controller wrote it down."""
         path = self._hub / layout.LAST_FAILURE
         if not path.exists():

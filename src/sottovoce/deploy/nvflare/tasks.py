@@ -27,13 +27,13 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 from ...errors import Refused, Unreachable
-from ...util.plain import canonical
+from ...util.plain import canonical_json
 from ...util.typing import Any
 from .. import requests
 from ..hub import Hub
 from ..plan import Plan
-from ..requests import OTHER_REQUEST, OTHER_VERSION, RequestTransport, answer, sizes
-from ..transport import printable
+from ..requests import OTHER_REQUEST, OTHER_VERSION, RequestTransport, reply_to_request, request_and_reply_sizes
+from ..transport import to_printable_text
 
 Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 """Takes a task to a site, and returns its result; None if there is none."""
@@ -62,7 +62,7 @@ class Post:
         self._ended: dict[str, Any] | None = None
         self._closed: str | None = None
 
-    def ask(self, method: str, request: bytes) -> dict[str, Any]:
+    def wait_for_reply(self, method: str, request: bytes) -> dict[str, Any]:
         """Wait for the task with the reply to a request, and return it.
 
         Raises :class:`Unreachable` if the job ends before.
@@ -78,12 +78,12 @@ class Post:
                 raise Unreachable(f"hub: {self._closed}")
             return self._reply
 
-    def end(self, failure: str) -> None:
+    def end_session(self, failure: str) -> None:
         with self._news:
             self._ended = {ENDED: failure}
             self._news.notify_all()
 
-    def carry(self, task: dict[str, Any], seconds: float = PATIENCE) -> dict[str, Any]:
+    def carry_task(self, task: dict[str, Any], seconds: float = PATIENCE) -> dict[str, Any]:
         """Take a task, and return its result.
 
         The result is the session's next request or its end, or nothing after `seconds`.
@@ -98,7 +98,7 @@ class Post:
             )
             return self._ended or self._request or {}
 
-    def close(self, reason: str) -> None:
+    def close_with_reason(self, reason: str) -> None:
         """Say that the job is over and no more tasks will come; the first reason is kept."""
         with self._news:
             self._closed = self._closed or reason
@@ -111,16 +111,16 @@ class TaskTransport(RequestTransport):
     def __init__(self, plan: Plan, post: Post) -> None:
         super().__init__(plan)
         self._post = post
-        _, self._most = sizes(plan)
+        _, self._most = request_and_reply_sizes(plan)
 
-    def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        task = self._post.ask(method, canonical(asked).encode())
+    def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+        task = self._post.wait_for_reply(method, canonical_json(asked).encode())
         if REFUSED in task:
-            raise Refused(f"the hub refused: {printable(str(task[REFUSED]))}")
-        return requests.read(task.get(REPLY, b""), self._most, OTHER_VERSION)
+            raise Refused(f"the hub refused: {to_printable_text(str(task[REFUSED]))}")
+        return requests.parse_request(task.get(REPLY, b""), self._most, OTHER_VERSION)
 
 
-def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
+def serve_sites(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     """Answer the requests of all sites until all have ended, in a thread for each.
 
     A lost site ends the job if the plan waits for all its sites, however long; else the run goes on
@@ -143,9 +143,9 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     lost: str | None = None
     with ThreadPoolExecutor(len(running)) as pool:
         try:
-            threads = {pool.submit(converse, hub, site, carry): site for site in running}
+            threads = {pool.submit(serve_one_site, hub, site, carry): site for site in running}
             while not over.is_set() and (threads or running - hub.gone().keys()):
-                if lost is not None and (hub.plan.waits.endless or not threads):
+                if lost is not None and (hub.plan.waits.waits_for_ever or not threads):
                     return lost
                 for thread in wait(threads, _LOOK, FIRST_COMPLETED).done:
                     site, failure = threads.pop(thread), thread.result()
@@ -157,7 +157,7 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     return None
 
 
-def converse(hub: Hub, site: str, carry: Carry) -> str | None:
+def serve_one_site(hub: Hub, site: str, carry: Carry) -> str | None:
     """Answer the requests of one site until it has ended.
 
     Parameters
@@ -172,13 +172,13 @@ def converse(hub: Hub, site: str, carry: Carry) -> str | None:
     str or None
         Why the site is lost; None if it has ended and signed that it leaves.
     """
-    longest, _ = sizes(hub.plan)
+    longest, _ = request_and_reply_sizes(hub.plan)
     # the first task brings no reply: it only asks for a result
     task: dict[str, Any] = {}
     while (result := carry(site, task)) is not None:
         if ENDED in result:
             if result[ENDED]:
-                return f"site {site!r} stopped: {printable(str(result[ENDED]))}"
+                return f"site {site!r} stopped: {to_printable_text(str(result[ENDED]))}"
             if site in hub.gone():
                 return None
             return f"site {site!r} stopped, and has not signed that it leaves"
@@ -186,9 +186,9 @@ def converse(hub: Hub, site: str, carry: Carry) -> str | None:
         if NUMBER in result:
             task[NUMBER] = result[NUMBER]
             try:
-                request = requests.read(result.get(REQUEST, b""), longest, OTHER_REQUEST)
-                reply = answer(hub, site, str(result.get(METHOD)), request, PATIENCE)
-                task[REPLY] = canonical(reply).encode()
+                request = requests.parse_request(result.get(REQUEST, b""), longest, OTHER_REQUEST)
+                reply = reply_to_request(hub, site, str(result.get(METHOD)), request, PATIENCE)
+                task[REPLY] = canonical_json(reply).encode()
             except Refused as error:
                 task[REFUSED] = str(error)
     return f"site {site!r} does not answer"

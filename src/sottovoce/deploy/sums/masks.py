@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LedgerCorrupt, NotWritten, Refused, shown
+from ...errors import LedgerCorrupt, NotWritten, Refused, format_declared_value
 from ...ledger.durable import DurableLedger
-from ...util.files import regular
+from ...util.files import require_regular_file
 from ...util.typing import IntArray
 from ..crypto import algorithms, ciphers, hashes, hkdf, need_cryptography, x25519
-from ..files import unfinished, write_new
+from ..files import unfinished_files_of, write_new_file
 
 Words = NDArray[np.uint64]
 """Numbers modulo ``2^64``."""
@@ -31,7 +31,7 @@ BYTES = 32
 """Of a key, of either kind."""
 _PRIME = 2**255 - 19
 _PROBE = bytes(range(1, 1 + BYTES))
-"""A private key for :func:`check_key`.
+"""A private key for :func:`check_public_key`.
 
 Any scalar will do, because the exchange multiplies by the cofactor.
 """
@@ -39,12 +39,12 @@ _DOMAIN = b"sottovoce mask 1"
 _MASKS = re.compile(r"\.?(.+)\.masks(?:\.[0-9a-f]+\.tmp)?")
 
 
-def fields(*parts: bytes) -> bytes:
+def encode_fields(*parts: bytes) -> bytes:
     """Return the parts in one, each with its length before it: an injective encoding."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
-def check_key(raw: bytes) -> None:
+def check_public_key(raw: bytes) -> None:
     """Raise :class:`ValueError` for a public key that is not canonical, or of low order."""
     need_cryptography()
     # X25519 reduces numbers modulo p and drops the highest bit: 9, 9 + p and 9 + 2^255 are one key,
@@ -58,7 +58,7 @@ def check_key(raw: bytes) -> None:
         raise ValueError("is of low order: every exchange with it gives zero") from None
 
 
-def secret_of(ledger: Path, run: str) -> Path:
+def masking_key_path(ledger: Path, run: str) -> Path:
     """Return the path of the private masking key of a run, while the run lasts.
 
     It is in the ledger's folder, never in the ledger.
@@ -66,7 +66,7 @@ def secret_of(ledger: Path, run: str) -> Path:
     return ledger.with_name(f"{ledger.stem}.{run}.masks")
 
 
-def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
+def masking_keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
     """Return masking keys in a ledger's folder, whole or half-made: the path of each, by run.
 
     A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts
@@ -81,19 +81,19 @@ def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
         if named is None or not named[1].startswith(lead):
             continue
         run = named[1].removeprefix(lead)
-        longer = [s for s in _ledgers_of(ledger, named[1]) if len(s) > len(ledger.stem)]
+        longer = [s for s in _ledgers_of_key_name(ledger, named[1]) if len(s) > len(ledger.stem)]
         if run == own or not longer:
-            found[run] = secret_of(ledger, run)
+            found[run] = masking_key_path(ledger, run)
     return found
 
 
-def _ledgers_of(ledger: Path, name: str) -> list[str]:
+def _ledgers_of_key_name(ledger: Path, name: str) -> list[str]:
     """Return the ledgers in the folder, without ending, to which a key of this name may belong."""
     stems = (name[: dot.start()] for dot in re.finditer(r"\.", name))
     return [stem for stem in stems if ledger.with_name(stem + ledger.suffix).exists()]
 
 
-def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
+def erase_old_masking_keys(ledger: DurableLedger, present: str = "") -> dict[str, str]:
     """Erase the masking keys of runs that cannot go on; returns those runs, with their states.
 
     Raises :class:`LedgerCorrupt` if the ledger lacks the run of a key: a run is in the ledger
@@ -102,19 +102,19 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
     A key that may be of a ledger with a shorter name stays, and nothing is refused.
     """
     # before the ledger is read: what starts meanwhile is in it before its key is made
-    keys = keys_beside(ledger.path)
+    keys = masking_keys_beside(ledger.path)
     states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
     alone = [ledger.path.stem]
     foreign = [
         run
         for run in keys
-        if run not in states and _ledgers_of(ledger.path, f"{ledger.path.stem}.{run}") == alone
+        if run not in states and _ledgers_of_key_name(ledger.path, f"{ledger.path.stem}.{run}") == alone
     ]
     over = {run: states[run] for run in keys if states.get(run, "open") != "open"}
     for run in over:
-        RunKey.erase(keys[run])
+        RunKey.erase_file(keys[run])
     for run in set(foreign) - {present}:
-        RunKey.erase(keys[run])
+        RunKey.erase_file(keys[run])
         # the refusal below does not depend on it
         with suppress(OSError):
             keys[run].touch(mode=0o600)
@@ -123,27 +123,27 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
         if present in foreign:
             kept = "; the key stays for that one"
         raise LedgerCorrupt(
-            f"ledger={shown(ledger.path)}: beside it lies a key of the run {foreign[0]!r}, which "
+            f"ledger={format_declared_value(ledger.path)}: beside it lies a key of the run {foreign[0]!r}, which "
             "it lacks: it is an older copy, or another ledger; nothing was drawn; find the newest "
             f"one, and never restore a ledger from a backup{kept}"
         )
     return over
 
 
-def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
+def give_up_run(ledger: DurableLedger, run: str) -> tuple[int, bool]:
     """Close a run for good, so that this site shares nothing more in it, and erase its key.
 
     Returns the reserved events without a row, whose price goes back to the budget, and whether
     there was a key.  The key is erased even if this raises :class:`LedgerError`, for a run that the
     ledger lacks, or a full disk.
     """
-    key = keys_beside(ledger.path, own=run).get(run)
+    key = masking_keys_beside(ledger.path, own=run).get(run)
     erased = False
     try:
         returned = ledger.close_run(run, reclaim=True)
     finally:
         if key is not None:
-            erased = RunKey.erase(key)
+            erased = RunKey.erase_file(key)
     return returned, erased
 
 
@@ -165,8 +165,8 @@ class RunKey:
         """
         need_cryptography()
         if not path.exists():
-            write_new(path, x25519.X25519PrivateKey.generate().private_bytes_raw(), secret=True)
-            _settle(path)
+            write_new_file(path, x25519.X25519PrivateKey.generate().private_bytes_raw(), secret=True)
+            _sync_folder(path)
         return cls.read(path)
 
     @classmethod
@@ -177,13 +177,13 @@ class RunKey:
         """
         need_cryptography()
         try:
-            with regular("key", path).open("rb") as file:
+            with require_regular_file("key", path).open("rb") as file:
                 raw = file.read(BYTES + 1)
         except (OSError, ValueError):
             raw = b""
         if len(raw) != BYTES:
             raise LedgerCorrupt(
-                f"key={shown(path)}: the key of this run is gone or damaged, and there is never a "
+                f"key={format_declared_value(path)}: the key of this run is gone or damaged, and there is never a "
                 "second one; halted, nothing was drawn; the other sites go on without this one"
             )
         return cls(x25519.X25519PrivateKey.from_private_bytes(raw), path)
@@ -206,16 +206,16 @@ class RunKey:
         return self._shared[public]
 
     @staticmethod
-    def erase(path: Path) -> bool:
+    def erase_file(path: Path) -> bool:
         """Overwrite and remove the private half, also under temporary names; whether it was there.
 
         Raises :class:`NotWritten` if it cannot be removed.
         """
-        found = [one for one in (path, *unfinished(path)) if os.path.lexists(one)]
+        found = [one for one in (path, *unfinished_files_of(path)) if os.path.lexists(one)]
         for one in found:
             # A full disk may have to copy what is written over.  What counts is that the file goes.
             with suppress(OSError):
-                _zero(one)
+                _overwrite_with_zeros(one)
             try:
                 one.unlink(missing_ok=True)
             except OSError as error:
@@ -223,13 +223,13 @@ class RunKey:
                     f"cannot be removed: {error.strerror}; remove it: it is the key of a run "
                     "that is over"
                 )
-                raise NotWritten(f"key={shown(one)}: {rule}") from None
+                raise NotWritten(f"key={format_declared_value(one)}: {rule}") from None
         if found:
-            _settle(path)
+            _sync_folder(path)
         return bool(found)
 
 
-def _zero(path: Path) -> None:
+def _overwrite_with_zeros(path: Path) -> None:
     """Overwrite a key in place, without following links or waiting for pipes."""
     # Windows has neither flag.
     no_links = getattr(os, "O_NOFOLLOW", 0)
@@ -240,7 +240,7 @@ def _zero(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _settle(path: Path) -> None:
+def _sync_folder(path: Path) -> None:
     """Bring the folder's entry of `path` to the disk."""
     # Windows cannot open a folder.
     if not hasattr(os, "O_DIRECTORY"):
@@ -253,7 +253,7 @@ def _settle(path: Path) -> None:
             os.close(folder)
     except OSError as error:
         rule = f"its folder cannot be written: {error.strerror}; free some space"
-        raise NotWritten(f"key={shown(path)}: {rule}") from None
+        raise NotWritten(f"key={format_declared_value(path)}: {rule}") from None
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class Bound:
     parent: bytes
 
 
-def mask_key(
+def derive_mask_key(
     own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], other: bytes, bound: Bound
 ) -> bytes:
     """Derive the key of the mask of two sites for one attempt: X25519, then HKDF with SHA-256.
@@ -306,7 +306,7 @@ def mask_key(
     """
     # All that can change between two shares is in here, so that no mask is used twice
     # (docs/deploy/sums.md, "What is sent").
-    info = fields(
+    info = encode_fields(
         _DOMAIN,
         *(name.encode() for name in names),
         *keys,
@@ -318,7 +318,7 @@ def mask_key(
     return hkdf.HKDF(hashes.SHA256(), BYTES, bound.session, info).derive(own.shared(other))
 
 
-def stream(key: bytes, words: int) -> Words:
+def keystream_words(key: bytes, words: int) -> Words:
     """Return the first `words` words of the keystream of a key that is used only once."""
     # A zero nonce will do: the key is of one pair and one attempt, and masks one share.
     cipher = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None)
@@ -326,7 +326,7 @@ def stream(key: bytes, words: int) -> Words:
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
 
-def seal(
+def mask_share(
     share: IntArray,
     own: RunKey,
     name: str,
@@ -376,8 +376,8 @@ def seal(
         if other == name:
             continue
         low, high = sorted((name, other))
-        key = mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound)
-        mask = stream(key, total.size)
+        key = derive_mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound)
+        mask = keystream_words(key, total.size)
         # One site of a pair adds what the other subtracts: the masks vanish in the sum modulo 2^64.
         if name == low:
             total = total + mask

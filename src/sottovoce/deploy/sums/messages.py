@@ -26,15 +26,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import Refused
-from ...util.plain import canonical, keyed_hash
+from ...util.plain import canonical_json, personalised_hash
 from ...util.typing import Any
 from ..keys import SigningKey
-from ..messages import Message, check_signature, decoded, opened, signed
-from ..messages import read as read_message
+from ..messages import Message, check_signature, decode_base64, parse_unverified, sign_body
+from ..messages import read_message as read_message
 from ..plan import Plan
-from ..strict import parse
-from ..transport import printable
-from .masks import Words, check_key, fields
+from ..strict import parse_json
+from ..transport import to_printable_text
+from .masks import Words, check_public_key, encode_fields
 
 DTYPE = "<u8"
 DOMAIN = b"sottovoce sums 1\n"
@@ -92,8 +92,8 @@ class Roster:
     def digest(self) -> bytes:
         epoch = self.epoch.to_bytes(8, "big")
         first = self.first.to_bytes(8, "big")
-        members = fields(*(name.encode() for name in self.members))
-        return keyed_hash(b"roster", fields(self.session, epoch, first, members, self.parent))
+        members = encode_fields(*(name.encode() for name in self.members))
+        return personalised_hash(b"roster", encode_fields(self.session, epoch, first, members, self.parent))
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class SignedMessage:
 
     @property
     def digest(self) -> bytes:
-        return keyed_hash(b"said", self.data)
+        return personalised_hash(b"said", self.data)
 
 
-def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey) -> bytes:
+def sign_content(plan: Plan, round: int, sender: str, content: Content, key: SigningKey) -> bytes:
     """Sign a message of a run, and return its bytes; the same content always gives the same bytes.
 
     Parameters
@@ -164,7 +164,7 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
     body: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
     match content:
         case Hello(public):
-            body |= {"kind": "key", "key": _text(public)}
+            body |= {"kind": "key", "key": _to_base64(public)}
         case Roster(session, epoch, first, members, parent):
             body |= {
                 "kind": "roster",
@@ -172,7 +172,7 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
                 "epoch": epoch,
                 "first": first,
                 "parent": parent.hex(),
-                "members": _mask(plan, members),
+                "members": _members_to_bits(plan, members),
             }
         case Share(roster, attempt, parent, words):
             body |= {
@@ -182,18 +182,18 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
                 "parent": parent.hex(),
                 "dtype": DTYPE,
                 "shape": [len(words)],
-                "words": _text(np.ascontiguousarray(words, dtype=DTYPE).tobytes()),
+                "words": _to_base64(np.ascontiguousarray(words, dtype=DTYPE).tobytes()),
             }
         case Message():
-            return content.seal(key)
-    return signed(key, DOMAIN, body)
+            return content.to_signed_bytes(key)
+    return sign_body(key, DOMAIN, body)
 
 
-def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
+def read_signed_message(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     """Parse a message of any kind, and check it down to its signature.
 
     Whether it belongs to the present roster and history is checked by
-    :meth:`sottovoce.deploy.sums.roster.ProtocolState.check`.
+    :meth:`sottovoce.deploy.sums.roster.ProtocolState.check_message`.
 
     Parameters
     ----------
@@ -214,10 +214,10 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     Refused
         If its form, plan, sender, exchange, content or signature is not right.
     """
-    if not plan.summed and not data.startswith(b'{"epoch":'):
+    if not plan.uses_secure_sums and not data.startswith(b'{"epoch":'):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
-    where = f"message of {printable(sender)!r} in round {round}"
-    body = opened(plan, where, data, *_KINDS[plan.summed], sender=sender, round=round)
+    where = f"message of {to_printable_text(sender)!r} in round {round}"
+    body = parse_unverified(plan, where, data, *_KINDS[plan.uses_secure_sums], sender=sender, round=round)
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
@@ -227,39 +227,39 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     content: Content
     match kind:
         case "key":
-            content = _hello(where, body)
+            content = _read_hello(where, body)
         case "roster":
-            content = _roster(plan, where, body)
+            content = _read_roster(plan, where, body)
         case _:
-            content = _share(plan, where, body)
+            content = _read_share(plan, where, body)
     return SignedMessage(sender, content, data)
 
 
-def _hello(where: str, body: dict[str, Any]) -> Hello:
+def _read_hello(where: str, body: dict[str, Any]) -> Hello:
     """Return the greeting of a message; raises :class:`Refused` for a key that may not be one."""
-    key = decoded(where, body["key"])
+    key = decode_base64(where, body["key"])
     try:
-        check_key(key)
+        check_public_key(key)
     except ValueError as error:
         raise Refused(f"{where}: its key {error}") from None
     return Hello(key)
 
 
-def _roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
+def _read_roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
     """Return the roster of a message; raises :class:`Refused` if an entry is not of its form."""
-    members = _named(plan, where, body["members"])
-    epoch = _count(where, body["epoch"], 0)
+    members = _members_from_bits(plan, where, body["members"])
+    epoch = _read_count(where, body["epoch"], 0)
     # Attempts of sums are numbered from 1; over a graph round 0 is the greeting.
-    first = _count(where, body["first"], int(plan.summed))
-    session = _digest(where, body["session"])
-    parent = _digest(where, body["parent"])
+    first = _read_count(where, body["first"], int(plan.uses_secure_sums))
+    session = _read_digest(where, body["session"])
+    parent = _read_digest(where, body["parent"])
     return Roster(session, epoch, first, members, parent)
 
 
-def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
+def _read_share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
     """Return the share of a message; raises :class:`Refused` for another width than the plan's."""
-    raw = decoded(where, body["words"])
-    attempt = _count(where, body["attempt"], 1)
+    raw = decode_base64(where, body["words"])
+    attempt = _read_count(where, body["attempt"], 1)
     table = plan.exchange_table
     if attempt > table.attempts:
         raise Refused(f"{where}: is of attempt {attempt}, and the plan has {table.attempts}")
@@ -267,10 +267,10 @@ def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
     if body["dtype"] != DTYPE or body["shape"] != [width] or len(raw) != 8 * width:
         raise Refused(f"{where}: must hold {width} words of 64 bits")
     words = np.frombuffer(raw, dtype=DTYPE).astype(np.uint64)
-    return Share(_digest(where, body["roster"]), attempt, _digest(where, body["parent"]), words)
+    return Share(_read_digest(where, body["roster"]), attempt, _read_digest(where, body["parent"]), words)
 
 
-def _mask(plan: Plan, members: Sequence[str]) -> str:
+def _members_to_bits(plan: Plan, members: Sequence[str]) -> str:
     """Return the members as bits of one number, site 0 the lowest, in hexadecimal.
 
     Such a text cannot repeat a site.
@@ -278,8 +278,8 @@ def _mask(plan: Plan, members: Sequence[str]) -> str:
     return format(sum(1 << plan.index(name) for name in set(members)), "x")
 
 
-def _named(plan: Plan, where: str, text: object) -> tuple[str, ...]:
-    """Return the members of the text of :func:`_mask`; raises :class:`Refused` for any other."""
+def _members_from_bits(plan: Plan, where: str, text: object) -> tuple[str, ...]:
+    """Return the members of the text of :func:`_members_to_bits`; raises :class:`Refused` for any other."""
     # four sites a digit
     longest = len(plan.sites) // 4 + 1
     if not isinstance(text, str) or not 0 < len(text) <= longest or set(text) - _HEXADECIMAL:
@@ -291,30 +291,30 @@ def _named(plan: Plan, where: str, text: object) -> tuple[str, ...]:
     return tuple(sorted(name for i, name in enumerate(plan.names) if bits >> i & 1))
 
 
-def _digest(where: str, text: object) -> bytes:
+def _read_digest(where: str, text: object) -> bytes:
     """Return a digest of 32 bytes; raises :class:`Refused` for any other text."""
     if not isinstance(text, str) or len(text) != 64 or set(text) - _HEXADECIMAL:
         raise Refused(f"{where}: is no message of this schema")
     return bytes.fromhex(text)
 
 
-def _count(where: str, value: object, least: int) -> int:
+def _read_count(where: str, value: object, least: int) -> int:
     """Return a whole number, at least `least`; raises :class:`Refused` for anything else."""
     if type(value) is not int or not least <= value < 2**63:
         raise Refused(f"{where}: is no message of this schema")
     return value
 
 
-def _text(raw: bytes) -> str:
+def _to_base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
 # Two messages where there may be one
 
 
-def prove(first: bytes, second: bytes) -> bytes:
+def make_proof(first: bytes, second: bytes) -> bytes:
     """Return two different messages of one site for one exchange, as the proof against it."""
-    return canonical({"first": first.decode("ascii"), "second": second.decode("ascii")}).encode()
+    return canonical_json({"first": first.decode("ascii"), "second": second.decode("ascii")}).encode()
 
 
 def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None:
@@ -342,19 +342,19 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
     """
     if not data.startswith(b'{"first":'):
         return None
-    where = f"proof against {printable(sender)!r}"
+    where = f"proof against {to_printable_text(sender)!r}"
     try:
-        body = parse(data, longest)
+        body = parse_json(data, longest)
         pair = []
         if len(body) == 2:
             pair = [body[word].encode("ascii") for word in ("first", "second")]
-        rounds = [parse(one, longest)["round"] for one in pair]
+        rounds = [parse_json(one, longest)["round"] for one in pair]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Refused(f"{where}: is none") from None
     if len(pair) != 2 or pair[0] == pair[1] or type(rounds[0]) is not int or rounds[0] != rounds[1]:
         raise Refused(f"{where}: is none")
     for one in pair:
-        read(plan, one, sender, rounds[0])
+        read_signed_message(plan, one, sender, rounds[0])
     return int(rounds[0])
 
 
@@ -378,8 +378,8 @@ class Question:
     round: int
     nonce: str
 
-    def seal(self, plan: Plan, key: SigningKey) -> bytes:
-        return signed(key, _ASKING, {"run": plan.run, "plan": plan.digest} | vars(self))
+    def to_signed_bytes(self, plan: Plan, key: SigningKey) -> bytes:
+        return sign_body(key, _ASKING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 @dataclass(frozen=True)
@@ -402,8 +402,8 @@ class Attestation:
     asker: str
     seen: int
 
-    def seal(self, plan: Plan, key: SigningKey) -> bytes:
-        return signed(key, _ANSWERING, {"run": plan.run, "plan": plan.digest} | vars(self))
+    def to_signed_bytes(self, plan: Plan, key: SigningKey) -> bytes:
+        return sign_body(key, _ANSWERING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 def read_question(plan: Plan, data: bytes, asker: str) -> Question:
@@ -425,7 +425,7 @@ def read_question(plan: Plan, data: bytes, asker: str) -> Question:
     Refused
         If it is not that of `asker` in this run.
     """
-    body = _exchanged(plan, f"question of {printable(asker)!r}", data, _QUESTION, asker, _ASKING)
+    body = _read_question_or_answer(plan, f"question of {to_printable_text(asker)!r}", data, _QUESTION, asker, _ASKING)
     return Question(asker, body["round"], body["nonce"])
 
 
@@ -450,15 +450,15 @@ def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -
     Refused
         If it is not that of `sender`, or answers another question.
     """
-    where = f"answer of {printable(sender)!r}"
-    body = _exchanged(plan, where, data, _ANSWER, sender, _ANSWERING)
+    where = f"answer of {to_printable_text(sender)!r}"
+    body = _read_question_or_answer(plan, where, data, _ANSWER, sender, _ANSWERING)
     asked = (question.round, question.nonce, question.sender)
     if (body["round"], body["nonce"], body["asker"]) != asked or type(body["seen"]) is not int:
         raise Refused(f"{where}: is to another question")
     return Attestation(sender, *asked, body["seen"])
 
 
-def _exchanged(
+def _read_question_or_answer(
     plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes
 ) -> dict[str, Any]:
     """Parse a question or an attestation, and check it down to its signature.
@@ -486,7 +486,7 @@ def _exchanged(
     Refused
         If it is not such a message of `sender` in this run.
     """
-    body = opened(plan, where, data, keys, sender=sender, round=None)
+    body = parse_unverified(plan, where, data, keys, sender=sender, round=None)
     nonce = body["nonce"]
     if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - _HEXADECIMAL:
         raise Refused(f"{where}: is no message of this schema")

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import LedgerCorrupt
-from ...util.plain import canonical, keyed_hash
+from ...util.plain import canonical_json, personalised_hash
 from ...util.typing import IntArray
 from ..plan import Plan
-from .masks import Bound, RunKey, seal
-from .messages import Hello, read
+from .masks import Bound, RunKey, mask_share
+from .messages import Hello, read_signed_message
 from .roster import ProtocolState
 
 
@@ -37,16 +37,16 @@ class OwnKey:
         self._secret = secret
         self._key: RunKey | None = None
 
-    def greeting(self, stored: bytes | None) -> Hello:
+    def make_greeting(self, stored: bytes | None) -> Hello:
         """Return the greeting with a new key, or the one that was `stored`: a key is made once."""
         if stored is None:
             return Hello(RunKey.make(self._secret).public)
-        content = read(self._plan, stored, self._name, 0).content
+        content = read_signed_message(self._plan, stored, self._name, 0).content
         if not isinstance(content, Hello):
             return Hello(b"")
         return Hello(content.key)
 
-    def check(self, state: ProtocolState) -> RunKey:
+    def check_against_greeting(self, state: ProtocolState) -> RunKey:
         """Return the key, which is read from its file once.
 
         It is read when something new is masked: a run that is only repeated needs none.  Raises
@@ -62,21 +62,21 @@ class OwnKey:
             self._key = key
         return self._key
 
-    def seal(self, share: IntArray, state: ProtocolState) -> IntArray:
+    def mask_share(self, share: IntArray, state: ProtocolState) -> IntArray:
         """Return the share under masks that are bound to roster, attempt, query and history."""
-        query = self._queries[state.attempt - 1]
+        query = self._event_digests[state.attempt - 1]
         bound = Bound(state.session, state.roster, state.attempt, query, state.parent)
-        masked = seal(share, self.check(state), self._name, state.members, state.keys, bound)
+        masked = mask_share(share, self.check_against_greeting(state), self._name, state.members, state.keys, bound)
         return masked.view(np.int64)
 
-    def erase(self) -> None:
+    def erase_file(self) -> None:
         """Erase the file."""
-        RunKey.erase(self._secret)
+        RunKey.erase_file(self._secret)
 
     @cached_property
-    def _queries(self) -> list[bytes]:
+    def _event_digests(self) -> list[bytes]:
         """Digests of the events of all attempts, the same at all sites."""
         return [
-            keyed_hash(canonical(event.to_dict()).encode())
-            for event in self._plan.privacy.planned_events(0)
+            personalised_hash(canonical_json(event.to_dict()).encode())
+            for event in self._plan.planned_privacy.planned_events(0)
         ]

@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 
 from ...errors import Refused
-from ...util.plain import keyed_hash
+from ...util.plain import personalised_hash
 from ...util.typing import Any
 from ..messages import Message, longest_inbox, read_farewell
 from ..plan import Plan
-from .masks import Words, fields
+from .masks import Words, encode_fields
 from .messages import Hello, Roster, Share, SignedMessage, read_proof
 
 Phase = Literal["key", "roster", "share", "over"]
@@ -157,10 +157,10 @@ class ProtocolState:
         Raises :class:`Refused` if the plan's numbers do not allow sums.
         """
         members = tuple(sorted(plan.names))
-        if not plan.summed:
-            session = keyed_hash(b"session", fields(b"graph", bytes.fromhex(plan.digest)))
+        if not plan.uses_secure_sums:
+            session = personalised_hash(b"session", encode_fields(b"graph", bytes.fromhex(plan.digest)))
             return cls(
-                plan, members, session=session, parent=keyed_hash(b"history", session), attempt=0
+                plan, members, session=session, parent=personalised_hash(b"history", session), attempt=0
             )
         facts = plan.facts
         check_quorum(len(plan.sites), facts.participants, facts.colluders)
@@ -174,22 +174,22 @@ class ProtocolState:
     @property
     def enough(self) -> bool:
         """True if the present members may sign a roster."""
-        return self.allows(self.members)
+        return self.may_go_on_with(self.members)
 
-    def allows(self, members: Collection[str]) -> bool:
+    def may_go_on_with(self, members: Collection[str]) -> bool:
         """Return True if the run may go on with these sites alone.
 
         Over a graph they must be connected, and no site may be lost before the training.
         """
         plan = self.plan
-        if plan.summed or len(members) in (0, len(plan.sites)):
+        if plan.uses_secure_sums or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
         if len(members) < self.least or not plan.quorum.may_lose_sites:
             return False
         if self.attempt < plan.stages[0].first:
             # what comes before the training is a mean over the rows of all
             return False
-        return plan.graph.joins([plan.index(name) for name in members])
+        return plan.graph.connects_nodes([plan.index(name) for name in members])
 
     @property
     def next_roster(self) -> Roster:
@@ -205,7 +205,7 @@ class ProtocolState:
             "epoch": self.epoch,
         }
 
-    def check(self, signed: SignedMessage) -> None:
+    def check_message(self, signed: SignedMessage) -> None:
         """Check that a message belongs to the present phase, roster, attempt and history.
 
         Raises :class:`Refused` otherwise, and for a message of no member.
@@ -240,7 +240,7 @@ class ProtocolState:
 
         A last model may come at any time after the greeting.
         """
-        if self.phase == "key" and self.plan.summed:
+        if self.phase == "key" and self.plan.uses_secure_sums:
             raise Refused(f"{where}: comes before any greeting")
         if content.kind == "release" and self.phase != "share":
             raise Refused(f"{where}: does not belong here: the sites do not have the same history")
@@ -257,41 +257,41 @@ class ProtocolState:
             f"{where}: is of another attempt: the sites do not have the same history{or_mean}"
         )
 
-    def bind(self, what: bytes) -> None:
+    def bind_history_to(self, what: bytes) -> None:
         """Go on only with sites that computed the same `what` from what was opened."""
-        self.parent = keyed_hash(b"history", fields(self.parent, what))
+        self.parent = personalised_hash(b"history", encode_fields(self.parent, what))
 
-    def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
-        """Go on with the messages `present` of an exchange; raises as :meth:`check`.
+    def take_messages(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
+        """Go on with the messages `present` of an exchange; raises as :meth:`check_message`.
 
         A member without a message sent none before the exchange was closed, for the reason in `why`
         if one is known. Over a graph a site does not see all messages: there only those in `why`
         are missing.
         """
         for name in sorted(present):
-            self.check(present[name])
+            self.check_message(present[name])
             content = present[name].content
             if isinstance(content, Hello):
                 self.keys[name] = content.key
         self.total = None
-        leaving = [name for name, signed in present.items() if ends_run(signed)]
+        leaving = [name for name, signed in present.items() if is_last_model(signed)]
         # If all that are there sent their last model the run is over, and nobody is lost by it.
         over = bool(leaving) and len(leaving) == len(present)
         if over:
             leaving = []
-        lost = self._lost(present, why, leaving)
+        lost = self._reasons_of_loss(present, why, leaving)
         stay = tuple(name for name in self.members if name not in lost)
         self.since |= dict.fromkeys(lost, self.attempt)
         if over:
             self.phase = "over"
-        elif self.plan.summed:
+        elif self.plan.uses_secure_sums:
             self._go_on_with_sums(present, stay, whole=not lost)
         else:
             self._go_on_over_graph(whole=not lost)
         self.members = stay
         self.gone |= lost
 
-    def _lost(
+    def _reasons_of_loss(
         self, present: Collection[str], why: Mapping[str, str], ends: Collection[str]
     ) -> dict[str, str]:
         """Return the members that take part no longer, and why.
@@ -301,7 +301,7 @@ class ProtocolState:
         # Over a graph a site does not see the messages of all members: who is missing stands in
         # `why`.
         here: Collection[str] = present
-        if not self.plan.summed:
+        if not self.plan.uses_secure_sums:
             here = set(self.members) - why.keys()
         reasons = {name: why.get(name, LATE) for name in self.members if name not in here}
         reasons |= dict.fromkeys(ends, LEFT)
@@ -314,7 +314,7 @@ class ProtocolState:
         """
         if self.phase == "roster" and whole:
             self.roster = self.next_roster.digest
-            self.parent = keyed_hash(b"history", fields(self.parent, self.roster))
+            self.parent = personalised_hash(b"history", encode_fields(self.parent, self.roster))
         if whole:
             self.attempt += 1
             self.phase = "share"
@@ -332,16 +332,16 @@ class ProtocolState:
         """
         match self.phase:
             case "key":
-                self.session = keyed_hash(
-                    b"session", fields(*(present[name].data for name in stay))
+                self.session = personalised_hash(
+                    b"session", encode_fields(*(present[name].data for name in stay))
                 )
-                self.parent = keyed_hash(b"history", self.session)
+                self.parent = personalised_hash(b"history", self.session)
                 self.phase = "roster"
             case "share":
                 self.attempts.append(Attempt(self.members, whole))
                 self.attempt += 1
                 if whole:
-                    self._open(present)
+                    self._open_sum(present)
                 else:
                     self.epoch += 1
                     self.phase = "roster"
@@ -353,16 +353,16 @@ class ProtocolState:
                 # signs at most one of a number.
                 self.epoch += 1
 
-    def _open(self, present: Mapping[str, SignedMessage]) -> None:
+    def _open_sum(self, present: Mapping[str, SignedMessage]) -> None:
         """Add up the shares of all members, and bind the history to them."""
         shares = [
             signed.content.words for signed in present.values() if isinstance(signed.content, Share)
         ]
         self.total = np.sum(np.array(shares, dtype=np.uint64), axis=0, dtype=np.uint64)
         digests = (present[name].digest for name in self.members)
-        self.parent = keyed_hash(b"history", fields(self.parent, *digests))
+        self.parent = personalised_hash(b"history", encode_fields(self.parent, *digests))
 
 
-def ends_run(signed: SignedMessage) -> bool:
+def is_last_model(signed: SignedMessage) -> bool:
     """Return True for a last model."""
     return isinstance(signed.content, Message) and signed.content.kind in ("stop", "refuse")

@@ -55,7 +55,7 @@ def game(p: Mapping[str, Any]) -> list[Row]:
             "claimed": found.claimed_epsilon,
             "proved": found.proved_epsilon,
             "audited": found.lower_bound,
-            "refuted": int(found.refuted or found.refuted_exactly),
+            "refuted": int(found.refuted or found.is_refuted_exactly),
         }
         if found.exact_epsilon is not None:
             row["exact"] = found.exact_epsilon

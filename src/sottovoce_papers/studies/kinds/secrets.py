@@ -38,8 +38,8 @@ def simulate_watched(
 
     def observe(k: int, state: Any) -> None:
         all_sent = config.form == "listed" or k == config.rounds
-        watch(k, state, None if all_sent else guard.state()[KEPT])
+        watch(k, state, None if all_sent else guard.checkpoint_state()[KEPT])
 
-    engine.run(prepared.algorithm, place, config.rounds, observers=[observe])
+    engine.run_rounds(prepared.algorithm, place, config.rounds, observers=[observe])
     statement = privacy_statement(prepared, prepared.ledger.rows, simulated=True, caveat=caveat)
     return str(statement.to_dict()["says"])

@@ -71,7 +71,7 @@ def _price_002(ready: Prepared) -> tuple[Array, Array, Array]:
     """
     facts = ready.facts
     extra, c1 = 2.0 * ready.algorithm.penalty(1) * ready.graph.degree, facts.loss.curvature_bound
-    bend = 2.0 * np.log1p(c1 / facts.K(extra))
+    bend = 2.0 * np.log1p(c1 / facts.strong_convexity_of(extra))
     return 2.0 * facts.C / facts.n, np.asarray(1.4 * c1 / (facts.mu + extra)), np.asarray(bend)
 
 
@@ -109,7 +109,7 @@ def broken(ready: Prepared) -> str:
     config, facts, found = ready.config, ready.facts, []
     eta, V = ready.algorithm.penalty(1), ready.graph.degree
     if config.method in ("r_admm", "mr_admm"):
-        if ready.graph.bipartite:
+        if ready.graph.is_bipartite:
             found.append(
                 "Outside 002, Theorem 1: this graph is bipartite, and then no gamma meets its "
                 "condition (ii), so that "

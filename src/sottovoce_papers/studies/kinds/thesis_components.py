@@ -22,7 +22,7 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import GaussianLaw
-from sottovoce.queries.moments import square
+from sottovoce.queries.moments import unflatten_symmetric
 from sottovoce.queries.objective import PerturbedObjective
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.typing import Any, Array
@@ -72,7 +72,7 @@ def components(p: Mapping[str, Any]) -> list[Row]:
     paid = before if pca == "private" else []
     sigma = _least_noise(lambda s: [*paid, _model(s, facts, 1).event(facts)], terms)
     for seed, first, some in splits(p):
-        rows = Rows.build(held.deal([m] * N, seed))
+        rows = Rows.build_from_parts(held.deal([m] * N, seed))
         # with moments of its own each, rows differ too
         batches = [1] * some if moments is not None else [some]
         for k, R in enumerate(batches):
@@ -83,16 +83,16 @@ def components(p: Mapping[str, Any]) -> list[Row]:
             )
             if moments is not None:
                 guard = RowGuard(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
-                basis = np.linalg.eigh(square(guard.ask(moments).mean(axis=0), width))[1][:, ::-1][
+                basis = np.linalg.eigh(unflatten_symmetric(guard.charge_and_answer(moments).mean(axis=0), width))[1][:, ::-1][
                     :, :kept
                 ]
                 seen = held.onto(np.ascontiguousarray(basis))
             elif before:
-                ledger.charge(before[0])
-            projected = rows if moments is None else Rows.build(seen.deal([m] * N, seed))
+                ledger.record_event(before[0])
+            projected = rows if moments is None else Rows.build_from_parts(seen.deal([m] * N, seed))
             noise = KeyedNoise(derived(own, 1), range(R), range(N))
             models = (
-                RowGuard(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
+                RowGuard(projected, facts, noise, ledger).charge_and_answer(_model(sigma, facts, R)).mean(axis=1)
             )
             row = _row(pca, ledger, terms, kept) | held.notes
             row["_privacy"] = held.told(row["_privacy"])
@@ -129,7 +129,7 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
     accountant = accountants.make_accountant(terms.accountant)
 
     def worst(scale: Array) -> Array:
-        return np.max(accountant.total(events(1.0 / float(scale[0])), DELTA), keepdims=True)
+        return np.max(accountant.epsilon_of_events(events(1.0 / float(scale[0])), DELTA), keepdims=True)
 
     found = calibrate(worst, [terms.epsilon], tolerance=tolerance_for(accountant))
     if not found.met.all():

@@ -90,7 +90,7 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
     check(p, _ONE_SITE)
     held, out = load(p["data"], p["pca"]), []
     for seed, first, some in splits(p):
-        rows = Rows.build(held.deal([int(p["rows"])], seed))
+        rows = Rows.build_from_parts(held.deal([int(p["rows"])], seed))
         for name in p.get("methods", ONE_SITE):
             terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"])
             terms = replace(terms, seed=seed, replicates=some)
@@ -171,7 +171,7 @@ def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Ar
         ridge = np.maximum(0.0, ridge - facts.mu)
     models, ledger = algorithm_3(rows, terms, ridge, "Gaussian" in name)
     known = [
-        Proved.by(ledger, len(rows.n)),
+        Proved.proved_by_ledger(ledger, len(rows.n)),
         Against(Trust("nobody", sees="the model")),
         Relation(facts.relation),
         Unit(),
@@ -200,7 +200,7 @@ def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple
         law = GaussianLaw(sigma, polish=False, claimed=claimed)
     ledger = Ledger(accountants.make_accountant("best" if gaussian else "pure"), math.inf, delta)
     guard = RowGuard(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
-    return guard.ask(
+    return guard.charge_and_answer(
         PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")
     ), ledger
 
@@ -247,7 +247,7 @@ def parties(p: Mapping[str, Any]) -> list[Row]:
 def _of_all(data: str, pca: str, loss: str, Lambda: float) -> Array:
     """The model of all training rows, which stands for the thesis's f*."""
     held = load(data, pca)
-    return pooled_minimiser(Rows.build([(held.X, held.y)]), RunConfig(loss=loss), Lambda)
+    return pooled_minimiser(Rows.build_from_parts([(held.X, held.y)]), RunConfig(loss=loss), Lambda)
 
 
 def _split(
@@ -272,17 +272,17 @@ def _split(
     if setting == "non-private":
         terms = exact
     rough = replace(terms, tol=_ROUGH)
-    sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
+    sites, aggregator = Rows.build_from_parts(dealt[:N]), Rows.build_from_parts(dealt[N:])
     alone = local(sites, terms)
     # 003's Algorithm 2 as it is meant: the same noise, at another rate; without noise there is
     # nothing to print.
     letter = alone if setting == "non-private" else local(sites, rough, "printed")
     if "first_epsilon" in p:
         own_terms = replace(terms, epsilon=float(p["first_epsilon"]), seed=derived(seed, 1))
-        first = local(sites.node(0), own_terms)
+        first = local(sites.rows_of_node(0), own_terms)
         alone = _first(alone, first)
         if setting != "non-private":
-            letter = _first(letter, local(sites.node(0), own_terms, "printed"))
+            letter = _first(letter, local(sites.rows_of_node(0), own_terms, "printed"))
     fits: dict[str, Fit] = {
         "average": average(alone),
         "feature": feature(alone, aggregator, rough, "public"),
@@ -304,10 +304,10 @@ def _split(
         raise InvalidInput("setting", setting, rule, "correct it")
     if p.get("models"):
         own = {f"site {i + 1}": replace(alone, models=alone.models[:, i]) for i in range(N)}
-        fits = {**own, "global": pooled(Rows.build(dealt), terms), **fits}
+        fits = {**own, "global": pooled(Rows.build_from_parts(dealt), terms), **fits}
         if setting != "non-private":
             own = {f"site {i + 1}": replace(letter, models=letter.models[:, i]) for i in range(N)}
-            printed = {**own, "global": pooled(Rows.build(dealt), rough, "printed"), **printed}
+            printed = {**own, "global": pooled(Rows.build_from_parts(dealt), rough, "printed"), **printed}
     fits |= {f"{name}{LETTER}": fit for name, fit in printed.items()}
     for name, fit in fits.items():
         says = {"sites": fit.sites, "aggregator": fit.aggregator}

@@ -136,7 +136,7 @@ def _lost_at(p: Mapping[str, Any]) -> tuple[Array, float]:
     if Lambda > most:
         rule = f"makes rows of norm {Lambda:.2g}, and at most {most} is allowed"
         raise InvalidInput("epsilon", epsilon, rule, "raise epsilon or rows, or lower features")
-    rows = Rows.build([(np.full((n, d), Lambda / math.sqrt(d)), np.ones(n))])
+    rows = Rows.build_from_parts([(np.full((n, d), Lambda / math.sqrt(d)), np.ones(n))])
     best = np.full(d, 1.0 / math.sqrt(d))
     terms = Terms(epsilon, Lambda=Lambda, loss="huber:0.5", seed=int(p["seed"]), tol=1e-9)
     terms = replace(terms, replicates=int(p["replicates"]))
@@ -217,8 +217,8 @@ def improved(p: Mapping[str, Any]) -> list[Row]:
             seed=seed,
             replicates=some,
         )
-        sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
-        alone, public = local(sites, terms), aggregator.node(0).signed[0]
+        sites, aggregator = Rows.build_from_parts(dealt[:N]), Rows.build_from_parts(dealt[N:])
+        alone, public = local(sites, terms), aggregator.rows_of_node(0).signed[0]
         rough = replace(terms, tol=1e-5)
         few = replace(
             alone, models=np.stack([picked(M, public, held.X.shape[1]) for M in alone.models])

@@ -50,7 +50,7 @@ def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
     check(p, _SHARED | {"epsilon", "sites", "splits", "varies"})
     held, N, out = load(p["data"], p["pca"]), int(p["sites"]), list[Row]()
     for seed, first, some in splits(p):
-        sites = Rows.build(held.deal([int(p["rows"])] * N, seed))
+        sites = Rows.build_from_parts(held.deal([int(p["rows"])] * N, seed))
         terms = Terms(
             float(p["epsilon"]),
             Lambda=float(p["Lambda"]),
@@ -65,7 +65,7 @@ def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
             noise = noise_of(models, sites, facts, ridge_of(terms.epsilon, facts)[0])
             models = np.array(
                 [
-                    [flat(sites.node(i).signed[0], one[i], total, facts.loss) for i in range(N)]
+                    [flat(sites.rows_of_node(i).signed[0], one[i], total, facts.loss) for i in range(N)]
                     for one in noise
                 ]
             )
@@ -120,7 +120,7 @@ def proved(facts: Facts, total: float, rate: float) -> float:
         0 * one,
         0 * one,
     )
-    return float(accountants.make_accountant("pure").total([event]).max())
+    return float(accountants.make_accountant("pure").epsilon_of_events([event]).max())
 
 
 def noise_of(models: Array, sites: Rows, facts: Facts, total: float) -> Array:
@@ -129,7 +129,7 @@ def noise_of(models: Array, sites: Rows, facts: Facts, total: float) -> Array:
     """
     out = np.empty_like(models)
     for i in range(models.shape[1]):
-        a, w = sites.node(i).signed[0], models[:, i]
+        a, w = sites.rows_of_node(i).signed[0], models[:, i]
         out[:, i] = -(facts.loss.derivative(w @ a.T) @ a + len(a) * total * w)
     return out
 
@@ -177,7 +177,7 @@ def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
     ]
     for seed, first, some in splits(p):
         dealt = held.deal(sizes, seed)
-        sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
+        sites, aggregator = Rows.build_from_parts(dealt[:N]), Rows.build_from_parts(dealt[N:])
         terms = Terms(
             float(p["epsilon"]),
             Lambda=float(p["Lambda"]),
@@ -203,7 +203,7 @@ def _both(
     loss, facts = make_loss(terms.loss), terms.facts(sites.n, sites.d)
     total = ridge_of(terms.epsilon, facts)[0] if math.isfinite(terms.epsilon) else facts.mu
     noise = noise_of(exact.models, sites, facts, total)
-    x0 = aggregator.node(0).signed[0]
+    x0 = aggregator.rows_of_node(0).signed[0]
     models = {
         NEWTON: {
             "local": exact.models[:, 0],
@@ -220,7 +220,7 @@ def _both(
     for solver, value_of in values.items():
         found, excess, ended = np.empty_like(exact.models), [], []
         for k, i in np.ndindex(*found.shape[:2]):
-            a = sites.node(int(i)).signed[0]
+            a = sites.rows_of_node(int(i)).signed[0]
             found[k, i], value, full = simplex(a, noise[k, i], total, value_of)
             excess.append(value - objective(exact.models[k, i], a, noise[k, i], total, value_of))
             ended.append(full)
@@ -298,7 +298,7 @@ def folds(p: Mapping[str, Any]) -> list[Row]:
         for k in range(_FOLDS):
             left = np.arange(len(y)) % _FOLDS == k
             model = pooled_minimiser(
-                Rows.build([(X[~left], y[~left])]), RunConfig(loss=p["loss"]), float(p["Lambda"])
+                Rows.build_from_parts([(X[~left], y[~left])]), RunConfig(loss=p["loss"]), float(p["Lambda"])
             )
             wrong += int((y[left] * (X[left] @ model) <= 0).sum())
         row: Row = {"replicate": replicate, "error": wrong / len(y)}

@@ -83,7 +83,7 @@ def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
     other = _knobs({"noise": p["alpha"]} | dict(p["match"]))
     shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
     ready = prepare(RunConfig.from_dict({"epsilon": math.inf} | shared | other), rows.n, rows.d)
-    book = ready.plan()
+    book = ready.plan_ledger()
     each = book.claims() if p.get("match_by") == "claimed, each node" else None
     if each is not None:
         return tuple(np.broadcast_to(np.ravel(each), len(rows.n)).tolist())
@@ -114,7 +114,7 @@ class _Scores:
         self.loss = make_loss(self.ready.config.loss)
         self.rows: dict[int, list[Row]] = {}
         curator = len(self.ready.facts.n) == 1  # a trusted one's
-        rows = self.dealt.rows.pooled() if curator else self.dealt.rows
+        rows = self.dealt.rows.pool_at_one_node() if curator else self.dealt.rows
         self.signed = [rows.signed[i, : int(n)] for i, n in enumerate(rows.n[:, 0])]
 
     def __call__(self, k: int, state: Any, kept: Array | None = None) -> None:
@@ -165,7 +165,7 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
             claim = book.claimed() if ready.config.form != "corrected" else None
             found[k] = (proved if claim is None else claim, proved)
 
-    ready.plan(after=note)
+    ready.plan_ledger(after=note)
     return found
 
 
@@ -281,7 +281,7 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
     dealt = deal(p)
     wrong, said, spent = [], "", 0.0
     for X, y in dealt.parts:
-        rows = Rows.build([(X, y)])
+        rows = Rows.build_from_parts([(X, y)])
         config = _config({**p, "method": "central", "rounds": 1}, rows)
         result = simulate(config, rows, caveat=dealt.caveat)
         wrong.append(dealt.errors(result.consensus))
