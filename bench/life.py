@@ -42,7 +42,7 @@ import numpy as np  # noqa: E402
 from auditor import Auditor  # noqa: E402
 from sites import SCHEMA, messages, table  # noqa: E402
 
-from sottovoce.deploy import demonstration, run_as_sites  # noqa: E402
+from sottovoce.deploy import demonstration, run_sites  # noqa: E402
 from sottovoce.deploy.demonstration import Demonstration  # noqa: E402
 from sottovoce.deploy.hub import Hub  # noqa: E402
 from sottovoce.deploy.hublog import HubLog  # noqa: E402
@@ -96,7 +96,11 @@ class Life:
             "--greeting",
             str(GREETING),
         )
-        command = hub if name == "hub" else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
+        command = (
+            hub
+            if name == "hub"
+            else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
+        )
         self.processes[name] = demonstration.start_command(
             *command, errors=self.demo.folder / name / "errors"
         )
@@ -191,7 +195,10 @@ class Life:
         errors = self.demo.hub / "expel"
         self.say(f"{name} is taken out")
         return (
-            demonstration.start_command("hub", "expel", str(self.demo.hub), name, errors=errors).wait() == 0
+            demonstration.start_command(
+                "hub", "expel", str(self.demo.hub), name, errors=errors
+            ).wait()
+            == 0
         )
 
     def _restore(self, name: str) -> bool:
@@ -266,10 +273,12 @@ def judged(life: Life) -> list[str]:
                     ([index(name) for name in one.members], one.opened) for one in attempts
                 ]
             }
-        made = run_as_sites(plan.config, demo.rows, **told)
+        made = run_sites(plan.config, demo.rows, **told)
         for name in stay:
             twin = (
-                plan.stages[0].prepared.algorithm.method_of_node(index(name)).model(made[index(name)][0].state)
+                plan.stages[0]
+                .prepared.algorithm.method_of_node(index(name))
+                .model(made[index(name)][0].state)
             )
             if not np.array_equal(
                 Result.load(demo.folder / name / f"{name}.npz").models[0, 0], np.ravel(twin)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from check_imports import LAYER, LAYERS, graph
 
-from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, knobs_of, equal_methods, trusts_of
+from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, equal_methods, knobs_of, trusts_of
 from sottovoce.problem.losses import REGISTRY as LOSSES
 
 ROOT = Path(__file__).parents[1]
@@ -203,7 +203,13 @@ class Knobs(SphinxDirective):
                 f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
             )
             rows.append(
-                (f"`{name}`", knob.about, f"`{default}`", f"be {knob.constraint.requirement_text}", where)
+                (
+                    f"`{name}`",
+                    knob.about,
+                    f"`{default}`",
+                    f"be {knob.constraint.requirement_text}",
+                    where,
+                )
             )
         return self.parse_text_to_nodes(table(*rows))
 
@@ -221,7 +227,9 @@ class Losses(SphinxDirective):
                 if loss.outputs > 1
                 else f"{-loss.derivative_bound:.4g} to {0 if loss.monotone else most}"
             )
-            curvature = f"at most {loss.curvature_bound:.4g}" + (", jumps" if loss.curvature_jumps else "")
+            curvature = f"at most {loss.curvature_bound:.4g}" + (
+                ", jumps" if loss.curvature_jumps else ""
+            )
             rows.append(
                 (
                     f"`{loss.spec}`",

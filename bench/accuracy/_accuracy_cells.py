@@ -131,7 +131,9 @@ def score(job: Job) -> dict[str, Any]:
     splits = encoded(dataclasses.replace(job, method="", epsilon=math.inf, cap=math.inf, rounds=0))
     dealt = []
     for seed, (X, y, _, _) in enumerate(splits):
-        dealt.append(Rows.build_from_parts([(X[part], y[part]) for part in partition("iid", y, SITES, seed)]))
+        dealt.append(
+            Rows.build_from_parts([(X[part], y[part]) for part in partition("iid", y, SITES, seed)])
+        )
     run = RunConfig("prox_admm", delta=DELTA)
     if job.method == "auto":
         asked = RunConfig("auto", job.epsilon, DELTA)
@@ -151,7 +153,8 @@ def score(job: Job) -> dict[str, Any]:
     for seed, (rows, (X_train, y_train, X, y)) in enumerate(zip(dealt, splits, strict=True)):
         if job.method == "none":
             errors.append(
-                100 * least_nonprivate_error(Dataset(job.table, X_train, y_train, X, y, None, {}, {}))
+                100
+                * least_nonprivate_error(Dataset(job.table, X_train, y_train, X, y, None, {}, {}))
             )
             continue
         here = dataclasses.replace(run, seed=seed, replicates=2 if job.quick else REPLICATES)

@@ -65,9 +65,15 @@ def errors(
         rows = Rows.build_from_parts([(X[part], raw.y[part]) for part in parts])
         if chosen is None:  # from public facts, so it is the same in all deals
             asked = RunConfig(method="auto", loss="logistic", epsilon=epsilon, delta=DELTA)
-            centring = decide_centring(asked, rows.n, rows.d, frame_of_schema(schema)).centring if centre else None
+            centring = (
+                decide_centring(asked, rows.n, rows.d, frame_of_schema(schema)).centring
+                if centre
+                else None
+            )
             left = asked if centring is None else centring.config_for_method(asked)
-            chosen = choose_method(left, rows.n[:, 0], rows.d, expected=expected_rows(schema)).config
+            chosen = choose_method(
+                left, rows.n[:, 0], rows.d, expected=expected_rows(schema)
+            ).config
             chosen = dataclasses.replace(chosen, epsilon=epsilon)
             if centring is None:  # calibrated once
                 chosen = dataclasses.replace(

@@ -27,7 +27,7 @@ from sottovoce import data
 from sottovoce.answers import evaluation as ev
 from sottovoce.answers.coefficients import build_coefficient_table
 from sottovoce.answers.inference import newton_from_naming
-from sottovoce.answers.terms import rows_of_columns, naming_from_schema
+from sottovoce.answers.terms import naming_from_schema, rows_of_columns
 from sottovoce.data.rows import Rows
 from sottovoce.data.schema import Schema
 from sottovoce.deploy.demonstration import FEW

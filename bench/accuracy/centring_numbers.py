@@ -127,7 +127,9 @@ def errors(folder: Path, job: Job, k: int) -> tuple[dict[str, float], str]:
     rows = rows.with_offset(
         numbers_to_predict([(one, dataset.y_train[p]) for p, one in zip(parts, known, strict=True)])
     )
-    frame = frame_of_schema(naming.schema if squared and naming.schema is not None else dataset.schema)
+    frame = frame_of_schema(
+        naming.schema if squared and naming.schema is not None else dataset.schema
+    )
     decision = decide_centring(run, rows.n, rows.d, frame)
     more: dict[str, Any] = {}
     if squared:

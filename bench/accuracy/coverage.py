@@ -118,7 +118,9 @@ def best(chance: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     table weighs rows.
     """
     X = np.random.default_rng(35).normal(size=(1_000_000, 5))
-    return closest(naming_from_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), X, chance(X))
+    return closest(
+        naming_from_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), X, chance(X)
+    )
 
 
 def wrong(n: int, rng: np.random.Generator, chance: Callable[[np.ndarray], np.ndarray]) -> Drawn:
@@ -277,7 +279,10 @@ def told(found: Drawn, cell: Cell, seed: int) -> dict[str, Any]:
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
     result = simulate(
-        config, found.naming.rows_of_sites(found.parts), method=newton_from_naming(found.naming), loss=loss
+        config,
+        found.naming.rows_of_sites(found.parts),
+        method=newton_from_naming(found.naming),
+        loss=loss,
     )
     lines = build_coefficient_table(result.outcome, found.naming, delta=1e-5).lines
     inside, width, holds = [], [], []

@@ -130,7 +130,11 @@ def curved(n: int, rng: np.random.Generator) -> Drawn:
     X[:, 0] = rng.exponential(size=n)
     y = curve(X) + 4.0 * rng.normal(size=n)
     return Drawn(
-        naming_from_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)), X, y, best_of_curved(), X
+        naming_from_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)),
+        X,
+        y,
+        best_of_curved(),
+        X,
     )
 
 

@@ -133,12 +133,18 @@ def released(cell: Setting, rng: np.random.Generator) -> dict[str, Estimate]:
         task = ManyClasses(tuple("abcdefgh"[:K]))
         scored = Scored(np.eye(K)[:, drawn % K], digest_public_values(np.eye(K)), drawn // K)
         return {
-            "accuracy": judge_for_task(task, Held(cell.epsilon), None).run_evaluation(scored, config, SITES).accuracy
+            "accuracy": judge_for_task(task, Held(cell.epsilon), None)
+            .run_evaluation(scored, config, SITES)
+            .accuracy
         }
     score = DESIGNS[cell.design].score(rng.random(cell.n))
     y = np.where(rng.random(cell.n) < DESIGNS[cell.design].chance(score), 1.0, -1.0)
     scored = Scored(score, digest_public_values(np.ones(1)), y)
-    found = judge_for_task(TwoClasses(), Held(cell.epsilon), None).run_evaluation(scored, config, SITES).quality[""]
+    found = (
+        judge_for_task(TwoClasses(), Held(cell.epsilon), None)
+        .run_evaluation(scored, config, SITES)
+        .quality[""]
+    )
     return {"accuracy": found.rates["accuracy"], "auc": found.auc, "brier": found.brier}
 
 

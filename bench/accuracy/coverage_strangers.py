@@ -74,7 +74,9 @@ def best_of(
     table weighs rows.
     """
     X, chance = draw(1_000_000, np.random.default_rng(61))
-    return coverage.closest(naming_from_columns([f"x{j}" for j in range(X.shape[1])], NORM), X, chance)
+    return coverage.closest(
+        naming_from_columns([f"x{j}" for j in range(X.shape[1])], NORM), X, chance
+    )
 
 
 _WARD = 25
@@ -145,7 +147,9 @@ def own_constants(n: int, rng: np.random.Generator, *, sites: int) -> Drawn:
     for i, part in enumerate(split(n, sites)):
         parts.append((X[part], labels(rng, expit(X[part] @ BETA + own[i]))))
         where.append(np.hstack([X[part], np.eye(sites)[np.full(len(part), i)]]))
-    naming = naming_from_columns([f"x{j}" for j in range(5)], NORM, [f"site {i}" for i in range(sites)])
+    naming = naming_from_columns(
+        [f"x{j}" for j in range(5)], NORM, [f"site {i}" for i in range(sites)]
+    )
     return Drawn(naming, parts, np.concatenate([BETA, own]), np.concatenate(where))
 
 

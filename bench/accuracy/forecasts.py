@@ -32,8 +32,14 @@ from scipy.special import expit
 
 from sottovoce.answers.assumed import Assumed
 from sottovoce.answers.coefficients import Coefficients
-from sottovoce.answers.forecast import LogOdds, Study, is_complete, forecast_coefficients, is_half_complete
-from sottovoce.answers.terms import Naming, rows_of_columns, naming_from_schema
+from sottovoce.answers.forecast import (
+    LogOdds,
+    Study,
+    forecast_coefficients,
+    is_complete,
+    is_half_complete,
+)
+from sottovoce.answers.terms import Naming, naming_from_schema, rows_of_columns
 from sottovoce.data.schema import Schema
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.util import files
@@ -154,7 +160,10 @@ def tables(draw: Drawer, n: int, epsilon: float, draws: int) -> list[Coefficient
 
 
 def truth(
-    draw: Drawer, epsilon: float, draws: int, enough: Callable[[Coefficients], bool] = is_half_complete
+    draw: Drawer,
+    epsilon: float,
+    draws: int,
+    enough: Callable[[Coefficients], bool] = is_half_complete,
 ) -> float | None:
     """The least number of rows of the grid at which half of the draws print `enough`; None if it
     is beyond the grid.

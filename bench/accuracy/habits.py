@@ -15,7 +15,8 @@ and no number of rows that a table needs is used.  Printed are
 - *scores*: the median deviation of the log-odds of rows by a logistic fit, and that of its
   logarithm (`effect`, `effect_varied`);
 - *effects*: the median size of a level's coefficient, by how many rows it has, and that of a
-  number's for two of its standard deviations (:func:`sottovoce.answers.rehearsal.draw_linear_scores`).
+  number's for two of its standard deviations
+  (:func:`sottovoce.answers.rehearsal.draw_linear_scores`).
 """
 
 from __future__ import annotations
@@ -164,7 +165,12 @@ def main() -> None:
     for name in args.tables.split(";"):
         naming, parts = drawer(args.folder, name)(ROWS, 0)
         columns = {key: np.concatenate([one[key] for one, _ in parts]) for key in parts[0][0]}
-        look(seen, naming, naming.encode_with_one_constant(columns), np.concatenate([y for _, y in parts]))
+        look(
+            seen,
+            naming,
+            naming.encode_with_one_constant(columns),
+            np.concatenate([y for _, y in parts]),
+        )
     print(told(seen))
 
 

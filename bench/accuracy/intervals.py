@@ -34,7 +34,7 @@ from scipy.special import expit
 from sottovoce import data
 from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
 from sottovoce.answers.inference import newton_from_naming
-from sottovoce.answers.terms import Naming, rows_of_columns, naming_from_schema
+from sottovoce.answers.terms import Naming, naming_from_schema, rows_of_columns
 from sottovoce.data.schema import Schema
 from sottovoce.deploy.demonstration import FEW
 from sottovoce.privacy.gaussian import gaussian_mu
@@ -129,7 +129,9 @@ def asked_of(
     config = RunConfig(
         method="auto", trust=trust, epsilon=epsilon, delta=DELTA, seed=seed, replicates=draws
     )
-    found = simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss).outcome
+    found = simulate(
+        config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss
+    ).outcome
     return [build_coefficient_table(found, naming, r, DELTA) for r in range(draws)]
 
 

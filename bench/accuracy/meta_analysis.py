@@ -212,11 +212,16 @@ def asked(
         loss = Weighted(Logistic()) if naming.long else Logistic()
         found = simulate(run, rows, method=inference.newton_from_naming(naming), loss=loss).outcome
         return [coefficients.build_coefficient_table(found, naming, r, DELTA) for r in range(draws)]
-    rows = naming.rows_of_sites([(table, np.ones(len(part))) for table, part in zip(tables, y, strict=True)])
+    rows = naming.rows_of_sites(
+        [(table, np.ones(len(part))) for table, part in zip(tables, y, strict=True)]
+    )
     rows = rows.with_offset([TASK.encode(part) for part in y])
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
     found = simulate(run, rows, method=least_squares.slopes_from_naming(naming), loss=loss).outcome
-    return [least_squares.table_in_target_units(each(found, r), naming, TASK, DELTA) for r in range(draws)]
+    return [
+        least_squares.table_in_target_units(each(found, r), naming, TASK, DELTA)
+        for r in range(draws)
+    ]
 
 
 def each(found: inference.Estimates, r: int) -> inference.Estimates:

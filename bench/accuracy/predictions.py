@@ -85,7 +85,9 @@ def model(
         asked = fit.encode_rows(tables, labels)
     else:
         fit = Numbers(layout, task=NUMBER, intervals=True)
-        asked = fit.encode_rows(tables, [NUMBER.encode(z + 2.0 * rng.normal(size=len(z))) for z in scores])
+        asked = fit.encode_rows(
+            tables, [NUMBER.encode(z + 2.0 * rng.normal(size=len(z))) for z in scores]
+        )
     config = RunConfig("auto", epsilon, 1e-5, trust="sum", seed=seed)
     result = simulate(config, asked, method=fit.recipe, loss=fit.loss)
     found = fit.read_outcome(result.outcome, config.delta)

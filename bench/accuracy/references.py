@@ -53,7 +53,9 @@ class Case(NamedTuple):
 
     @property
     def naming(self) -> Naming:
-        return naming_from_schema(Schema.from_dict({"columns": self.schema, "na": ["NA"]}), self.sites)
+        return naming_from_schema(
+            Schema.from_dict({"columns": self.schema, "na": ["NA"]}), self.sites
+        )
 
 
 def tables(case: Case, epsilon: float, seed: int, draws: int) -> Iterator[Coefficients]:
@@ -82,7 +84,10 @@ def tables(case: Case, epsilon: float, seed: int, draws: int) -> Iterator[Coeffi
             method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed + 7919 * replicate
         )
         yield table_in_target_units(
-            simulate(own, rows, method=slopes_from_naming(naming), loss=squared).outcome, naming, TASK, 1e-5
+            simulate(own, rows, method=slopes_from_naming(naming), loss=squared).outcome,
+            naming,
+            TASK,
+            1e-5,
         )
 
 

@@ -92,7 +92,10 @@ def starts(dataset: data.Dataset) -> list[tuple[str, data.Dataset, Start]]:
     before, now = set_aside_public_rows(dataset, 0.5, 0)
     config = RunConfig("prox_admm", EARLIER, DELTA, rounds=ROUNDS, seed=1)
     earlier = simulate(config, rows_of(before, "iid"))
-    return [*found, ("an earlier run", now, start_from_result(earlier, config, dataset.n_features, None))]
+    return [
+        *found,
+        ("an earlier run", now, start_from_result(earlier, config, dataset.n_features, None)),
+    ]
 
 
 def page(found: list[dict[str, Any]]) -> str:

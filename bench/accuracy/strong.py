@@ -161,7 +161,10 @@ def one(cell: Setting, seed: int) -> dict[str, Any]:
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=seed)
     result = simulate(
-        config, found.naming.rows_of_sites(found.parts), method=newton_from_naming(found.naming), loss=loss
+        config,
+        found.naming.rows_of_sites(found.parts),
+        method=newton_from_naming(found.naming),
+        loss=loss,
     )
     lines = build_coefficient_table(result.outcome, found.naming, delta=1e-5).lines
     best, errors = likeliest(found.naming, found)

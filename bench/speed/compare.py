@@ -567,7 +567,10 @@ def streamed(sizes: Sizes) -> dict[str, Any]:
         memory = Rows.build_from_parts(
             [(X, np.ones(n)) for X in (mapped.fingerprint_arrays()[i][:n] for i in range(NODES))]
         ).sweep_over_rows()
-        pairs = {"double": (files, memory), "single": (files.in_single_precision(), memory.in_single_precision())}
+        pairs = {
+            "double": (files, memory),
+            "single": (files.in_single_precision(), memory.in_single_precision()),
+        }
         answer: dict[str, Any] = {"rows_streamed_per_node": n}
         with one_thread_a_product():
             for name, (disk, held) in pairs.items():

@@ -82,7 +82,11 @@ def forged(plan: Plan, keys: list[SigningKey]) -> Iterator[tuple[int, str, bytes
             kind = "stop"
         payload = np.zeros(0 if round == 0 else plan.exchange_table.widths[0])
         for name, key in zip(plan.names, keys, strict=True):
-            yield round, name, Message(plan.run, plan.digest, round, name, kind, payload).to_signed_bytes(key)
+            yield (
+                round,
+                name,
+                Message(plan.run, plan.digest, round, name, kind, payload).to_signed_bytes(key),
+            )
 
 
 def memory() -> float:

@@ -99,7 +99,9 @@ def one_run(kind: str, many: int, rounds: int, folder: Path) -> tuple[float, flo
                 ends.append((time.thread_time(), door.spent))
 
             with DurableLedger.open(ledger(folder / f"{name}.ledger")) as book:
-                SiteSession(plan, name, rows.rows_of_node(i), book, keys[i], observers=[observe]).run(door)
+                SiteSession(
+                    plan, name, rows.rows_of_node(i), book, keys[i], observers=[observe]
+                ).run(door)
             steps = np.diff(np.array(ends), axis=0)
             own.extend((steps[:, 0] - steps[:, 1]).tolist())
             hubs.extend(steps[:, 1].tolist())
@@ -120,7 +122,9 @@ def started(folder: Path, times: int) -> float:
     ledger(folder / f"{name}.ledger")
     authority = Authority.make(folder)
     write_certificate_request(folder, name)
-    (folder / f"{name}.crt").write_bytes(authority.sign_site_request((folder / f"{name}.csr").read_bytes())[1])
+    (folder / f"{name}.crt").write_bytes(
+        authority.sign_site_request((folder / f"{name}.csr").read_bytes())[1]
+    )
     write_settings(folder, name, "127.0.0.1:1", Path("data"), agreed=plan.digest)
     env = environment(folder / "bytecode") | ONE
     command = ["-m", PACKAGE, "site", "check", str(folder / "site.toml")]

@@ -9,7 +9,7 @@ import numpy as np
 from style import plt, save
 
 from sottovoce.audit import make_case
-from sottovoce.audit.game import score_all_attacks, record_transcripts
+from sottovoce.audit.game import record_transcripts, score_all_attacks
 
 figure, panels = plt.subplots(2, 1, sharex=False, figsize=(5.2, 4.4))
 for axes, epsilon in zip(panels, (0.5, 8.0), strict=True):

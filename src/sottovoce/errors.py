@@ -165,8 +165,8 @@ class InvalidInput(SottovoceError, ValueError):
     nodes: object = None
     """Mask of the nodes concerned, if known and not all."""
     others: tuple[InvalidInput, ...] = ()
-    """What else is wrong, where everything was checked at once (:func:`raise_collected_errors`); the message
-    names it too.
+    """What else is wrong, where everything was checked at once (:func:`raise_collected_errors`);
+    the message names it too.
     """
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:

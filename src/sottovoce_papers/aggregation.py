@@ -188,7 +188,9 @@ def _ask(
 ) -> tuple[Array, Ledger]:
     """The answer, and the ledger that was charged before it."""
     ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
-    return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).charge_and_answer(query), ledger
+    return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).charge_and_answer(
+        query
+    ), ledger
 
 
 def _learn(
@@ -276,7 +278,9 @@ def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
     """The global method: a trusted curator holds the rows of all `parties`; `form` as in
     :func:`local`.
     """
-    rows = _as_rows([np.concatenate([parties.rows_of_node(i).signed[0] for i in range(len(parties.n))])])
+    rows = _as_rows(
+        [np.concatenate([parties.rows_of_node(i).signed[0] for i in range(len(parties.n))])]
+    )
     N = len(parties.n)
     models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1), form)
     trust = Trust("curator", sees="the model")
@@ -467,7 +471,10 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
     order = np.random.default_rng(config.seed).permutation(len(y))
     dealt = [order[a:b] for a, b in pairwise(cuts)]
     parties = Rows.build_from_parts([(X[part], y[part]) for part in dealt])
-    sites, aggregator = _as_rows([parties.rows_of_node(i).signed[0] for i in range(N)]), parties.rows_of_node(N)
+    sites, aggregator = (
+        _as_rows([parties.rows_of_node(i).signed[0] for i in range(N)]),
+        parties.rows_of_node(N),
+    )
     alone, own = (
         local(sites, terms),
         local(aggregator, terms if config.setting == "private" else exact),

@@ -80,7 +80,9 @@ def feature_aggregator(form: str, terms: Terms) -> Played:
     """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x``
     is larger.
     """
-    small = Rows.build_from_parts([(np.full((4, 1), 0.1), np.ones(4))])  # short rows make a long model
+    small = Rows.build_from_parts(
+        [(np.full((4, 1), 0.1), np.ones(4))]
+    )  # short rows make a long model
     scores, said = [], []
     for table, row in enumerate((1.0, -1.0)):
         boss = Rows.build_from_parts([signed_site(1.0, -1.0, 1.0, row)])

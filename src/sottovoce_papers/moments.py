@@ -52,9 +52,9 @@ class NoisyMoments(NoisyValue):
 
     Guarantee
     ---------
-    In the Frobenius norm, which ``flatten_symmetric`` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <=
-    2`` in the unit ball, attained by orthogonal unit rows: the sensitivity is ``sqrt(2) / n``, and
-    ``1 / n`` for a row that is zeroed.
+    In the Frobenius norm, which ``flatten_symmetric`` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 -
+    2 (x.z)^2 <= 2`` in the unit ball, attained by orthogonal unit rows: the sensitivity is
+    ``sqrt(2) / n``, and ``1 / n`` for a row that is zeroed.
     """
 
     width: int = 0

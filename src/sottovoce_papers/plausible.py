@@ -164,7 +164,9 @@ class Release:
         by at most ``exp(pure / 2)``, once for each data set.
         """
         pure = ROUNDS * test_epsilon
-        answers = BestAccountant().epsilon_of_events([self.answer()] * POSITIVES, DELTA * math.exp(-pure / 2.0))
+        answers = BestAccountant().epsilon_of_events(
+            [self.answer()] * POSITIVES, DELTA * math.exp(-pure / 2.0)
+        )
         return pure + float(np.max(answers))
 
     def moved(self) -> float:

@@ -76,7 +76,9 @@ class Rescaled(KeyedNoise):
         self._factor, self._uses = factor, uses
 
     def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
-        return super().draw_spherical(d, release, use) * (self._factor if use in self._uses else 1.0)
+        return super().draw_spherical(d, release, use) * (
+            self._factor if use in self._uses else 1.0
+        )
 
     def draw_gaussian(
         self, d: int, release: int, use: int = 0
@@ -151,7 +153,9 @@ class Case:
             Recorder(RowGuard(rows, prepared.facts, noise, prepared.ledger)),
             SpyNet(prepared.graph),
         )
-        run_rounds(prepared.algorithm, Place(prepared.facts, net, recorder, shape, rows.d), config.rounds)
+        run_rounds(
+            prepared.algorithm, Place(prepared.facts, net, recorder, shape, rows.d), config.rounds
+        )
         return recorder, net, prepared.algorithm, prepared.ledger
 
     def spied(

@@ -14,7 +14,7 @@ from cases import CASES, FACTORS, Case, Recorder, SpyNet, accepts
 
 from sottovoce.algorithms import METHODS, REGISTRY
 from sottovoce.data.rows import Rows
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.network import graphs
 from sottovoce.network.net import DenseNet, Net
@@ -106,7 +106,9 @@ def test_every_message_is_a_function_of_released_answers(case: Case, rows: Rows)
 
     again = SpyNet(graphs.make_graph(config.graph if len(rows.n) > 1 else "complete", len(rows.n)))
     replay = Replay()
-    run_rounds(algorithm, Place(recorder.facts, again, replay, (2, len(rows.n)), rows.d), config.rounds)
+    run_rounds(
+        algorithm, Place(recorder.facts, again, replay, (2, len(rows.n)), rows.d), config.rounds
+    )
     for one, two in zip(net.sent, again.sent, strict=True):
         assert np.array_equal(one, two)
     for (first, _), second in zip(
@@ -159,7 +161,7 @@ def test_batched_equals_message_passing(case: Case, rows: Rows, graph: str) -> N
     together = simulate(config, rows)
     algorithm = prepare(config, rows.n, rows.d).algorithm
     for replicate in (0, 1):
-        for i, (outcome, ledger) in enumerate(run_as_sites(config, rows, replicate)):
+        for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate)):
             model = algorithm.model(outcome.state)
             np.testing.assert_allclose(model, together.models[replicate, i], atol=1e-9)
             spent = float(np.max(ledger.per_node()))
@@ -333,7 +335,9 @@ def test_noise_on_a_statistic_has_the_scale_of_the_event(case: Case, rows: Rows)
             place = Place(
                 prepared.facts, DenseNet(prepared.graph), recorders[-1], (R, case.nodes), d
             )
-            run_rounds(prepare(config, rows.n, d).algorithm.with_noise(prepared.algorithm.noise), place, 1)
+            run_rounds(
+                prepare(config, rows.n, d).algorithm.with_noise(prepared.algorithm.noise), place, 1
+            )
             if len(recorders) == 1:
                 event = prepared.ledger.rows[0]
         difference = (recorders[0].asked[0][1] - recorders[1].asked[0][1])[..., :d]
@@ -417,5 +421,7 @@ def test_noise_in_a_sum_has_the_law_of_the_event(case: Case, rows: Rows) -> None
                 curator * math.sqrt(5 / (5 - facts.colluders))
             )
             step, tau = query.attempt(facts, Among.all_sites(facts)).grid
-            np.testing.assert_allclose(math.sqrt(5) * step * tau, event.noise_standard_deviation()[0], rtol=1e-6)
+            np.testing.assert_allclose(
+                math.sqrt(5) * step * tau, event.noise_standard_deviation()[0], rtol=1e-6
+            )
         assert accepts(np.array(found), "gaussian") == (factor == 1), factor

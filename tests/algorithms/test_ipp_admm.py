@@ -37,10 +37,14 @@ def test_no_more_is_sent_than_was_paid_for(rows: Rows) -> None:
         assert np.all(sent.sum(axis=0) <= positives)
         assert (sent.sum() > 0) == (threshold == 0.0)
         priced = [
-            event.sensitivity_over_sigma().max() > 0 for event in ledger.rows if isinstance(event, GatedRelease)
+            event.sensitivity_over_sigma().max() > 0
+            for event in ledger.rows
+            if isinstance(event, GatedRelease)
         ]
         assert priced == [k < positives for k in range(12)]
-        assert [event.pure_epsilon_of_tests().max() > 0 for event in ledger.rows] == [True] + [False] * 11  # type: ignore[attr-defined]
+        assert [event.pure_epsilon_of_tests().max() > 0 for event in ledger.rows] == [True] + [
+            False
+        ] * 11  # type: ignore[attr-defined]
 
 
 def test_the_gate_costs_its_tests_and_its_releases(rows: Rows) -> None:

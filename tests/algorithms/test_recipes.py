@@ -120,9 +120,12 @@ def test_the_plan_is_the_ledger_that_the_run_leaves(trust: str) -> None:
         and result.stopped == "finished"
     )
     for i in range(len(prepared.facts.n)):
-        for whole, own in zip(prepared.plan_ledger().rows, prepared.plan_ledger(node=i).rows, strict=True):
+        for whole, own in zip(
+            prepared.plan_ledger().rows, prepared.plan_ledger(node=i).rows, strict=True
+        ):
             np.testing.assert_array_equal(
-                np.asarray(whole.noise_standard_deviation())[i], np.asarray(own.noise_standard_deviation()).ravel()[0]
+                np.asarray(whole.noise_standard_deviation())[i],
+                np.asarray(own.noise_standard_deviation()).ravel()[0],
             )
 
 
@@ -261,7 +264,9 @@ def test_a_site_knows_the_noise_of_the_whole() -> None:
         some = [Among.all_sites(facts), Among(160.0, 3)][: 1 + (trust == "sum")]
         for among in some:
             assert (
-                method.method_of_node(2).releases_with_noise.noise_deviation(1, facts.facts_of_node(2), among)
+                method.method_of_node(2).releases_with_noise.noise_deviation(
+                    1, facts.facts_of_node(2), among
+                )
                 == method.releases_with_noise.noise_deviation(1, facts, among)
                 > 0.0
             )

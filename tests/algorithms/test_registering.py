@@ -27,7 +27,7 @@ from sottovoce.audit import ADVERSARIES, densities, make_case
 from sottovoce.audit.game import record_transcripts
 from sottovoce.cli import cli
 from sottovoce.data.rows import Rows
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.problem.trust import Trust
@@ -64,7 +64,7 @@ def test_its_price_is_that_of_its_releases_and_meets_the_budget(extra: str, rows
         result.ledger == [row.to_dict() for row in ledger]
         and 0.999 < result.statement.epsilon <= 1.0
     )
-    for i, (outcome, own) in enumerate(run_as_sites(config, rows)):
+    for i, (outcome, own) in enumerate(run_sites(config, rows)):
         np.testing.assert_allclose(outcome.state.f, result.models[0, i], atol=1e-9)
         assert float(np.max(own.per_node())) == pytest.approx(
             result.privacy["per_node"][i], rel=1e-12
@@ -76,7 +76,10 @@ def test_its_worst_pair_comes_near_the_price_and_never_above(
     extra: str, delta: float | None
 ) -> None:
     case = make_case(extra, rounds=1, delta=delta)
-    exact, proved = densities(case).epsilon_at_delta(delta or 0.0), record_transcripts(case, 0, 2, 0).proved
+    exact, proved = (
+        densities(case).epsilon_at_delta(delta or 0.0),
+        record_transcripts(case, 0, 2, 0).proved,
+    )
     assert 0.9 * proved <= exact <= proved * (1 + 1e-6)
 
 

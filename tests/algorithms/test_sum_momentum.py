@@ -71,7 +71,9 @@ def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(
     )  # type: ignore[attr-defined]
     t = changes.get("colluders", 1)
     alone = ledger.rows[0].sensitivity[0] / ledger.rows[0].alpha[0]  # type: ignore[attr-defined]
-    assert ledger.rows[0].noise_standard_deviation()[0] == pytest.approx(alone * math.sqrt(5 / (5 - t)))
+    assert ledger.rows[0].noise_standard_deviation()[0] == pytest.approx(
+        alone * math.sqrt(5 / (5 - t))
+    )
 
 
 def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:

@@ -39,5 +39,7 @@ def test_a_capped_run_is_as_quiet_as_its_cap(rows: Rows) -> None:
         config = CASE.make(epsilon=1.0, max_grad_norm=cap, seed=1)
         result = simulate(config, rows)
         assert 0.999 < result.privacy["epsilon"] <= 1.0
-        spent.append(prepare(config, rows.n, rows.d).plan_ledger().rows[0].noise_standard_deviation()[0])
+        spent.append(
+            prepare(config, rows.n, rows.d).plan_ledger().rows[0].noise_standard_deviation()[0]
+        )
     assert spent[1] == pytest.approx(0.1 * spent[0], rel=1e-4)

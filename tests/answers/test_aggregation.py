@@ -150,7 +150,9 @@ def test_the_ledger_holds_what_u1_and_u4_say(
         K = guard.facts.n.ravel() * (0.05 + aggregation.curvature_for(1.0, guard.facts).ravel())
         u1 = event.beta + np.max(event.beta * a + np.log1p(a * (1 - a) / K), axis=0)
         u4 = 2.0 * event.beta_release * event.error
-        assert accountants.make_accountant("pure").price_of_event(event) == pytest.approx(u1 + u4, rel=1e-8)
+        assert accountants.make_accountant("pure").price_of_event(event) == pytest.approx(
+            u1 + u4, rel=1e-8
+        )
 
 
 def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:

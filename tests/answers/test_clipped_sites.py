@@ -86,14 +86,18 @@ def test_the_constant_of_a_small_site_far_from_the_others_is_covered() -> None:
     constants = np.repeat([45.0, *[15.0] * (sites - 1)], [len(part) for part in parts])
     y = constants + X @ (1.5, -1.0) + 3.0 * rng.normal(size=n)
     task = BoundedNumber(0.0, 60.0)
-    naming = naming_from_columns(["a", "b"], 1.35 * np.sqrt(2.0), [f"site {i}" for i in range(sites)])
+    naming = naming_from_columns(
+        ["a", "b"], 1.35 * np.sqrt(2.0), [f"site {i}" for i in range(sites)]
+    )
     rows = naming.rows_of_sites([(X[part], np.ones(len(part))) for part in parts])
     rows = rows.with_offset([task.encode(np.clip(y[part], 0.0, 60.0)) for part in parts])
     loss = Weighted(HuberResidual(1.0))
     held = []
     for seed in range(draws):
         config = RunConfig(method="auto", trust="nobody", epsilon=3.0, delta=1e-5, seed=seed)
-        found = simulate(config, rows, method=least_squares.slopes_from_naming(naming), loss=loss).outcome
+        found = simulate(
+            config, rows, method=least_squares.slopes_from_naming(naming), loss=loss
+        ).outcome
         own = least_squares.table_in_target_units(found, naming, task, 1e-5).lines[2]
         if own.low is not None and own.high is not None:
             held.append(own.low <= 45.0 <= own.high)

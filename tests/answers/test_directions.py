@@ -13,7 +13,12 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
-from sottovoce.answers.directions import Directions, classify_directions, find_lost_lines, column_variances
+from sottovoce.answers.directions import (
+    Directions,
+    classify_directions,
+    column_variances,
+    find_lost_lines,
+)
 from sottovoce.answers.frames import Frame
 from sottovoce.answers.inference import newton_from_naming
 from sottovoce.answers.least_squares import slopes_from_naming, table_in_target_units
@@ -75,7 +80,9 @@ def numbers(design: str, n: int, seed: int) -> Rows:
     X[:, 3] = made[design]
     if design == "two":
         X[:, 4] = 0.0
-    naming = naming_from_columns([f"x{j}" for j in range(5)], 2.8, SITES if design == "sites" else ())
+    naming = naming_from_columns(
+        [f"x{j}" for j in range(5)], 2.8, SITES if design == "sites" else ()
+    )
     truth = {f"x{j}": float(SLOPES[j]) for j in range(5)} | {CONSTANT: -0.8}
     return (
         naming,
@@ -118,7 +125,12 @@ def levels(design: str, n: int, seed: int) -> Rows:
     columns = {"age": age, "flag": flag, "ward": ward, "stage": stage}
     parts = np.array_split(np.arange(n), 4)
     tables = [{name: column[part] for name, column in columns.items()} for part in parts]
-    return naming_from_schema(Schema.from_dict(SCHEMA)), tables, [odds[part] for part in parts], truth
+    return (
+        naming_from_schema(Schema.from_dict(SCHEMA)),
+        tables,
+        [odds[part] for part in parts],
+        truth,
+    )
 
 
 def tables_of(
@@ -132,7 +144,9 @@ def tables_of(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=replicates
     )
     rows = naming.rows_of_sites(list(zip(columns, y, strict=True)))
-    found = simulate(run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())).outcome
+    found = simulate(
+        run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())
+    ).outcome
     return [build_coefficient_table(found, naming, k, delta=1e-5) for k in range(replicates)], truth
 
 
@@ -169,7 +183,10 @@ def test_nothing_is_lost_that_can_be_told() -> None:
     naming = naming_from_columns(["a", "b", "c", "d"], 60.0)
     run = RunConfig(method="auto", trust="sum", epsilon=INF, delta=1e-5, seed=0)
     found = simulate(
-        run, naming.rows_of_sites([(X, y)] * 4), method=newton_from_naming(naming), loss=Weighted(Logistic())
+        run,
+        naming.rows_of_sites([(X, y)] * 4),
+        method=newton_from_naming(naming),
+        loss=Weighted(Logistic()),
     ).outcome
     assert not found.directions.lost.any()
     assert all(line.refused is None for line in build_coefficient_table(found, naming).lines)
@@ -185,7 +202,9 @@ def test_what_noise_may_hide_is_not_called_lost() -> None:
     ]
     run = RunConfig(method="auto", trust="sum", epsilon=1.0, delta=1e-5, seed=0)
     rows = naming.rows_of_sites(list(zip(columns, y, strict=True)))
-    found = simulate(run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())).outcome
+    found = simulate(
+        run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())
+    ).outcome
     assert found.directions.hidden.any() and not found.directions.lost.any()
     said = build_coefficient_table(found, naming, delta=1e-5)
     assert {line.cause for line in said.lines} == {"table hidden"} and said.needs is not None
@@ -222,7 +241,9 @@ def test_least_squares_loses_the_same_lines(design: str) -> None:
         [days.encode(one) for one in y]
     )
     run = RunConfig(method="auto", trust="sum", epsilon=INF, delta=1e-5, seed=0)
-    found = simulate(run, rows, method=slopes_from_naming(naming), loss=Weighted(HuberResidual(1.0))).outcome
+    found = simulate(
+        run, rows, method=slopes_from_naming(naming), loss=Weighted(HuberResidual(1.0))
+    ).outcome
     said = table_in_target_units(found, naming, days)
     assert {line.term.text for line in said.lines if line.refused is not None} == LOST[design]
     assert {line.cause for line in said.lines if line.refused is not None} == {"lost"}

@@ -44,7 +44,10 @@ def asked(
     rows = ev.build_scored_rows([(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)])
     weights, threshold = np.eye(X.shape[1])[0], more.get("threshold", 0.5)
     method = ev.Histogram(
-        judged=b"model", weights=weights, threshold=threshold, groups=ev.subgroup_masks(levels, rows.d)
+        judged=b"model",
+        weights=weights,
+        threshold=threshold,
+        groups=ev.subgroup_masks(levels, rows.d),
     )
     return ev.qualities(simulate(of, rows, method=method, loss=ev.LOSS).outcome, **more)
 
@@ -145,7 +148,9 @@ def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells
     for one in asked(scores, y, config(epsilon=epsilon, replicates=20 if epsilon < 9 else 1)):
         accuracy, precision = one[""].rates["accuracy"], one[""].rates["precision"]
         assert (
-            float(accuracy.low or 0) <= ev.exact_metrics(scores, y)["accuracy"] <= float(accuracy.high or 0)
+            float(accuracy.low or 0)
+            <= ev.exact_metrics(scores, y)["accuracy"]
+            <= float(accuracy.high or 0)
         )
         assert precision.refused
 

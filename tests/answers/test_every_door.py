@@ -493,7 +493,8 @@ def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
     saved = fit_numbers(configured(files, trust="nobody"), intervals=True).answered
     few = {name: values[:4] for name, values in columns.items()}
     assert (
-        np.isfinite(saved.intervals(few)).all() and saved.table.site_constants.too_few_reason is not None
+        np.isfinite(saved.intervals(few)).all()
+        and saved.table.site_constants.too_few_reason is not None
     )
     ends = saved.intervals(few | {"site": np.array(["p", "z", "", "q"], dtype=object)})
     assert np.isnan(ends[:, 0]).tolist() == [False, True, True, False]
@@ -558,7 +559,9 @@ def test_an_interval_with_a_draw_more_is_that_of_the_sum() -> None:
     spreads, alpha = np.array([0.0, 0.5, 1.0, 3.0]), 0.05
     errors = np.array([0.0, 0.01, 0.3, 1.0, 5.0, 80.0, 1000.0])
     z = float(stats.norm.ppf(1.0 - alpha / 2.0))
-    ends = widen_by_random_draw(np.stack([2.0 - z * errors, 2.0 + z * errors], axis=1), spreads, alpha)
+    ends = widen_by_random_draw(
+        np.stack([2.0 - z * errors, 2.0 + z * errors], axis=1), spreads, alpha
+    )
     np.testing.assert_allclose(ends.mean(axis=1), 2.0)
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     for one, error in zip(half, errors, strict=True):

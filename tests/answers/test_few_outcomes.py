@@ -83,7 +83,9 @@ class TestSums:
         few = FewOutcomes(
             np.array([[1.0, 0.0]]), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 600.0))
         )
-        gained = few.squared_length_gains(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0.05)
+        gained = few.squared_length_gains(
+            np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0.05
+        )
         one = 0.98 * (math.log(6.0 / lower_end_of_mean(6.0, 0.0, 5.0, 0.05)) ** 2 - Z**2 / 6.0)
         np.testing.assert_allclose(gained, [[one, 0.0], [0.0, one], [0.0, 0.0], [4.0 * one, 0.0]])
         other = few._replace(side=-np.ones(1)).squared_length_gains(np.array([[1.0, 0.0]]), 0.05)
@@ -117,7 +119,10 @@ def made() -> Coefficients:
     )
     run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=1)
     return build_coefficient_table(
-        simulate(run, rows, method=newton_from_naming(naming), loss=Logistic()).outcome, naming, 0, 1e-5
+        simulate(run, rows, method=newton_from_naming(naming), loss=Logistic()).outcome,
+        naming,
+        0,
+        1e-5,
     )
 
 
@@ -158,5 +163,7 @@ class TestTable:
         plain = made.to_plain_data()
         for name in plain:
             with pytest.raises(InvalidInput) as refused:
-                Coefficients.from_plain_data({key: value for key, value in plain.items() if key != name})
+                Coefficients.from_plain_data(
+                    {key: value for key, value in plain.items() if key != name}
+                )
             assert refused.value.field == "run" and "\n" not in str(refused.value)

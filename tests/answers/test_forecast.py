@@ -113,10 +113,14 @@ def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
     for seed in range(12):
         run = RunConfig("auto", trust="sum", epsilon=EPSILON, delta=DELTA, seed=seed)
         found = simulate(run, rows, method=slopes_from_naming(naming()), loss=loss).outcome
-        errors.append([line.standard_error for line in table_in_target_units(found, naming(), task).lines])
+        errors.append(
+            [line.standard_error for line in table_in_target_units(found, naming(), task).lines]
+        )
     shown = [one for one in errors if None not in one]
     assert len(shown) >= 10
-    told = Study.from_sites(Means(naming(), task, 0.15), MU, sites=SITES).forecast_lines(float(N), DECLARED)
+    told = Study.from_sites(Means(naming(), task, 0.15), MU, sites=SITES).forecast_lines(
+        float(N), DECLARED
+    )
     assert np.all(np.abs(np.log(ratios(told, shown))) < np.log(1.3))
     assert told[0].without_privacy == pytest.approx(30.0 / (30.0 / 1.645) / np.sqrt(N), rel=0.15)
 
@@ -129,9 +133,14 @@ def test_rows_that_are_needed_follow_noise_and_sites() -> None:
     one = Study.from_sites(LogOdds(small), MU).estimate_rows_needed(EVEN, 4)
     half_mu = Study.from_sites(LogOdds(small), MU / 2.0).estimate_rows_needed(EVEN, 4)
     assert half_mu.half == pytest.approx(2.0 * one.half, rel=0.15)
-    alone = Study.from_sites(LogOdds(small), MU, sites=4, summed=False).estimate_rows_needed(EVEN, 4)
+    alone = Study.from_sites(LogOdds(small), MU, sites=4, summed=False).estimate_rows_needed(
+        EVEN, 4
+    )
     assert alone.half == pytest.approx(2.0 * one.half, rel=0.15)
-    assert Study.from_sites(LogOdds(small, 0.03), MU).estimate_rows_needed(EVEN, 4).half > 1.5 * one.half
+    assert (
+        Study.from_sites(LogOdds(small, 0.03), MU).estimate_rows_needed(EVEN, 4).half
+        > 1.5 * one.half
+    )
 
 
 def test_made_up_rows_are_as_declared() -> None:
@@ -156,7 +165,9 @@ def test_made_up_rows_of_real_tables_have_rare_levels_long_tails_and_marks() -> 
     encoding = naming_from_schema(Schema.from_dict({"columns": columns, "name": "made"}))
     own = encoding.schema
     assert own is not None
-    tables = [draw_synthetic_rows(encoding, 2000, np.random.default_rng(seed), REAL) for seed in range(40)]
+    tables = [
+        draw_synthetic_rows(encoding, 2000, np.random.default_rng(seed), REAL) for seed in range(40)
+    ]
     plain = [X * own.divisor * own.slack for X in tables]
     shares = [np.mean(X[:, 2:4] > 0.0, axis=0) for X in plain]
     rarest = [min(*two, 1.0 - sum(two)) for two in shares]
@@ -171,7 +182,9 @@ def test_shares_that_are_told_are_those_of_made_up_rows() -> None:
     shares = parse_expected_shares(schema(), ["stage: b=0.03"])
     assert shares == {"stage": {"b": 0.03}}
     for seed, habits in enumerate((EVEN, REAL)):
-        X = draw_synthetic_rows(naming(), 20_000, np.random.default_rng(seed), replace(habits, shares=shares))
+        X = draw_synthetic_rows(
+            naming(), 20_000, np.random.default_rng(seed), replace(habits, shares=shares)
+        )
         assert np.mean(X[:, 2] != 0.0) == pytest.approx(0.03, abs=0.005)
     every = parse_expected_shares(schema(), ["stage:a=.02", "stage:b=.9", "stage:c=.08"])
     X = draw_synthetic_rows(naming(), 20_000, np.random.default_rng(9), replace(REAL, shares=every))
@@ -186,7 +199,10 @@ def test_a_rare_level_that_is_told_makes_its_standard_error_larger_and_needs_mor
     assert rare[2].without_privacy / even[2].without_privacy == pytest.approx(2.12, rel=0.15)
     assert rare[3].without_privacy < 1.1 * even[3].without_privacy
     known = replace(EVEN, shares={"stage": {"b": 0.02}})
-    assert study.estimate_rows_needed(known, 3).complete > 2.0 * study.estimate_rows_needed(EVEN, 3).complete
+    assert (
+        study.estimate_rows_needed(known, 3).complete
+        > 2.0 * study.estimate_rows_needed(EVEN, 3).complete
+    )
 
 
 @pytest.mark.parametrize(
@@ -256,7 +272,11 @@ def test_half_and_all_of_a_table_count_what_can_be_printed() -> None:
     loss = Weighted(Logistic()) if naming().long else Logistic()
     rows = naming().rows_of_sites(split(raw, y))
     much = RunConfig("auto", trust="sum", epsilon=100.0, delta=DELTA, seed=1)
-    shown = build_coefficient_table(simulate(much, rows, method=newton_from_naming(naming()), loss=loss).outcome, naming())
+    shown = build_coefficient_table(
+        simulate(much, rows, method=newton_from_naming(naming()), loss=loss).outcome, naming()
+    )
     assert (
-        any(line.cause == "separation" for line in shown.lines) and is_complete(shown) and is_half_complete(shown)
+        any(line.cause == "separation" for line in shown.lines)
+        and is_complete(shown)
+        and is_half_complete(shown)
     )

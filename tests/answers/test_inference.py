@@ -17,7 +17,13 @@ from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers import inference
-from sottovoce.answers.coefficients import LONGEST, Coefficients, _undone_by_group, bound_undone_step, build_coefficient_table
+from sottovoce.answers.coefficients import (
+    LONGEST,
+    Coefficients,
+    _undone_by_group,
+    bound_undone_step,
+    build_coefficient_table,
+)
 from sottovoce.answers.frames import EDGES, Frame
 from sottovoce.answers.inference import (
     CUT,
@@ -78,7 +84,12 @@ def fitted(
     of: RunConfig, n: int = 8000, seed: int = 0, norm: float = 3.0
 ) -> tuple[Naming, Estimates, Result]:
     naming, parts, _ = numbers(n, seed, norm)
-    result = simulate(of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic()))
+    result = simulate(
+        of,
+        naming.rows_of_sites(parts),
+        method=newton_from_naming(naming),
+        loss=Weighted(Logistic()),
+    )
     return naming, result.outcome, result
 
 
@@ -143,7 +154,10 @@ def test_sites_have_constants_of_their_own() -> None:
         parts.append((X, np.where(rng.random(20_000) < expit(0.5 * X[:, 0] + own[i]), 1.0, -1.0)))
     of = config(epsilon=float("inf"))
     found = simulate(
-        of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
+        of,
+        naming.rows_of_sites(parts),
+        method=newton_from_naming(naming),
+        loss=Weighted(Logistic()),
     ).outcome
     lines = build_coefficient_table(found, naming).lines
     for line, truth in zip(lines, [0.5, *own], strict=True):
@@ -202,7 +216,9 @@ def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> Non
     )
     assert "rows is needed" in str(found_table.lines[0].refused)  # noise hides an eigenvalue
     naming, found, _ = fitted(config(epsilon=0.3), n=int(6 * found_table.needs["rows"]))
-    assert all(line.refused is None for line in build_coefficient_table(found, naming, delta=1e-5).lines)
+    assert all(
+        line.refused is None for line in build_coefficient_table(found, naming, delta=1e-5).lines
+    )
 
 
 def test_fragility_is_the_rule_of_the_page() -> None:
@@ -302,7 +318,9 @@ def test_what_a_model_says_of_a_row_has_an_interval() -> None:
     """
     naming, found, _ = fitted(config(epsilon=3.0))
     shown = build_coefficient_table(found, naming)
-    saved = SavedModel(naming, found.estimate[0], np.ones(1), infinities_to_text(shown.to_plain_data()))
+    saved = SavedModel(
+        naming, found.estimate[0], np.ones(1), infinities_to_text(shown.to_plain_data())
+    )
     X = np.random.default_rng(1).normal(size=(40, 3))
     ends, wide = saved.intervals(X), saved.intervals(X, 0.01)
     own = [
@@ -339,9 +357,9 @@ def test_such_intervals_cover() -> None:
     for seed in range(sets):
         found = fitted(config(epsilon=4.0, seed=seed), 4000, seed)[1]
         shown = build_coefficient_table(found, naming)
-        ends = SavedModel(naming, found.estimate[0], np.ones(1), infinities_to_text(shown.to_plain_data())).intervals(
-            rows
-        )
+        ends = SavedModel(
+            naming, found.estimate[0], np.ones(1), infinities_to_text(shown.to_plain_data())
+        ).intervals(rows)
         exact = rows @ BETA[:3] + BETA[3]
         off, half = np.abs(exact - ends.mean(axis=1)), 0.5 * (ends[:, 1] - ends[:, 0])
         held += off <= half
@@ -375,7 +393,10 @@ def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
     naming, of = naming_from_columns(["a", "b"], 3.0), config(epsilon=float("inf"))
     parts = [(X[p], y[p]) for p in np.array_split(np.arange(6000), 4)]
     found = simulate(
-        of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
+        of,
+        naming.rows_of_sites(parts),
+        method=newton_from_naming(naming),
+        loss=Weighted(Logistic()),
     ).outcome
     assert found.strain[0] >= CUT and all(
         line.refused for line in build_coefficient_table(found, naming, delta=1e-5).lines
@@ -395,7 +416,9 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
 
     def strain(gradient: np.ndarray, s: float = s) -> np.ndarray:
         pool, seen = Pool(H, np.zeros(R)), [Seen(zero, gradient, s)]
-        return np.asarray(take_last_step(Asked(frame, pool, 0.1 * H, seen), rows, kept, 1e4, 10.0).strain)
+        return np.asarray(
+            take_last_step(Asked(frame, pool, 0.1 * H, seen), rows, kept, 1e4, 10.0).strain
+        )
 
     def strained(gradient: np.ndarray) -> np.ndarray:
         return strain(gradient) > 0.0
@@ -457,7 +480,9 @@ class TestRecipe:
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
     def test_shares_add_up_to_the_budget(self) -> None:
-        assert sum(item.share for item in newton_from_naming(numbers(40)[0]).items) == pytest.approx(1.0)
+        assert sum(
+            item.share for item in newton_from_naming(numbers(40)[0]).items
+        ) == pytest.approx(1.0)
 
     def test_local_noise_adds_up_over_sites(self) -> None:
         spreads = []
@@ -466,7 +491,11 @@ class TestRecipe:
             scaled = newton_from_naming(naming).with_noise(
                 newton_from_naming(naming).releases_with_noise.shape.scaled(found.scale)
             )
-            spreads.append(scaled.releases_with_noise.noise_deviation(12, result.facts, Among.all_sites(result.facts)))
+            spreads.append(
+                scaled.releases_with_noise.noise_deviation(
+                    12, result.facts, Among.all_sites(result.facts)
+                )
+            )
         # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
         assert spreads[1] / spreads[0] == pytest.approx(np.sqrt(3.0), rel=1e-3)
 
@@ -481,7 +510,10 @@ class TestRecipe:
             ValueError, match="the next release of the list is 'count of positives'"
         ):
             simulate(
-                config(), naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
+                config(),
+                naming.rows_of_sites(parts),
+                method=newton_from_naming(naming),
+                loss=Weighted(Logistic()),
             )
 
     @pytest.mark.parametrize(
@@ -529,7 +561,9 @@ def one_exact_step(
     S, kept, eye = (A.T @ A / n)[None], np.ones((1, k), dtype=bool), np.eye(k)[None]
     rows = inference.Moments(S, S[:, :, -1], marks, np.where(marks > 0, 1.0, 0.0))
     pool, seen = inference.Pool(H[None], np.zeros(1)), [inference.Seen(w[None], g[None], 0.0)]
-    found = inference.take_last_step(Asked(Frame(eye, eye), pool, H[None], seen), rows, kept, n, np.inf)
+    found = inference.take_last_step(
+        Asked(Frame(eye, eye), pool, H[None], seen), rows, kept, n, np.inf
+    )
     assert np.array_equal(found.at[0], w)
     return w - np.linalg.solve(H, g) - best, found.estimate[0] - best
 
@@ -585,9 +619,13 @@ def test_the_frame_moves_no_estimate() -> None:
     for share in (0.0, 0.3):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                inference, "choose_row_thresholds", lambda cells, spread, noise, share=share: long(cells, share)
+                inference,
+                "choose_row_thresholds",
+                lambda cells, spread, noise, share=share: long(cells, share),
             )
-            found = simulate(of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss).outcome
+            found = simulate(
+                of, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss
+            ).outcome
         lines = build_coefficient_table(found, naming).lines
         assert all(
             abs(x.estimate - w) < 0.05 * x.standard_error for x, w in zip(lines, b, strict=True)

@@ -210,12 +210,12 @@ def test_what_noise_may_hide_of_clipped_residuals_widens_all_lines(
     cells = np.zeros(len(edges) + 1)
     cells[-3:] = 0.01
     monkeypatch.setattr(least_squares, "_EXCESS", 0.25)
-    assert least_squares.hidden_by_clipping(cells, 0.0, edges[-4] * math.sqrt(2.0)) == pytest.approx(
-        0.25 * 0.03
-    )
-    assert least_squares.hidden_by_clipping(0.0 * cells, 0.002, edges[-4] * math.sqrt(2.0)) == pytest.approx(
-        0.001
-    )
+    assert least_squares.hidden_by_clipping(
+        cells, 0.0, edges[-4] * math.sqrt(2.0)
+    ) == pytest.approx(0.25 * 0.03)
+    assert least_squares.hidden_by_clipping(
+        0.0 * cells, 0.002, edges[-4] * math.sqrt(2.0)
+    ) == pytest.approx(0.001)
 
 
 def test_rows_of_a_tail_are_where_squares_of_residuals_are_large() -> None:
@@ -272,7 +272,9 @@ def test_separate_sites_allow_for_clipped_residuals_too(monkeypatch: pytest.Monk
     """Of sites that release their own answers, the allowance is that of the common steps."""
     naming = naming_from_columns(["age", "dose", "none"], 2.4)
     X, y = skewed(4000, 1)
-    rows = naming.rows_of_sites([(X[p], np.ones(len(p))) for p in np.array_split(np.arange(4000), 4)])
+    rows = naming.rows_of_sites(
+        [(X[p], np.ones(len(p))) for p in np.array_split(np.arange(4000), 4)]
+    )
     rows = rows.with_offset([DAYS.encode(part) for part in np.array_split(y, 4)])
     config = RunConfig(method="auto", trust="nobody", epsilon=3.0, delta=1e-5, seed=0)
     method = least_squares.slopes_from_naming(naming)
@@ -296,9 +298,16 @@ def test_residuals_are_kept_to_where_none_are_seen() -> None:
     edges = least_squares.EDGES
     cells = np.zeros(len(edges) + 1)
     cells[:3] = 0.9, 0.08, 0.02
-    assert clipped_tails.choose_clipping_width(cells, 0.001, edges) == pytest.approx(edges[2] * math.sqrt(2.0))
-    assert clipped_tails.choose_clipping_width(cells, 0.03, edges) == pytest.approx(edges[0] * math.sqrt(2.0))
-    assert clipped_tails.choose_clipping_width(np.full(len(cells), 1.0 / len(cells)), 0.001, edges) == edges[-1]
+    assert clipped_tails.choose_clipping_width(cells, 0.001, edges) == pytest.approx(
+        edges[2] * math.sqrt(2.0)
+    )
+    assert clipped_tails.choose_clipping_width(cells, 0.03, edges) == pytest.approx(
+        edges[0] * math.sqrt(2.0)
+    )
+    assert (
+        clipped_tails.choose_clipping_width(np.full(len(cells), 1.0 / len(cells)), 0.001, edges)
+        == edges[-1]
+    )
 
 
 @pytest.mark.parametrize("h", [0.2, 0.354, 0.42, 0.5])
@@ -421,7 +430,9 @@ def test_columns_that_nearly_agree_are_printed_with_about_the_width_of_least_squ
     inside, widths = [], []
     for seed in range(20):
         naming, X, y = related(20_000, seed)
-        lines = least_squares.table_in_target_units(estimated(naming, X, y, 3.0, seed), naming, DAYS, 1e-5).lines
+        lines = least_squares.table_in_target_units(
+            estimated(naming, X, y, 3.0, seed), naming, DAYS, 1e-5
+        ).lines
         assert [line.refused for line in lines] == [None] * 4
         inside += [line.low <= b <= line.high for line, b in zip(lines, BETA, strict=True)]
         A = np.column_stack([X, np.ones(len(X))])
@@ -442,7 +453,10 @@ def test_bounds_that_are_forty_times_too_wide_cost_little() -> None:
         method = least_squares.slopes_from_naming(naming)
         found = simulate(config, rows, method=method, loss=Weighted(HuberResidual(1.0))).outcome
         errors.append(
-            [line.standard_error for line in least_squares.table_in_target_units(found, naming, bounds).lines]
+            [
+                line.standard_error
+                for line in least_squares.table_in_target_units(found, naming, bounds).lines
+            ]
         )
     assert np.all(np.array(errors[1]) < 1.5 * np.array(errors[0]))
 
@@ -451,7 +465,9 @@ def test_the_share_of_targets_at_their_bounds_is_told_if_it_is_clear() -> None:
     naming, X, y = drawn(8000, 5)
     clipped = np.where(np.arange(8000) % 10 == 0, 60.0, y)
     for targets, share in ((y, np.mean(y <= 0.0)), (clipped, 0.1)):
-        shown = least_squares.table_in_target_units(estimated(naming, X, targets, 3.0), naming, DAYS)
+        shown = least_squares.table_in_target_units(
+            estimated(naming, X, targets, 3.0), naming, DAYS
+        )
         told = shown.at_bounds
         assert told["low"] <= share <= told["high"] and told["high"] - told["low"] < 0.05
         assert told["clear"] == (share > 0.05) == ("beyond the declared bounds" in str(shown))

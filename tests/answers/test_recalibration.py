@@ -17,7 +17,12 @@ from sottovoce.answers.judging import Scored, judge_for_task
 from sottovoce.answers.metrics import CELLS, Estimate, Quality
 from sottovoce.data.schema import Schema
 from sottovoce.problem.task import TwoClasses
-from sottovoce.queries.corrections import INFORMATION, STATISTICS, places_within_cells, added_statistics
+from sottovoce.queries.corrections import (
+    INFORMATION,
+    STATISTICS,
+    added_statistics,
+    places_within_cells,
+)
 from sottovoce.runs.config import RunConfig
 
 Z = stats.norm.isf(0.025)
@@ -42,7 +47,9 @@ def drawn(
 
 def asked(z: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0, **more: Any) -> Evaluation:
     config = RunConfig(method="auto", epsilon=1.0, delta=1e-5, trust="sum", seed=seed)
-    judge = judge_for_task(TwoClasses(), Held(epsilon, by=more.pop("by", None)), more.pop("schema", None))
+    judge = judge_for_task(
+        TwoClasses(), Held(epsilon, by=more.pop("by", None)), more.pop("schema", None)
+    )
     return judge.run_evaluation(Scored(z, b"model", y, **more), config, 4)
 
 
@@ -249,7 +256,9 @@ def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
     for far in (u, 100.0 * u, np.sign(u) * 1e100):
         cell = np.searchsorted(recalibration.EDGES, far, side="right")
         place = places_within_cells(recalibration.EDGES, far, cell, curve.tails)
-        missed = added_statistics(curve, far, label.astype(float), cell, place) - values[label, cell]
+        missed = (
+            added_statistics(curve, far, label.astype(float), cell, place) - values[label, cell]
+        )
         length = np.linalg.norm(missed / recalibration.units_of(curve, values), axis=1)
         assert missed.shape == (5000, STATISTICS) and 0.1 < length.max() <= 1.0
 

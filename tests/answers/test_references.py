@@ -14,7 +14,13 @@ from scipy.special import expit
 
 from sottovoce.algorithms.items import Answer
 from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
-from sottovoce.answers.inference import OF_LEVELS, Moments, SmallSites, newton_from_naming, add_error_of_merged_rows
+from sottovoce.answers.inference import (
+    OF_LEVELS,
+    Moments,
+    SmallSites,
+    add_error_of_merged_rows,
+    newton_from_naming,
+)
 from sottovoce.answers.least_squares import slopes_from_naming, table_in_target_units
 from sottovoce.answers.one_sided import largest_log_odds, largest_mean
 from sottovoce.answers.references import Block, merged_reference
@@ -26,12 +32,12 @@ from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.reports.causes import Cause
 from sottovoce.reports.coefficients import (
-    make_axis,
     build_coefficient_section,
-    one_sided_interval_text,
-    lay_out_forest_plot,
-    one_end,
     format_text_table,
+    lay_out_forest_plot,
+    make_axis,
+    one_end,
+    one_sided_interval_text,
 )
 from sottovoce.reports.picture import picture
 from sottovoce.runs.config import RunConfig
@@ -86,9 +92,13 @@ def tables(
     if rows.outcome.dtype == bool:
         signs = [np.where(rows.outcome[part], 1.0, -1.0) for part in parts]
         given = naming.rows_of_sites(list(zip(raw, signs, strict=True)))
-        found = simulate(config(5, draws), given, method=newton_from_naming(naming), loss=Logistic()).outcome
+        found = simulate(
+            config(5, draws), given, method=newton_from_naming(naming), loss=Logistic()
+        ).outcome
         return [build_coefficient_table(found, naming, k, 1e-5) for k in range(draws)]
-    given = naming.rows_of_sites([(one, np.ones(len(part))) for one, part in zip(raw, parts, strict=True)])
+    given = naming.rows_of_sites(
+        [(one, np.ones(len(part))) for one, part in zip(raw, parts, strict=True)]
+    )
     given = given.with_offset([TASK.encode(rows.outcome[part]) for part in parts])
     every = []
     for seed in range(draws):
@@ -210,7 +220,9 @@ class TestSmallSite:
         share = 0.02 if numbers else 0.005
         rows = drawn(20_000, (share, 0.5, 0.3 - share, 0.2), numbers=numbers)
         parts = [np.flatnonzero(rows.columns["ward"] == ward) for ward in WARDS[first:]]
-        naming = naming_from_schema(Schema.from_dict({"columns": {"age": AGE}}), tuple(WARDS[first:]))
+        naming = naming_from_schema(
+            Schema.from_dict({"columns": {"age": AGE}}), tuple(WARDS[first:])
+        )
         own = Rows({"age": rows.columns["age"]}, rows.outcome)
         return tables(own, naming, epsilon, 6, parts), naming
 
@@ -280,10 +292,14 @@ class TestMergedRows:
         levels = [level for level in "abcd" if level != base]
         if base == "a":  # the rare reference is merged with b
             kept[0, columns[levels.index("b")]] = False
-            assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.05))
+            assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(
+                math.hypot(0.1, OF_LEVELS * 0.05)
+            )
         else:
             kept[0, columns[[levels.index("a"), levels.index("c")]]] = False
-            assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(math.hypot(0.1, OF_LEVELS * 0.35))
+            assert recipe._share_of_merged_rows(S, 0.0, kept) == pytest.approx(
+                math.hypot(0.1, OF_LEVELS * 0.35)
+            )
         assert recipe._share_of_merged_rows(S, 1e3, kept) > 100.0
 
     def test_they_move_lines_by_about_as_much_as_is_allowed_for(self) -> None:
@@ -304,7 +320,9 @@ class TestMergedRows:
             y = np.where(u < expit(0.5 * z - 1.0 + added * off), 1.0, -1.0)
             run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=0)
             rows = naming.rows_of_sites([({"z": table_of_z["z"][k::3]}, y[k::3]) for k in range(3)])
-            found.append(simulate(run, rows, method=newton_from_naming(naming), loss=Logistic()).outcome)
+            found.append(
+                simulate(run, rows, method=newton_from_naming(naming), loss=Logistic()).outcome
+            )
         moved = found[1].estimate[0] - found[0].estimate[0]
         S = found[0].moments
         known = Moments(S, S @ naming.constant / naming.value, naming.marks, naming.blocks)
@@ -324,7 +342,9 @@ class TestMergedRows:
         z = np.clip(z, -3.0, 3.0)
         positive = rng.random(8_000) < expit(z @ (0.8, -0.5, 0.3) - 1.25 + 1.25 * rise)
         columns = {f"z{k}": {"kind": "number", "lo": -3, "hi": 3} for k in range(3)}
-        naming = naming_from_schema(Schema.from_dict({"columns": columns}), tuple(map(str, range(40))))
+        naming = naming_from_schema(
+            Schema.from_dict({"columns": columns}), tuple(map(str, range(40)))
+        )
         given = Rows({f"z{k}": z[:, k] for k in range(3)}, positive)
         every = tables(given, naming, 1.0, 12, np.array_split(np.arange(8_000), 40))
         told = [one.lines[0] for one in every if one.lines[0].estimate is not None]
@@ -454,5 +474,11 @@ class TestOneEnd:
         above = one_sided_interval_text(lines[3], odds=True)
         (row,) = [row for row in lay_out_forest_plot(lines).rows if row.text == above]
         assert row.dot is None and row.span is not None and row.span[1] == "100.00%"
-        section = render_template("coefficients.html", coefficients=build_coefficient_section(made.to_plain_data()))
-        assert above.startswith("above") and above in section and above in picture(made.to_plain_data())
+        section = render_template(
+            "coefficients.html", coefficients=build_coefficient_section(made.to_plain_data())
+        )
+        assert (
+            above.startswith("above")
+            and above in section
+            and above in picture(made.to_plain_data())
+        )

@@ -29,7 +29,12 @@ from sottovoce.cli import cli
 from sottovoce.errors import InvalidInput
 from sottovoce.reports import page, picture, sections
 from sottovoce.reports.causes import Cause
-from sottovoce.reports.coefficients import make_axis, question_mark_text, remarks_below_table, format_text_table
+from sottovoce.reports.coefficients import (
+    format_text_table,
+    make_axis,
+    question_mark_text,
+    remarks_below_table,
+)
 from sottovoce.reports.page import answer
 from sottovoce.reports.worth import exaggeration, width_ratio_by_noise
 from sottovoce.util.pages import render_template
@@ -636,8 +641,15 @@ class TestWhatALineIsWorth:
     """How much wider noise makes intervals, and by how much clear lines exaggerate."""
 
     def test_times_wider_is_the_root_of_total_over_sampling(self, record: dict[str, Any]) -> None:
-        assert width_ratio_by_noise(0.0) == 1.0 and width_ratio_by_noise(0.75) == 2.0 and width_ratio_by_noise(None) is None
-        assert width_ratio_by_noise(0.99) == pytest.approx(10.0) and width_ratio_by_noise(1.0) == math.inf
+        assert (
+            width_ratio_by_noise(0.0) == 1.0
+            and width_ratio_by_noise(0.75) == 2.0
+            and width_ratio_by_noise(None) is None
+        )
+        assert (
+            width_ratio_by_noise(0.99) == pytest.approx(10.0)
+            and width_ratio_by_noise(1.0) == math.inf
+        )
         for line in record["coefficients"]:
             assert line["times_wider"] == pytest.approx(1.0 / math.sqrt(1.0 - line["noise_share"]))
 
@@ -677,8 +689,12 @@ class TestWhatALineIsWorth:
             self.line("b", 0.2, 0.21),
             self.line("c", 0.6, 0.9),
         )
-        assert "too large" in remarks_below_table([noisy], None) and "34%" in remarks_below_table([noisy], None)
-        assert "too large" not in remarks_below_table([plain], None) + remarks_below_table([clear], None)
+        assert "too large" in remarks_below_table([noisy], None) and "34%" in remarks_below_table(
+            [noisy], None
+        )
+        assert "too large" not in remarks_below_table([plain], None) + remarks_below_table(
+            [clear], None
+        )
 
     def test_a_mark_tells_its_reason(self) -> None:
         line = self.line("a", 0.2, 0.05) | {
@@ -700,7 +716,10 @@ class TestWhatALineIsWorth:
             assert question_mark_text(told) == (f"? ({label.rstrip('?')})" if label else "?")
         refused = dict.fromkeys(("estimate", "p", "low", "high", "noise_share", "standard_error"))
         told = line | refused | {"refused": "so", "unsure": False, "cause": "lost"}
-        assert format_text_table([told]).splitlines()[1].endswith(Cause.LOST.label) and question_mark_text(told) == ""
+        assert (
+            format_text_table([told]).splitlines()[1].endswith(Cause.LOST.label)
+            and question_mark_text(told) == ""
+        )
 
 
 def test_constants_of_sites_say_what_is_taken_as_independent(record: dict[str, Any]) -> None:

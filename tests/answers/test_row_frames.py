@@ -17,9 +17,9 @@ from sottovoce.answers.frames import (
     LONG,
     Frame,
     Sight,
+    choose_row_thresholds,
     estimate_displacement,
     refine_whitening,
-    choose_row_thresholds,
     whitening_transform,
 )
 from sottovoce.answers.inference import Estimates, newton_from_naming
@@ -60,11 +60,17 @@ class TestFrames:
         """In turns: each shows directions that are smaller by the noise's norm; what is seen is
         not stretched more.
         """
-        spread, noise, sight = 0.002, np.array([0.002]), whitening_transform(self.S, 0.002, self.KEPT)
+        spread, noise, sight = (
+            0.002,
+            np.array([0.002]),
+            whitening_transform(self.S, 0.002, self.KEPT),
+        )
         least = [self.smallest(sight)]
         for _ in range(3):
             before = sight
-            sight = refine_whitening(sight, before.frame.A @ self.S @ before.frame.A, noise, self.KEPT)
+            sight = refine_whitening(
+                sight, before.frame.A @ self.S @ before.frame.A, noise, self.KEPT
+            )
             least.append(self.smallest(sight))
         assert least[0] == pytest.approx(1e-6 / (spread * np.sqrt(6.0)), rel=1e-3)
         assert least[1] == pytest.approx(least[0] / (spread * np.sqrt(6.0)), rel=0.05)
@@ -77,10 +83,14 @@ class TestFrames:
 
     def test_a_direction_that_was_seen_gets_no_longer_where_long_rows_were_shortened(self) -> None:
         sight = whitening_transform(self.S, 0.0, self.KEPT)
-        shortened = refine_whitening(sight, np.diag([1.0, 0.2, 1.0])[None], np.array([0.001]), self.KEPT)
+        shortened = refine_whitening(
+            sight, np.diag([1.0, 0.2, 1.0])[None], np.array([0.001]), self.KEPT
+        )
         np.testing.assert_allclose(shortened.frame.A, sight.frame.A, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(shortened.lost, np.diag([0.0, 0.8, 0.0])[None], atol=1e-9)
-        longer = refine_whitening(sight, np.diag([1.0, 4.0, 1.0])[None], np.array([0.001]), self.KEPT)
+        longer = refine_whitening(
+            sight, np.diag([1.0, 4.0, 1.0])[None], np.array([0.001]), self.KEPT
+        )
         assert np.linalg.det(longer.frame.A[0]) == pytest.approx(
             0.5 * np.linalg.det(sight.frame.A[0])
         )
@@ -110,8 +120,20 @@ class TestFrames:
         facts = facts_of_one_curator(Logistic(), naming.d, 4000.0, "replace-one")
         script, among = recipe.script(facts, 1), Among.all_sites(facts)
         next(script)
-        script.send(Answer(np.array([[0.3]]), among, recipe.releases_with_noise.noise_deviation(0, facts, among)))
-        said: Any = script.send(Answer(flatten_symmetric(S)[None], among, recipe.releases_with_noise.noise_deviation(1, facts, among)))
+        script.send(
+            Answer(
+                np.array([[0.3]]),
+                among,
+                recipe.releases_with_noise.noise_deviation(0, facts, among),
+            )
+        )
+        said: Any = script.send(
+            Answer(
+                flatten_symmetric(S)[None],
+                among,
+                recipe.releases_with_noise.noise_deviation(1, facts, among),
+            )
+        )
         assert np.any(said.frame[0] != 0.0, axis=1).tolist() == [True, False, True, False, True]
 
     @pytest.mark.parametrize("seed", [54, 68])
@@ -126,7 +148,9 @@ class TestFrames:
         """
         plain = {"kind": {"kind": "category", "values": list("abcdef")}}
         plain |= {f"x{j}": {"kind": "number", "lo": -4.0, "hi": 4.0} for j in range(6)}
-        naming = naming_from_schema(Schema.from_dict({"columns": plain, "name": "rare", "intercept": True}))
+        naming = naming_from_schema(
+            Schema.from_dict({"columns": plain, "name": "rare", "intercept": True})
+        )
         rng, n = np.random.default_rng(seed), 6000
         kind = np.repeat(list("abcdef"), [40, 1192, 1192, 1192, 1192, 1192])
         rng.shuffle(kind)
@@ -148,13 +172,17 @@ class TestFrames:
 
         # With this few rows the reference is merged; the frames are to hold if it is not.
         monkeypatch.setattr(
-            inference.Newton, "_columns_not_merged", lambda self, S, *rest: np.ones(S.shape[:2], dtype=bool)
+            inference.Newton,
+            "_columns_not_merged",
+            lambda self, S, *rest: np.ones(S.shape[:2], dtype=bool),
         )
         counted = reached()
         monkeypatch.setattr(
             inference,
             "refine_whitening",
-            lambda *args, **more: refine_whitening(*args, **more)._replace(lost=np.zeros((1, 12, 12))),
+            lambda *args, **more: refine_whitening(*args, **more)._replace(
+                lost=np.zeros((1, 12, 12))
+            ),
         )
         assert abs(counted) < 3.0 < 10.0 < abs(reached())
 

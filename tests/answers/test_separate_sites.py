@@ -16,7 +16,13 @@ from sottovoce.answers import coefficients, least_squares
 from sottovoce.answers.coefficients import Coefficients
 from sottovoce.answers.inference import newton_from_naming
 from sottovoce.answers.least_squares import slopes_from_naming
-from sottovoce.answers.separate_sites import Columns, SiteStep, weights_by_noise, combine_by_precision, shrink_to_mean
+from sottovoce.answers.separate_sites import (
+    Columns,
+    SiteStep,
+    combine_by_precision,
+    shrink_to_mean,
+    weights_by_noise,
+)
 from sottovoce.answers.terms import Naming, naming_from_columns
 from sottovoce.data.rows import Rows
 from sottovoce.ledger.memory import Ledger
@@ -81,9 +87,13 @@ def table_of(
     naming = naming_of(len(X) if apart else 1)
     rows = rows_of(kind, naming, X, y)
     if kind == "classes":
-        found = simulate(run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())).outcome
+        found = simulate(
+            run, rows, method=newton_from_naming(naming), loss=Weighted(Logistic())
+        ).outcome
         return coefficients.build_coefficient_table(found, naming)
-    found = simulate(run, rows, method=slopes_from_naming(naming), loss=Weighted(HuberResidual(1.0))).outcome
+    found = simulate(
+        run, rows, method=slopes_from_naming(naming), loss=Weighted(HuberResidual(1.0))
+    ).outcome
     return least_squares.table_in_target_units(found, naming, TASK)
 
 

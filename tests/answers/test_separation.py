@@ -153,7 +153,9 @@ def asked(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws
     )
     loss = Weighted(Logistic()) if naming.long else Logistic()
-    return naming, simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss).outcome
+    return naming, simulate(
+        config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=loss
+    ).outcome
 
 
 def shown(name: str, epsilon: float, seed: int) -> Coefficients:
@@ -354,7 +356,9 @@ def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
         for p in np.array_split(np.arange(len(y)), 4)
     ]
     config = RunConfig(method="auto", trust="sum", epsilon=3.0, delta=1e-5, seed=5, replicates=24)
-    found = simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Logistic()).outcome
+    found = simulate(
+        config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Logistic()
+    ).outcome
     assert found.evidence is not None
     every, counts = naming.constant / naming.value, []
     for draw in range(24):
@@ -399,7 +403,9 @@ def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
         ({f"c{j}": text[p, j] for j in range(3)}, y[p]) for p in np.array_split(np.arange(n), 4)
     ]
     config = RunConfig(method="auto", trust="sum", epsilon=1.0, delta=1e-5, seed=4, replicates=12)
-    found = simulate(config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Logistic()).outcome
+    found = simulate(
+        config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Logistic()
+    ).outcome
     return naming, found
 
 
@@ -566,7 +572,11 @@ class TestCauses:
         noise, other = (
             {"refused": "so", "cause": cause.value} for cause in (Cause.NOISE, Cause.SEPARATION)
         )
-        assert all_refused_by_noise([noise]) and not all_refused_by_noise([noise, other]) and not all_refused_by_noise([])
+        assert (
+            all_refused_by_noise([noise])
+            and not all_refused_by_noise([noise, other])
+            and not all_refused_by_noise([])
+        )
 
     def test_what_is_refused_for_two_causes_is_named_by_cause(self) -> None:
         common = {"name": "ward", "reference": "a", "unit": None}

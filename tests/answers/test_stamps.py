@@ -172,10 +172,12 @@ def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
         [b"1".hex()],
     ]
     assert len({digest_public_values(value) for value in values}) == len(values)
-    assert digest_public_values(np.array([0.0])) == digest_public_values(np.array([-0.0])) and digest_public_values(
-        (1,)
-    ) == digest_public_values([1])
-    assert digest_public_values("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
+    assert digest_public_values(np.array([0.0])) == digest_public_values(
+        np.array([-0.0])
+    ) and digest_public_values((1,)) == digest_public_values([1])
+    assert (
+        digest_public_values("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
+    )
     assert question().stamp().hex() == "888fc65cd7db01c8d3caff73ec95fea3"
     with pytest.raises(TypeError, match="no digest of a set"):
         digest_public_values({1})

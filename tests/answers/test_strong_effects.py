@@ -17,16 +17,16 @@ from sottovoce.answers.inference import (
     Moments,
     Pool,
     Seen,
+    add_error_of_curvature,
     newton_from_naming,
     take_last_step,
-    add_error_of_curvature,
 )
 from sottovoce.answers.normal_rows import (
     NormalRows,
     as_curvature_falls,
     fit_normal_rows,
-    uncertainty_of_size,
     stretch_newton_step,
+    uncertainty_of_size,
 )
 from sottovoce.answers.size_needed import NOISIER, SizeNeeds, size_needs
 from sottovoce.answers.terms import naming_from_columns
@@ -60,9 +60,15 @@ def all_shown(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws
     )
     found = simulate(
-        config, naming.rows_of_sites(parts), method=newton_from_naming(naming), loss=Weighted(Logistic())
+        config,
+        naming.rows_of_sites(parts),
+        method=newton_from_naming(naming),
+        loss=Weighted(Logistic()),
     )
-    return [build_coefficient_table(found.outcome, naming, replicate, delta=1e-5) for replicate in range(draws)]
+    return [
+        build_coefficient_table(found.outcome, naming, replicate, delta=1e-5)
+        for replicate in range(draws)
+    ]
 
 
 def likeliest(X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -130,7 +136,9 @@ def test_what_a_hidden_size_needs_is_told_and_does() -> None:
     assert share_complete(all_shown(X, y, epsilon)) >= 0.6
     assert share_complete(all_shown(*drawn(1.0, 1, n=int(rows)), 0.5)) >= 0.6
     for one in refused:
-        assert all(str(line.refused).count(sufficient_budget_text(one.needs)) == 1 for line in one.lines)
+        assert all(
+            str(line.refused).count(sufficient_budget_text(one.needs)) == 1 for line in one.lines
+        )
         assert all_refused_by_noise(one.to_dict())
 
 

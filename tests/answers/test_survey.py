@@ -18,7 +18,14 @@ from doors import DOORS, TEXTS, through
 
 from sottovoce import ConsensusClassifier, RunConfig, TrainConfig, train
 from sottovoce.algorithms.items import Answer
-from sottovoce.answers.survey import RARE, UNSEEN, Noise, findings_by_column, apply_proposals, survey_from_schema
+from sottovoce.answers.survey import (
+    RARE,
+    UNSEEN,
+    Noise,
+    apply_proposals,
+    findings_by_column,
+    survey_from_schema,
+)
 from sottovoce.answers.surveyed import Question, Surveyed, price_survey, survey
 from sottovoce.data import Schema, Table
 from sottovoce.data.columns import Category, Number
@@ -133,11 +140,14 @@ class TestCells:
         counts further.
         """
         first, other = (
-            Rows.build_with_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))]) for c in (1, 2)
+            Rows.build_with_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))])
+            for c in (1, 2)
         )
         what = Cells(np.zeros((1, 1, 2)), (2, 2))
         far = np.linalg.norm(self.exact(what, first) - self.exact(what, other))
-        assert far * math.sqrt(2) > 1.4 * float(what.mean_sensitivity(self.facts(1), np.array([1.0]))[0])
+        assert far * math.sqrt(2) > 1.4 * float(
+            what.mean_sensitivity(self.facts(1), np.array([1.0]))[0]
+        )
 
 
 class TestGrids:
@@ -160,7 +170,9 @@ class TestGrids:
             found = age.cell_of_each_row({"age": column}, frozenset())
             one = int(np.searchsorted(age.edges, 1.0)) + 1
             assert found.tolist() == [1, 1, one, one, one + 1, age.cells, age.cells, age.cells + 1]
-        gone = age.cell_of_each_row({"age": np.array(["", None, "x", "7"], dtype=object)}, frozenset())
+        gone = age.cell_of_each_row(
+            {"age": np.array(["", None, "x", "7"], dtype=object)}, frozenset()
+        )
         assert gone.tolist()[:3] == [age.cells + 2, age.cells + 2, age.cells + 1]
 
     def test_a_stray_text_changes_no_other_row(self) -> None:
@@ -180,7 +192,14 @@ class TestGrids:
     def test_levels_unknown_and_missing(self) -> None:
         ward = grids_from_schema(schema(), ["ward"])[0]
         values = np.array(["icu", "empty", "genral", "", "?", None], dtype=object)
-        assert ward.cell_of_each_row({"ward": values}, frozenset({"?"})).tolist() == [1, 4, 5, 6, 6, 6]
+        assert ward.cell_of_each_row({"ward": values}, frozenset({"?"})).tolist() == [
+            1,
+            4,
+            5,
+            6,
+            6,
+            6,
+        ]
 
     @pytest.mark.parametrize(
         ("columns", "rule"), [(["bin"], "have a grid"), (["agee"], "did you mean age")]
@@ -249,7 +268,9 @@ class TestRareLevelsAreNotShown:
 
     def test_a_frequent_one_is(self) -> None:
         sigma = 20.0
-        surely = Noise.from_error_rate(grids_from_schema(schema(), ["ward"]), 1000.0, sigma).surely_seen_rows
+        surely = Noise.from_error_rate(
+            grids_from_schema(schema(), ["ward"]), 1000.0, sigma
+        ).surely_seen_rows
         assert self.shown(sigma, surely) >= 0.95 * self.TIMES - 4.9 * math.sqrt(
             0.05 * 0.95 * self.TIMES
         )
@@ -454,7 +475,9 @@ class TestAskedAsOtherAnswersAre:
         grids = grids_from_schema(of)
         plan = price_survey(of, sizes, config(epsilon=2.0, trust=trust))
         cells = [
-            np.stack([g.cell_of_each_row(p.columns, frozenset({"?"})) for g in grids], axis=1).astype(float)
+            np.stack(
+                [g.cell_of_each_row(p.columns, frozenset({"?"})) for g in grids], axis=1
+            ).astype(float)
             for p in parts
         ]
         rows = Rows.build_with_any_norm([(c, np.ones(len(c))) for c in cells])

@@ -213,7 +213,9 @@ def test_every_kind_of_release_between_sites_is_tried(monkeypatch: pytest.Monkey
         assert kinds(config, monkeypatch) <= tried, (
             f"{method} asks for a release that audit.aborts does not try"
         )
-    assert {stand.config.delta for stand in aborts._default_victims(2.0, 1e-6, 4).values()} == {1e-6}
+    assert {stand.config.delta for stand in aborts._default_victims(2.0, 1e-6, 4).values()} == {
+        1e-6
+    }
 
 
 def test_no_site_of_the_library_refuses_by_its_rows() -> None:
@@ -225,7 +227,9 @@ def test_no_site_of_the_library_refuses_by_its_rows() -> None:
 def test_noise_of_the_operating_system_is_played_too() -> None:
     one = stand("prox_admm", guard=with_solver(Touchy))["planted"]
     length = aborts.lengths(one)[0]
-    seen = [[one.observe_run(table, length, SystemNoise()).told for _ in range(3)] for table in (0, 1)]
+    seen = [
+        [one.observe_run(table, length, SystemNoise()).told for _ in range(3)] for table in (0, 1)
+    ]
     assert set(seen[0]).isdisjoint(seen[1])
 
 
@@ -262,4 +266,7 @@ def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
     with pytest.raises(TypeError, match="positional argument"):
         one.observe_run(0, 1.0, Silence(()))
     (one,) = stand("prox_admm", guard=Broken).values()
-    assert one.observe_run(0, 1.0, Silence(())).told == "ValueError: the site is gone (0 charged, 0 sent)"
+    assert (
+        one.observe_run(0, 1.0, Silence(())).told
+        == "ValueError: the site is gone (0 charged, 0 sent)"
+    )

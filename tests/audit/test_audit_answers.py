@@ -96,7 +96,12 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
     )
     for case in stands.values():
         apart = np.flatnonzero(
-            [not np.array_equal(*(w.rows_of_node(i).fingerprint_arrays()[0] for w in case.tables)) for i in range(3)]
+            [
+                not np.array_equal(
+                    *(w.rows_of_node(i).fingerprint_arrays()[0] for w in case.tables)
+                )
+                for i in range(3)
+            ]
         )
         if not case.tables[0].has_offset:
             assert apart.tolist() == [0]
@@ -110,7 +115,9 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
 
 
 def test_the_command_plays_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "all_answer_cases", lambda *asked: {"one": all_answer_cases(*asked)["scores"]})
+    monkeypatch.setattr(
+        answers, "all_answer_cases", lambda *asked: {"one": all_answer_cases(*asked)["scores"]}
+    )
     verdict = attack("answers", claim=Claim(0.5, 0.2), replicates=400)
     assert verdict.claimed_epsilon == pytest.approx(0.5, abs=1e-4) and verdict.delta == 0.2
     assert verdict.exact_epsilon == pytest.approx(0.5, abs=1e-3) and verdict.attack.startswith(
@@ -149,7 +156,9 @@ def numbers(y: Array, other: Array, bounds: tuple[float, float] | None) -> Recip
         return Rows.build_from_parts([(X, np.ones(4))] * 3, list(task.encode(target).reshape(3, 4)))
 
     case = release("cross moments", Pair(Products, np.zeros(D), (np.zeros(D),) * 2), CLAIM["sum"])
-    return replace(case, tables=(rows(y), rows(other)), loss=all_answer_cases()["cross moments"].loss)
+    return replace(
+        case, tables=(rows(y), rows(other)), loss=all_answer_cases()["cross moments"].loss
+    )
 
 
 def test_bounds_of_the_target_that_are_read_off_rows_are_refuted() -> None:
@@ -254,7 +263,9 @@ def test_what_is_planted_in_a_centred_training_is_refuted(
     else:
         whole = move_module._factors_and_lengths
         monkeypatch.setattr(
-            move_module, "_factors_and_lengths", lambda rows, move, short: whole(rows, move, short=False)
+            move_module,
+            "_factors_and_lengths",
+            lambda rows, move, short: whole(rows, move, short=False),
         )
         case = replace(case, centring=replace(case.centring, gain=8.0))
     assert play_answer_case(case, 300 if own else 700).refuted
@@ -299,7 +310,9 @@ REFUTED = {
     ),
     "curvatures that are not cut": (
         "queries/bounded.py",
-        {"np.minimum(loss.curvature(z) / unit, weights_of_rows(loss, z))": "loss.curvature(z) / unit"},
+        {
+            "np.minimum(loss.curvature(z) / unit, weights_of_rows(loss, z))": "loss.curvature(z) / unit"
+        },
         ("Hessian, curvatures cut",),
     ),
     "a Huber step that is not clipped": (
@@ -352,7 +365,9 @@ def test_a_fault_that_breaks_a_claim_is_refuted_by_the_audit(fault: str, tmp_pat
 def test_a_release_without_noise_is_charged_as_unprotected() -> None:
     case = release("scores", PAIRS["scores"], CLAIM["nobody"])
     facts = record_transcripts(case, 0, 2, 0).facts
-    event = NoisyBounded.of_statistic(PAIRS["gradient"].what(np.zeros((1, 3, D))), None, "x").event(facts)
+    event = NoisyBounded.of_statistic(PAIRS["gradient"].what(np.zeros((1, 3, D))), None, "x").event(
+        facts
+    )
     book = Ledger("zcdp", 1.0, DELTA)
     with pytest.raises(BudgetExceeded):
         book.record_event(event)

@@ -34,7 +34,9 @@ def test_the_capped_claim_stands_for_every_method_that_has_the_cap_and_is_tight(
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-6)
     assert densities(stands["output"]).epsilon == pytest.approx(1.0, abs=1e-4)
     assert densities(stands["output"]).epsilon <= 1.0
-    with_delta = play(Options(delta=1e-5, replicates=200), {"output": clipping_cases(delta=1e-5)["output"]})
+    with_delta = play(
+        Options(delta=1e-5, replicates=200), {"output": clipping_cases(delta=1e-5)["output"]}
+    )
     assert (
         with_delta.exact_epsilon is not None
         and 0.97 < with_delta.exact_epsilon <= with_delta.claimed_epsilon
@@ -72,7 +74,9 @@ print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound, densities(both["
 REFUTED = {
     "the cap forgotten": (
         "problem/clipped.py",
-        {"self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[0]": "self.base.derivative(z)"},
+        {
+            "self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[0]": "self.base.derivative(z)"
+        },
     ),
     "half the sensitivity": (
         "problem/clipped.py",

@@ -13,7 +13,7 @@ from planting import planted
 
 from sottovoce.audit import attack
 from sottovoce.audit.game import Options
-from sottovoce.audit.people import ANSWERS, METHODS, ROWS, user_level_cases, play
+from sottovoce.audit.people import ANSWERS, METHODS, ROWS, play, user_level_cases
 
 GAME = """
 import json
@@ -34,7 +34,9 @@ REFUTED = {
     ),
     "a mean that forgets weights": (
         "queries/bounded.py",
-        {"each = partial(self.sum_over_block, weighed=facts.has_several_rows)": "each = self.sum_over_block"},
+        {
+            "each = partial(self.sum_over_block, weighed=facts.has_several_rows)": "each = self.sum_over_block"
+        },
     ),
     "a survey that forgets weights": (
         "queries/bounded.py",
@@ -49,8 +51,14 @@ def test_the_claim_stands_for_every_kind_of_release_and_is_tight() -> None:
     for case in stands.values():
         assert case.config.rows_per_person == ROWS
         first, second = case.tables
-        assert first.n.tolist() == second.n.tolist() and first.rows_per_node[0] != second.rows_per_node[0]
-        assert not np.array_equal(first.rows_of_node(0).fingerprint_arrays()[0], second.rows_of_node(0).fingerprint_arrays()[0])
+        assert (
+            first.n.tolist() == second.n.tolist()
+            and first.rows_per_node[0] != second.rows_per_node[0]
+        )
+        assert not np.array_equal(
+            first.rows_of_node(0).fingerprint_arrays()[0],
+            second.rows_of_node(0).fingerprint_arrays()[0],
+        )
     verdict = attack("people", replicates=2000)
     assert not verdict.refuted and verdict.lower_bound > 0.6
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-4)
@@ -59,7 +67,9 @@ def test_the_claim_stands_for_every_kind_of_release_and_is_tight() -> None:
 def test_a_claim_about_rows_would_be_false_of_these_people() -> None:
     """The same tables with rows as the unit: a person of four rows costs more than one row does."""
     case = user_level_cases()["dgd"]
-    n = case.tables[0].rows_per_node[:, None].astype(float)  # the same public number of rows on both
+    n = (
+        case.tables[0].rows_per_node[:, None].astype(float)
+    )  # the same public number of rows on both
     first, second = (
         replace(rows, weight=None, people=None, held=None, n=n) for rows in case.tables
     )

@@ -14,7 +14,7 @@ from planting import planted
 from sottovoce.answers.survey import ERROR, RARE
 from sottovoce.audit import attack
 from sottovoce.audit.game import Options
-from sottovoce.audit.rare import RareVerdict, rare_level_cases, play
+from sottovoce.audit.rare import RareVerdict, play, rare_level_cases
 from sottovoce.cli import cli
 
 GAME = """

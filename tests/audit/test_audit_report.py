@@ -70,7 +70,9 @@ def test_intervals_hold_their_values_and_curves_rise(learned):
 def test_the_attack_sees_through_little_noise(method, most):
     """Control: chance above is the noise's doing, not the attack's."""
     stage = inference_attacks._deal_adult_rows(4, 7)
-    seen = inference_attacks._play_setting(RunConfig(method=method, epsilon=1000.0, rounds=2), stage, 8, 3)
+    seen = inference_attacks._play_setting(
+        RunConfig(method=method, epsilon=1000.0, rounds=2), stage, 8, 3
+    )
     fpr, tpr = inference_attacks.curve(seen.inside, seen.outside, np.ones((1, 4)))
     assert inference_attacks.area_under_curves(fpr, tpr)[0] > most
 
@@ -80,7 +82,9 @@ def test_scores_are_likelihood_ratios():
     noise would move it.
     """
     stage = inference_attacks._deal_adult_rows(6, 1)
-    seen = inference_attacks._play_setting(RunConfig(method="dvp", epsilon=20.0, rounds=2), stage, 40, 5)
+    seen = inference_attacks._play_setting(
+        RunConfig(method="dvp", epsilon=20.0, rounds=2), stage, 40, 5
+    )
     ratios = np.exp(seen.outside).ravel()
     assert abs(ratios.mean() - 1.0) < 5.0 * ratios.std() / math.sqrt(ratios.size)
     assert seen.inside.mean() > 0.0 > seen.outside.mean()
@@ -188,7 +192,9 @@ def test_page_tells_how_it_was_made(written, learned):
     text = Page(written).text
     for word in ("Replace-one", "numpy", "scipy", "Python", "95% confidence", "a<b.html", "seed 0"):
         assert word in text
-    assert written == report.render_audit_page(VERDICTS, learned, "sottovoce audit all --report 'a<b.html'")
+    assert written == report.render_audit_page(
+        VERDICTS, learned, "sottovoce audit all --report 'a<b.html'"
+    )
 
 
 def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):

@@ -14,7 +14,13 @@ from scipy.stats import norm
 
 from sottovoce.audit import attack, stopping
 from sottovoce.audit.game import Options
-from sottovoce.audit.stopping import LEDGERS, best_stopping_rule, open_memory_ledger, raise_needed_by_quotes, play
+from sottovoce.audit.stopping import (
+    LEDGERS,
+    best_stopping_rule,
+    open_memory_ledger,
+    play,
+    raise_needed_by_quotes,
+)
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import RDPAccountant, ZCDPAccountant
@@ -81,9 +87,13 @@ def late(epsilon: float, delta: float) -> AbstractContextManager[Ledger]:
 @pytest.mark.parametrize("shift", [0.3, 1.0])
 def test_a_single_release_has_the_gaussian_delta(shift: float) -> None:
     exact = float(gaussian_delta(0.7, shift))
-    assert best_stopping_rule(np.array([0.7]), np.array([shift])).delta == pytest.approx(exact, rel=1e-3)
+    assert best_stopping_rule(np.array([0.7]), np.array([shift])).delta == pytest.approx(
+        exact, rel=1e-3
+    )
     quote = gaussian_epsilon(exact, shift) + 0.25
-    assert raise_needed_by_quotes(np.array([quote]), np.array([shift]), exact) == pytest.approx(-0.25, abs=1e-3)
+    assert raise_needed_by_quotes(np.array([quote]), np.array([shift]), exact) == pytest.approx(
+        -0.25, abs=1e-3
+    )
 
 
 def test_two_releases_agree_with_quadrature() -> None:
@@ -174,7 +184,10 @@ def test_the_bound_from_runs_is_below_the_exact_value_as_often_as_it_says() -> N
     for seed in range(30):
         followed, quotes = stopping.losses(game, best_order, 1.0, 0.05, 400, seed)
         heads = (
-            stopping.margins_of_heads(game, followed, quotes, np.random.default_rng([seed, 9]).random(400)) > 0
+            stopping.margins_of_heads(
+                game, followed, quotes, np.random.default_rng([seed, 9]).random(400)
+            )
+            > 0
         )
         above += stopping.probability_lower_limit(np.sum(heads), 400, 0.2) > game.rule.delta
     assert above <= 15

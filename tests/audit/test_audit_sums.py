@@ -77,7 +77,9 @@ def test_more_colluders_than_other_sites_are_refused() -> None:
         with pytest.raises(
             InvalidInput, match=f"^colluders={wrong}: of 3 sites, 1 hold rows of the victim"
         ):
-            play_sums(Options(replicates=100, colluders=wrong), {"one": summing_cases()["sum_prox"]})
+            play_sums(
+                Options(replicates=100, colluders=wrong), {"one": summing_cases()["sum_prox"]}
+            )
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -62,7 +62,8 @@ def pair(rng: np.random.Generator, d: int, relation: str, **knobs: Any) -> Case:
         twin[-1] = np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ -own[-1]
     other = unit(2)
     tables = [
-        Rows.build_from_parts([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)
+        Rows.build_from_parts([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))])
+        for x in (own, twin)
     ]
     config = RunConfig.from_dict({"rounds": 1, "graph": "complete", "relation": relation, **knobs})
     return Case(config, (tables[0], tables[1]), 0, "random")
@@ -116,7 +117,9 @@ def test_more_than_two_features_and_unknown_densities_are_refused() -> None:
     case = make_case("central_sgd", rounds=1)
     with pytest.raises(InvalidInput, match="not known in closed form"):
         densities(case)
-    wide = Rows.build_from_parts([(np.eye(3)[:2] * 0.9, np.ones(2)), (np.eye(3)[:2] * 0.9, np.ones(2))])
+    wide = Rows.build_from_parts(
+        [(np.eye(3)[:2] * 0.9, np.ones(2)), (np.eye(3)[:2] * 0.9, np.ones(2))]
+    )
     with pytest.raises(InvalidInput, match=r"^features=3"):
         densities(replace(make_case("output"), tables=(wide, wide)))
 

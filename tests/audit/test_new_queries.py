@@ -95,7 +95,9 @@ def case_of(query: Any, rounds: int) -> Case:
 def played(query: Any, rounds: int = 2) -> Array:
     case = case_of(query, rounds)
     seen = [record_transcripts(case, table, RUNS, table) for table in (0, 1)]
-    return np.concatenate([log_likelihood_ratio(one.asked, candidates(case, one.facts)) for one in seen])
+    return np.concatenate(
+        [log_likelihood_ratio(one.asked, candidates(case, one.facts)) for one in seen]
+    )
 
 
 def test_a_game_scores_a_query_by_its_own_density() -> None:

@@ -22,11 +22,11 @@ from sottovoce.audit.one_run import (
     FRACTIONS,
     Count,
     attack_once,
+    audit_one_run,
     bound_by_best_count,
     epsilon_from_guesses,
     guesses_p_value,
     plant_canaries,
-    audit_one_run,
     scores,
 )
 from sottovoce.audit.worst_cases import printed_form_options
@@ -75,7 +75,9 @@ def test_the_p_value_is_the_theorem_summed_in_rationals(
 
 def test_the_two_bounds_that_the_paper_prints() -> None:
     assert epsilon_from_guesses(1000, 100, 75, 1e-4) == pytest.approx(0.673, abs=5e-4)  # appendix D
-    assert epsilon_from_guesses(100_000, 1510, 1439, 1e-5) == pytest.approx(2.675, abs=1e-3)  # section 7
+    assert epsilon_from_guesses(100_000, 1510, 1439, 1e-5) == pytest.approx(
+        2.675, abs=1e-3
+    )  # section 7
 
 
 @pytest.mark.parametrize("r", [1, 10, 500])
@@ -218,7 +220,9 @@ def test_the_scores_are_the_log_odds_that_they_say(method: str, relation: str) -
     right, expected, spread = 0, 0.0, 0.0
     for seed in range(4):
         nodes = len(own) if method.startswith("central") else 1
-        planted = plant_canaries(own, 20 * (len(own) if nodes == 1 else 1), relation, seed=seed, apart=nodes)
+        planted = plant_canaries(
+            own, 20 * (len(own) if nodes == 1 else 1), relation, seed=seed, apart=nodes
+        )
         seen = record_transcripts(Case(config, (planted.rows, planted.rows), 0, ""), 0, 1, seed)
         odds, coins = scores(planted, seen), np.concatenate(planted.coins)
         sure = expit(np.abs(odds))

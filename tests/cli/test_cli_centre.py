@@ -148,7 +148,11 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
             told["centre"]["alpha"] == plan.centre.alpha
             and "Released too" in told["privacy"]["says"]
         )
-        assert len(told["releases"]) == 1 + plan.config.rounds == len(plan.planned_privacy.events("east"))
+        assert (
+            len(told["releases"])
+            == 1 + plan.config.rounds
+            == len(plan.planned_privacy.events("east"))
+        )
         assert plan.planned_privacy.statement.epsilon <= 2.0
         if method != "auto":  # the screen says the same of a method that was searched for
             assert "taken away from all rows" in said(*asked).replace("\n", " ")

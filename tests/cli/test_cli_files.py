@@ -290,7 +290,9 @@ def test_labels_of_a_strangers_run_are_shown_and_not_obeyed(
     whole = files.read_packed_arrays("run.npz")
     meta = files.parse_bounded_json(str(whole["meta"]), infinite=True)
     meta["extra"]["schema"]["label"]["positive"] = STEERS
-    files.write_atomically("run", "run.npz", files.pack_arrays(models=whole["models"], meta=json.dumps(meta)))
+    files.write_atomically(
+        "run", "run.npz", files.pack_arrays(models=whole["models"], meta=json.dumps(meta))
+    )
     for how in ((), ("--json",)):
         ran = run("predict", "run.npz", clinic.csv, *how)
         assert ran.code == 0 and "red" in ran.out

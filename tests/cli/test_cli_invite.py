@@ -19,7 +19,13 @@ from command_line import Call
 
 from sottovoce.deploy.certificates import Authority
 from sottovoce.deploy.demonstration import find_free_port
-from sottovoce.deploy.invitation import Answer, Invitation, plan_comparison_code, matches_code, comparison_code
+from sottovoce.deploy.invitation import (
+    Answer,
+    Invitation,
+    comparison_code,
+    matches_code,
+    plan_comparison_code,
+)
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.plan_file import read_plan_file
 from sottovoce.ledger.durable import DurableLedger
@@ -196,7 +202,9 @@ def test_a_joined_site_has_what_it_needs(run: Call, invited: tuple[Invitation, A
         "site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "other"
     )
     assert second.code == 2 and "a second one would be a second budget" in second.err
-    admitted = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].comparison_code}")
+    admitted = run(
+        "hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].comparison_code}"
+    )
     assert admitted.code == 0 and Path("hub/north.crt").exists()
 
 
@@ -282,7 +290,9 @@ def test_codes_are_typed_in_any_way_and_differ_in_every_bit() -> None:
     assert not matches_code(code[:-1], code) and not matches_code(
         code[:-1] + ("A" if code[-1] != "A" else "B"), code
     )
-    assert len(plan_comparison_code("a").split("-")) == 5 and plan_comparison_code("a") != plan_comparison_code("b")
+    assert len(plan_comparison_code("a").split("-")) == 5 and plan_comparison_code(
+        "a"
+    ) != plan_comparison_code("b")
 
 
 def test_an_invitation_opens_what_is_public_and_nothing_else(
@@ -319,7 +329,14 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
     ).json
     assert wrote["code"] == plan_comparison_code(wrote["digest"])
     assert (
-        run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].comparison_code}").code
+        run(
+            "hub",
+            "admit",
+            "hub",
+            "site/north.joined",
+            "--code",
+            f"north={invited[1].comparison_code}",
+        ).code
         == 0
     )
     one, hub = invited[0], Path("hub")

@@ -370,12 +370,14 @@ def test_a_result_that_another_ledger_paid_for_stays(paid: Path, run: Call) -> N
     )
     assert run(*words).code == 0
     found = {
-        path.name: path.read_bytes() for path in results.results_folder(Path("rows.ledger")).iterdir()
+        path.name: path.read_bytes()
+        for path in results.results_folder(Path("rows.ledger")).iterdir()
     }
     assert len(found) == 2 and found.pop("first.npz") != first
     assert list(found.values()) == [first]
     assert (
-        run(*words).code == 0 and len(list(results.results_folder(Path("rows.ledger")).iterdir())) == 2
+        run(*words).code == 0
+        and len(list(results.results_folder(Path("rows.ledger")).iterdir())) == 2
     )
 
 

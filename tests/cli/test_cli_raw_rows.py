@@ -77,7 +77,9 @@ def test_a_ledger_of_before_knows_encoded_rows_and_learns_the_table(run: Call, a
     """Ledgers that were tied to encoded rows go on, and take a corrected schema once they have
     been used again.
     """
-    encoded = rows_digest(*load_rows(Path("north.csv"), Schema.from_toml("schema.toml")).fingerprint_arrays())
+    encoded = rows_digest(
+        *load_rows(Path("north.csv"), Schema.from_toml("schema.toml")).fingerprint_arrays()
+    )
     Path("north/north.ledger").unlink()
     DurableLedger.create(
         "north/north.ledger", epsilon=6.0, delta=1e-5, accountant="rdp", fingerprint=encoded

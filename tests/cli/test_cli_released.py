@@ -26,7 +26,7 @@ from sottovoce.answers.training import infer
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import Result
 from sottovoce.util import files
-from sottovoce.util.plain import HOLDER_ONLY, select_shown_figures, merge_held_back_figures
+from sottovoce.util.plain import HOLDER_ONLY, merge_held_back_figures, select_shown_figures
 
 LABELS = {
     "two": '{ column = "y", positive = "a", negative = "b" }',
@@ -366,7 +366,9 @@ def test_what_is_held_back_is_joined_where_it_belongs() -> None:
         "c": None,
     }
     assert select_shown_figures(released, held, release=True, holder=True)[HOLDER_ONLY] == held
-    assert select_shown_figures(released, held, release=False, holder=False) == merge_held_back_figures(released, held)
+    assert select_shown_figures(
+        released, held, release=False, holder=False
+    ) == merge_held_back_figures(released, held)
     assert released == {"a": 1, "e": {"b": 2}}
 
 

@@ -277,7 +277,8 @@ def test_separate_processes_find_answers_though_one_is_killed(
     for name in NAMES:
         with DurableLedger.open(f"{name}/{name}.ledger") as ledger:
             assert ledger.to_list() == [
-                event.to_dict() for event in read_plan_file("asks.json").planned_privacy.events(name)
+                event.to_dict()
+                for event in read_plan_file("asks.json").planned_privacy.events(name)
             ]
     assert run("predict", "hub/hub.json", "north.csv", "--out", "scores.csv").code == 0
     assert "AUC" in said(start("site", "run", "north/site.toml"))[0]  # it was done before
@@ -338,7 +339,9 @@ def test_one_process_at_a_time_takes_part_for_a_site(
     run: Call, agreed: int, tmp_path: Path
 ) -> None:
     lock = tmp_path / "north" / "north.lock"
-    holder = "import sys\nfrom pathlib import Path\nfrom sottovoce.deploy.lock import exclusive_lock\n"
+    holder = (
+        "import sys\nfrom pathlib import Path\nfrom sottovoce.deploy.lock import exclusive_lock\n"
+    )
     holder += "with only_one(Path(sys.argv[1]), 0.0):\n    print('held', flush=True)\n    input()"
     command = [sys.executable, "-c", holder, str(lock)]
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -433,7 +436,10 @@ def test_keys_are_read_out_and_compared(run: Call, agreed: int, tmp_path: Path) 
     assert key == public_key_fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
     renewed = run("site", "renew", "west/site.toml")
     assert renewed.code == 0 and key not in renewed.out
-    assert public_key_fingerprint((tmp_path / "west" / "renewal" / "west.csr").read_bytes()) in renewed.out
+    assert (
+        public_key_fingerprint((tmp_path / "west" / "renewal" / "west.csr").read_bytes())
+        in renewed.out
+    )
     again = run("hub", "admit", "hub", "west/renewal/west.csr")
     assert again.code == 2 and "was signed before" in again.err
     assert key == public_key_fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
@@ -495,7 +501,9 @@ def test_a_site_says_what_it_waits_for(
         credentials = Credentials(
             *(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key"))
         )
-        server, port = start_relay(Hub(read_plan_file("plan.json"), log), credentials, "127.0.0.1:0")
+        server, port = start_relay(
+            Hub(read_plan_file("plan.json"), log), credentials, "127.0.0.1:0"
+        )
         path.write_text(path.read_text().replace(str(agreed), str(port)))
 
         def tire() -> None:

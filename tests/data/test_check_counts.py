@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.data import Schema, Table, fill, review
 from sottovoce.data.check import Review
-from sottovoce.data.column_counts import ColumnCounts, fold_text, classify_unreadable_text
+from sottovoce.data.column_counts import ColumnCounts, classify_unreadable_text, fold_text
 
 AGE = {"age": {"kind": "number", "lo": 0, "hi": 120}}
 LABEL = {"column": "y", "positive": "yes", "negative": "no"}

@@ -269,7 +269,9 @@ def test_garbage_lands_in_the_unit_ball(seed: int) -> None:
     s = random_curved(rng)
     if seed % 2 and not s.unit:
         s = replace(s, scale=s.bound * rng.uniform(0.05, 1))
-    widths = {block.name: len(block.feature_names) if block.kind == "vector" else 1 for block in s.blocks}
+    widths = {
+        block.name: len(block.feature_names) if block.kind == "vector" else 1 for block in s.blocks
+    }
     read = [block.name for block in s.blocks if block.name not in ("squares", "pairs", "waves")]
     table = {name: garbage(rng, 60, widths[name]) for name in read}
     table = {name: values if name == "v" else values[:, 0] for name, values in table.items()}
@@ -315,7 +317,9 @@ def test_blocks_are_no_longer_than_the_proof_says(seed: int) -> None:
 
 def test_made_up_rows_bend_with_their_own_numbers() -> None:
     s = schema(COLUMNS, intercept=0.5)
-    X = dict(zip(s.feature_names, draw_weighted_rows(s, 300, np.random.default_rng(0)).T, strict=True))
+    X = dict(
+        zip(s.feature_names, draw_weighted_rows(s, 300, np.random.default_rng(0)).T, strict=True)
+    )
     np.testing.assert_allclose(X["dose^2"], 2 * (X["dose"] ** 2 - 0.3), rtol=1e-12)
     np.testing.assert_allclose(X["dose:ward=icu"], X["dose"] * X["ward=icu"], rtol=1e-12)
     assert np.ptp(X["curve[spline 2]"]) > 0.4 and set(X["intercept"]) == {0.5}

@@ -29,7 +29,9 @@ def rows_of(kind: str) -> tuple[Rows, Loss]:
         return Rows.build_from_parts(
             [(X, np.ones(N))], [np.round(0.3 * X.sum(axis=1) + 0.1 * y, 1)]
         ), HuberResidual(0.25)
-    return Rows.build_with_classes([(X, np.where(y > 0, 2, X[:, 0] > 0).astype(int))], 3), Softmax(3)
+    return Rows.build_with_classes([(X, np.where(y > 0, 2, X[:, 0] > 0).astype(int))], 3), Softmax(
+        3
+    )
 
 
 @pytest.mark.parametrize("kind", ["signed", "offsets", "classes"])
@@ -48,7 +50,10 @@ def test_sums_are_those_of_the_rows_as_they_come(kind: str, single: bool) -> Non
         (plain.sum_gradients(loss, w), short.sum_gradients(loss, w)),
         (plain.sum_curvatures(loss, w, False), short.sum_curvatures(loss, w, False)),
         (plain.sum_curvatures(loss, w, True), short.sum_curvatures(loss, w, True)),
-        (plain.hessian_vector_product(loss, w, along), short.hessian_vector_product(loss, w, along)),
+        (
+            plain.hessian_vector_product(loss, w, along),
+            short.hessian_vector_product(loss, w, along),
+        ),
     ):
         np.testing.assert_allclose(other, one, rtol=tol, atol=tol * np.abs(one).max())
 
@@ -57,7 +62,10 @@ def test_counts_and_rows_are_those_of_the_table() -> None:
     X, y = table()
     signed = X * y[:, None]  # with negative zeros
     assert np.any(np.signbit(signed) & (signed == 0))
-    (design,) = (g.design for g in Rows.build_from_parts([(X, y)]).sweep_over_rows().with_distinct_rows().batches)
+    (design,) = (
+        g.design
+        for g in Rows.build_from_parts([(X, y)]).sweep_over_rows().with_distinct_rows().batches
+    )
     assert isinstance(design.storage, Dense) and design.counts is not None
     expected, counts = np.unique(signed, axis=0, return_counts=True)
     order = np.lexsort(design.storage.a[0].T[::-1])

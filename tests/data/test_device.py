@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from sottovoce.data.device import backend_from_spec, backend_spec_of
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_as_sites
+from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.losses import REGISTRY, Loss
 from sottovoce.runs.simulate import RunConfig, simulate
@@ -50,10 +50,13 @@ def test_sweeps_agree_with_numpy(name: str, loss: Loss) -> None:
     np.testing.assert_allclose(
         there.gradient(w, 1, 2), here.gradient(w, 1, 2), rtol=1e-12, atol=1e-14
     )
-    np.testing.assert_allclose(there.clipped_objective(w, 0.7), here.clipped_objective(w, 0.7), rtol=1e-12)
+    np.testing.assert_allclose(
+        there.clipped_objective(w, 0.7), here.clipped_objective(w, 0.7), rtol=1e-12
+    )
     for diagonal in (True, False):
         pair = [
-            r.sweep_over_rows().sum_curvatures(loss, w.transpose(1, 0, 2), diagonal) for r in (rows, rows.with_backend(name))
+            r.sweep_over_rows().sum_curvatures(loss, w.transpose(1, 0, 2), diagonal)
+            for r in (rows, rows.with_backend(name))
         ]
         np.testing.assert_allclose(pair[1], pair[0], rtol=1e-12, atol=1e-14)
 
@@ -82,7 +85,7 @@ def test_runs_agree_with_numpy(
     np.testing.assert_allclose(there.models, here.models, atol=2e-6)
     assert there.config.backend == name
     for i, (outcome, _) in enumerate(
-        run_as_sites(RunConfig.from_dict({"backend": name, **knobs}), rows, replicate=2)
+        run_sites(RunConfig.from_dict({"backend": name, **knobs}), rows, replicate=2)
     ):
         np.testing.assert_allclose(outcome.state.mean, here.models[2, i], atol=2e-6)
 
@@ -102,7 +105,9 @@ def test_arrays_passed_in_choose_the_backend() -> None:
         (rng.uniform(-0.4, 0.4, size=(20, 3)), np.where(rng.random(20) < 0.5, -1.0, 1.0))
         for _ in range(2)
     ]
-    rows = Rows.build_from_parts([(home.copy_to_device(X), home.copy_to_device(y)) for X, y in parts])
+    rows = Rows.build_from_parts(
+        [(home.copy_to_device(X), home.copy_to_device(y)) for X, y in parts]
+    )
     assert (
         rows.backend == "array_api_strict"
         and rows.rows_of_node(1).backend == rows.pool_at_one_node().backend == rows.backend

@@ -187,7 +187,9 @@ def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
     found = fill(schema(low, intercept=True))
     assert found.offset == pytest.approx(math.sqrt(3) / 2, abs=0.01)  # the constant is left out
     assert found.common == tuple(low) and "mostly a common offset" in found.note_on_common_offset
-    assert 'to = "[-1,1]"' in found.note_on_common_offset and "base" not in found.note_on_common_offset
+    assert (
+        'to = "[-1,1]"' in found.note_on_common_offset and "base" not in found.note_on_common_offset
+    )
     middle = {f"x{k}": TYPICAL for k in range(4)}
     assert fill(schema(middle, intercept=True)).offset < 0.05
     mixed = fill(schema(middle | low | {"y": TYPICAL | {"to": "[0,1]", "weight": 5}}, scale=1.0))
@@ -195,7 +197,11 @@ def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
     levels = {"kind": "category", "values": ["a", "b", "c", "d"]}
     assert fill(schema({"c": levels, "d": levels})).offset == pytest.approx(0.5, abs=0.02)
     one = fill(schema({"c": levels | {"values": ["a"]}}))
-    assert one.offset == pytest.approx(1.0) and one.common == ("c",) and "base" in one.note_on_common_offset
+    assert (
+        one.offset == pytest.approx(1.0)
+        and one.common == ("c",)
+        and "base" in one.note_on_common_offset
+    )
 
 
 def test_the_offset_is_told_to_people_and_programs(tmp_path: Path) -> None:

@@ -90,7 +90,9 @@ def test_what_repeats_itself_is_read_once_and_alike(values):
     each = np.array([value_as_text(value) for value in values], dtype=np.str_)
     texts, which = distinct_texts(column)
     assert np.array_equal(texts[which], each) and set(which.tolist()) == set(range(len(texts)))
-    assert column_as_text(column).dtype == each.dtype and np.array_equal(column_as_text(column), each)
+    assert column_as_text(column).dtype == each.dtype and np.array_equal(
+        column_as_text(column), each
+    )
     for typed in (each, np.array([3, 1, 3]), np.array([0.5, 2.0]), np.array([True, False])):
         texts, which = distinct_texts(typed)
         assert np.array_equal(texts[which], column_as_text(typed))

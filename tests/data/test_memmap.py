@@ -73,7 +73,9 @@ def test_parquet_is_encoded_batch_by_batch(tmp_path: Path, monkeypatch: pytest.M
     whole = schema.encode({"age": age, "paid": paid, "branch": branch})
     assert whole.y is not None
     first = branch == names[0]
-    np.testing.assert_array_equal(mapped.fingerprint_arrays()[0], whole.X[first] * whole.y[first, None])
+    np.testing.assert_array_equal(
+        mapped.fingerprint_arrays()[0], whole.X[first] * whole.y[first, None]
+    )
     plain = Schema.from_dict(
         {k: v for k, v in SCHEMA.items() if k != "site"} | {"ignore": ["branch"]}
     )

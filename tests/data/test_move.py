@@ -64,7 +64,9 @@ def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
     weights = [rng.random(len(y)) for _, y in parts]
 
     def classes(rows: Any) -> Rows:
-        return Rows.build_with_classes([(X, own) for (X, _), own in zip(rows, labels, strict=True)], 3)
+        return Rows.build_with_classes(
+            [(X, own) for (X, _), own in zip(rows, labels, strict=True)], 3
+        )
 
     def offsets(rows: Any) -> Rows:
         return Rows.build_from_parts([(X, np.abs(y)) for X, y in rows], numbers)
@@ -96,7 +98,9 @@ def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
                 )
                 for one in (
                     Rows.build_with_any_norm([(X, np.abs(y)) for X, y in long]),
-                    Rows.build_with_any_norm([(2.0 * moved(X, short=False), np.abs(y)) for X, y in parts]),
+                    Rows.build_with_any_norm(
+                        [(2.0 * moved(X, short=False), np.abs(y)) for X, y in parts]
+                    ),
                 )
             ),
             Weighted(HuberResidual(0.5)),
@@ -131,13 +135,17 @@ def test_products_are_those_of_rows_that_are_written_down(name: str, tmp_path: P
     close = {"rtol": 1e-11, "atol": 1e-12}
     np.testing.assert_allclose(ours.gradient(w), theirs.gradient(w), **close)
     np.testing.assert_allclose(ours.gradient(w, 1, 3), theirs.gradient(w, 1, 3), **close)
-    np.testing.assert_allclose(ours.clipped_objective(w, 2.0), theirs.clipped_objective(w, 2.0), **close)
+    np.testing.assert_allclose(
+        ours.clipped_objective(w, 2.0), theirs.clipped_objective(w, 2.0), **close
+    )
     what = [Gradient, SecondMoments, SlopeMoments, Curvature] if plain.classes == 1 else [Gradient]
     what += [Products] if plain.has_offset else []
     for kind in what:
         asked = kind(w)
         np.testing.assert_allclose(
-            ours.total_over_rows(w, asked.sum_over_block), theirs.total_over_rows(w, asked.sum_over_block), **close
+            ours.total_over_rows(w, asked.sum_over_block),
+            theirs.total_over_rows(w, asked.sum_over_block),
+            **close,
         )
     linear, q = 0.1 * rng.normal(size=w.shape), np.full((2, nodes, 1), 0.3)
     found, wanted = (one.minimise(linear, q, w, 1e-9) for one in (ours, theirs))
@@ -151,7 +159,8 @@ def test_products_are_those_of_rows_that_are_written_down(name: str, tmp_path: P
             pair = [one.sum_curvatures(loss, point, diagonal) for one in (sweep, same)]
             np.testing.assert_allclose(*pair, **close)
         np.testing.assert_allclose(
-            *(one.hessian_vector_product(loss, point, 2.0 * point + 1.0) for one in (sweep, same)), **close
+            *(one.hessian_vector_product(loss, point, 2.0 * point + 1.0) for one in (sweep, same)),
+            **close,
         )
 
 
@@ -160,7 +169,10 @@ def test_a_cluster_multiplies_moved_rows_where_they_lie() -> None:
     ((X, y),) = tables(sizes=(90,))
     y = np.where(y == 0.0, 1.0, y)
     rows = replace(
-        ClusterRows.rows_from_dask(dask.from_array(X, chunks=(30, P)), dask.from_array(y, chunks=30)), move=MOVE
+        ClusterRows.rows_from_dask(
+            dask.from_array(X, chunks=(30, P)), dask.from_array(y, chunks=30)
+        ),
+        move=MOVE,
     )  # type: ignore[arg-type]
     w = np.random.default_rng(0).normal(size=(1, 1, P))
     written = Rows.build_from_parts([(moved(X) * (1.0 - 1e-15), y)])
@@ -275,14 +287,22 @@ def test_models_fold_back_and_unfold_again() -> None:
     blocks = rng.normal(size=(2, 3, 4 * P))  # replicates, nodes, classes
     for r, one in enumerate(both.split_by_replicate()):
         folded = one.fold_into_models(blocks[r].reshape(-1, P)).reshape(blocks[r].shape)
-        assert np.array_equal(both.fold_into_models(blocks)[r], folded) and one == both.for_replicate(r)
-    np.testing.assert_allclose(both.unfold_from_models(both.fold_into_models(blocks)), blocks, rtol=1e-12)
+        assert np.array_equal(
+            both.fold_into_models(blocks)[r], folded
+        ) and one == both.for_replicate(r)
+    np.testing.assert_allclose(
+        both.unfold_from_models(both.fold_into_models(blocks)), blocks, rtol=1e-12
+    )
     assert both != both.for_replicate(0)
     ((X, _),) = tables(sizes=(50,))
     for rows in (X, csr_array(X)):
-        margins = both.for_replicate(1).shorten_rows(rows) @ both.for_replicate(1).fold_into_models(w[0])
+        margins = both.for_replicate(1).shorten_rows(rows) @ both.for_replicate(1).fold_into_models(
+            w[0]
+        )
         c = both.shortening_factors(rows)[1]
-        np.testing.assert_allclose(margins, c * (rows @ both.for_replicate(1).fold_into_models(w[0])), rtol=1e-13)
+        np.testing.assert_allclose(
+            margins, c * (rows @ both.for_replicate(1).fold_into_models(w[0])), rtol=1e-13
+        )
 
 
 def test_what_is_no_map_is_refused() -> None:
@@ -319,9 +339,11 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     y, t = rng.choice([-1.0, 1.0], n), np.zeros(n)
     mean = np.append(X[:, :-1].mean(axis=0), 0.0)
     move = Move(mean, (p - 1,), k, gain)
-    loss: Loss = {"classes": Logistic(), "capped": clip_gradients(Logistic(), 0.2), "numbers": LogCosh(0.1)}[
-        kind
-    ]
+    loss: Loss = {
+        "classes": Logistic(),
+        "capped": clip_gradients(Logistic(), 0.2),
+        "numbers": LogCosh(0.1),
+    }[kind]
     rows = Rows.build_from_parts([(X, y)])
     if kind == "numbers":
         y, t = np.ones(n), rng.uniform(-1.0, 1.0, n)
@@ -346,8 +368,12 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     none, count = np.zeros_like(size), np.full_like(size, n)
     bound = rounding_bound(DataTerm(1.0, count, loss, p, move.stretch_bound), size, none, none)
     assert 0.0 < error <= float(bound[0, 0, 0])
-    facts = Facts(loss, np.array([[float(n)]]), p, 1.0, 1.0, 1, pure=False, stretch=move.stretch_bound)
-    G = np.asarray(Solver(rows, loss, 1.0).total_over_rows(w, SecondMoments(w).sum_over_block) / n)[0, 0]
+    facts = Facts(
+        loss, np.array([[float(n)]]), p, 1.0, 1.0, 1, pure=False, stretch=move.stretch_bound
+    )
+    G = np.asarray(Solver(rows, loss, 1.0).total_over_rows(w, SecondMoments(w).sum_over_block) / n)[
+        0, 0
+    ]
     i, j = np.triu_indices(p)
     exact = (moved.T @ moved / n)[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
     assert np.linalg.norm((G - exact).astype(float)) <= float(
@@ -367,7 +393,9 @@ def test_the_stretch_is_that_of_every_mean() -> None:
                     m[:6] = rng.normal(size=6)
                     m /= np.linalg.norm(m)
                     columns = tuple(range(6, p))
-                    A = np.stack([Move(m, columns, k, gain).apply_to_row_sums(e) for e in np.eye(p)], axis=1)
+                    A = np.stack(
+                        [Move(m, columns, k, gain).apply_to_row_sums(e) for e in np.eye(p)], axis=1
+                    )
                     worst = max(
                         worst, 1.0 + np.linalg.norm(A, 2), 1.0 + np.linalg.norm(np.linalg.inv(A), 2)
                     )
@@ -387,7 +415,9 @@ def test_how_far_a_row_is_shortened_depends_on_no_other_row(order: Any) -> None:
         alone = np.concatenate([move.shortening_factors(row[None]) for row in X])
         assert np.any(alone < 1.0)
         for n in range(1, 71):
-            np.testing.assert_array_equal(move.shortening_factors(np.asarray(X[:n], order=order)), alone[:n])
+            np.testing.assert_array_equal(
+                move.shortening_factors(np.asarray(X[:n], order=order)), alone[:n]
+            )
             np.testing.assert_array_equal(
                 move.shortening_factors(np.asarray(X[70 - n :], order=order)), alone[70 - n :]
             )

@@ -32,7 +32,11 @@ from sottovoce.data.grids import grids_from_schema
 from sottovoce.data.partition import partition
 from sottovoce.data.sql import DATABASE
 from sottovoce.data.table import column_as_text
-from sottovoce.data.validation import validate_declared_classes, class_index_of_labels, sites_from_groups
+from sottovoce.data.validation import (
+    class_index_of_labels,
+    sites_from_groups,
+    validate_declared_classes,
+)
 from sottovoce.errors import SottovoceError
 
 pd = pytest.importorskip("pandas")
@@ -193,8 +197,13 @@ def readers() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             {"label": {"column": "v", **entries}, "columns": OTHER_COLUMN}
         ).label
         yield f"label {name}", lambda v, label=label: label.encode(v, ())
-    for classes in map(validate_declared_classes, ([0, 1], ["false", "true"], [False, True], ["icu", "1"])):
-        yield f"classes {classes}", lambda v, classes=classes: class_index_of_labels(v, classes, len(v))
+    for classes in map(
+        validate_declared_classes, ([0, 1], ["false", "true"], [False, True], ["icu", "1"])
+    ):
+        yield (
+            f"classes {classes}",
+            lambda v, classes=classes: class_index_of_labels(v, classes, len(v)),
+        )
     for grid in grids_from_schema(SCHEMA, ["level", "number", "date", "vector"]):
         yield f"grid {grid.name}", lambda v, grid=grid: grid.locate({"v": v}, na)
     yield "weight", lambda v: SCHEMA.weight.encode_weights(v, na)[0]

@@ -17,7 +17,7 @@ import pytest
 from sottovoce import ConsensusClassifier
 from sottovoce.data import Schema, read_table
 from sottovoce.data.check import review
-from sottovoce.data.column_counts import fold_text, classify_unreadable_text
+from sottovoce.data.column_counts import classify_unreadable_text, fold_text
 from sottovoce.data.draft import draft
 from sottovoce.data.file_formats import column_types
 from sottovoce.data.frames import read_frame

@@ -57,7 +57,10 @@ def test_every_storage_gives_the_sums_of_the_definition(
         solver.gradient(point),
         solver.gradient(point, 1, 2),
     )
-    clipped, turned = solver.clipped_objective(point, 0.2), sweep.hessian_vector_product(loss, w, along)
+    clipped, turned = (
+        solver.clipped_objective(point, 0.2),
+        sweep.hessian_vector_product(loss, w, along),
+    )
     whole, diagonal = (sweep.sum_curvatures(loss, w, flat) for flat in (False, True))
     for i, (X, t) in enumerate(parts):
         z = w[i] @ X.T - t
@@ -88,7 +91,10 @@ def test_every_storage_has_the_same_minimisers(
     loss, q, zero = HuberResidual(0.3), np.full((3, 1), 0.1), np.zeros((3, D))
     found = Solver(rows, loss, 2.0).minimise(zero, q, zero, 1e-9).w
     alone = np.stack(
-        [Solver(rows.rows_of_node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w for i in range(3)]
+        [
+            Solver(rows.rows_of_node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w
+            for i in range(3)
+        ]
     )
     for i, (X, t) in enumerate(parts):
         for w in (found[i], alone[i]):
@@ -104,7 +110,9 @@ def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
     whole, alone = Solver(rows, LOSSES[0], 1.0), Solver(rows.rows_of_node(2), LOSSES[0], 1.0)
     w = np.full(D, 0.3)
     np.testing.assert_allclose(
-        whole.clipped_objective(np.tile(w, (3, 1)), np.inf)[2], alone.clipped_objective(w, np.inf), rtol=1e-14
+        whole.clipped_objective(np.tile(w, (3, 1)), np.inf)[2],
+        alone.clipped_objective(w, np.inf),
+        rtol=1e-14,
     )
     np.testing.assert_allclose(whole.gradient(np.tile(w, (3, 1)))[2], alone.gradient(w), rtol=1e-13)
 
@@ -141,8 +149,12 @@ def test_the_digest_has_the_offset_and_that_of_other_rows_is_what_it_was() -> No
     )
     # ledgers of version 0.1 are bound to it
     assert rows_digest(*known.fingerprint_arrays()).hex()[:16] == "28ff4601f4daae31"
-    assert rows_digest(*first.rows_of_node(1).fingerprint_arrays()) != rows_digest(*second.rows_of_node(1).fingerprint_arrays())
-    assert rows_digest(*first.rows_of_node(0).fingerprint_arrays()) == rows_digest(*second.rows_of_node(0).fingerprint_arrays())
+    assert rows_digest(*first.rows_of_node(1).fingerprint_arrays()) != rows_digest(
+        *second.rows_of_node(1).fingerprint_arrays()
+    )
+    assert rows_digest(*first.rows_of_node(0).fingerprint_arrays()) == rows_digest(
+        *second.rows_of_node(0).fingerprint_arrays()
+    )
 
 
 def test_pooled_rows_keep_their_numbers() -> None:
@@ -155,9 +167,15 @@ def test_pooled_rows_keep_their_numbers() -> None:
 
 def test_numbers_of_another_library_are_taken() -> None:
     home, (X, t) = backend_from_spec("array_api_strict"), make_targets([9], D)[0]
-    there = Rows.build_from_parts([(home.copy_to_device(X), home.copy_to_device(np.ones(9)))], [home.copy_to_device(t)])
+    there = Rows.build_from_parts(
+        [(home.copy_to_device(X), home.copy_to_device(np.ones(9)))], [home.copy_to_device(t)]
+    )
     assert there.backend == "array_api_strict"
-    for a, b in zip(there.fingerprint_arrays(), Rows.build_from_parts([(X, np.ones(9))], [t]).fingerprint_arrays(), strict=True):
+    for a, b in zip(
+        there.fingerprint_arrays(),
+        Rows.build_from_parts([(X, np.ones(9))], [t]).fingerprint_arrays(),
+        strict=True,
+    ):
         np.testing.assert_array_equal(a, b)
 
 
@@ -174,7 +192,10 @@ BAD = {
 def test_bad_numbers_are_refused_without_showing_one(what: str) -> None:
     X = np.eye(3)
     parts = [(X, np.ones(3))]
-    for build in (lambda t: Rows.build_from_parts(parts, t), Rows.build_from_parts(parts).with_offset):
+    for build in (
+        lambda t: Rows.build_from_parts(parts, t),
+        Rows.build_from_parts(parts).with_offset,
+    ):
         with pytest.raises(InvalidInput) as error:
             build([BAD[what]])
         assert not any(text in str(error.value) for text in ("1.0000001", "nan", "inf,", "0.5"))

@@ -22,7 +22,15 @@ from sottovoce.cli import cli
 from sottovoce.data import Schema, load
 from sottovoce.data.frames import read_frame
 from sottovoce.data.move import Move
-from sottovoce.data.person import MOST, Person, rows_of_dealt_people, first_rows_of_each, most_parts_of_a_person, weights_within_person, group_rows_by_person
+from sottovoce.data.person import (
+    MOST,
+    Person,
+    first_rows_of_each,
+    group_rows_by_person,
+    most_parts_of_a_person,
+    rows_of_dealt_people,
+    weights_within_person,
+)
 from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput, SchemaError
 from sottovoce.ledger.memory import Ledger
@@ -101,7 +109,15 @@ class TestWhoTheyAre:
 
     def test_the_first_rows_are_read_and_weigh_one_together(self) -> None:
         people = np.array([0, 1, 0, 0, 2, 1, 0])
-        assert first_rows_of_each(people, 2).tolist() == [True, True, True, False, True, True, False]
+        assert first_rows_of_each(people, 2).tolist() == [
+            True,
+            True,
+            True,
+            False,
+            True,
+            True,
+            False,
+        ]
         assert first_rows_of_each(people, 9).all()
         for codes in (
             people,
@@ -115,7 +131,18 @@ class TestWhoTheyAre:
         mixed = np.array(
             [1, "1", 1.0, "1.0", " 01 ", "+1.00", "1a", "1A", "-1", "0x1"], dtype=object
         )
-        assert Person("id").number_people(mixed, frozenset()).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
+        assert Person("id").number_people(mixed, frozenset()).tolist() == [
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            1,
+            2,
+            3,
+            4,
+        ]
         for column in (
             np.array([1, 2, 1]),
             np.array([1.0, 2.0, 1.0]),
@@ -135,8 +162,15 @@ class TestWhoTheyAre:
 
     def test_a_split_or_deal_keeps_them_together(self) -> None:
         people = np.array([2, 0, 2, 1, 0])
-        assert [rows.tolist() for rows in group_rows_by_person(people, np.arange(5))] == [[1, 4], [3], [0, 2]]
-        assert [rows.tolist() for rows in rows_of_dealt_people(people, [np.array([0, 1]), np.array([2])])] == [
+        assert [rows.tolist() for rows in group_rows_by_person(people, np.arange(5))] == [
+            [1, 4],
+            [3],
+            [0, 2],
+        ]
+        assert [
+            rows.tolist()
+            for rows in rows_of_dealt_people(people, [np.array([0, 1]), np.array([2])])
+        ] == [
             [1, 3, 4],
             [0, 2],
         ]
@@ -231,7 +265,11 @@ class TestHowFarTheyMoveThings:
                 if relation == "zero-out" and sign < 0:
                     own[:] = 0.0
                 ends.append(guard(self.rows(own, moved=moved), of).charge_and_answer(query)[0, 0])
-                plain.append(guard(self.rows(own, weigh=False, moved=moved), of).charge_and_answer(query)[0, 0])
+                plain.append(
+                    guard(self.rows(own, weigh=False, moved=moved), of).charge_and_answer(query)[
+                        0, 0
+                    ]
+                )
             far = float(np.linalg.norm(ends[0] - ends[1]))
             assert far <= stated
             best, planted = (
@@ -448,13 +486,17 @@ class TestRuns:
         two = twice.with_people([np.repeat(np.arange(30), 2)] * 2, 2)
         again = simulate(replace(run, rows_per_person=2), two).models
         np.testing.assert_allclose(again, plain, rtol=1e-9, atol=1e-10)
-        assert two.pool_at_one_node().n.tolist() == [[60.0]] and two.pool_at_one_node().rows_per_node.tolist() == [120]
-        assert two.rows_of_node(1).n.tolist() == [[30.0]] and two.rows_of_node(1).rows_per_node.tolist() == [60]
+        assert two.pool_at_one_node().n.tolist() == [
+            [60.0]
+        ] and two.pool_at_one_node().rows_per_node.tolist() == [120]
+        assert two.rows_of_node(1).n.tolist() == [[30.0]] and two.rows_of_node(
+            1
+        ).rows_per_node.tolist() == [60]
 
     def test_other_weights_are_kept(self) -> None:
-        rows = Rows.build_from_parts([(np.full((3, 2), 0.5), np.array([1.0, -1.0, 1.0]))]).with_weight(
-            [np.array([1.0, 0.5, 0.2])]
-        )
+        rows = Rows.build_from_parts(
+            [(np.full((3, 2), 0.5), np.array([1.0, -1.0, 1.0]))]
+        ).with_weight([np.array([1.0, 0.5, 0.2])])
         found = rows.with_people([np.array([0, 0, 1])], 2).weight
         assert found is not None
         np.testing.assert_allclose(found, [[0.5, 0.25, 0.2]])

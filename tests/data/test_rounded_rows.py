@@ -42,7 +42,9 @@ def test_a_row_inside_stays_as_it_is_and_no_row_changes_another() -> None:
     assert np.array_equal(alone, X[::2] * Y[::2, None])
     together = Rows.build_from_parts([(X, Y)]).signed[0]
     for k in (1, 3, 5):
-        assert np.array_equal(Rows.build_from_parts([(X[k : k + 1], Y[k : k + 1])]).signed[0, 0], together[k])
+        assert np.array_equal(
+            Rows.build_from_parts([(X[k : k + 1], Y[k : k + 1])]).signed[0, 0], together[k]
+        )
 
 
 @pytest.mark.parametrize("length", [ROUNDED * (1.0 + 1e-9), 1.0 + 1e-5, 1.1, 1e200, np.inf])
@@ -58,4 +60,6 @@ def test_mapped_rows_are_those_of_a_table_in_memory(tmp_path: Path) -> None:
     X = unit(np.float64)
     write_rows(tmp_path, [(0, X, Y)])
     mapped = map_rows(tmp_path)
-    assert np.array_equal(next(iter(mapped._fingerprint_storage()))[:400], Rows.build_from_parts([(X, Y)]).signed[0])
+    assert np.array_equal(
+        next(iter(mapped._fingerprint_storage()))[:400], Rows.build_from_parts([(X, Y)]).signed[0]
+    )

@@ -85,7 +85,9 @@ def test_sums_and_minimisers_are_those_of_rows_that_repeat(kind: str) -> None:
     n = copies.n / rows.n / 3.0  # Solver divides by the number of rows
     mine, theirs = Solver(rows, loss, 1.0), Solver(copies, loss, 1.0)
     clip = 0.8
-    np.testing.assert_allclose(mine.clipped_objective(w, clip), theirs.clipped_objective(w, clip) * n, rtol=1e-12)
+    np.testing.assert_allclose(
+        mine.clipped_objective(w, clip), theirs.clipped_objective(w, clip) * n, rtol=1e-12
+    )
     q, zero = np.full((2, 1), 0.1), np.zeros((1, 2, rows.d))
     found = mine.minimise(zero, q, zero, 1e-10).w
     want = theirs.minimise(zero, q / n, zero, 1e-10).w
@@ -101,7 +103,9 @@ def test_one_node_all_nodes_and_a_pool_keep_their_weights() -> None:
     assert alone.weight is not None and whole.weight is not None
     np.testing.assert_array_equal(alone.weight[0], weights[1])
     np.testing.assert_array_equal(whole.weight[0], np.concatenate(weights))
-    assert len(rows.fingerprint_arrays()) == len(Rows.build_from_parts(parts).fingerprint_arrays()) + 1
+    assert (
+        len(rows.fingerprint_arrays()) == len(Rows.build_from_parts(parts).fingerprint_arrays()) + 1
+    )
     numbers = Rows.build_from_parts(
         [(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]
     ).with_weight(weights)
@@ -118,7 +122,9 @@ def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
     y = np.ones(len(y)) if number else y
     rows: list[Rows] = [
         Rows.build_from_parts([(X, y)]),
-        ClusterRows.rows_from_dask(array.from_array(X, chunks=(9, D)), array.from_array(y, chunks=9)),
+        ClusterRows.rows_from_dask(
+            array.from_array(X, chunks=(9, D)), array.from_array(y, chunks=9)
+        ),
     ]
     if number:
         rows = [one.with_offset([np.linspace(-1, 1, len(y))]) for one in rows]
@@ -158,7 +164,9 @@ def test_merged_rows_count_by_their_weights() -> None:
     distinct = sweep.with_distinct_rows()
     assert distinct.batches[0].design.n < 100
     np.testing.assert_allclose(
-        distinct.sum_gradients(Logistic(), point), sweep.sum_gradients(Logistic(), point), rtol=1e-10
+        distinct.sum_gradients(Logistic(), point),
+        sweep.sum_gradients(Logistic(), point),
+        rtol=1e-10,
     )
     np.testing.assert_allclose(
         distinct.sum_curvatures(Logistic(), point, False),

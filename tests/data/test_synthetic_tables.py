@@ -18,15 +18,15 @@ from sottovoce.data.synthetic_tables import (
     Sketches,
     World,
     correlated_sketch,
-    draw_site_labels,
     dense_sketch,
-    sketches_from_source,
-    rows_inside_ball,
+    draw_site_labels,
     draw_world,
     narrowed_sketch,
     one_hot_sketch,
     onto,
     principal_axes,
+    rows_inside_ball,
+    sketches_from_source,
     unknown,
 )
 from sottovoce.util.typing import Array
@@ -145,7 +145,9 @@ def test_rows_of_few_dimensions_lose_nothing() -> None:
 
     X, Y = flat(50, RNG()), narrowed_sketch(flat, 10)(50, RNG())
     assert np.allclose(X @ X.T, Y @ Y.T, atol=1e-7)
-    assert np.array_equal(narrowed_sketch(dense_sketch(9), 9)(50, RNG()), dense_sketch(9)(50, RNG()))
+    assert np.array_equal(
+        narrowed_sketch(dense_sketch(9), 9)(50, RNG()), dense_sketch(9)(50, RNG())
+    )
 
 
 # Labels
@@ -181,7 +183,9 @@ def test_labels_are_as_hard_as_declared() -> None:
     middle = [
         np.mean(
             np.abs(
-                draw_world(dense_sketch(8), 50, (100,), 1, labels=Labels(4.0, 0.0, gap, 0.5)).chances[:, 0]
+                draw_world(
+                    dense_sketch(8), 50, (100,), 1, labels=Labels(4.0, 0.0, gap, 0.5)
+                ).chances[:, 0]
                 - 0.5
             )
             < 0.3
@@ -242,7 +246,9 @@ def test_what_is_known_gives_the_same_worlds_for_the_same_key() -> None:
 def test_a_world_is_as_wide_as_asked_at_most() -> None:
     for d, widest, width in ((5, 9, 5), (30, 9, 9)):
         for number in range(4):
-            world = unknown(d).draw_expected_world(number, 40, (30, 50), classes=3, tilt=0.0, widest=widest)
+            world = unknown(d).draw_expected_world(
+                number, 40, (30, 50), classes=3, tilt=0.0, widest=widest
+            )
             assert world.X.shape == (40, width) and world.test.shape[1] == width
 
 

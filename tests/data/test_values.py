@@ -20,15 +20,20 @@ from sottovoce.data import Schema
 from sottovoce.data.memmap import map_parquet
 from sottovoce.data.partition import partition
 from sottovoce.data.person import Person
-from sottovoce.data.validation import classes_from_labels, validate_declared_classes, class_index_of_labels, sites_from_groups
+from sottovoce.data.validation import (
+    class_index_of_labels,
+    classes_from_labels,
+    sites_from_groups,
+    validate_declared_classes,
+)
 from sottovoce.data.values import (
     MISSING_MARKS,
     Declared,
+    as_python_value,
+    canonical_text,
     column_as_numbers,
     column_as_text,
-    canonical_text,
     value_as_number,
-    as_python_value,
     value_as_text,
 )
 from sottovoce.data.weights import shares_of_classes
@@ -114,10 +119,17 @@ def test_scalars_of_pandas_have_the_texts_of_pythons() -> None:
     pd = pytest.importorskip("pandas")
     assert [value_as_text(value) for value in (pd.NA, pd.NaT)] == ["", ""]
     assert value_as_text(pd.Timestamp("2020-05-01")) == "2020-05-01"
-    assert value_as_text(pd.Timestamp("2020-05-01T10:00:00.000000001")) == "2020-05-01T10:00:00.000000"
-    assert value_as_text(pd.Timestamp("2020-05-01", tz="Europe/Berlin")) == "2020-04-30T22:00:00.000000"
+    assert (
+        value_as_text(pd.Timestamp("2020-05-01T10:00:00.000000001")) == "2020-05-01T10:00:00.000000"
+    )
+    assert (
+        value_as_text(pd.Timestamp("2020-05-01", tz="Europe/Berlin"))
+        == "2020-04-30T22:00:00.000000"
+    )
     assert value_as_text(pd.Timedelta(hours=1)) == "1:00:00"
-    assert [type(as_python_value(one)) for one in (pd.Timestamp("2020-05-01"), pd.Timedelta(1))] == [
+    assert [
+        type(as_python_value(one)) for one in (pd.Timestamp("2020-05-01"), pd.Timedelta(1))
+    ] == [
         dt.datetime,
         dt.timedelta,
     ]
@@ -194,7 +206,9 @@ def test_texts_that_are_two(texts: tuple[str, str]) -> None:
 
 def test_declared_spellings_are_told_apart_as_they_are_written() -> None:
     both = Declared({"true": 0, "True": 1, "1": 2, "1.0": 3, "x": 4})
-    assert [both.meaning_of_text(text) for text in ("true", "True", "TRUE", "1", "1.0", "1.00", "x ")] == [
+    assert [
+        both.meaning_of_text(text) for text in ("true", "True", "TRUE", "1", "1.0", "1.00", "x ")
+    ] == [
         0,
         1,
         None,
@@ -206,7 +220,11 @@ def test_declared_spellings_are_told_apart_as_they_are_written() -> None:
     alike = Declared({"true": 0, "True": 0, str(2**53 + 1): 1})
     assert alike.meaning_of_text("TRUE") == 0 and "no" not in alike
     # a frame with a gap has lost the digit
-    assert alike.meaning_of_text(str(2**53)) == alike.meaning_of_text(value_as_text(float(2**53 + 1))) == 1
+    assert (
+        alike.meaning_of_text(str(2**53))
+        == alike.meaning_of_text(value_as_text(float(2**53 + 1)))
+        == 1
+    )
     values = [2**53, 2**53 + 1]
     with pytest.raises(SchemaError, match=r"beyond 2\^53"):
         Schema.from_dict({"columns": {"c": {"kind": "category", "values": values}}})
@@ -287,7 +305,9 @@ def test_sites_and_persons_are_told_apart_by_the_same_texts(values: list[Any], s
         == sites
     )
     # 01 is 1 of people
-    assert len(set(Person("p").number_people(column, frozenset()).tolist())) == sites - ("01" in values)
+    assert len(set(Person("p").number_people(column, frozenset()).tolist())) == sites - (
+        "01" in values
+    )
 
 
 def test_sites_come_in_an_order_that_no_other_site_changes() -> None:
@@ -300,9 +320,9 @@ def test_sites_come_in_an_order_that_no_other_site_changes() -> None:
         == [[3], [1, 2], [0]]
     )
     assert [part.tolist() for part in mixed] == [[3], [1], [0], [2]]
-    assert sites_from_groups([10, 9, 9, 2], 4)[0].tolist() == [2, 9, 10] and sites_from_groups(["b", "a"], 2)[
-        0
-    ].tolist() == ["a", "b"]
+    assert sites_from_groups([10, 9, 9, 2], 4)[0].tolist() == [2, 9, 10] and sites_from_groups(
+        ["b", "a"], 2
+    )[0].tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize(

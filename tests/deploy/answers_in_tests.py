@@ -67,7 +67,9 @@ def answering(
     members = [
         Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)
     ]
-    plan = make_calibrated_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, asks=asks))
+    plan = make_calibrated_plan(
+        Proposal("trial", RunConfig.from_dict(settings), members, rows.d, asks=asks)
+    )
     return Answering(folder, plan, keys, rows, budget=1000.0, tables=made)
 
 

@@ -26,7 +26,9 @@ def certify(folder: Path, names: tuple[str, ...], authority: Path | None = None)
         own.write_hub_certificate(folder, ["127.0.0.1"])
     for name in names:
         certificates.write_certificate_request(folder, name)
-        (folder / f"{name}.crt").write_bytes(own.sign_site_request((folder / f"{name}.csr").read_bytes())[1])
+        (folder / f"{name}.crt").write_bytes(
+            own.sign_site_request((folder / f"{name}.csr").read_bytes())[1]
+        )
 
 
 def credentials(folder: Path, name: str, authority: Path | None = None) -> Credentials:
@@ -39,7 +41,9 @@ def credentials(folder: Path, name: str, authority: Path | None = None) -> Crede
 def relay(sites: Consortium, folder: Path, port: int = 0) -> Iterator[tuple[str, HubLog]]:
     """A hub that serves; yields its address and log."""
     with HubLog(folder / "hub.log") as log:
-        server, port = start_relay(Hub(sites.plan, log), credentials(folder, "hub"), f"127.0.0.1:{port}")
+        server, port = start_relay(
+            Hub(sites.plan, log), credentials(folder, "hub"), f"127.0.0.1:{port}"
+        )
         try:
             yield f"127.0.0.1:{port}", log
         finally:

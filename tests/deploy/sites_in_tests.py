@@ -138,7 +138,9 @@ def consortium(
         Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)
     ]
     waits = settings.pop("waits", Waits() if str(settings["method"]).startswith("sum") else ENDLESS)
-    plan = make_calibrated_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits))
+    plan = make_calibrated_plan(
+        Proposal("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits)
+    )
     return Consortium(folder, plan, keys, rows)
 
 

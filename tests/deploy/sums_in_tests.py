@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sites_in_tests import Consortium, Stop, consortium
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.session import Finished
@@ -76,8 +76,10 @@ def twin(sites: Consortium, attempts: list[Attempt]) -> dict[str, np.ndarray]:
     """The models of the same run in one process, with the same sites lost at the same attempts."""
     names = sites.plan.names
     told = [([names.index(name) for name in one.members], one.opened) for one in attempts]
-    made = run_as_sites(sites.plan.config, sites.rows, attempts=told)
-    algorithms = [sites.plan.stages[0].prepared.algorithm.method_of_node(i) for i in range(len(names))]
+    made = run_sites(sites.plan.config, sites.rows, attempts=told)
+    algorithms = [
+        sites.plan.stages[0].prepared.algorithm.method_of_node(i) for i in range(len(names))
+    ]
     return {name: algorithms[i].model(made[i][0].state) for i, name in enumerate(names)}
 
 

@@ -32,7 +32,7 @@ from sums_in_tests import Lost, hub_of, run
 from tasks_in_tests import carried
 
 from sottovoce.answers.coefficients import add_site_effects
-from sottovoce.answers.evaluation import LOSS, Held, Histogram, qualities, build_scored_rows
+from sottovoce.answers.evaluation import LOSS, Held, Histogram, build_scored_rows, qualities
 from sottovoce.answers.inference import newton_from_naming
 from sottovoce.answers.metrics import Quality
 from sottovoce.data.rows import Rows
@@ -71,7 +71,9 @@ def judged(held: Held, plan: Plan, rows: Rows, model: np.ndarray) -> Quality:
     """The evaluation of a plan in one process."""
     method = Histogram(judged=b"model", weights=model)
     return qualities(
-        simulate(held.evaluation_config(plan.config, method), rows, method=method, loss=LOSS).outcome
+        simulate(
+            held.evaluation_config(plan.config, method), rows, method=method, loss=LOSS
+        ).outcome
     )[0][""]
 
 
@@ -94,7 +96,9 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
         np.testing.assert_array_equal(end.model, model)
         assert results_to_dict(sites.plan, end.found) == results_to_dict(sites.plan, twin) == known
         assert (
-            end.statement.made == end.statement.planned_releases == len(sites.plan.planned_privacy.events("north"))
+            end.statement.made
+            == end.statement.planned_releases
+            == len(sites.plan.planned_privacy.events("north"))
         )
     assert at_hub is not None and results_to_dict(sites.plan, at_hub) == known
     assert (tmp_path / "hub.npz").exists() == (not sites.plan.is_inference)
@@ -107,7 +111,9 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
         assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
     check_spending(sites)
     assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.is_inference
-    assert (">x2<" in render_site_report(sites.plan, "north", ends["north"])) == sites.plan.is_inference
+    assert (
+        ">x2<" in render_site_report(sites.plan, "north", ends["north"])
+    ) == sites.plan.is_inference
     assert report_page(known | {"versions": ""}).startswith("<!doctype html>")
 
 
@@ -138,7 +144,9 @@ def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
     found = simulate(
         plan.config, rows, method=newton_from_naming(lists.naming), loss=plan.facts.loss
     ).outcome
-    held = build_scored_rows([(lists.naming.encode_rows(own.X, i), own.y) for i, (_, own) in enumerate(parts)])
+    held = build_scored_rows(
+        [(lists.naming.encode_rows(own.X, i), own.y) for i, (_, own) in enumerate(parts)]
+    )
     quality = judged(Held(4.0), plan, held, found.estimate[0])
     model, there = answer_as_sites(plan, sites.tables)[0]
     assert there.estimates is not None and there.quality is not None
@@ -159,7 +167,9 @@ def test_operating_system_noise_works_too(tmp_path: Path, trust: str) -> None:
         float(np.max(np.abs(at_hub.model[:3] - np.array([4.0, -2.0, 1.0]) * math.sqrt(2.0)))) < 2.0
     )
     for end in ends.values():
-        assert isinstance(end, Finished) and end.found is not None and end.statement_as_dict["release"]
+        assert (
+            isinstance(end, Finished) and end.found is not None and end.statement_as_dict["release"]
+        )
         assert results_to_dict(sites.plan, end.found) == results_to_dict(sites.plan, at_hub)
 
 
@@ -243,8 +253,12 @@ def test_a_site_that_is_killed_goes_on_and_draws_nothing_twice(
         again = sites.run_site("east", LocalTransport(hub, "east", 5.0))
     for end, (model, twin) in zip(ends, answer_as_sites(sites.plan, sites.tables), strict=True):
         np.testing.assert_array_equal(end.model, model)
-        assert end.found is not None and results_to_dict(sites.plan, end.found) == results_to_dict(sites.plan, twin)
-    assert again.found is not None and results_to_dict(sites.plan, again.found) == results_to_dict(sites.plan, twin)
+        assert end.found is not None and results_to_dict(sites.plan, end.found) == results_to_dict(
+            sites.plan, twin
+        )
+    assert again.found is not None and results_to_dict(sites.plan, again.found) == results_to_dict(
+        sites.plan, twin
+    )
     check_spending(sites)
 
 
@@ -264,7 +278,9 @@ def test_an_evaluation_goes_on_without_a_site_that_was_lost_in_training(tmp_path
     alone = judged(Held(math.inf), sites.plan, held, end.model)
     assert end.found.quality[""].rows == sum(asks.held(SIZES[i]) for i in left)
     np.testing.assert_allclose(end.found.quality[""].counts, alone.counts, atol=1e-6)
-    assert at_hub is not None and results_to_dict(sites.plan, at_hub) == results_to_dict(sites.plan, end.found)
+    assert at_hub is not None and results_to_dict(sites.plan, at_hub) == results_to_dict(
+        sites.plan, end.found
+    )
 
 
 def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -> None:
@@ -278,7 +294,9 @@ def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -
     assert isinstance(end, Finished) and end.found is not None and end.found.quality is not None
     assert stage.recipe is not None
     noise, n = end.found.quality[""].noise, float(stage.facts.n.sum())
-    whole = n * stage.recipe.releases_with_noise.noise_deviation(1, stage.facts, Among.all_sites(stage.facts))
+    whole = n * stage.recipe.releases_with_noise.noise_deviation(
+        1, stage.facts, Among.all_sites(stage.facts)
+    )
     # u / (u - t) shares of noise
     assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)
 
@@ -369,7 +387,9 @@ def test_rows_that_are_trained_on_never_reach_the_evaluation(tmp_path: Path) -> 
     found = []
     for rows in (sites.tables, changed):
         parts = [own.at(BOTH.split(n)[1]) for own, n in zip(rows, SIZES, strict=True)]
-        held = build_scored_rows([(lists.naming.encode_rows(own.X, i), own.y) for i, own in enumerate(parts)])
+        held = build_scored_rows(
+            [(lists.naming.encode_rows(own.X, i), own.y) for i, own in enumerate(parts)]
+        )
         found.append(judged(Held(4.0), sites.plan, held, model).counts)
     np.testing.assert_array_equal(found[0], found[1])
 
@@ -422,7 +442,9 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
         assert (
             "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
         )
-    assert [part.epsilon for part in plan.planned_privacy.statements_by_rows] == pytest.approx(prices[:2], rel=1e-6)
+    assert [part.epsilon for part in plan.planned_privacy.statements_by_rows] == pytest.approx(
+        prices[:2], rel=1e-6
+    )
     assert plan.planned_privacy.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
     alone = [part.alone for part in plan.planned_privacy.statements_by_rows]
     assert None not in alone and plan.planned_privacy.statement.alone == max(alone)  # type: ignore[type-var]

@@ -323,7 +323,9 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
     write_plan_file(sites.plan, tmp_path / "plan.json")
     (tmp_path / "edges").unlink()
     plan = read_plan_file(tmp_path / "plan.json")
-    assert plan.edges == ((0, 1), (1, 2)) and plan.exchange_table.neighbour_names("north") == ("east",)
+    assert plan.edges == ((0, 1), (1, 2)) and plan.exchange_table.neighbour_names("north") == (
+        "east",
+    )
     with HubLog(tmp_path / "hub.log") as log:
         assert {end.outcome.rounds for end in sites.run_locally(log).values()} == {4}
     plain = json.loads(json.dumps(plan.to_dict()))
@@ -377,7 +379,11 @@ def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
 
 def test_json_that_is_sound_is_read() -> None:
     for value in ([], {}, {"a": [1, -0.5, "é", None, True, {"b": [10**39]}]}, "text", 1e308):
-        assert parse_json(json.dumps(value), 1000) == value == parse_json(json.dumps(value).encode(), 1000)
+        assert (
+            parse_json(json.dumps(value), 1000)
+            == value
+            == parse_json(json.dumps(value).encode(), 1000)
+        )
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -386,7 +392,10 @@ def test_messages_are_read_strictly(name: str, tmp_path: Path) -> None:
     data = TEXTS[name][0][:2000]
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)
-        for read in (lambda: hub.exchange("east", 0, data, 0.0), lambda: hub.record_farewell("east", data)):
+        for read in (
+            lambda: hub.exchange("east", 0, data, 0.0),
+            lambda: hub.record_farewell("east", data),
+        ):
             with pytest.raises(Refused, match="no message of this schema"):
                 read()
 
@@ -478,7 +487,9 @@ def test_keys_that_cannot_be_read_are_one_line(
             "no Ed25519",
         ),
         (
-            lambda: path.write_bytes(certificates.private_key_to_pem(certificates._generate_tls_key())),
+            lambda: path.write_bytes(
+                certificates.private_key_to_pem(certificates._generate_tls_key())
+            ),
             "is no Ed25519 key",
         ),
         (lambda: path.write_bytes(encrypted(own._key)), "is encrypted"),
@@ -510,7 +521,10 @@ def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         ((b"", certificate, key), "cannot be read"),
         ((ca, certificate, ca), "cannot be read"),
         ((ca, certificate, encrypted(certificates._generate_tls_key())), "is encrypted"),
-        ((ca, certificate, certificates.private_key_to_pem(certificates._generate_tls_key())), "does not belong"),
+        (
+            (ca, certificate, certificates.private_key_to_pem(certificates._generate_tls_key())),
+            "does not belong",
+        ),
         ((certificate, certificate, key), "was not signed"),
     ):
         with pytest.raises(InvalidInput, match=why):

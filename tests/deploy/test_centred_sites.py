@@ -27,7 +27,7 @@ from sottovoce.deploy.local import answer_as_sites, train_as_sites
 from sottovoce.deploy.messages import check_payload, read_message
 from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
 from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
-from sottovoce.deploy.report import render_hub_report, make_saved_result, render_site_report
+from sottovoce.deploy.report import make_saved_result, render_hub_report, render_site_report
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.sums.roster import LATE
 from sottovoce.deploy.waits import Waits
@@ -79,7 +79,11 @@ class TestOneMean:
             models, move = hub.results.models(), hub.results.move()
         config = replace(plan.config, centre=None, epsilon=plan.config.epsilon)
         whole = simulate(config, sites.rows, centre=plan.centre)
-        assert whole.move is not None and isinstance(move, Move) and move == whole.move.for_replicate(0)
+        assert (
+            whole.move is not None
+            and isinstance(move, Move)
+            and move == whole.move.for_replicate(0)
+        )
         for i, (name, (model, own)) in enumerate(
             zip(NAMES, train_as_sites(plan, sites.rows), strict=True)
         ):
@@ -368,7 +372,8 @@ class TestPlanted:
         plan = centred(tmp_path).plan
         firsts = [plan.planned_privacy.events(name)[0] for name in NAMES]
         spread = max(
-            float(np.max(event.noise_standard_deviation())) * n for n, event in zip(SIZES, firsts, strict=True)
+            float(np.max(event.noise_standard_deviation())) * n
+            for n, event in zip(SIZES, firsts, strict=True)
         )
         caps = [row.norm_cap for row in plan.exchange_table.rows]
         assert 1.0 < caps[0] == caps[1] < 1.01 + 45.0 * spread / sum(SIZES) < 10.0 < caps[2]
@@ -413,10 +418,14 @@ class TestPlanted:
             end = run(sites, hub)["north"]
             status, models = hub.status_as_dict(), hub.results.models()
         plan, how, path = sites.plan, end.outcome, tmp_path / "north.npz"
-        make_saved_result(plan, end.model[None], end.statement, how.stopped, how.rounds, end.move).save(path)
+        make_saved_result(
+            plan, end.model[None], end.statement, how.stopped, how.rounds, end.move
+        ).save(path)
         kept = Result.load(path)
         assert (
-            kept.move is not None and kept.move.for_replicate(0) == end.move and kept.centring == plan.centre
+            kept.move is not None
+            and kept.move.for_replicate(0) == end.move
+            and kept.centring == plan.centre
         )
         for models_, statement, move in (
             (end.model[None], end.statement, None),
@@ -439,7 +448,10 @@ class TestPlanted:
         class Measured(RowGuard):
             def move_rows_by_mean(self, mean: np.ndarray) -> Move:
                 moved = super().move_rows_by_mean(mean)
-                block, d = replace(self.rows, move=moved).design_of_nodes(np.array([0])), self.rows.d
+                block, d = (
+                    replace(self.rows, move=moved).design_of_nodes(np.array([0])),
+                    self.rows.d,
+                )
                 entries = [
                     np.asarray(block.to_numpy_array(block.margins_at(unit[None, None]))).ravel()
                     for unit in np.eye(d)

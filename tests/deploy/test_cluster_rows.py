@@ -36,7 +36,9 @@ def cluster() -> Iterator[None]:
 
 def spread(rows: Rows, size: int = 33) -> ClusterRows:
     a = rows.signed[0]
-    return ClusterRows.rows_from_dask(da.from_array(a, chunks=(size, -1)), da.ones(len(a), chunks=size))
+    return ClusterRows.rows_from_dask(
+        da.from_array(a, chunks=(size, -1)), da.ones(len(a), chunks=size)
+    )
 
 
 def test_sums_are_those_of_rows_in_memory(cluster: None) -> None:
@@ -53,7 +55,9 @@ def test_sums_are_those_of_rows_in_memory(cluster: None) -> None:
         there.sum_curvatures(loss, w, True), here.sum_curvatures(loss, w, True), rtol=1e-12
     )
     np.testing.assert_allclose(
-        there.sum_clipped_losses(loss, w, 0.5, rows.n), here.sum_clipped_losses(loss, w, 0.5, rows.n), rtol=1e-12
+        there.sum_clipped_losses(loss, w, 0.5, rows.n),
+        here.sum_clipped_losses(loss, w, 0.5, rows.n),
+        rtol=1e-12,
     )
     for part in (0, 4):
         one, other = there.every_nth_row(part, 7), here.every_nth_row(part, 7)
@@ -67,7 +71,9 @@ def test_a_site_may_be_a_cluster(cluster: None, tmp_path: Path) -> None:
     spread_out = spread(sites.rows.rows_of_node(0))
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         hub = Hub(sites.plan, log)
-        rows = {name: sites.rows.rows_of_node(i) for i, name in enumerate(NAMES)} | {"north": spread_out}
+        rows = {name: sites.rows.rows_of_node(i) for i, name in enumerate(NAMES)} | {
+            "north": spread_out
+        }
         jobs = [pool.submit(sites.run_site, n, LocalTransport(hub, n), rows=rows[n]) for n in NAMES]
         models = [job.result().model for job in jobs]
         again = sites.run_site("north", LocalTransport(hub, "north"), rows=spread_out)
@@ -76,7 +82,9 @@ def test_a_site_may_be_a_cluster(cluster: None, tmp_path: Path) -> None:
         twin = consortium(tmp_path / "twin").run_locally(log)
     np.testing.assert_allclose(models, [twin[name].model for name in NAMES], atol=1e-6)
     with sites.ledger("north") as ledger, pytest.raises(LedgerMismatch, match="other rows"):
-        ledger.identity.bind_to_rows(rows_digest(*spread(sites.rows.rows_of_node(0), 30).fingerprint_arrays()))
+        ledger.identity.bind_to_rows(
+            rows_digest(*spread(sites.rows.rows_of_node(0), 30).fingerprint_arrays())
+        )
 
 
 def test_what_is_no_row_is_refused_where_it_lies(cluster: None) -> None:

@@ -22,7 +22,12 @@ def test_a_training_sends_a_model_a_round_to_its_neighbours(tmp_path: Path) -> N
     plan = consortium(tmp_path, graph="path").plan
     table = plan.exchange_table
     assert table.rows == (Exchange(4, plan.norm_cap),) * 4
-    assert (table.attempts, table.last, table.widest_message, table.any_heard_by_all) == (4, 5, 4, False)
+    assert (table.attempts, table.last, table.widest_message, table.any_heard_by_all) == (
+        4,
+        5,
+        4,
+        False,
+    )
     assert table.release(5) == table.last_model == Exchange(4, plan.norm_cap)
     assert [table.names_heard_by("east", k) for k in (0, 1, 5)] == [("north", "south")] * 3
     assert table.names_heard_by("north", 1) == table.neighbour_names("north") == ("east",)
@@ -63,5 +68,6 @@ def test_a_site_that_may_be_lost_takes_an_exchange_for_a_roster(tmp_path: Path) 
     summed = centred(tmp_path / "sums", **SUMS).plan
     assert summed.quorum == Quorum(4, summed.facts.participants, may_lose_sites=True)
     assert (
-        summed.exchange_table.last == summed.exchange_table.attempts + 1 + summed.quorum.most_lost_sites + 1
+        summed.exchange_table.last
+        == summed.exchange_table.attempts + 1 + summed.quorum.most_lost_sites + 1
     )

@@ -18,7 +18,7 @@ from sites_in_tests import Consortium, Stop, consortium
 from sums_in_tests import Lost, run
 
 from sottovoce.algorithms import METHODS
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
@@ -50,7 +50,7 @@ def hub_of(sites: Consortium, path: Path) -> Iterator[Hub]:
 
 def twin(sites: Consortium, roster: dict[str, Any]) -> dict[str, np.ndarray]:
     names = sites.plan.names
-    made = run_as_sites(
+    made = run_sites(
         sites.plan.config, sites.rows, lost={names.index(n): k for n, k in roster["since"].items()}
     )
     return {
@@ -115,7 +115,7 @@ def test_the_duals_that_are_left_add_up_to_zero() -> None:
         ("momentum", lambda s: s.f - s.step),
     ):
         config = RunConfig(method, float("inf"), None, 601, "ring", rho=0.1)
-        made = run_as_sites(config, rows, lost={2: 8, 4: 9})
+        made = run_sites(config, rows, lost={2: 8, 4: 9})
         kept = [0, 1]  # 3 hears nobody: on a ring 2 and 4 are its neighbours
         total = sum(dual(made[i][0].state) for i in kept)
         assert np.max(np.abs(total)) < 1e-9 * max(1.0, np.max(np.abs(dual(made[0][0].state)))), (
@@ -313,10 +313,17 @@ def test_a_roster_counts_when_all_have_signed_the_same(tmp_path: Path) -> None:
         state.check_message(read_signed_message(sites.plan, sites.sealed("east", 4), "east", 4))
     with pytest.raises(Refused, match="not in the present roster"):
         state.check_message(
-            read_signed_message(sites.plan, sign_content(sites.plan, 4, "south", honest, sites.keys["south"]), "south", 4)
+            read_signed_message(
+                sites.plan,
+                sign_content(sites.plan, 4, "south", honest, sites.keys["south"]),
+                "south",
+                4,
+            )
         )
     state.check_message(
-        read_signed_message(sites.plan, sign_content(sites.plan, 4, "east", honest, sites.keys["east"]), "east", 4)
+        read_signed_message(
+            sites.plan, sign_content(sites.plan, 4, "east", honest, sites.keys["east"]), "east", 4
+        )
     )
 
 
@@ -327,7 +334,9 @@ def test_waits_are_in_the_plan_and_its_digest(tmp_path: Path) -> None:
     assert again == sites.plan and again.digest != replace(sites.plan, waits=Waits(1.0, 3.0)).digest
     endless = replace(sites.plan, waits=ENDLESS)
     write_plan_file(endless, tmp_path / "endless.json")
-    assert read_plan_file(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
+    assert (
+        read_plan_file(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
+    )
     assert endless.to_dict()["waits"] == {"deadline": None, "patience": None}
     for bad in (
         {"deadline": 0.0},

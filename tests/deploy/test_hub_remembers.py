@@ -44,7 +44,9 @@ DOORS: dict[str, Callable[[Hub, str], Transport]] = {"local": LocalTransport, "r
 def second(sites: Consortium) -> Consortium:
     """The same sites with the plan of another run."""
     plan = sites.plan
-    return replace(sites, plan=make_calibrated_plan(Proposal("trial-2", plan.config, plan.sites, plan.d)))
+    return replace(
+        sites, plan=make_calibrated_plan(Proposal("trial-2", plan.config, plan.sites, plan.d))
+    )
 
 
 @pytest.fixture(params=["graph", "sums"])
@@ -81,7 +83,9 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
         after.run_site("north", DOORS[door](hub, "north"))
     with after.ledger("north") as ledger:
         assert not ledger.runs and ledger.total() == 0.0
-    assert hub.highest_round_of("north") == 0 and log.last("trial-2", "north") == -1  # nothing was sent
+    assert (
+        hub.highest_round_of("north") == 0 and log.last("trial-2", "north") == -1
+    )  # nothing was sent
 
 
 def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
@@ -195,6 +199,8 @@ def test_marks_are_hashes_of_records(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=1.0) as ledger:
         mark = ledger.file.head().partition(":")[2]
         assert ledger.file.contains_hash(mark)
-        assert not any(map(ledger.file.contains_hash, ("", "0" * 64, mark[:-1], mark.upper() + "g")))
+        assert not any(
+            map(ledger.file.contains_hash, ("", "0" * 64, mark[:-1], mark.upper() + "g"))
+        )
     with pytest.raises(LedgerError):
         ledger.file.contains_hash(mark)

@@ -17,7 +17,7 @@ import pytest
 from sites_in_tests import Stop, consortium
 from sums_in_tests import Lost, hub_of, run, summed
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.messages import HUB, Kind, Message
@@ -60,10 +60,11 @@ def test_sums_of_200_000_columns_are_those_of_one_process(tmp_path: Path) -> Non
     sites = summed(tmp_path / "sites", d=200_000, rounds=1, seed=3)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-    made = run_as_sites(sites.plan.config, sites.rows)
+    made = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(sites.plan.names):
         np.testing.assert_array_equal(
-            ends[name].model, sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(made[i][0].state)
+            ends[name].model,
+            sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(made[i][0].state),
         )
 
 

@@ -42,9 +42,9 @@ FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
     "an empty key": lambda s, k: altered(s.farewell("east", k), sig="A" * 86 + "=="),
     "another's key": lambda s, k: altered(s.farewell("east", k, sender="north"), sender="east"),
     "another's word": lambda s, k: s.farewell("north", k),
-    "a stranger's key": lambda s, k: Farewell("trial", s.plan.digest, k, "east", "done").to_signed_bytes(
-        SigningKey.make()
-    ),
+    "a stranger's key": lambda s, k: Farewell(
+        "trial", s.plan.digest, k, "east", "done"
+    ).to_signed_bytes(SigningKey.make()),
     "another run": lambda s, k: s.farewell("east", k, run="trial-2"),
     "another plan": lambda s, k: s.farewell("east", k, plan="0" * 64),
     "an earlier round": lambda s, k: s.farewell("east", k - 1),
@@ -231,7 +231,8 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         assert made < end.statement_as_dict["releases"] == len(planned)
         i = sites.plan.index(name)
         alone = replace(
-            sites.plan.stages[0].prepared, facts=sites.plan.stages[0].prepared.facts.facts_of_node(i)
+            sites.plan.stages[0].prepared,
+            facts=sites.plan.stages[0].prepared.facts.facts_of_node(i),
         )
         everything, part = (
             privacy_statement(alone, rows, simulated=True).epsilon

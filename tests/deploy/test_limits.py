@@ -15,7 +15,7 @@ from relay_in_tests import certify, relay, transport
 from sites_in_tests import Consortium, consortium, rewrite
 
 from sottovoce.cli import main
-from sottovoce.deploy import limits, names, run_as_sites
+from sottovoce.deploy import limits, names, run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
@@ -48,7 +48,10 @@ def wide(folder: Path, sites: int, d: int) -> Consortium:
     folder.mkdir()
     members = [Member(n, 4, keys[n].public) for n in names]
     return Consortium(
-        folder, make_calibrated_plan(Proposal("trial", config, members, d, waits=ENDLESS)), keys, rows
+        folder,
+        make_calibrated_plan(Proposal("trial", config, members, d, waits=ENDLESS)),
+        keys,
+        rows,
     )
 
 
@@ -64,7 +67,7 @@ def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> 
         assert largest > DEFAULT
         assert largest < request_and_reply_sizes(sites.plan)[1]
         assert Hub(sites.plan, log).results.models() is not None
-    for i, (outcome, _) in enumerate(run_as_sites(sites.plan.config, sites.rows)):
+    for i, (outcome, _) in enumerate(run_sites(sites.plan.config, sites.rows)):
         np.testing.assert_array_equal(
             ends[f"site-{i}"].model,
             sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(outcome.state),
@@ -87,7 +90,9 @@ def test_no_message_is_longer_than_was_foreseen() -> None:
     for name in names:
         vector = rng.uniform(-1e298, 1e298, 997)
         inbox[name] = (
-            Message(plan.run, plan.digest, 3, name, "release", vector).to_signed_bytes(keys[name]).decode()
+            Message(plan.run, plan.digest, 3, name, "release", vector)
+            .to_signed_bytes(keys[name])
+            .decode()
         )
         assert len(inbox[name]) <= longest_message(plan)
     asked, answered = request_and_reply_sizes(plan)
@@ -157,7 +162,9 @@ def test_a_site_with_a_store_that_is_too_small_spends_nothing(
     sites = consortium(tmp_path / "sites")
     write_plan_file(sites.plan, tmp_path / "plan.json")
     known = limits.limits_of_carriers()
-    monkeypatch.setattr(limits, "limits_of_carriers", lambda: known | {"a record of a ledger (SQLite)": 7000})
+    monkeypatch.setattr(
+        limits, "limits_of_carriers", lambda: known | {"a record of a ledger (SQLite)": 7000}
+    )
     with pytest.raises(
         InvalidInput,
         match=r"d=4: a site with 2 neighbours .* a record of a ledger \(SQLite\) takes",

@@ -13,9 +13,9 @@ from sites_in_tests import Consortium, consortium, rewrite
 from sottovoce.cli import main
 from sottovoce.deploy import certificates
 from sottovoce.deploy.members import Member
-from sottovoce.deploy.names import check_site_name, check_run_name
+from sottovoce.deploy.names import check_run_name, check_site_name
 from sottovoce.deploy.plan_file import read_plan_file
-from sottovoce.deploy.report import run_in_the_way, put_other_results_aside, write_summary
+from sottovoce.deploy.report import put_other_results_aside, run_in_the_way, write_summary
 from sottovoce.deploy.settings import SiteSettings, write_settings
 from sottovoce.errors import InvalidInput
 

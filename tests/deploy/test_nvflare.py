@@ -115,7 +115,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     spy.mkdir()
     (spy / "sitecustomize.py").write_text(_SPY.format(path=str(folder / "asked")))
     write_plan_file(sites.plan, hub / layout.PLAN_FILE)
-    kits = make_startup_kits(describe_project(sites.plan, SERVER, port, store=folder / "store"), folder / "kits")
+    kits = make_startup_kits(
+        describe_project(sites.plan, SERVER, port, store=folder / "store"), folder / "kits"
+    )
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in settle(sites, folder / "homes").items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(path)

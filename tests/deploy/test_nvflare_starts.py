@@ -146,7 +146,9 @@ def test_a_kit_of_another_site_erases_nothing(
     RunKey.make(sites.folder / "north.left.masks")
     executor = SiteExecutor()
     executor._run_session(sites.folder, "east")
-    assert executor._post.carry_task({}, 0.0) == {tasks.ENDED: "InvalidInput; the site's log says why"}
+    assert executor._post.carry_task({}, 0.0) == {
+        tasks.ENDED: "InvalidInput; the site's log says why"
+    }
     assert (
         "certificate is for 'east'" in caplog.text and (sites.folder / "north.left.masks").exists()
     )

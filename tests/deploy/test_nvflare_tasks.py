@@ -22,7 +22,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import __main__ as entry
 from sottovoce.deploy.nvflare import layout, tasks
 from sottovoce.deploy.nvflare.__main__ import main
-from sottovoce.deploy.nvflare.provision import read_hardened_policy, describe_project
+from sottovoce.deploy.nvflare.provision import describe_project, read_hardened_policy
 from sottovoce.deploy.nvflare.supervisor import Supervisor, write_job_folder
 from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, serve_one_site, serve_sites
 from sottovoce.deploy.plan_file import write_plan_file
@@ -275,7 +275,10 @@ def test_a_site_that_computes_says_so(sites: Consortium, hub: Hub) -> None:
     post = Post()
     assert post.carry_task({}, 0.01) == {}
     results: list[dict[str, Any] | None] = [{}, {}, None]
-    assert serve_one_site(hub, "east", lambda site, task: results.pop(0)) == "site 'east' does not answer"
+    assert (
+        serve_one_site(hub, "east", lambda site, task: results.pop(0))
+        == "site 'east' does not answer"
+    )
     post.end_session("")
     assert post.carry_task({}, 30.0) == {tasks.ENDED: ""}
 

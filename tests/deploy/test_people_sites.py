@@ -12,7 +12,7 @@ import pytest
 from sites_in_tests import NAMES, Consortium, consortium
 
 from sottovoce.data import Schema
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.asks import Asks, SiteTable
 from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.members import Member
@@ -64,7 +64,7 @@ def test_sites_repeat_the_simulation(tmp_path: Path) -> None:
             [np.pad(one.weight, p[:2]) for one, p in zip(rows, pad, strict=True)]
         ),
     )
-    alone = [outcome.state for outcome, _ in run_as_sites(RUN, whole)]
+    alone = [outcome.state for outcome, _ in run_sites(RUN, whole)]
     models = simulate(RUN, whole).models[0]
     for state, model in zip(alone, models, strict=True):
         np.testing.assert_allclose(state.mean, model, rtol=1e-6, atol=1e-9)
@@ -73,7 +73,9 @@ def test_sites_repeat_the_simulation(tmp_path: Path) -> None:
 def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
     members = tuple(Member(name, 25, SigningKey.make().public) for name in NAMES)
     plain = SCHEMA.to_dict()
-    plan = make_calibrated_plan(Proposal("people", replace(RUN, seed=None), members, 2, schema=plain))
+    plan = make_calibrated_plan(
+        Proposal("people", replace(RUN, seed=None), members, 2, schema=plain)
+    )
     assert (
         plan.planned_privacy.statement.unit
         == "one person with all rows at one site, of which up to 3 are read"
@@ -82,7 +84,9 @@ def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
     assert read_plan_file(tmp_path / "plan.json").digest == plan.digest
     for wrong in (replace(RUN, rows_per_person=None), replace(RUN, rows_per_person=4)):
         with pytest.raises(InvalidInput, match="rows_per_person"):
-            make_calibrated_plan(Proposal("people", replace(wrong, seed=None), members, 2, schema=plain))
+            make_calibrated_plan(
+                Proposal("people", replace(wrong, seed=None), members, 2, schema=plain)
+            )
     with pytest.raises(InvalidInput, match=r"^person: "):
         make_calibrated_plan(
             Proposal(

@@ -20,7 +20,7 @@ import pytest
 from relay_in_tests import certify, credentials, relay, transport
 from sites_in_tests import NAMES, Consortium
 
-from sottovoce.deploy import certificates, run_as_sites
+from sottovoce.deploy import certificates, run_sites
 from sottovoce.deploy.demonstration import find_free_port
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
@@ -47,7 +47,7 @@ def hub(sites: Consortium, folder: Path) -> Iterator[tuple[str, HubLog]]:
 
 def test_the_relay_carries_a_run(sites: Consortium, folder: Path, hub: tuple[str, HubLog]) -> None:
     ends = sites.run(lambda name: transport(sites, folder, hub[0], name))
-    twin = run_as_sites(sites.plan.config, sites.rows)
+    twin = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
         np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
     assert Hub(sites.plan, hub[1]).gone() == dict.fromkeys(sorted(NAMES), "done")
@@ -72,7 +72,9 @@ def strangers(folder: Path, other: Path) -> dict[str, Callable[[], grpc.ChannelC
 def self_signed(name: str) -> tuple[bytes, bytes]:
     key, subject = certificates._generate_tls_key(), certificates._common_name(name)
     builder = certificates._certificate_builder(subject, subject, key.public_key())
-    return certificates.private_key_to_pem(key), certificates._to_pem(certificates._sign_certificate(builder, key))
+    return certificates.private_key_to_pem(key), certificates._to_pem(
+        certificates._sign_certificate(builder, key)
+    )
 
 
 def test_strangers_get_no_answer(
@@ -558,5 +560,8 @@ def test_refusals_are_told_so_many_a_minute() -> None:
     assert sum(line is not None for line in lines) == LINES - 1
     assert news.line_to_report("east", "b") == "b"  # the others' are told
     clock[0] = 61.0
-    assert news.line_to_report("north", "c") == f"c (and {2_000 - LINES + 1:,} others since the last line)"
+    assert (
+        news.line_to_report("north", "c")
+        == f"c (and {2_000 - LINES + 1:,} others since the last line)"
+    )
     assert news.line_to_report("north", "d") == "d"

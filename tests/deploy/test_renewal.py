@@ -15,7 +15,7 @@ from sites_in_tests import Consortium
 
 from sottovoce.cli import main
 from sottovoce.deploy import certificates
-from sottovoce.deploy.certificates import Authority, check_tls_files, last_usable_time, is_revoked
+from sottovoce.deploy.certificates import Authority, check_tls_files, is_revoked, last_usable_time
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan_file import write_plan_file
@@ -100,8 +100,14 @@ def test_a_certificate_never_outlives_its_authority(tmp_path: Path) -> None:
     request = (tmp_path / "north.csr").read_bytes()
     (tmp_path / "ca.crt").write_bytes(certificates._to_pem(soon.certificate))
     (tmp_path / "north.crt").write_bytes(soon.sign_site_request(request)[1])
-    assert last_usable_time(tmp_path / "ca.crt", tmp_path / "north.crt") == soon.certificate.not_valid_after_utc
-    assert certificates.certificate_expiry(tmp_path / "north.crt") == soon.certificate.not_valid_after_utc
+    assert (
+        last_usable_time(tmp_path / "ca.crt", tmp_path / "north.crt")
+        == soon.certificate.not_valid_after_utc
+    )
+    assert (
+        certificates.certificate_expiry(tmp_path / "north.crt")
+        == soon.certificate.not_valid_after_utc
+    )
     over = made(now - timedelta(minutes=1))
     with pytest.raises(InvalidInput, match="hub renew --authority"):
         over.sign_site_request(request)
@@ -124,7 +130,10 @@ def test_a_certificate_never_outlives_its_authority(tmp_path: Path) -> None:
         )
     (tmp_path / "late.crt").write_bytes(late)
     (tmp_path / "ca.crt").write_bytes(certificates._to_pem(over.certificate))
-    assert last_usable_time(tmp_path / "ca.crt", tmp_path / "late.crt") == over.certificate.not_valid_after_utc
+    assert (
+        last_usable_time(tmp_path / "ca.crt", tmp_path / "late.crt")
+        == over.certificate.not_valid_after_utc
+    )
 
 
 def test_a_hub_that_runs_takes_its_new_certificate(

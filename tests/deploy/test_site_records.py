@@ -136,7 +136,9 @@ def test_a_known_site_is_known_under_its_name_in_other_capitals(
         replace(s, key=SigningKey.make().public) if s.name == "East" else s for s in members
     )
     for sites_of, code in ((members, 0), (other, 2)):
-        write_plan_file(replace(sites.plan, run="trial-2", sites=sites_of), sites.folder / "plan.json")
+        write_plan_file(
+            replace(sites.plan, run="trial-2", sites=sites_of), sites.folder / "plan.json"
+        )
         ended, told = say("site", "check", sites.folder / "site.toml")
         assert (
             ended == code

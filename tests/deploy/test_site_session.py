@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.messages import read_message
@@ -57,7 +57,7 @@ def test_separate_sites_arrive_where_one_process_does(
 ) -> None:
     sites = consortium(tmp_path / "sites", **knobs)
     finished = sites.run_locally(log)
-    twin = run_as_sites(sites.plan.config, sites.rows)
+    twin = run_sites(sites.plan.config, sites.rows)
     models = Hub(sites.plan, log).results.models()
     for i, name in enumerate(sites.plan.names):
         algorithm = sites.plan.stages[0].prepared.algorithm.method_of_node(i)
@@ -65,7 +65,8 @@ def test_separate_sites_arrive_where_one_process_does(
         np.testing.assert_array_equal(models[i], finished[name].model)
         assert finished[name].outcome.rounds == sites.plan.config.rounds
         assert (
-            finished[name].statement_as_dict["epsilon"] <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
+            finished[name].statement_as_dict["epsilon"]
+            <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
         )
         assert not finished[name].statement_as_dict["release"]
 
@@ -102,7 +103,7 @@ def test_a_site_that_crashes_goes_on_with_the_same_bytes(
 
 
 def in_one_process(sites: Consortium) -> dict[str, np.ndarray]:
-    twin = run_as_sites(sites.plan.config, sites.rows)
+    twin = run_sites(sites.plan.config, sites.rows)
     return {name: twin[i][0].state.f for i, name in enumerate(NAMES)}
 
 
@@ -198,8 +199,12 @@ def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
         ends.append(sites.run_site("north", Ending(sites, last)))
     assert [end.outcome.stopped for end in ends] == ["the hub ended the run"] * 3 + ["finished"]
     assert [end.statement_as_dict["made"] for end in ends] == [2, 3, 4, 4]
-    assert {end.statement_as_dict["epsilon"] for end in ends} == {ends[-1].statement_as_dict["epsilon"]}
-    assert {end.statement_as_dict["per_node"][0] for end in ends} == {ends[-1].statement_as_dict["epsilon"]}
+    assert {end.statement_as_dict["epsilon"] for end in ends} == {
+        ends[-1].statement_as_dict["epsilon"]
+    }
+    assert {end.statement_as_dict["per_node"][0] for end in ends} == {
+        ends[-1].statement_as_dict["epsilon"]
+    }
 
 
 def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLog) -> None:

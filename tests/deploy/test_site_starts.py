@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
@@ -36,7 +36,8 @@ def started(sites: Consortium, start: Start = START) -> Consortium:
     """The same sites, under a plan that has a start."""
     config = replace(sites.plan.config, start=None)
     return replace(
-        sites, plan=make_calibrated_plan(Proposal("trial", config, sites.plan.sites, 4, start=start))
+        sites,
+        plan=make_calibrated_plan(Proposal("trial", config, sites.plan.sites, 4, start=start)),
     )
 
 
@@ -58,15 +59,19 @@ def test_sites_arrive_where_the_simulation_does_also_after_a_crash(
 
     with ThreadPoolExecutor(3) as pool:
         models = np.stack(list(pool.map(take_part, NAMES)))
-    twin = run_as_sites(config, sites.rows, start=START)
+    twin = run_sites(config, sites.rows, start=START)
     algorithm = sites.plan.stages[0].prepared.algorithm
     for i, model in enumerate(models):
-        np.testing.assert_array_equal(model, algorithm.method_of_node(i).model(twin[i][0].state) + START.vector)
+        np.testing.assert_array_equal(
+            model, algorithm.method_of_node(i).model(twin[i][0].state) + START.vector
+        )
     np.testing.assert_array_equal(models, hub.results.models())
     np.testing.assert_allclose(
         models, simulate(config, sites.rows, start=START).models[0], rtol=1e-9, atol=1e-9
     )
-    saved = make_saved_result(sites.plan, models, sites.plan.planned_privacy.statement, FINISHED, config.rounds)
+    saved = make_saved_result(
+        sites.plan, models, sites.plan.planned_privacy.statement, FINISHED, config.rounds
+    )
     saved.save(tmp_path / "hub.npz")
     assert Result.load(tmp_path / "hub.npz").start == START
     assert "by its record epsilon = 0.500, delta = 1e-06" in str(
@@ -80,7 +85,9 @@ def test_a_plan_with_a_start_costs_the_same_and_has_another_digest(tmp_path: Pat
     assert [e.to_dict() for e in other.plan.planned_privacy.events("north")] == [
         e.to_dict() for e in sites.plan.planned_privacy.events("north")
     ]
-    assert other.plan.planned_privacy.statement.epsilon == sites.plan.planned_privacy.statement.epsilon
+    assert (
+        other.plan.planned_privacy.statement.epsilon == sites.plan.planned_privacy.statement.epsilon
+    )
     digests = {p.digest for p in (sites.plan, other.plan, started(sites, Start(START.vector)).plan)}
     assert len(digests) == 3 and "start" not in sites.plan.to_dict()
 

@@ -77,7 +77,10 @@ def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(
     with HubLog(tmp_path / "hub.log") as log:
         ends = sites.run_locally(log)
         write_hub_results(tmp_path, Hub(plan, log))
-    statements = [plan.planned_privacy.statement.to_dict(), *(end.statement_as_dict for end in ends.values())]
+    statements = [
+        plan.planned_privacy.statement.to_dict(),
+        *(end.statement_as_dict for end in ends.values()),
+    ]
     statements += [
         json.loads((tmp_path / "hub.json").read_text())["privacy"],
         Result.load(tmp_path / "hub.npz").privacy,

@@ -26,7 +26,13 @@ from sottovoce.deploy.plan_file import write_plan_file
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
 from sottovoce.deploy.site_net import SiteNet
-from sottovoce.deploy.sums.masks import RunKey, erase_old_masking_keys, give_up_run, masking_keys_beside, masking_key_path
+from sottovoce.deploy.sums.masks import (
+    RunKey,
+    erase_old_masking_keys,
+    give_up_run,
+    masking_key_path,
+    masking_keys_beside,
+)
 from sottovoce.errors import (
     LedgerCorrupt,
     LedgerError,

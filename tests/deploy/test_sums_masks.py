@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 
 from sottovoce.deploy.sums import masks
-from sottovoce.deploy.sums.masks import Bound, RunKey, check_public_key, encode_fields, derive_mask_key, mask_share, keystream_words
+from sottovoce.deploy.sums.masks import (
+    Bound,
+    RunKey,
+    check_public_key,
+    derive_mask_key,
+    encode_fields,
+    keystream_words,
+    mask_share,
+)
 from sottovoce.errors import LedgerCorrupt, Refused
 
 pytest.importorskip("cryptography")
@@ -94,7 +102,12 @@ def test_a_key_is_bound_to_names_and_keys(pair: tuple[RunKey, RunKey], tmp_path:
 
 
 def test_fields_cannot_run_into_each_other() -> None:
-    assert encode_fields(b"ab", b"c") != encode_fields(b"a", b"bc") != encode_fields(b"abc") != encode_fields(b"abc", b"")
+    assert (
+        encode_fields(b"ab", b"c")
+        != encode_fields(b"a", b"bc")
+        != encode_fields(b"abc")
+        != encode_fields(b"abc", b"")
+    )
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -131,7 +144,9 @@ def test_a_sealed_share_looks_uniform(pair: tuple[RunKey, RunKey]) -> None:
     a, b = pair
     keys = {"a": a.public, "b": b.public}
     one = mask_share(np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, BOUND)
-    two = mask_share(np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, replace(BOUND, attempt=4))
+    two = mask_share(
+        np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, replace(BOUND, attempt=4)
+    )
     for words in (one, two, one - two):
         ones = int(np.unpackbits(words.view(np.uint8)).sum())
         assert abs(ones - 32_000) < 5 * np.sqrt(64_000) / 2

@@ -26,10 +26,10 @@ from sottovoce.deploy.sums.messages import (
     Share,
     SignedMessage,
     make_proof,
-    read_signed_message,
     read_attestation,
     read_proof,
     read_question,
+    read_signed_message,
     sign_content,
 )
 from sottovoce.deploy.sums.roster import LATE, LEFT, ProtocolState, check_quorum
@@ -74,7 +74,9 @@ class Table:
         )
 
     def go(self, *absent: str, why: dict[str, str] | None = None) -> ProtocolState:
-        self.state.take_messages({n: self.said(n) for n in self.state.members if n not in absent}, why or {})
+        self.state.take_messages(
+            {n: self.said(n) for n in self.state.members if n not in absent}, why or {}
+        )
         self.round += 1
         return self.state
 
@@ -142,7 +144,9 @@ def test_early_finisher_is_marked_left(table: Table) -> None:
     table.go(), table.go()
     plan = table.sites.plan
     last = Message(plan.run, plan.digest, table.round, "north", "refuse", np.zeros(plan.d))
-    table.state.take_messages({n: table.said(n, last if n == "north" else None) for n in SORTED}, {})
+    table.state.take_messages(
+        {n: table.said(n, last if n == "north" else None) for n in SORTED}, {}
+    )
     assert table.state.gone == {"north": LEFT} and not table.state.attempts[0].opened
 
 
@@ -219,7 +223,9 @@ def test_a_signer_outside_the_roster_is_refused(table: Table) -> None:
     table.go(), table.go("west"), table.go()
     stranger = table.said("west", table.share("west"))
     with pytest.raises(Refused, match="'west': it is not in the present roster"):
-        table.state.take_messages({n: table.said(n) for n in table.state.members} | {"west": stranger}, {})
+        table.state.take_messages(
+            {n: table.said(n) for n in table.state.members} | {"west": stranger}, {}
+        )
 
 
 def test_two_sites_with_one_key_are_refused(table: Table) -> None:
@@ -358,7 +364,8 @@ def test_messages_of_other_runs_do_not_belong_here(sites: Consortium) -> None:
         with pytest.raises(Refused):
             read_signed_message(sites.plan, sites.sealed("north", 2, kind=kind), "north", 2)
     assert isinstance(
-        read_signed_message(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).content, Message
+        read_signed_message(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).content,
+        Message,
     )
 
 
@@ -440,7 +447,9 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         early = Roster(bytes(32), 0, 1, SORTED, bytes(32))
         with pytest.raises(Refused, match="out of order"):
-            hub.exchange("north", 1, sign_content(sites.plan, 1, "north", early, sites.keys["north"]), 0.0)
+            hub.exchange(
+                "north", 1, sign_content(sites.plan, 1, "north", early, sites.keys["north"]), 0.0
+            )
         with pytest.raises(Refused, match="no site of this plan"):
             hub.exchange("stranger", 0, table.said("north").data, 0.0)
         with pytest.raises(Refused, match="names another sender"):

@@ -15,7 +15,7 @@ import pytest
 from sites_in_tests import Consortium, Stop
 from sums_in_tests import NAMES, Background, Lost, hub_of, run, summed, twin
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.report import render_site_report, write_hub_results
@@ -77,7 +77,7 @@ def test_separate_sites_arrive_where_one_process_does(
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
         common = hub.results.models()
-    made = run_as_sites(sites.plan.config, sites.rows)
+    made = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
         model = sites.plan.stages[0].prepared.algorithm.method_of_node(i).model(made[i][0].state)
         np.testing.assert_array_equal(ends[name].model, model)
@@ -114,7 +114,9 @@ def test_a_run_ends_with_those_that_remain(
         assert hub.gone() == (
             {"south": LATE} if (last, after) != (6, True) else {}
         ) | dict.fromkeys(set(NAMES) - {"south"}, "done")
-        assert hub.all_sites_left == ((last, after) != (6, True))  # its word that it leaves is still to come
+        assert hub.all_sites_left == (
+            (last, after) != (6, True)
+        )  # its word that it leaves is still to come
         without = pytest.raises(FinishedWithout, match=r"'south' \(it sent nothing in time")
         with nullcontext() if (last, after) == (6, True) else without:
             hub.check_complete_end()
@@ -200,7 +202,9 @@ class Doubled(LocalTransport):
                 self._hub.exchange(self._site, round, message, 0.0)
             else:
                 super().exchange(round, message)
-            self._hub.exchange(self._site, round, sign_content(plan, round, self._site, other, key), 0.0)
+            self._hub.exchange(
+                self._site, round, sign_content(plan, round, self._site, other, key), 0.0
+            )
         return super().exchange(round, message)
 
 
@@ -233,7 +237,9 @@ def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], n
     """The site west sends other words than it should."""
     honest = SiteNet.mask_share
     monkeypatch.setattr(
-        SiteNet, "mask_share", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x))
+        SiteNet,
+        "mask_share",
+        lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x)),
     )
 
 
@@ -372,7 +378,11 @@ def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(
     """What was closed stays closed: a new process of the hub tells the same."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
-        attempts, gone, inbox = hub.rounds.attempts, hub.gone(), hub.rounds.inbox_of_site("north", 3)
+        attempts, gone, inbox = (
+            hub.rounds.attempts,
+            hub.gone(),
+            hub.rounds.inbox_of_site("north", 3),
+        )
     with HubLog(tmp_path / "hub.log") as log:
         again = Hub(sites.plan, log, Waits(1.0, 1.0))
         assert (again.rounds.attempts, again.gone(), again.rounds.inbox_of_site("north", 3)) == (
@@ -428,7 +438,10 @@ def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Pa
         key = RunKey.make(tmp_path / "one.masks").public
         assert (
             hub.exchange(
-                "north", 0, sign_content(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0
+                "north",
+                0,
+                sign_content(sites.plan, 0, "north", Hello(key), sites.keys["north"]),
+                0.0,
             )
             is None
         )

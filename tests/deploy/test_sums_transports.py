@@ -163,7 +163,9 @@ def test_a_later_job_tells_a_site_without_which_the_run_went_on(
             assert tasks.serve_sites(hub, carry, over) is None
             post.close_with_reason("the job is over")
             assert session.result(30.0).outcome.stopped == "the other sites go on without this one"
-        assert hub.rounds.sites_not_told == [] and not masking_keys_beside(sites.folder / "west.ledger")
+        assert hub.rounds.sites_not_told == [] and not masking_keys_beside(
+            sites.folder / "west.ledger"
+        )
 
 
 def test_a_job_ends_when_nobody_is_left_to_answer(sites: Consortium, tmp_path: Path) -> None:
@@ -191,7 +193,13 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
         old, new = (Question("north", 3, digit * 32) for digit in "01")
 
         def asking(question: Question):
-            return pool.submit(hub.pass_on_question, "north", question.to_signed_bytes(plan, keys["north"]), 3, 30.0)
+            return pool.submit(
+                hub.pass_on_question,
+                "north",
+                question.to_signed_bytes(plan, keys["north"]),
+                3,
+                30.0,
+            )
 
         def wait(question: Question) -> None:
             while hub.asked("east").get("north") != question.to_signed_bytes(plan, keys["north"]):
@@ -200,7 +208,9 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
         dead = asking(old)
         wait(old)
         hub.take_attestation(
-            "east", "north", Attestation("east", 3, old.nonce, "north", 2).to_signed_bytes(plan, keys["east"])
+            "east",
+            "north",
+            Attestation("east", 3, old.nonce, "north", 2).to_signed_bytes(plan, keys["east"]),
         )
         alive = asking(new)
         wait(new)
@@ -211,7 +221,9 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
                 hub.take_attestation(
                     site,
                     "north",
-                    Attestation(site, 3, question.nonce, "north", 2).to_signed_bytes(plan, keys[site]),
+                    Attestation(site, 3, question.nonce, "north", 2).to_signed_bytes(
+                        plan, keys[site]
+                    ),
                 )
         for found in (alive.result(), again.result(), asking(new).result()):
             assert found == {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
@@ -51,7 +51,7 @@ def greet(sites: Consortium, door: Door) -> dict[str, bytes]:
 
 def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: Door) -> None:
     ends = sites.run(door)
-    twin = run_as_sites(sites.plan.config, sites.rows)
+    twin = run_sites(sites.plan.config, sites.rows)
     for i, name in enumerate(NAMES):
         np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
         with sites.ledger(name) as ledger:
@@ -81,7 +81,7 @@ def test_a_site_that_crashes_goes_on(
 
     with ThreadPoolExecutor(3) as pool:
         models = list(pool.map(twice, NAMES))
-    twin = run_as_sites(sites.plan.config, sites.rows)
+    twin = run_sites(sites.plan.config, sites.rows)
     for i, model in enumerate(models):
         np.testing.assert_array_equal(model, twin[i][0].state.f)
     with sites.ledger("north") as ledger:
@@ -92,7 +92,8 @@ def test_an_inbox_holds_the_bytes_of_the_neighbours(sites: Consortium, door: Doo
     hello = {name: sites.sealed(name, 0) for name in NAMES}
     inboxes = send(door, 0, hello)
     assert inboxes == {
-        name: {n: hello[n] for n in sites.plan.exchange_table.neighbour_names(name)} for name in NAMES
+        name: {n: hello[n] for n in sites.plan.exchange_table.neighbour_names(name)}
+        for name in NAMES
     }
     assert set(inboxes["north"]) == {"east"}  # and of nobody else
 
@@ -168,7 +169,9 @@ def test_a_leave_that_a_site_did_not_sign_ends_nothing(
 ) -> None:
     greet(sites, door)
     first = {name: sites.sealed(name, 1) for name in NAMES}
-    stranger = Farewell("trial", sites.plan.digest, 1, "east", "done").to_signed_bytes(SigningKey.make())
+    stranger = Farewell("trial", sites.plan.digest, 1, "east", "done").to_signed_bytes(
+        SigningKey.make()
+    )
     for lie in (b"", b"done", sites.farewell("north", 1), sites.farewell("east", 2), stranger):
         east = door("east")
         with pytest.raises(Refused):

@@ -26,7 +26,7 @@ from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.monitor import serve_status_page
 from sottovoce.deploy.requests import RequestTransport
-from sottovoce.deploy.watch import SEEN, Watch, render_watch_page, describe_long_waits
+from sottovoce.deploy.watch import SEEN, Watch, describe_long_waits, render_watch_page
 from sottovoce.errors import InvalidInput, SottovoceError, Unreachable
 
 pytest.importorskip("cryptography")
@@ -63,7 +63,9 @@ def test_it_says_who_waits_for_whom_since_when(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
     seen.note_new_messages()
-    assert not any(site["waits_for"] or site["last_heard"] for site in seen.status_with_times()["sites"])
+    assert not any(
+        site["waits_for"] or site["last_heard"] for site in seen.status_with_times()["sites"]
+    )
     clock.now += 10.0
     seen.note_request("north")
     greet(sites, hub, "north", "east")
@@ -97,10 +99,16 @@ def test_seconds_a_round_and_times_outlive_a_restart(
         clock.now += 4.0
         greet(sites, hub, *sites.plan.names, round=round)
     seen.note_new_messages(now=True)
-    assert seen.status_with_times()["seconds_a_round"] == pytest.approx(4.0) and seen.status_with_times()["round"] == 3
+    assert (
+        seen.status_with_times()["seconds_a_round"] == pytest.approx(4.0)
+        and seen.status_with_times()["round"] == 3
+    )
     again = Watch(hub, tmp_path, clock)
     assert again.status_with_times()["seconds_a_round"] == pytest.approx(4.0)
-    assert again.status_with_times()["sites"] == seen.status_with_times()["sites"] and again.status_with_times()["running"]
+    assert (
+        again.status_with_times()["sites"] == seen.status_with_times()["sites"]
+        and again.status_with_times()["running"]
+    )
     clock.now += 60.0
     assert not again.status_with_times()["running"]
     # times decide nothing: a file that cannot be read is like none
@@ -117,7 +125,10 @@ def test_alarms_say_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def alarms() -> dict[str, str]:
-        return {one["alarm"]: one["what"] + "; " + one["do"] for one in seen.status_with_times()["alarms"]}
+        return {
+            one["alarm"]: one["what"] + "; " + one["do"]
+            for one in seen.status_with_times()["alarms"]
+        }
 
     assert set(alarms()) == {"not running"} and "sottovoce hub run" in alarms()["not running"]
     greet(sites, hub, "north", "east")
@@ -221,7 +232,10 @@ def test_the_page_shows_the_run_and_can_change_nothing(
         )
         with urllib.request.urlopen(f"{address}status.json", timeout=10.0) as reply:
             told = json.load(reply)
-        assert told["sites"] == seen.status_with_times()["sites"] and told["alarms"][0]["alarm"] == "stalled"
+        assert (
+            told["sites"] == seen.status_with_times()["sites"]
+            and told["alarms"][0]["alarm"] == "stalled"
+        )
         host = urlsplit(address).netloc
         for method, path, name, code in (
             ("GET", "/../hub.key", host, 404),
@@ -327,7 +341,9 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
     folder = tmp_path / "hub"
     folder.mkdir()
     plans = [
-        make_calibrated_plan(Proposal(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d))
+        make_calibrated_plan(
+            Proposal(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d)
+        )
         for k in range(3)
     ]
     with HubLog(folder / "hub.log") as log:

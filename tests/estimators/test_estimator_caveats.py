@@ -36,7 +36,13 @@ from sottovoce import (
 )
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators import learning_steps
-from sottovoce.estimators.caveats import ADD_UP, ASSUMED, ASSUMED_OF_TABLES, sign_of_learned_columns, learning_parts
+from sottovoce.estimators.caveats import (
+    ADD_UP,
+    ASSUMED,
+    ASSUMED_OF_TABLES,
+    learning_parts,
+    sign_of_learned_columns,
+)
 
 UNIT = {"data_norm": 1.0}
 TERMS: dict[str, Any] = {"data_norm": 4.0, "epsilon": 8.0, "random_state": 0}
@@ -138,10 +144,12 @@ def test_which_steps_learn() -> None:
     counted = OneHotEncoder(categories=[["x", "y"]], min_frequency=2)
     both = FeatureUnion([("c", columns), ("d", PCA()), ("e", "drop")])
     assert list(learning_parts(both)) == ["a (StandardScaler)", "d (PCA)"]
-    assert list(learning_parts(counted)) == ["OneHotEncoder"] and list(learning_parts(OneHotEncoder())) == [
-        "OneHotEncoder"
+    assert list(learning_parts(counted)) == ["OneHotEncoder"] and list(
+        learning_parts(OneHotEncoder())
+    ) == ["OneHotEncoder"]
+    assert list(learning_parts(make_pipeline(MinMaxScaler(), SchemaTransformer({})))) == [
+        "MinMaxScaler"
     ]
-    assert list(learning_parts(make_pipeline(MinMaxScaler(), SchemaTransformer({})))) == ["MinMaxScaler"]
     assert list(learning_parts(Odd())) == ["Odd"] and list(
         learning_parts(SimpleImputer(strategy="constant"))
     ) == ["SimpleImputer"]

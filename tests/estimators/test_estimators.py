@@ -174,7 +174,9 @@ def test_coefficients_are_in_the_units_of_x() -> None:
         norm = math.sqrt(2.0) if intercept else 1.0
         encoded = np.hstack([X / 100.0, np.ones((len(X), 1))]) / norm if intercept else X / 100.0
         assert np.linalg.norm(encoded, axis=1).max() <= 1
-        np.testing.assert_allclose(encoded, NormEncoding(100.0, intercept).encode_rows(X), rtol=1e-9)
+        np.testing.assert_allclose(
+            encoded, NormEncoding(100.0, intercept).encode_rows(X), rtol=1e-9
+        )
         w = (
             np.append(model.coef_[0] * 100.0, model.intercept_[0]) * norm
             if intercept

@@ -55,7 +55,10 @@ def test_a_parameter_that_is_given_twice_is_refused() -> None:
 
 
 def test_a_saved_run_of_answers_has_no_model_of_a_site(tmp_path: Path) -> None:
-    X, naming = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2)), naming_from_columns(["a", "b"], 1.0)
+    X, naming = (
+        np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2)),
+        naming_from_columns(["a", "b"], 1.0),
+    )
     rows = naming.rows_of_sites([(X[:30], np.ones(30)), (X[30:], np.ones(30))]).with_offset(
         [X[:30, 0], X[30:, 0]]
     )

@@ -53,7 +53,9 @@ def test_a_good_run_says_nothing() -> None:
             "momentum", rounds=50, epsilon=4.0, data_norm=1.0, classes=[0, 1]
         ).fit(X, y)
     assert (
-        model.forecast_ is not None and not model.forecast_.is_near_guessing and model.forecast_.says == ""
+        model.forecast_ is not None
+        and not model.forecast_.is_near_guessing
+        and model.forecast_.says == ""
     )
     assert model.score(X, y) > 0.9
 
@@ -190,4 +192,6 @@ def _rows(model: ConsensusClassifier, X: np.ndarray, y: np.ndarray) -> Any:
     terms = collect_terms(model, many_fits=False)
     parts = deal_rows_to_sites(terms, read_features(terms, X), None).parts
     encoded = terms.encoding.encode_rows(X)
-    return Rows.build_from_parts([(encoded[part], np.where(y[part] == 1, 1.0, -1.0)) for part in parts])
+    return Rows.build_from_parts(
+        [(encoded[part], np.where(y[part] == 1, 1.0, -1.0)) for part in parts]
+    )

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sottovoce import ConsensusClassifier, PrivateClassifier
 from sottovoce.data import Schema
 from sottovoce.data.rows import Rows
-from sottovoce.data.validation import validate_declared_classes, class_index_of_labels
+from sottovoce.data.validation import class_index_of_labels, validate_declared_classes
 from sottovoce.deploy.settings import load_rows
 from sottovoce.errors import HolderNote, InvalidInput
 from sottovoce.estimators import fitting
@@ -272,4 +272,9 @@ class _Odd:
 @pytest.mark.parametrize("which", ["hash", "compare"])
 def test_a_label_that_raises_is_one_row_of_zeros(which: str) -> None:
     labels: list[Any] = [0, 1, _Odd(which), 1]
-    assert class_index_of_labels(labels, validate_declared_classes([0, 1]), 4).tolist() == [0, 1, -1, 1]
+    assert class_index_of_labels(labels, validate_declared_classes([0, 1]), 4).tolist() == [
+        0,
+        1,
+        -1,
+        1,
+    ]

@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from sklearn.base import clone
 
 from sottovoce import ConsensusSurvival
-from sottovoce.answers.hazards import LifeTable, Seen, number_of_cells, newton_step, pool_answers
+from sottovoce.answers.hazards import LifeTable, Seen, newton_step, number_of_cells, pool_answers
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators.hazard_rows import (
@@ -150,7 +150,9 @@ def test_no_persons_reading_depends_on_another() -> None:
     event, known = rng.random(len(time)) < 0.5, rng.random(len(time)) < 0.9
     whole = find_leaving_intervals(time, event, known, EDGES, 8)
     for k in range(len(time)):
-        alone = find_leaving_intervals(time[k : k + 1], event[k : k + 1], known[k : k + 1], EDGES, 8)
+        alone = find_leaving_intervals(
+            time[k : k + 1], event[k : k + 1], known[k : k + 1], EDGES, 8
+        )
         assert [one[0] for one in alone] == [one[k] for one in whole]
 
 
@@ -246,7 +248,10 @@ def person(rng: np.random.Generator, m: int, d: int, cells: int, trial: int) -> 
     event = trial % 3 == 1 and last >= 0
     part = 1.0 if event or trial % 3 == 0 else float(rng.choice([0.0, 1.0, rng.random()]))
     one = expand_to_interval_rows(
-        X, leaves(last, event, m, part, cells, int(rng.integers(number_of_cells(m, cells)))), m, cells
+        X,
+        leaves(last, event, m, part, cells, int(rng.integers(number_of_cells(m, cells)))),
+        m,
+        cells,
     )
     return Rows.build_from_parts([(one.rows, one.label)]).with_weight([one.weight])
 
@@ -469,7 +474,9 @@ def test_answers_at_one_point_are_pooled_by_their_precision_and_those_of_far_poi
     np.testing.assert_allclose(near.hessian, 1.5 * H)
     np.testing.assert_allclose(near.gradient, 2.0 * g)
     assert near.hessian_noise == near.gradient_noise == pytest.approx(0.1 / np.sqrt(2.0))
-    far = pool_answers([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w + 100.0, H, 0.1, g, 0.1)], 1.0, 1)
+    far = pool_answers(
+        [Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w + 100.0, H, 0.1, g, 0.1)], 1.0, 1
+    )
     np.testing.assert_allclose(far.hessian, H, atol=0.01)
     np.testing.assert_allclose(far.gradient, g, atol=0.01)
     exact = pool_answers([Seen(w, 2.0 * H, 0.0, 3.0 * g, 0.0), Seen(w, H, 0.0, g, 0.0)], 1.0, 1)

@@ -58,7 +58,11 @@ class Asked(NamedTuple):
         found = []
         for node in range(len(self.rows.n)):
             design = self.rows.design_of_nodes(np.array([node]))
-            found.append(what.sum_over_block(design, self.loss.for_row_norms(design.row_norm_bounds), what.at[None])[0, 0])
+            found.append(
+                what.sum_over_block(
+                    design, self.loss.for_row_norms(design.row_norm_bounds), what.at[None]
+                )[0, 0]
+            )
         return np.array(found)
 
     def without_first(self, rows: int) -> Asked:
@@ -92,7 +96,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, model: ConsensusSurvival, *data: Any)
             model.fit(*data)
     planned, rows = found["planned"], found["rows"]
     prepared = planned.prepared
-    return Asked(rows_on_backend(planned.config, rows), planned.loss, prepared.facts, prepared.plan().rows)
+    return Asked(
+        rows_on_backend(planned.config, rows), planned.loss, prepared.facts, prepared.plan().rows
+    )
 
 
 def odd_person(rng: np.random.Generator, edges: np.ndarray, d: int) -> tuple[np.ndarray, Any, Any]:
@@ -184,7 +190,9 @@ def test_all_pairs_of_people_of_a_small_domain_are_within_the_bound(m: int, most
     assert np.all((leaves.exposed >= 0.0) & (leaves.exposed <= 1.0))
     found = expand_to_interval_rows(x, leaves, m, COARSE)
     each = [one.reshape(len(x), m + 1, *one.shape[1:]) for one in found]
-    rows = Rows.build_from_parts(list(zip(each[0], each[1], strict=True))).with_weight(list(each[2]))
+    rows = Rows.build_from_parts(list(zip(each[0], each[1], strict=True))).with_weight(
+        list(each[2])
+    )
     design, width = rows.design_of_nodes(np.arange(len(x))), number_of_cells(m, COARSE)
     loss = clip_gradients(Logistic(), most).for_row_norms(design.row_norm_bounds)
     facts = Facts(clip_gradients(Logistic(), most), np.array([[m + 1.0]]), 2 + m + 1, 1.0, 1.0, 1)
@@ -344,7 +352,9 @@ def test_intervals_of_any_finite_length_give_parts_from_0_to_1(edges: list[float
         -np.inf,
     ]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        found = find_leaving_intervals(time, np.zeros(len(time)) > 0, np.ones(len(time)) > 0, ends, COARSE)
+        found = find_leaving_intervals(
+            time, np.zeros(len(time)) > 0, np.ones(len(time)) > 0, ends, COARSE
+        )
     assert np.all((found.exposed >= 0.0) & (found.exposed <= 1.0))
     assert np.all((found.cell >= 0) & (found.cell < number_of_cells(len(ends) - 1, COARSE)))
 

@@ -251,7 +251,9 @@ def chain(rng: Rng, path: Path) -> None:
     not.
     """
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        (head,) = (personalised_hash(file_id) for (file_id,) in db.execute("SELECT file_id FROM meta"))
+        (head,) = (
+            personalised_hash(file_id) for (file_id,) in db.execute("SELECT file_id FROM meta")
+        )
         found = db.execute("SELECT id, body FROM log ORDER BY id").fetchall()
         target = int(rng.integers(len(found)))
         for k, (number, body) in enumerate(found):

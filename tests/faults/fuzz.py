@@ -59,7 +59,7 @@ from sottovoce.errors import SottovoceError  # noqa: E402
 from sottovoce.ledger.durable import DurableLedger  # noqa: E402
 from sottovoce.ledger.journal import Journal  # noqa: E402
 from sottovoce.runs.config import RunConfig  # noqa: E402
-from sottovoce.util.files import parse_bounded_json, pack_arrays, read_packed_arrays  # noqa: E402
+from sottovoce.util.files import pack_arrays, parse_bounded_json, read_packed_arrays  # noqa: E402
 from sottovoce.util.plain import canonical_json, personalised_hash  # noqa: E402
 from sottovoce_papers.studies.spec import parse  # noqa: E402
 
@@ -392,7 +392,8 @@ def plan_file(rng: Rng, made: Fixture) -> Said:
         (made.home / "plan.json").write_text(json.dumps(plain))
     return attempt(
         lambda: [
-            read_plan_file(made.home / "plan.json").planned_privacy.events(name) for name in ("north", "east")
+            read_plan_file(made.home / "plan.json").planned_privacy.events(name)
+            for name in ("north", "east")
         ]
     )
 
@@ -605,7 +606,9 @@ def message(rng: Rng, made: Fixture) -> Said:
     plan = read_plan_file(made.home / "plan.json")
     name, k = ("north", "east")[rng.integers(2)], int(rng.integers(4))
     last = rng.integers(3) == 0
-    farewell = messages.Farewell(plan.run, plan.digest, k, name, "done").to_signed_bytes(made.keys[name])
+    farewell = messages.Farewell(plan.run, plan.digest, k, name, "done").to_signed_bytes(
+        made.keys[name]
+    )
     whole = farewell if last else sealed(made, plan, name, k)
     if rng.integers(3) == 0:
         data = scramble(rng, whole)
@@ -616,7 +619,9 @@ def message(rng: Rng, made: Fixture) -> Said:
         if isinstance(body, dict):
             with contextlib.suppress(SottovoceError, RecursionError):
                 domain = b"sottovoce farewell 1\n" if last else b"sottovoce message 1\n"
-                signed = made.keys[name].sign(domain + canonical_json(body).encode("utf-8", "replace"))
+                signed = made.keys[name].sign(
+                    domain + canonical_json(body).encode("utf-8", "replace")
+                )
                 body["sig"] = base64.b64encode(signed).decode()
         try:
             data = canonical_json(body).encode("utf-8", "replace")

@@ -92,7 +92,10 @@ def undisturbed(consortium: Consortium, folder: Path) -> dict[str, Any]:
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(len(NAMES)) as pool:
         hub = Hub(consortium.plan, log)
         jobs = [
-            pool.submit(SiteSettings.read(sites[name]).run_and_write_results, LocalTransport(hub, name, 600.0))
+            pool.submit(
+                SiteSettings.read(sites[name]).run_and_write_results,
+                LocalTransport(hub, name, 600.0),
+            )
             for name in NAMES
         ]
         return {
@@ -182,7 +185,8 @@ def main() -> None:
         timed = run_loopback(folder / "timed", sites, folder / "timed" / "nvflare")
         check(consortium, sites, folder / "timed", calm)
         reports = [
-            json.loads(SiteSettings.read(path).result_file("json").read_text()) for path in sites.values()
+            json.loads(SiteSettings.read(path).result_file("json").read_text())
+            for path in sites.values()
         ]
         solve = max((report["seconds"] - report["waited"]) / report["rounds"] for report in reports)
         report: dict[str, Any] = {

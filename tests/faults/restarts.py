@@ -132,7 +132,9 @@ def other_site(demo: Demonstration, name: str, address: str) -> Finished:
 
 
 def last_words(name: str, start: int, error: SottovoceError) -> SystemExit:
-    return SystemExit(f"start {start} of {name} ended with exit code {exit_code_for_error(error)}: {error}")
+    return SystemExit(
+        f"start {start} of {name} ended with exit code {exit_code_for_error(error)}: {error}"
+    )
 
 
 def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, int]:
@@ -232,7 +234,9 @@ def main() -> None:
             seed=arguments.seed,
         )
         rows = table(Path(folder), 150 * SITES)
-        demo = demonstration.build_demonstration(Path(folder) / "run", config, SITES, str(rows), SCHEMA)
+        demo = demonstration.build_demonstration(
+            Path(folder) / "run", config, SITES, str(rows), SCHEMA
+        )
         report = play(demo, arguments.restarts, random.Random(arguments.seed))
     report["wall"] = round(time.perf_counter() - started)
     if arguments.json:

@@ -109,7 +109,9 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
             total = ledger.total()
             price = float(
                 np.max(
-                    ledger.accountant.epsilon_of_events(plan.planned_privacy.events(name)[: len(rows)], ledger.delta)
+                    ledger.accountant.epsilon_of_events(
+                        plan.planned_privacy.events(name)[: len(rows)], ledger.delta
+                    )
                 )
             )
         posted = [held[k, name] for k in range(len(sent)) if (k, name) in held]
@@ -143,7 +145,9 @@ def end(demo: Demonstration, lost: set[str]) -> None:
     """What the people of a site do that will not come back."""
     for name in lost:
         errors = demo.folder / name / "errors"
-        if demonstration.start_command("site", "end", str(demo.settings_file_of(name)), errors=errors).wait():
+        if demonstration.start_command(
+            "site", "end", str(demo.settings_file_of(name)), errors=errors
+        ).wait():
             raise SystemExit(f"{name}: its part was not ended: {errors.read_text()}")
 
 

@@ -11,7 +11,14 @@ import pytest
 
 from sottovoce import data
 from sottovoce.data import Schema, Table
-from sottovoce.errors import InvalidInput, LedgerError, NotWritten, SchemaError, escape_unprintable, format_declared_value
+from sottovoce.errors import (
+    InvalidInput,
+    LedgerError,
+    NotWritten,
+    SchemaError,
+    escape_unprintable,
+    format_declared_value,
+)
 from sottovoce.runs.simulate import RunConfig
 from sottovoce.runs.training import TrainConfig, train
 
@@ -101,7 +108,10 @@ def test_short_scalars_are_shown_as_python_writes_them() -> None:
         assert format_declared_value(value) == text
     assert str(InvalidInput("h", None, "is odd", "make it even")) == "h: is odd; make it even"
     path = Path("/somewhere", *["folder"] * 100, "run.npz")
-    assert format_declared_value(path).endswith("folder/run.npz'") and len(format_declared_value(path)) <= 200
+    assert (
+        format_declared_value(path).endswith("folder/run.npz'")
+        and len(format_declared_value(path)) <= 200
+    )
 
 
 @pytest.mark.parametrize("kind", [InvalidInput, SchemaError])

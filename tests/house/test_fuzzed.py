@@ -209,7 +209,8 @@ def test_a_total_that_is_no_number_is_shown_as_infinite(tmp_path: Path) -> None:
     with DurableLedger.open(path) as ledger:
         state = ledger.file.read()
         assert np.array_equal(
-            state._tally._epsilon_of_units(np.array([float("nan"), 0.0], dtype=object), 0.0), [np.inf, 0.0]
+            state._tally._epsilon_of_units(np.array([float("nan"), 0.0], dtype=object), 0.0),
+            [np.inf, 0.0],
         )
 
 

@@ -249,7 +249,9 @@ def test_a_saved_model_with_names_is_refused(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.json"
-    plain = SavedModel(naming_from_columns(["age"], 1.0), np.array([1.0, 0.5]), np.ones(1)).to_dict()
+    plain = SavedModel(
+        naming_from_columns(["age"], 1.0), np.array([1.0, 0.5]), np.ones(1)
+    ).to_dict()
     path.write_text(json.dumps(plain | {"version": 1}))
     with pytest.raises(CheckpointError, match=FORMER):
         SavedModel.load(path)

@@ -218,7 +218,9 @@ def test_the_list_of_methods_names_it_and_loads_nothing(extra: Path) -> None:
 def test_a_plan_of_others_loads_no_package(extra: Path, tmp_path: Path) -> None:
     sites = [Member(name, 50, SigningKey.make().public) for name in ("north", "east", "south")]
     config = RunConfig(method="combine", epsilon=1.0, delta=1e-5, rounds=2, seed=None)
-    write_plan_file(make_calibrated_plan(Proposal("trial", config, sites, 3)), tmp_path / "plan.json")
+    write_plan_file(
+        make_calibrated_plan(Proposal("trial", config, sites, 3)), tmp_path / "plan.json"
+    )
     read_plan_file(tmp_path / "plan.json")  # where the program has registered the method itself
     forget()
     with pytest.raises(InvalidInput) as refused:
@@ -410,7 +412,9 @@ def test_the_installed_entry_points_are_those_of_this_tree() -> None:
 
 def test_the_files_of_installers_are_read_as_the_standard_library_reads_them() -> None:
     for group in (plugins.COMMANDS, plugins.AUDITS):
-        found = [entry for entries in plugins.installed_entry_points(group).values() for entry in entries]
+        found = [
+            entry for entries in plugins.installed_entry_points(group).values() for entry in entries
+        ]
         ours = {(entry.name, f"{entry.module}:{entry.attribute}") for entry in found}
         theirs = {
             (one.name, one.value)

@@ -87,7 +87,9 @@ class LedgerContract(ABC):
         for _ in range(10):
             probe.record_event(release(0.1))
         total = probe.total()
-        assert total == pytest.approx(PureAccountant().epsilon_of_events([release(0.1)] * 10)[0], rel=1e-15)
+        assert total == pytest.approx(
+            PureAccountant().epsilon_of_events([release(0.1)] * 10)[0], rel=1e-15
+        )
         exact, short = make(total), make(np.nextafter(total, 0.0))
         for ledger in (exact, short):
             for _ in range(9):

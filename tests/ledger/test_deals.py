@@ -115,7 +115,9 @@ def test_directions_are_kept_apart_over_deals() -> None:
     for deal, mus in ((b"1", (0.1, 0.3)), (b"2", (0.4, 0.2))):
         ledger.record_event(gauss(*mus, relation="zero-out"), deal=deal)
     # .3^2 + .4^2
-    assert ledger.total() == pytest.approx(float(ledger.accountant.epsilon_of_events([gauss(0.5)], 1e-5)[0]))
+    assert ledger.total() == pytest.approx(
+        float(ledger.accountant.epsilon_of_events([gauss(0.5)], 1e-5)[0])
+    )
 
 
 def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -> None:

@@ -205,7 +205,10 @@ def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(
 def test_the_first_commit_wins(ledger: DurableLedger) -> None:
     slow, fast = (ledger.reserve("run", "plan", [release()]) for _ in range(2))
     assert (
-        slow.charge_once(release(), lambda: (fast.charge_once(release(), lambda: b"fast"), b"slow")[1]) == b"fast"
+        slow.charge_once(
+            release(), lambda: (fast.charge_once(release(), lambda: b"fast"), b"slow")[1]
+        )
+        == b"fast"
     )
     with pytest.raises(LedgerMismatch, match="has other bytes already"):
         slow.store_payload(b"slow")

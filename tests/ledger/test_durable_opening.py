@@ -54,7 +54,11 @@ def test_each_kind_of_event_is_read_and_priced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, work = ledger_of(tmp_path / "a", 120), Counter[str]()
-    priced, read, expected = PureAccountant.price_of_event, history.from_dict, 40 * sum(map(price, BETAS))
+    priced, read, expected = (
+        PureAccountant.price_of_event,
+        history.from_dict,
+        40 * sum(map(price, BETAS)),
+    )
 
     def counted_price(self: PureAccountant, event: Event) -> np.ndarray:
         work["priced"] += 1

@@ -359,7 +359,9 @@ def logged(path: Path) -> Iterator[Chain[History]]:
 def charge(chain: Chain[History]) -> None:
     chain._db.execute("BEGIN IMMEDIATE")
     chain.apply_new_records()
-    chain.append_record({"kind": "charge", "run": None, "release": None, "event": release().to_dict()})
+    chain.append_record(
+        {"kind": "charge", "run": None, "release": None, "event": release().to_dict()}
+    )
     chain._db.execute("COMMIT")
 
 

@@ -73,7 +73,8 @@ class TestProcesses:
                 ledger.record_event(release())
                 assert sorted(worker("race", path=path)) == ["BudgetExceeded", "won"]
                 assert (
-                    ledger.account.committed_epsilon()[0] == 2 * price() and len(ledger.show()["runs"]) == 1
+                    ledger.account.committed_epsilon()[0] == 2 * price()
+                    and len(ledger.show()["runs"]) == 1
                 )
                 ledger.file.verify()
 
@@ -109,7 +110,9 @@ class TestProcesses:
                 ledger.file.verify()
                 assert len(ledger.rows) >= len(seen)
                 for number, payload in seen.items():
-                    assert ledger.runs.records_of_run("run").payload(number) == bytes.fromhex(payload)
+                    assert ledger.runs.records_of_run("run").payload(number) == bytes.fromhex(
+                        payload
+                    )
                 progress.add(len(ledger.rows))
         assert killed >= 20 and len(progress) > 10  # the instants were spread over the run
         with again(path) as ledger:

@@ -70,7 +70,11 @@ def test_bytes_are_stored_by_the_commit_of_the_message(path: Path) -> None:
     with again(path) as ledger:
         ledger.file.verify()
         run = _run(ledger)
-        assert [run.charge_once(event, _never) for event in EVENTS] == [b"first", b"second", b"third"]
+        assert [run.charge_once(event, _never) for event in EVENTS] == [
+            b"first",
+            b"second",
+            b"third",
+        ]
 
 
 def _in_a_child(job: Callable[[], None]) -> None:

@@ -30,7 +30,9 @@ def test_total_is_the_sum_and_the_network_is_the_worst_node() -> None:
     expected = price(0.5) + price(0.25) + price(1.0)
     np.testing.assert_allclose(ledger.per_node(), expected, rtol=1e-14)
     assert ledger.total() == ledger.per_node()[0] > ledger.per_node()[1]
-    np.testing.assert_array_equal(PureAccountant().epsilon_of_events(ledger.rows), ledger.per_node())
+    np.testing.assert_array_equal(
+        PureAccountant().epsilon_of_events(ledger.rows), ledger.per_node()
+    )
 
 
 def test_events_survive_json_and_are_frozen() -> None:

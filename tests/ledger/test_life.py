@@ -64,7 +64,9 @@ def test_the_least_budget_is_used_up_and_no_smaller_one_does(
     said = share_of_lifetime_budget(events, delta, None)
     assert said is not None and 0.99 <= said["least"] <= 1.2
     with book(tmp_path / "x.ledger", said["least"], delta) as ledger:
-        assert ledger.account.epsilon_added_by_run(events).item() == pytest.approx(said["least"], rel=1e-9)
+        assert ledger.account.epsilon_added_by_run(events).item() == pytest.approx(
+            said["least"], rel=1e-9
+        )
     with (
         book(tmp_path / "y.ledger", 0.999 * said["least"], delta) as ledger,
         pytest.raises(BudgetExceeded),
@@ -78,10 +80,19 @@ def test_the_sentence_for_a_new_ledger() -> None:
         "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first, and 0.274 "
         "later" in said
     )
-    assert "room for 6 such runs" in said and "epsilon 0.25 takes" in str(describe_example_run("rdp", 0.5, 1e-5))
-    assert describe_example_run("pure", 3.0, 0.0) is describe_example_run("rdp", np.inf, 1e-5) is None
+    assert "room for 6 such runs" in said and "epsilon 0.25 takes" in str(
+        describe_example_run("rdp", 0.5, 1e-5)
+    )
+    assert (
+        describe_example_run("pure", 3.0, 0.0) is describe_example_run("rdp", np.inf, 1e-5) is None
+    )
 
 
 def test_a_run_without_a_price_has_no_share() -> None:
     config = RunConfig(method="dgd", rounds=3, seed=None, epsilon=np.inf)
-    assert share_of_lifetime_budget(prepare(config, np.full((3, 1), 80.0), 4).plan_ledger().rows, None, 3.0) is None
+    assert (
+        share_of_lifetime_budget(
+            prepare(config, np.full((3, 1), 80.0), 4).plan_ledger().rows, None, 3.0
+        )
+        is None
+    )

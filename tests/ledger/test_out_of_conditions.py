@@ -166,7 +166,9 @@ def test_the_last_round_alone_costs_what_it_reveals() -> None:
         for name in ("pld", "rdp", "zcdp", "best"):
             book = Ledger(make_accountant(name), math.inf, DELTA)
             assert charged(book, [carried(10)] * many) >= exact * (1 - 1e-9)
-            assert make_accountant(name).epsilon_of_events([carried(10)] * many, DELTA)[0] >= exact * (1 - 1e-9)
+            assert make_accountant(name).epsilon_of_events([carried(10)] * many, DELTA)[
+                0
+            ] >= exact * (1 - 1e-9)
 
 
 def test_a_budget_that_would_hold_the_false_price_refuses_the_true_one(tmp_path: Path) -> None:

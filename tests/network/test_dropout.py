@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from problems import make_rows
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.network import dropout
 from sottovoce.network.graphs import make_graph
@@ -31,7 +31,7 @@ def test_a_simulation_that_loses_sites_is_the_run_of_separate_ones(
     monkeypatch.setattr(simulations, "draw_loss_rounds", lambda *_: lost)
     config = RunConfig(method, 2.0, 1e-5, 8, "complete", seed=3, rho=0.02)
     result = simulations.simulate(config, ROWS, dropout=0.1)
-    apart = run_as_sites(config, ROWS, lost=since)
+    apart = run_sites(config, ROWS, lost=since)
     algorithm = simulations.prepare(config, ROWS.n, ROWS.d).algorithm
     for i in (0, 1, 3):
         model = algorithm.method_of_node(i).model(apart[i][0].state)
@@ -49,7 +49,7 @@ def test_sums_lose_the_attempt_in_which_a_site_is_lost(monkeypatch: pytest.Monke
     result = simulations.simulate(config, ROWS, dropout=0.1)
     stay = [0, 1, 3, 4]
     told = [(range(5), True), (range(5), True), (range(5), False), (stay, True), (stay, True)]
-    apart = run_as_sites(config, ROWS, attempts=told)
+    apart = run_sites(config, ROWS, attempts=told)
     algorithm = simulations.prepare(config, ROWS.n, ROWS.d).algorithm
     for i in stay:
         model = algorithm.method_of_node(i).model(apart[i][0].state)

@@ -248,7 +248,9 @@ def test_the_listing_exceeds_its_claim_where_alpha_is_above_what_the_curvature_t
     hat = alpha - 2.0 * math.log1p(0.25 / K)
     if hat <= 0.0:
         hat, K = alpha / 2.0, 0.25 / math.expm1(alpha / 4.0)
-    cost = float(PureAccountant().epsilon_of_events([claims._objective(hat, K, logistic=True)]).max())
+    cost = float(
+        PureAccountant().epsilon_of_events([claims._objective(hat, K, logistic=True)]).max()
+    )
     assert cost / alpha == pytest.approx(share, abs=1e-3)
     if alpha > 4.0 * math.log1p(0.25 / K):
         assert cost >= 2.0 * hat > alpha

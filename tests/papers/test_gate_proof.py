@@ -280,7 +280,9 @@ def test_no_neighbours_on_a_small_domain_need_more_than_the_minimiser_and_the_te
                 where = {"state": one, "pair": pair}
             worst = np.maximum(worst, found)
     less = replace(STATES[0], sigma=1.5 * STATES[0].sigma)
-    assert np.all(worst > 0.5 * bound) and np.all(worst > prices.renyi_divergences(event(less), ORDERS)[0, 0])
+    assert np.all(worst > 0.5 * bound) and np.all(
+        worst > prices.renyi_divergences(event(less), ORDERS)[0, 0]
+    )
 
     state, pair = where["state"], where["pair"]
 
@@ -406,7 +408,9 @@ def test_a_clipped_quality_moves_what_is_seen_by_no_more_than_its_tests_and_rele
     release = GaussianObjectivePerturbation(
         "test", "replace-one", *each, 1.0, 1, np.zeros(1), np.zeros(1)
     )
-    charged = pure + float(BestAccountant().epsilon_of_events([release], delta * math.exp(-pure / 2.0))[0])
+    charged = pure + float(
+        BestAccountant().epsilon_of_events([release], delta * math.exp(-pure / 2.0))[0]
+    )
     closest = 0.0
     for one in states[::2]:
         step = one.grid()[1] - one.grid()[0]
@@ -463,7 +467,11 @@ def test_the_same_noise_proves_all_totals_where_iterates_are_bounded() -> None:
         release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0)
         test = plausible.tests(total)[2]
         found = [
-            float(BestAccountant().epsilon_of_events(release.with_the_same_noise(test, reach), DELTA)[0])
+            float(
+                BestAccountant().epsilon_of_events(release.with_the_same_noise(test, reach), DELTA)[
+                    0
+                ]
+            )
             for reach in (1.0, 1e3, 1e4)
         ]
         assert found[0] < 0.1 * plausible.claimed(total) and found[1] < plausible.claimed(total)

@@ -35,7 +35,11 @@ def quality(X: Array, y: Array, w: Array, after: Array) -> float:
     """
     rows = Rows.build_from_parts([(X, y)])
     solver = make_solver(rows, Facts(make_loss("logistic"), rows.n, rows.d, 1.0, 1e-3, 1))
-    return float((solver.clipped_objective(w[None], CLIP) - solver.clipped_objective(after[None], CLIP)).squeeze())
+    return float(
+        (
+            solver.clipped_objective(w[None], CLIP) - solver.clipped_objective(after[None], CLIP)
+        ).squeeze()
+    )
 
 
 def test_one_row_moves_the_quality_by_two_clips_over_the_rows_and_no_more() -> None:
@@ -312,9 +316,9 @@ def test_zcdp_alone_proves_ten_times_the_claim_where_beta_is_small() -> None:
     )
     book = prepare(config, np.full((NODES, 1), float(ROWS)), 41).plan_ledger()
     assert book.total() == pytest.approx(0.703, rel=0.01)
-    assert float(np.max(ZCDPAccountant().epsilon_of_events(list(book.rows), DELTA))) == pytest.approx(
-        10.4, abs=0.1
-    )
+    assert float(
+        np.max(ZCDPAccountant().epsilon_of_events(list(book.rows), DELTA))
+    ) == pytest.approx(10.4, abs=0.1)
 
 
 def test_theorem_3_1_charges_the_solvers_error_once() -> None:

@@ -108,7 +108,9 @@ def test_gaussian_releases_are_priced_exactly(mu: float, count: int, relation: s
     )
     rdp = float(RDPAccountant().epsilon_of_events(events, 1e-5)[0])
     assert exact <= rdp <= 1.15 * exact + 0.01
-    assert float(ZCDPAccountant().epsilon_of_events(events, 1e-5)[0]) == pytest.approx(rdp, rel=1e-12)
+    assert float(ZCDPAccountant().epsilon_of_events(events, 1e-5)[0]) == pytest.approx(
+        rdp, rel=1e-12
+    )
 
 
 def test_the_two_relations_differ_by_the_sensitivity_and_dp_accounting_agrees() -> None:
@@ -124,7 +126,9 @@ def test_the_two_relations_differ_by_the_sensitivity_and_dp_accounting_agrees() 
             sigma, sensitivity=sensitivity, value_discretization_interval=1e-4
         )
         expected = theirs.self_compose(count).get_epsilon_for_delta(delta)
-        assert float(PLDAccountant().epsilon_of_events(events, delta)[0]) == pytest.approx(expected, rel=2e-3)
+        assert float(PLDAccountant().epsilon_of_events(events, delta)[0]) == pytest.approx(
+            expected, rel=2e-3
+        )
         assert float(RDPAccountant().epsilon_of_events(events, delta)[0]) >= expected * (1 - 2e-3)
 
 
@@ -169,7 +173,11 @@ def test_a_grid_never_undercuts_a_gaussian(mu: float) -> None:
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2, 0.3])
 def test_epsilon_inverts_delta_from_above(delta: float) -> None:
-    for grid in (pld.gaussian_loss(1.3, 0.01), pld.randomised_response_loss(0.8, 0.01), pld.shifted_ball(7, 2.0, 0.01)):
+    for grid in (
+        pld.gaussian_loss(1.3, 0.01),
+        pld.randomised_response_loss(0.8, 0.01),
+        pld.shifted_ball(7, 2.0, 0.01),
+    ):
         epsilon = grid.epsilon(delta)
         assert grid.delta(epsilon) <= delta * (1 + 1e-9)
         if epsilon > 0:
@@ -205,7 +213,9 @@ def test_best_is_the_least_of_what_is_proved(event: Event) -> None:
     known = []
     for name, value in report.items():
         try:
-            alone = float(np.max(accountants.make_accountant(name).epsilon_of_events([event] * 4, 1e-5)))
+            alone = float(
+                np.max(accountants.make_accountant(name).epsilon_of_events([event] * 4, 1e-5))
+            )
         except UnknownEvent:
             assert math.isinf(value)
             continue
@@ -245,7 +255,9 @@ def test_events_survive_the_way_to_disk(event: Event) -> None:
 
 def test_no_noise_has_no_price_anywhere() -> None:
     for accountant in (PureAccountant(), *TIGHT):
-        assert np.all(np.isinf(accountant.epsilon_of_events([Unprotected("test", vector(3.0, 4.0))], 1e-5)))
+        assert np.all(
+            np.isinf(accountant.epsilon_of_events([Unprotected("test", vector(3.0, 4.0))], 1e-5))
+        )
 
 
 def test_pure_refuses_gaussian_noise_by_name() -> None:
@@ -260,7 +272,9 @@ def test_zero_out_takes_the_worse_of_the_whole_directions() -> None:
     rdp, replaced = RDPAccountant(), objective(0.05, 200.0)
     curves = rdp.add_event(rdp.zero_spending(), event)
     assert curves.shape[0] == 2
-    assert np.all(curves.max(axis=0)[0] <= rdp.add_event(rdp.zero_spending(), replaced)[0, 0] * (1 + 1e-12))
+    assert np.all(
+        curves.max(axis=0)[0] <= rdp.add_event(rdp.zero_spending(), replaced)[0, 0] * (1 + 1e-12)
+    )
 
 
 def test_spherical_releases_cost_what_a_gaussian_of_the_same_variance_does() -> None:
@@ -345,7 +359,9 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
         merged = GaussianMechanism(
             "test", "replace-one", vector(2.0 / math.hypot(0.2, 0.1)), vector(2.0), 4
         )
-        assert ledger.total() == pytest.approx(float(accountant.epsilon_of_events([merged], 1e-5)[0]), rel=1e-6)
+        assert ledger.total() == pytest.approx(
+            float(accountant.epsilon_of_events([merged], 1e-5)[0]), rel=1e-6
+        )
     pure = Ledger(sites_per_row=2)
     pure.record_event(LaplaceMechanism("test", "replace-one", vector(1.0, 2.0, 4.0), np.ones(3)))
     assert pure.total() == 1.5
@@ -406,7 +422,9 @@ def test_tiny_shifts_are_not_rounded_down() -> None:
 
 
 @pytest.mark.parametrize(
-    "price", [prices.pure_epsilon, partial(prices.renyi_divergences, orders=(2.0, 8.0))], ids=["pure", "rdp"]
+    "price",
+    [prices.pure_epsilon, partial(prices.renyi_divergences, orders=(2.0, 8.0))],
+    ids=["pure", "rdp"],
 )
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_an_objective_with_fields_of_unlike_sizes_has_no_price(

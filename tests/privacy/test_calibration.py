@@ -114,7 +114,9 @@ def test_one_spherical_release_has_a_closed_form() -> None:
     target, pure = np.array([0.1, 1.0, 2.0, 8.0]), accountants.make_accountant("pure")
 
     def price(rate: Array) -> Array:
-        return pure.epsilon_of_events([ExactSphericalMechanism("test", "replace-one", rate, SENSITIVITY, 5)])
+        return pure.epsilon_of_events(
+            [ExactSphericalMechanism("test", "replace-one", rate, SENSITIVITY, 5)]
+        )
 
     found = calibrate(price, target, tolerance=tolerance_for(pure))
     assert tolerance_for(pure) == CLOSED_FORM_TOLERANCE

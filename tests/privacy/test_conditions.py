@@ -227,7 +227,9 @@ def test_looking_up_a_price_takes_no_note_and_a_copy_stands_apart() -> None:
 def test_thousands_of_rounds_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     real = conditions._follows_round
-    monkeypatch.setattr(conditions, "_follows_round", lambda *both: bool(calls.append(1)) or real(*both))
+    monkeypatch.setattr(
+        conditions, "_follows_round", lambda *both: bool(calls.append(1)) or real(*both)
+    )
     T = 3200
     for _ in range(2):
         assert all(own([carried(t, rounds=T) for t in range(1, T + 1)]))
@@ -244,7 +246,9 @@ def test_sums_are_priced_for_the_people_that_are_counted() -> None:
         assert isinstance(priced, SummedGaussianMechanism) and priced.sites_per_row == max(
             stated, counted
         )
-    assert Conditions(2).pricing_event(wrong := summed(0)) is wrong  # of no number: refused by accountants
+    assert (
+        Conditions(2).pricing_event(wrong := summed(0)) is wrong
+    )  # of no number: refused by accountants
 
 
 @pytest.mark.parametrize("form", ["corrected", "printed"])

@@ -257,7 +257,9 @@ def test_a_tie_of_the_first_bits_is_broken_by_more(kind: str) -> None:
         stream = _seeded(seed)
         parts = [u.tobytes(), heads.tobytes()]
         parts += [] if pair is None else [np.array([word], np.uint64).tobytes() for word in pair]
-        found = exact._accepted_attempts(64, lambda size, p=parts, s=stream: p.pop(0) if p else s(size))
+        found = exact._accepted_attempts(
+            64, lambda size, p=parts, s=stream: p.pop(0) if p else s(size)
+        )
         assert set(found.deep) <= {lane}
         rest = [first for at, first in enumerate(found.first.tolist()) if at not in found.deep]
         assert rest == [k << 54 | half >> 10] * 63
@@ -303,7 +305,10 @@ def test_undecided_bits_are_drawn_until_they_decide() -> None:
     for more, found in ((0, 30), (2**40, 31)):
         rest = ((border & (1 << 256) - 1) + more - 2**20).to_bytes(32, "little")
         parts = [(border >> 256 & (1 << 224) - 1).to_bytes(28, "little"), rest]
-        assert exact._bin_of_uniform(exact._Real(lambda size, p=parts: p.pop(0), border >> 480, 32)) == found
+        assert (
+            exact._bin_of_uniform(exact._Real(lambda size, p=parts: p.pop(0), border >> 480, 32))
+            == found
+        )
         assert not parts
 
 
@@ -357,7 +362,9 @@ def test_products_are_exact_in_63_bits_and_doubt_covers_all_that_is_not_known() 
     for _ in range(200):
         m, w = int(rng.integers(2**60, 2**61)), int(rng.choice([0, 1, 12, 2**20 - 1]))
         m, t = (2**61 - 1 if rng.random() < 0.1 else m), int(rng.integers(1, 62))
-        cells, doubtful = exact._nearest_and_doubtful(first, np.array([m]), np.array([w]), np.array([t]))
+        cells, doubtful = exact._nearest_and_doubtful(
+            first, np.array([m]), np.array([w]), np.array([t])
+        )
         for own, cell, doubt in zip(first.tolist(), cells.tolist(), doubtful.tolist(), strict=True):
             least, most = (
                 Fraction(own * m, 2 ** (61 + t)),
@@ -431,7 +438,9 @@ def test_the_answer_is_that_of_the_whole_digits() -> None:
             k, number = normals.exact_normal(at, draw)
             number.refine_interval(x)
         whole = {at: (k << r.bits | r.digits, r.bits) for at, (k, r) in normals.deep.items()}
-        found = exact._rounded_products(normals, [lambda bits, s=s: (Fraction(s), Fraction(s))], draw)
+        found = exact._rounded_products(
+            normals, [lambda bits, s=s: (Fraction(s), Fraction(s))], draw
+        )
         assert found.dtype == (object if s > 2.0**57 else np.int64)
         for at, cell in enumerate(found[0].tolist()):
             digits, bits = whole.get(at, (int(normals.first[at]), 54))
@@ -662,7 +671,9 @@ def test_grid_points_and_noise_are_added_exactly_and_rounded_once(wide: int) -> 
     )
     noise[:, :3], noise[0, 3] = 0, 2**wide
     steps = np.array([[2.0**-31], [2.0**-11]])
-    out = SystemNoise._add_noise_on_grid(w, steps * 1.5, np.ones((2, 1)), lambda d, scale, step: noise)
+    out = SystemNoise._add_noise_on_grid(
+        w, steps * 1.5, np.ones((2, 1)), lambda d, scale, step: noise
+    )
     for row, step in enumerate(steps.ravel().tolist()):
         whole = [
             int(cell) + int(more)
@@ -676,4 +687,8 @@ def test_steps_beyond_the_ring_go_round_it(monkeypatch: pytest.MonkeyPatch) -> N
     """No share of a sum is cut off, and none is refused after its charge."""
     far = np.array([[2**63 + 5, -(2**64) - 7, 3]], dtype=object)
     monkeypatch.setattr(exact, "rounded_gaussian", lambda d, sigma, step: far)
-    assert SystemNoise().draw_rounded_gaussian(3, np.array([2.0**60]), 1).tolist() == [5 - 2**63, -7, 3]
+    assert SystemNoise().draw_rounded_gaussian(3, np.array([2.0**60]), 1).tolist() == [
+        5 - 2**63,
+        -7,
+        3,
+    ]

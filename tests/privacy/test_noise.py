@@ -42,7 +42,9 @@ def test_direction_is_uniform(source: Noise) -> None:
 
 def test_keyed_streams_repeat_and_differ() -> None:
     one = KeyedNoise(5, range(3), range(2))
-    assert np.array_equal(one.draw_spherical(D, 4), KeyedNoise(5, range(3), range(2)).draw_spherical(D, 4))
+    assert np.array_equal(
+        one.draw_spherical(D, 4), KeyedNoise(5, range(3), range(2)).draw_spherical(D, 4)
+    )
     draws = [
         one.draw_spherical(D, 1),
         one.draw_spherical(D, 2),

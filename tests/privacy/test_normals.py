@@ -35,9 +35,13 @@ def test_every_normal_is_right_to_2_to_the_minus_49_of_itself(
         [np.geomspace(1e-250, 1.0, 300), rng.uniform(size=300), 1.0 - np.geomspace(1e-15, 0.5, 100)]
     )
     monkeypatch.setattr(
-        SystemNoise, "_random_words", staticmethod(lambda shape: np.full(shape, bits, dtype=np.uint64))
+        SystemNoise,
+        "_random_words",
+        staticmethod(lambda shape: np.full(shape, bits, dtype=np.uint64)),
     )
-    monkeypatch.setattr(SystemNoise, "_random_uniform", classmethod(lambda cls, shape: u.reshape(shape)))
+    monkeypatch.setattr(
+        SystemNoise, "_random_uniform", classmethod(lambda cls, shape: u.reshape(shape))
+    )
     drawn = SystemNoise().draw_gaussian(len(u), 0)
     assert np.all(np.sign(drawn) == (-1.0 if bits & 1 else 1.0))
     for share, found in zip(

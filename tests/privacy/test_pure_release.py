@@ -58,7 +58,9 @@ def test_what_0_1_printed_for_a_release_was_ten_times_too_small_in_delta() -> No
     assert laplace_delta(printed, shifts) > 5 * DELTA
     for name in ("zcdp", "rdp", "pld", "best"):
         now = float(
-            accountants.make_accountant(name).epsilon_of_events([_one(SphericalMechanism, 1.0)], DELTA)[0]
+            accountants.make_accountant(name).epsilon_of_events(
+                [_one(SphericalMechanism, 1.0)], DELTA
+            )[0]
         )
         assert now >= printed * (1 - 1e-9)
         for some in (1, 2, 5, 10):
@@ -73,7 +75,9 @@ def test_old_rows_cost_at_least_what_either_law_costs(name: str, relation: str, 
     """Upward only: never below the price of the spherical law, and pure prices as they were."""
     delta = 0.0 if name == "pure" else DELTA
     price = {
-        kind: accountants.make_accountant(name).epsilon_of_events([_one(kind, s, relation)] * 3, delta)
+        kind: accountants.make_accountant(name).epsilon_of_events(
+            [_one(kind, s, relation)] * 3, delta
+        )
         for kind in (SphericalMechanism, ExactSphericalMechanism)
     }
     assert np.all(price[SphericalMechanism] >= price[ExactSphericalMechanism] * (1 - 1e-9))

@@ -80,7 +80,9 @@ def test_rdp_is_the_closed_form_in_bessel_functions() -> None:
                 nu, z
             ) * special.ive(nu + 1, y)
             moment = np.log(z) + nu * np.log(z / y) + np.log(bracket) + y - z
-            np.testing.assert_allclose(spherical.spherical_rdp(a, d, s), moment / (a - 1), rtol=1e-9)
+            np.testing.assert_allclose(
+                spherical.spherical_rdp(a, d, s), moment / (a - 1), rtol=1e-9
+            )
 
 
 @pytest.mark.parametrize("d", [1, 2, 17, 105, 1000, 100_000])

@@ -16,7 +16,12 @@ from sottovoce.data.rows import Rows
 from sottovoce.errors import CheckpointError, InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import GaussianMechanism, Unprotected
-from sottovoce.privacy.statement import DEMONSTRATION, Statement, build_statement, with_further_facts
+from sottovoce.privacy.statement import (
+    DEMONSTRATION,
+    Statement,
+    build_statement,
+    with_further_facts,
+)
 from sottovoce.privacy.statement_facts import (
     EXACT,
     PUBLIC,
@@ -259,7 +264,10 @@ def test_every_fact_is_of_a_field_and_a_statement_of_all_facts() -> None:
         [*known, RestsOn(("this",)), UnderOtherRelation(0.25), RestsOn(("that",))]
     )
     assert (found.rests, found.other_epsilon) == (("that",), 0.25)
-    assert with_further_facts(build_statement(known), RestsOn(("that",)), UnderOtherRelation(0.25)) == found
+    assert (
+        with_further_facts(build_statement(known), RestsOn(("that",)), UnderOtherRelation(0.25))
+        == found
+    )
 
 
 def test_derived_statements_leave_the_first_as_it_is() -> None:
@@ -302,7 +310,9 @@ def test_derived_statements_leave_the_first_as_it_is() -> None:
 
 def test_a_curators_statement_does_not_speak_of_every_message() -> None:
     """The sites' messages to a curator are their rows: whoever sees those sees everything."""
-    words = outline_run(RunConfig(method="central", delta=1e-5), np.full((3, 1), 500.0), 4)["privacy"]
+    words = outline_run(RunConfig(method="central", delta=1e-5), np.full((3, 1), 500.0), 4)[
+        "privacy"
+    ]
     assert words["adversary"] == CURATOR.adversary and "every message" not in words["says"]
     assert (
         "against whoever sees all that the curator releases and all of this configuration, but "

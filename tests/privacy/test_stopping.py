@@ -142,9 +142,9 @@ def test_an_old_ledger_without_an_order_takes_that_of_its_budget(
                 break
             count += 1
             assert ledger.total() >= free.epsilon_of_events([event] * count, DELTA)[0] * (1 - 1e-12)
-        assert (count == 40) == np.isinf(epsilon) or free.epsilon_of_events([event] * (count + 1), DELTA)[
-            0
-        ] > epsilon
+        assert (count == 40) == np.isinf(epsilon) or free.epsilon_of_events(
+            [event] * (count + 1), DELTA
+        )[0] > epsilon
         assert ledger.total() > free.epsilon_of_events([event], DELTA)[0] and ledger.show()[
             "accountant"
         ].startswith("zcdp:")
@@ -159,10 +159,17 @@ def test_a_ledger_on_disk_keeps_its_order(tmp_path: Path) -> None:
             ledger.record_event(gauss(0.05))
             shown = ledger.total()
             assert (
-                shown == lifetime_accountant("zcdp", np.array(epsilon), DELTA).epsilon_of_events([gauss(0.05)], DELTA)[0]
+                shown
+                == lifetime_accountant("zcdp", np.array(epsilon), DELTA).epsilon_of_events(
+                    [gauss(0.05)], DELTA
+                )[0]
             )
         with DurableLedger.open(path) as ledger:
-            assert ledger.total() == shown > ZCDPAccountant().epsilon_of_events([gauss(0.05)], DELTA)[0]
+            assert (
+                ledger.total()
+                == shown
+                > ZCDPAccountant().epsilon_of_events([gauss(0.05)], DELTA)[0]
+            )
             assert ledger.show()["accountant"].startswith("zcdp:")
 
 

@@ -117,10 +117,12 @@ def test_renyi_and_zcdp_prices_hold_for_the_exact_law_of_the_sum(
     tau: float, h: int, v: int, kind: str
 ) -> None:
     mu = shift_over_sigma(tau, h, v)
-    rho = float(prices.zcdp_rho(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1))[0])
-    curve = prices.renyi_divergences(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1), ORDERS)[
-        0, 0
-    ]
+    rho = float(
+        prices.zcdp_rho(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1))[0]
+    )
+    curve = prices.renyi_divergences(
+        event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1), ORDERS
+    )[0, 0]
     for one, two in (pair(tau, h, v, kind), pair(tau, h, v, kind)[::-1]):
         orders = np.array(ORDERS)
         powers = orders[:, None] * one - (orders - 1.0)[:, None] * two
@@ -232,9 +234,9 @@ def test_a_person_at_m_sites_moves_one_sum_m_times(name: str, m: int) -> None:
     assert accountant.network_epsilon(spent, 1e-5, m) == pytest.approx(
         float(accountant.epsilon(whole, 1e-5)[0]), rel=1e-9
     )
-    assert accountant.network_epsilon(spent, 1e-5, m) >= gaussian_epsilon(1e-5, m * 0.1 * math.sqrt(20)) * (
-        1 - 1e-12
-    )
+    assert accountant.network_epsilon(spent, 1e-5, m) >= gaussian_epsilon(
+        1e-5, m * 0.1 * math.sqrt(20)
+    ) * (1 - 1e-12)
 
 
 def test_composing_two_sites_as_two_releases_would_print_half_the_truth() -> None:
@@ -264,13 +266,18 @@ def test_more_colluders_cost_what_the_worst_attempt_loses_in_noise(
     sites: int, least: int, t: int
 ) -> None:
     planned = event(sites=sites, participants=least, colluders=t)
-    assert planned.event_against_colluders(t) is planned and planned.event_against_colluders(0) is planned
+    assert (
+        planned.event_against_colluders(t) is planned
+        and planned.event_against_colluders(0) is planned
+    )
     for more in range(t + 1, sites):
         worst = max((u - t) / (u - more) for u in range(max(least, more + 1), sites + 1))
         found = planned.event_against_colluders(more)
         np.testing.assert_allclose(found.alpha, planned.alpha * math.sqrt(worst))
         assert np.all(np.isfinite(prices.zcdp_rho(found)))
-    assert math.isinf(make_accountant("best").epsilon_of_events([planned.event_against_colluders(sites)], 1e-5)[0])
+    assert math.isinf(
+        make_accountant("best").epsilon_of_events([planned.event_against_colluders(sites)], 1e-5)[0]
+    )
 
 
 def test_a_ledger_prices_sums_against_the_coalition_that_it_is_asked_about() -> None:

@@ -110,7 +110,9 @@ def build(base: Loss, parts: list[tuple[Any, Array]]) -> Rows:
     if base.outputs > 1:
         return Rows.build_with_classes(parts, base.outputs)
     if base.offset_bound:
-        return Rows.build_from_parts([(X, np.ones(X.shape[0])) for X, _ in parts], [y for _, y in parts])
+        return Rows.build_from_parts(
+            [(X, np.ones(X.shape[0])) for X, _ in parts], [y for _, y in parts]
+        )
     return Rows.build_from_parts(parts)
 
 
@@ -142,7 +144,11 @@ def by_definition(base: Loss, c: float, X: Array, y: Array, w: Array) -> Array:
 @pytest.mark.parametrize("spec", ONE)
 def test_a_margin_loss_is_convex_and_consistent(spec: str, c: float) -> None:
     base = make_loss(spec)
-    own, z, wide = clip_gradients(base, c).for_row_norms(lambda: NORMS), margins(base), 1.0 / base.curvature_bound
+    own, z, wide = (
+        clip_gradients(base, c).for_row_norms(lambda: NORMS),
+        margins(base),
+        1.0 / base.curvature_bound,
+    )
     slope, bend, h = own.derivative(z), own.curvature(z), 1e-5 * wide
     k = np.minimum(c / np.maximum(NORMS, c / 2.0), 2.0)
     np.testing.assert_array_equal(slope, np.clip(base.derivative(z), -k, k))
@@ -215,7 +221,9 @@ def test_other_array_libraries_get_the_same(spec: str, library: str) -> None:
                 told = np.asarray(getattr(pair[1], name)(home.asarray(z)))
                 np.testing.assert_allclose(told, getattr(pair[0], name)(z), rtol=1e-11, atol=1e-13)
             told = np.asarray(pair[1].gradient_derivative(home.asarray(z), home.asarray(z)))
-            np.testing.assert_allclose(told, pair[0].gradient_derivative(z, z), rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(
+                told, pair[0].gradient_derivative(z, z), rtol=1e-10, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("spec", ["logistic", "huber-residual:0.25", f"softmax:{K}"])
@@ -240,7 +248,11 @@ def test_no_rows_gradient_is_longer_than_the_cap(spec: str, c: float) -> None:
     base = make_loss(spec)
     (X, y), rng = table(base, 40)[0], np.random.default_rng(2)
     rows = build(base, [(X[i : i + 1], y[i : i + 1]) for i in range(len(X))])
-    solver, most, longest = Solver(rows, clip_gradients(base, c), 1.0), min(c, base.derivative_bound), 0.0
+    solver, most, longest = (
+        Solver(rows, clip_gradients(base, c), 1.0),
+        min(c, base.derivative_bound),
+        0.0,
+    )
     for size in (0.0, 0.1, 1.0, 30.0, 1e3, 1e6):
         g = np.linalg.norm(solver.gradient(size * rng.normal(size=(8, len(X), rows.d))), axis=-1)
         # of this norm; of 1 - p
@@ -255,7 +267,10 @@ def test_norms_are_upper_bounds_and_close() -> None:
     X = rng.normal(size=(200, 30)) * 10.0 ** rng.uniform(-6.0, 0.0, size=(200, 30))
     X /= 1.001 * np.linalg.norm(X, axis=1, keepdims=True)
     X[0] = 0.0
-    kinds = [Rows.build_from_parts([(X, np.ones(200))]), Rows.build_from_parts([(csr_array(X), np.ones(200))])]
+    kinds = [
+        Rows.build_from_parts([(X, np.ones(200))]),
+        Rows.build_from_parts([(csr_array(X), np.ones(200))]),
+    ]
     kinds += [kinds[0].with_backend("array_api_strict")] if find_spec("array_api_strict") else []
     for rows in kinds:
         design = rows.sweep_over_rows().batches[0].design
@@ -280,7 +295,11 @@ def test_capped_softmax_has_a_symmetric_hessian_between_zero_and_a_half(c: float
     for _ in range(40):
         x = rng.normal(size=(1, D))
         x /= np.linalg.norm(x) * (1.0 + 1e-12) * rng.choice([1.0, 3.0])
-        solver = Solver(Rows.build_with_classes([(x, rng.integers(K, size=1))], K), clip_gradients(Softmax(K), c), 1.0)
+        solver = Solver(
+            Rows.build_with_classes([(x, rng.integers(K, size=1))], K),
+            clip_gradients(Softmax(K), c),
+            1.0,
+        )
         w = 2.0 * rng.normal(size=K * D)
         H = hessian(solver.gradient, w)
         clipped += bool(np.linalg.norm(solver.gradient(w)) > 0.9 * c)
@@ -315,9 +334,9 @@ def test_softmax_turns_by_its_hessian_and_softened_ones_too(c: float) -> None:
         clip_gradients(Softmax(K), c).softened(0.1),
         clip_gradients(Softmax(K), c).softened(1e-3),
     ):
-        told = (sweep.sum_gradients(loss, w + h * along) - sweep.sum_gradients(loss, w - h * along)) / (
-            2.0 * h
-        )
+        told = (
+            sweep.sum_gradients(loss, w + h * along) - sweep.sum_gradients(loss, w - h * along)
+        ) / (2.0 * h)
         np.testing.assert_allclose(sweep.hessian_vector_product(loss, w, along), told, atol=1e-6)
         near = sweep.sum_gradients(loss, w) - sweep.sum_gradients(clip_gradients(Softmax(K), c), w)
         assert np.linalg.norm(near) <= 60 * 2**0.5 * loss.width * (1.0 + 1e-9)  # type: ignore[attr-defined]
@@ -330,7 +349,9 @@ def every_kind(base: Loss, parts: list[tuple[Array, Array]], folder: Path) -> di
     X, y = parts[0]
     found = {"dense": build(base, parts), "sparse": build(base, [(csr_array(X), y)])}
     found |= {
-        name: found["dense"].with_backend(name) for name in ("array_api_strict", "torch") if find_spec(name)
+        name: found["dense"].with_backend(name)
+        for name in ("array_api_strict", "torch")
+        if find_spec(name)
     }
     if base.outputs == 1 and not base.offset_bound:
         found["mapped"] = write_rows(folder / "rows", [(0, X[:25], y[:25]), (0, X[25:], y[25:])])
@@ -362,9 +383,10 @@ def test_rows_of_every_kind_have_the_gradients_of_the_definition(spec: str, tmp_
                 solver.gradient(w, 1, 2), exact[1::2].mean(axis=0), rtol=1e-11, atol=1e-14
             )
             p, h = rng.normal(size=width), 1e-6
-            rise = (solver.clipped_objective(w + h * p, np.inf) - solver.clipped_objective(w - h * p, np.inf)) / (
-                2.0 * h
-            )
+            rise = (
+                solver.clipped_objective(w + h * p, np.inf)
+                - solver.clipped_objective(w - h * p, np.inf)
+            ) / (2.0 * h)
             np.testing.assert_allclose(rise[0], exact.mean(axis=0) @ p, atol=1e-6)
     # there is something to cap
     assert np.any(np.linalg.norm(by_definition(base, 9.0, X, y, points[1]), axis=1) > 2.0 * c)
@@ -390,7 +412,10 @@ def test_sweeps_in_single_precision_are_those_in_double_but_for_rounding(
             and np.linalg.norm(double - sweep.sum_gradients(base, w)) > 0.1
         )
         for typical in (True, False):
-            pair = [one.sum_curvatures(clip_gradients(base, c), w, False, typical) for one in (sweep, short)]
+            pair = [
+                one.sum_curvatures(clip_gradients(base, c), w, False, typical)
+                for one in (sweep, short)
+            ]
             np.testing.assert_allclose(
                 pair[1], pair[0], atol=60 * 64 * 2.0**-24 * base.curvature_bound
             )
@@ -461,7 +486,14 @@ def test_a_row_moves_gradients_and_minimisers_by_what_is_stated_and_hardly_less(
     base, n, c = make_loss(spec), 5, 0.2
     rng, width, zero = np.random.default_rng(10), D * base.outputs, relation == "zero-out"
     facts = Facts(
-        clip_gradients(base, c), np.array([float(n)]), width, 1.0, 1e-4, 1, relation=relation, pure=False
+        clip_gradients(base, c),
+        np.array([float(n)]),
+        width,
+        1.0,
+        1e-4,
+        1,
+        relation=relation,
+        pure=False,
     )
     query = NoisyMinimiser(np.zeros(width), np.array([1.0]), "test", curvature=np.array([40.0]))
     q = np.array([40.0 + facts.mu])
@@ -596,7 +628,8 @@ def test_a_capped_loss_is_written_and_read_with_every_digit(spec: str) -> None:
         again = Facts.from_dict(facts.to_dict())
         assert again.loss == loss and again.gradients_changed == facts.gradients_changed
         assert (
-            hash(loss) == hash(again.loss) and replace(facts, loss=again.loss).facts_of_node(0).loss == loss
+            hash(loss) == hash(again.loss)
+            and replace(facts, loss=again.loss).facts_of_node(0).loss == loss
         )
     assert read_loss(base.spec) == base and clip_gradients(base, math.inf) is base
 

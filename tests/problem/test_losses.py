@@ -113,12 +113,14 @@ class TestLoss:
         h = 1e-6
         numeric = (loss.derivative(self.grid + h) - loss.derivative(self.grid - h)) / (2 * h)
         smooth = np.all(
-            [np.abs(self.grid - jump) > 1e-5 for jump in loss.curvature_jumps] or [self.grid == self.grid],
+            [np.abs(self.grid - jump) > 1e-5 for jump in loss.curvature_jumps]
+            or [self.grid == self.grid],
             axis=0,
         )
         np.testing.assert_allclose(numeric[smooth], loss.curvature(self.grid)[smooth], atol=1e-4)
         np.testing.assert_array_equal(
-            loss.gradient_derivative(self.grid, 0.5 * self.grid), loss.curvature(self.grid) * 0.5 * self.grid
+            loss.gradient_derivative(self.grid, 0.5 * self.grid),
+            loss.curvature(self.grid) * 0.5 * self.grid,
         )
 
     def test_the_bend_jumps_where_it_says_and_nowhere_else(self, loss: Loss) -> None:

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sottovoce import ConsensusClassifier
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_as_sites
+from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.accountants import make_accountant
@@ -55,7 +55,9 @@ def test_gradient_is_the_derivative_of_the_definition():
     np.testing.assert_allclose(
         slope, (value(rows, w + h * p) - value(rows, w - h * p)) / (2 * h), rtol=1e-7
     )
-    np.testing.assert_allclose(solver.clipped_objective(w, np.inf)[:, 0], value(rows, w), rtol=1e-12)
+    np.testing.assert_allclose(
+        solver.clipped_objective(w, np.inf)[:, 0], value(rows, w), rtol=1e-12
+    )
 
 
 def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
@@ -65,7 +67,9 @@ def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
         Softmax(K),
         np.random.default_rng(2).normal(size=(3, K * D)),
     )
-    gram = rows.sweep_over_rows().sum_curvatures(loss, w[:, None], diagonal=False) / rows.n[:, :, None]
+    gram = (
+        rows.sweep_over_rows().sum_curvatures(loss, w[:, None], diagonal=False) / rows.n[:, :, None]
+    )
     h = 1e-5
     for j in range(K * D):
         step = np.zeros(K * D)
@@ -108,7 +112,8 @@ def test_sparse_rows_repeat_dense_rows():
     dense, sparse = sites(), [(csr_array(X), y) for X, y in sites()]
     w = np.random.default_rng(4).normal(size=(3, K * D))
     got = [
-        Solver(Rows.build_with_classes(parts, K), Softmax(K), 1.0).gradient(w) for parts in (dense, sparse)
+        Solver(Rows.build_with_classes(parts, K), Softmax(K), 1.0).gradient(w)
+        for parts in (dense, sparse)
     ]
     np.testing.assert_allclose(got[0], got[1], rtol=1e-12)
 
@@ -159,9 +164,12 @@ def test_ledger_equals_plan_and_batched_equals_message_passing(method):
         ).to_list()
     )
     assert 0.999 * 2.0 <= result.privacy["epsilon"] <= 2.0
-    for i, (outcome, ledger) in enumerate(run_as_sites(config, rows, replicate=1)):
+    for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate=1)):
         np.testing.assert_allclose(
-            ready.algorithm.method_of_node(i).model(outcome.state), result.models[1, i], rtol=1e-6, atol=1e-9
+            ready.algorithm.method_of_node(i).model(outcome.state),
+            result.models[1, i],
+            rtol=1e-6,
+            atol=1e-9,
         )
         assert len(ledger.rows) == len(result.ledger)
 

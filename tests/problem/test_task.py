@@ -251,7 +251,10 @@ def test_bounds_far_apart_or_close_together_make_no_warning(low: Any, high: Any)
 
 
 def test_answers_are_fit_for_a_terminal_and_for_json() -> None:
-    assert TwoClasses(("no\x1b[2J", "yes")).shown_answers(np.array([-1.0, 1.0])) == ["no\\x1b[2J", "yes"]
+    assert TwoClasses(("no\x1b[2J", "yes")).shown_answers(np.array([-1.0, 1.0])) == [
+        "no\\x1b[2J",
+        "yes",
+    ]
     assert MANY.shown_answers(np.eye(3)) == ["low", "middle", "high"]
     answers = DAYS.shown_answers(np.array([0.0, 1.0]))
     assert answers == [32.0, 62.0] and all(type(a) is float for a in answers)
@@ -302,8 +305,16 @@ def test_the_majority_is_scikit_learns_dummy(task: Classification, seed: int) ->
 def test_ties_of_the_majority_and_labels_that_are_not_known() -> None:
     assert TWO.baseline_margins(np.array([1.0, -1.0]))["majority"].tolist() == [1.0]
     assert TWO.baseline_margins(np.array([-1.0, 0.0, 0.0]))["majority"].tolist() == [-1.0]
-    assert MANY.baseline_margins(np.array([2, 1, 1, 2, 0]))["majority"].tolist() == [[0.0], [1.0], [0.0]]
-    assert MANY.baseline_margins(np.array([2, -1, -1]))["majority"].tolist() == [[0.0], [0.0], [1.0]]
+    assert MANY.baseline_margins(np.array([2, 1, 1, 2, 0]))["majority"].tolist() == [
+        [0.0],
+        [1.0],
+        [0.0],
+    ]
+    assert MANY.baseline_margins(np.array([2, -1, -1]))["majority"].tolist() == [
+        [0.0],
+        [0.0],
+        [1.0],
+    ]
 
 
 def test_the_mean_is_scikit_learns_dummy_and_the_middle_needs_no_label() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from problems import make_rows
 
 from sottovoce import ConsensusClassifier, ConsensusRegressor
-from sottovoce.algorithms import METHODS, NAMES, REGISTRY, trusts_of, name_under_trust
+from sottovoce.algorithms import METHODS, NAMES, REGISTRY, name_under_trust, trusts_of
 from sottovoce.cli import cli
 from sottovoce.deploy.members import Member
 from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
@@ -163,7 +163,10 @@ def test_a_method_and_a_trust_are_the_run_that_their_name_says(
     """The same models, ledger and statement, whichever way it is asked for; and the adversary of
     that trust.
     """
-    assert name_under_trust(method, trust) == name_under_trust(name, trust) == name and trusts_of(name)[trust] == name
+    assert (
+        name_under_trust(method, trust) == name_under_trust(name, trust) == name
+        and trusts_of(name)[trust] == name
+    )
     if not REGISTRY[name].private:
         return
     pair, named = (simulate(one, ROWS) for one in (config_of(method, trust), config_of(name)))
@@ -187,7 +190,11 @@ def test_a_run_has_the_trust_that_was_asked_for_or_is_refused(name: str, trust: 
     has not.
     """
     if REGISTRY[name].trust.kind == trust or (name in NAMES and trust in trusts_of(name)):
-        assert config_of(name, trust).trusts == REGISTRY[name_under_trust(name, trust)].trust.kind == trust
+        assert (
+            config_of(name, trust).trusts
+            == REGISTRY[name_under_trust(name, trust)].trust.kind
+            == trust
+        )
         return
     with pytest.raises(InvalidInput) as refused:
         config_of(name, trust)

@@ -124,7 +124,10 @@ class TestValues:
         y[5] = 0.0
         groups = np.eye(D)[:1]
         what = Scores(at(W, 1), LAST, EDGES, groups)
-        found = exact(what, Rows.build_from_parts([(X, y)]), facts([200]))[0, 0].reshape(what.shape) * 200
+        found = (
+            exact(what, Rows.build_from_parts([(X, y)]), facts([200]))[0, 0].reshape(what.shape)
+            * 200
+        )
         for g in (0, 1):
             for k, label in enumerate((-1.0, 1.0)):
                 mine = (y == label) & ((X[:, 0] != 0) == bool(g))
@@ -385,7 +388,9 @@ def test_statistics_of_rows_on_a_cluster_are_those_in_memory() -> None:
         found = []
         for rows in (
             Rows.build_from_parts([(X, signs)]),
-            ClusterRows.rows_from_dask(array.from_array(X, chunks=(9, D)), array.from_array(signs, chunks=9)),
+            ClusterRows.rows_from_dask(
+                array.from_array(X, chunks=(9, D)), array.from_array(signs, chunks=9)
+            ),
         ):
             rows = rows.with_offset([t]) if loss.offset_bound else rows
             found.append(exact(what, rows.with_weight([(1.0 + t) / 2.0]), facts([30], loss)))
@@ -465,9 +470,9 @@ def test_a_histogram_has_the_sensitivity_of_two_cells() -> None:
     what = Scores(at(W, 1), LAST, EDGES)
     first, other = 0.9 * W / np.linalg.norm(W), -0.9 * W / np.linalg.norm(W)
     far = pair(what, Logistic(), first, other, "replace-one", None) * 2
-    assert far == pytest.approx(np.sqrt(2.0)) and what.exact_sum_sensitivity(facts([2])) == pytest.approx(
-        np.sqrt(2.0)
-    )
+    assert far == pytest.approx(np.sqrt(2.0)) and what.exact_sum_sensitivity(
+        facts([2])
+    ) == pytest.approx(np.sqrt(2.0))
 
 
 def test_rounding_is_covered_where_every_row_rounds() -> None:
@@ -483,7 +488,9 @@ def test_rounding_is_covered_where_every_row_rounds() -> None:
         for p, q in zip(i, j, strict=True)
     ]
     want = np.array([float(s / 3000) for s in sums]) * np.where(i == j, 1.0, np.sqrt(2.0))
-    assert np.linalg.norm(found - want) <= float(what.rounding_error_bound(of, np.array([3000.0]))[0])
+    assert np.linalg.norm(found - want) <= float(
+        what.rounding_error_bound(of, np.array([3000.0]))[0]
+    )
 
 
 @pytest.mark.parametrize("k", range(len(statistics(np.zeros((1, 1, D))))))
@@ -492,8 +499,15 @@ def test_a_plan_prices_at_points_of_one_entry(k: int) -> None:
     what, loss = statistics(at(W, 2))[k]
     of, alpha = facts([30, 40], loss), np.full((2, 1), 0.5)
     short = replace(what, at=np.zeros((2, 1)))
-    full, plan = NoisyBounded.of_statistic(what, alpha, "test"), NoisyBounded.of_statistic(short, alpha, "test")
-    assert plan.number_of_entries(of) == full.number_of_entries(of) == plan.placeholder_answer(of).shape[-1]
+    full, plan = (
+        NoisyBounded.of_statistic(what, alpha, "test"),
+        NoisyBounded.of_statistic(short, alpha, "test"),
+    )
+    assert (
+        plan.number_of_entries(of)
+        == full.number_of_entries(of)
+        == plan.placeholder_answer(of).shape[-1]
+    )
     assert plan.event(of).to_dict() == full.event(of).to_dict()
     assert Sum.sum_of_query(plan).event(of).to_dict() == Sum.sum_of_query(full).event(of).to_dict()
 
@@ -516,7 +530,9 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     if way == "nobody":
         query = NoisyBounded.of_statistic(what, alpha, "test")
         noise, event = asked.charge_and_answer(query) - clean, query.event(of)
-        assert isinstance(event, GaussianMechanism) and event.dimension == what.number_of_entries(of)
+        assert isinstance(event, GaussianMechanism) and event.dimension == what.number_of_entries(
+            of
+        )
         sigma = event.sigma[:, None]
     else:
         summed = Sum.sum_of_query(NoisyBounded.of_statistic(what, alpha, "test"))
@@ -525,8 +541,12 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
             (asked.charge_and_open_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1],
             summed.event(of),
         )
-        assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.number_of_entries(of)
-        assert shown.noise_standard_deviation()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
+        assert isinstance(
+            shown, SummedGaussianMechanism
+        ) and shown.dimension == what.number_of_entries(of)
+        assert shown.noise_standard_deviation()[0] == pytest.approx(
+            shown.sensitivity[0] / 0.5 * np.sqrt(1.5)
+        )
         sigma = shown.noise_standard_deviation()[:1, None]
     squares, free = float(np.sum((noise / sigma) ** 2)), noise.size
     accept = [float(stats.chi2.sf(squares * s**2, free)) for s in (1.0, 1.5, 2 / 3)]

@@ -29,7 +29,13 @@ from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
-from sottovoce.queries import CarriedGradient, NoisyGradient, can_correlate_noise, correlated, within_reach
+from sottovoce.queries import (
+    CarriedGradient,
+    NoisyGradient,
+    can_correlate_noise,
+    correlated,
+    within_reach,
+)
 from sottovoce.queries.correlated import Pulls, computed_twice
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
@@ -65,7 +71,8 @@ def test_a_whole_run_costs_what_as_many_rounds_of_independent_noise_cost(notion:
     whole = accountant.epsilon_of_events([event(t) for t in range(1, T + 1)], 1e-5)
     np.testing.assert_allclose(whole, accountant.epsilon_of_events([alone] * T, 1e-5), rtol=1e-6)
     some = [
-        np.max(accountant.epsilon_of_events([event(t) for t in range(1, t + 1)], 1e-5)) for t in range(1, T + 1)
+        np.max(accountant.epsilon_of_events([event(t) for t in range(1, t + 1)], 1e-5))
+        for t in range(1, T + 1)
     ]
     assert np.all(np.diff(some) > 0)
     for t, price in enumerate(some, 1):  # a run that stops is charged 2 T t / (T + t) shifts
@@ -77,7 +84,9 @@ def test_a_whole_run_costs_what_as_many_rounds_of_independent_noise_cost(notion:
 def test_an_event_is_read_back_and_one_without_a_proof_is_refused() -> None:
     again = from_dict(event(3).to_dict())
     assert again.to_dict() == event(3).to_dict() and isinstance(again, CarriedGaussianMechanism)
-    np.testing.assert_allclose(event(3).sensitivity_over_sigma() / (1.0 / event(3).sigma), T / (T + 2.0))
+    np.testing.assert_allclose(
+        event(3).sensitivity_over_sigma() / (1.0 / event(3).sigma), T / (T + 2.0)
+    )
     for wrong in (event(0, T), event(T + 1, T), event(sigma=np.zeros(2))):
         with pytest.raises(UnknownEvent):
             prices.zcdp_rho(wrong)
@@ -102,14 +111,20 @@ def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: R
 
     even = Schedule(0.1)
     for loss in ("logistic", "huber:0.5"):
-        assert can_correlate_noise(of(loss), even, T) and can_correlate_noise(of(loss), Schedule((0.1, 0.2)), T)
-        assert not can_correlate_noise(of(loss), Schedule(0.1, 1.01), T) and not can_correlate_noise(of(loss), None, T)
-        assert not can_correlate_noise(of(loss), Schedule(table=(0.1, 0.2)), T) and not can_correlate_noise(
-            of(loss), even, 1
+        assert can_correlate_noise(of(loss), even, T) and can_correlate_noise(
+            of(loss), Schedule((0.1, 0.2)), T
         )
+        assert not can_correlate_noise(
+            of(loss), Schedule(0.1, 1.01), T
+        ) and not can_correlate_noise(of(loss), None, T)
+        assert not can_correlate_noise(
+            of(loss), Schedule(table=(0.1, 0.2)), T
+        ) and not can_correlate_noise(of(loss), even, 1)
         assert not can_correlate_noise(replace(of(loss), pure=True), even, T)
     two_sided = of("log-cosh")
-    assert not can_correlate_noise(two_sided, even, T) and not can_correlate_noise(of("softmax:2"), even, T)
+    assert not can_correlate_noise(two_sided, even, T) and not can_correlate_noise(
+        of("softmax:2"), even, T
+    )
     with pytest.raises(InvalidInput, match="of one sign"):
         CarriedGradient(np.zeros(rows.d), np.array([0.1]), "test", index=1, rounds=T).event(
             two_sided
@@ -282,7 +297,9 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
         [mean[:-1] + rng.normal(size=(300, d - 1)) / gain / math.sqrt(d), np.full(300, 0.4)]
     )
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12))
-    loss = make_loss("logistic") if spec == "logistic" else clip_gradients(make_loss("logistic"), 0.3)
+    loss = (
+        make_loss("logistic") if spec == "logistic" else clip_gradients(make_loss("logistic"), 0.3)
+    )
     w = far * rng.normal(size=d)
 
     def each(order: Array) -> Array:

@@ -91,13 +91,18 @@ def test_what_is_exact_stays_at_the_certificate_of_exact_answers() -> None:
     assert NoisyMinimiser(start, None, "", curvature=1.0)._tol(public) == EXACT
     for law in (None, SphericalLaw(np.ones((2, 1)), polish=False)):
         assert (
-            PerturbedObjective(start, np.ones((2, 1)), start, law, "").noise_at(public).solver_tolerance == EXACT
+            PerturbedObjective(start, np.ones((2, 1)), start, law, "")
+            .noise_at(public)
+            .solver_tolerance
+            == EXACT
         )
     released = GaussianLaw(np.ones((2, 1)), release=np.ones((2, 1)))
     query = PerturbedObjective(start, np.ones((2, 1)), start, released, "")
     assert np.all(query.noise_at(facts(300.0, pure=False)).solver_tolerance == EXACT)
     assert (
-        PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3).noise_at(public).solver_tolerance
+        PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3)
+        .noise_at(public)
+        .solver_tolerance
         == 1e-3
     )
 

@@ -33,7 +33,9 @@ CONSTANT = np.array([0.0, 1.0])
 def judged(
     scores: np.ndarray, y: np.ndarray, held: Held, run: RunConfig, sites: int = 1, **more: Any
 ) -> Any:
-    return judge_for_task(TASK, held, None).run_evaluation(Scored(scores, b"model", y), run, sites, **more)
+    return judge_for_task(TASK, held, None).run_evaluation(
+        Scored(scores, b"model", y), run, sites, **more
+    )
 
 
 def facts(n: int, relation: str = "replace-one") -> Facts:
@@ -43,7 +45,9 @@ def facts(n: int, relation: str = "replace-one") -> Facts:
 def asked(rows: Rows, relation: str = "replace-one") -> np.ndarray:
     of = facts(int(rows.n[0, 0]), relation)
     guard = RowGuard(rows, of, KeyedNoise(0, range(1), range(1)), Ledger("zcdp", delta=1e-5))
-    return guard.charge_and_answer(NoisyBounded.of_statistic(Misses(MODEL, CONSTANT), None, "test"))[0, 0]
+    return guard.charge_and_answer(
+        NoisyBounded.of_statistic(Misses(MODEL, CONSTANT), None, "test")
+    )[0, 0]
 
 
 def made_up(n: int, seed: int, centre: float = -0.4) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ from sottovoce.queries import (
     SphericalLaw,
 )
 from sottovoce.queries.objective_noise import noise_of_law
-from sottovoce.queries.reach import check_solve, project_to_ball, minimiser_norm_bound
+from sottovoce.queries.reach import check_solve, minimiser_norm_bound, project_to_ball
 from sottovoce.queries.statistic import gradient_sensitivity
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers import descent
@@ -145,11 +145,13 @@ def test_every_solve_that_is_not_refused_reaches_its_certificate(
         except InvalidInput:
             continue
         near = project_to_ball(start, f, tol, pull, curvature)
-        solution = Solver(Rows.build_from_parts([(X, y)]), loss, C).minimise(linear, curvature, near, tol)
-        assert np.all(solution.gradient_norm <= tol * C)
-        assert np.linalg.norm(solution.w) <= minimiser_norm_bound(f, pull, curvature) + certified_error(
-            C, tol, curvature
+        solution = Solver(Rows.build_from_parts([(X, y)]), loss, C).minimise(
+            linear, curvature, near, tol
         )
+        assert np.all(solution.gradient_norm <= tol * C)
+        assert np.linalg.norm(solution.w) <= minimiser_norm_bound(
+            f, pull, curvature
+        ) + certified_error(C, tol, curvature)
         solved, newton = solved + 1, newton + (solution.iterations > limit)
     assert newton > 20 or limit > 3  # the way out was taken
 
@@ -177,7 +179,10 @@ def test_far_answers_are_as_noisy_as_near_ones() -> None:
     exact = Solver(rows, f.loss, f.C).minimise(linear, np.array([f.mu + Q]), np.zeros(D), f.tol).w
     for noise in (SystemNoise(), KeyedNoise(1, [0], [0], lead=())):
         ledger = Ledger(BestAccountant(), math.inf, 1e-5)
-        errors = [(RowGuard(rows, f, noise, ledger).charge_and_answer(query) - exact) / sigma for _ in range(3)]
+        errors = [
+            (RowGuard(rows, f, noise, ledger).charge_and_answer(query) - exact) / sigma
+            for _ in range(3)
+        ]
         assert np.all(np.abs(errors) < 8.0)
         assert np.all(np.abs(errors) > 1e-6)
 
@@ -287,7 +292,9 @@ def test_floating_point_traps_do_not_tell_neighbours_apart() -> None:
             Rows.build_from_parts([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book
         )
         with np.errstate(all="raise"):
-            assert np.all(np.isfinite(guard.charge_and_answer(NoisyGradient(start, np.array([0.5]), "test"))))
+            assert np.all(
+                np.isfinite(guard.charge_and_answer(NoisyGradient(start, np.array([0.5]), "test")))
+            )
 
 
 @pytest.mark.parametrize(
@@ -307,4 +314,8 @@ def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(
         guard.charge_and_answer(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
     assert not book.rows
     for least in (1e100, 1e-100):
-        assert np.all(np.isfinite(guard.charge_and_answer(NoisyGradient(np.zeros(D), np.array([least]), "test"))))
+        assert np.all(
+            np.isfinite(
+                guard.charge_and_answer(NoisyGradient(np.zeros(D), np.array([least]), "test"))
+            )
+        )

@@ -137,7 +137,9 @@ def test_secrets_come_back_from_plain_arrays(secrets: list[Secret], rows: Rows) 
         held.keep_secret(one)
     state = held.state_arrays()
     again.restore_state(state)
-    assert again.secrets.keys() == held.secrets.keys() and again.state_arrays().keys() == state.keys()
+    assert (
+        again.secrets.keys() == held.secrets.keys() and again.state_arrays().keys() == state.keys()
+    )
     assert all(np.array_equal(again.state_arrays()[name], value) for name, value in state.items())
 
 
@@ -191,9 +193,12 @@ def test_only_a_simulation_writes_secrets_down(rows: Rows) -> None:
     for noise, written in ((KeyedNoise(0, [0], range(5)), True), (SystemNoise((5,)), False)):
         guard = RowGuard(rows, facts, noise, Ledger())
         solved = {"answer": np.ones((5, 1, 4)), "gradient": np.ones((5, 1, 4))}
-        guard.restore(guard.checkpoint_state() | {"memory.LastMinimiser.f": np.ones((5, 4))} | solved)
+        guard.restore(
+            guard.checkpoint_state() | {"memory.LastMinimiser.f": np.ones((5, 4))} | solved
+        )
         assert all(
-            (name in guard.checkpoint_state()) == written for name in ("memory.LastMinimiser.f", *solved)
+            (name in guard.checkpoint_state()) == written
+            for name in ("memory.LastMinimiser.f", *solved)
         )
 
 

@@ -18,7 +18,7 @@ from scipy import stats
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_as_sites
+from sottovoce.deploy.local import run_sites
 from sottovoce.errors import AttemptLost, BudgetExceeded, InvalidInput, NetClosed, Refused
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
@@ -50,7 +50,9 @@ def gradient(start: Array, alpha: Array | None) -> Sum:
 
 def proximal(start: Array, alpha: Array | None, curvature: float = 0.05, pull: float = 0.0) -> Sum:
     """A proximal step from `start`, with a linear term of its own besides."""
-    return Sum.sum_of_query(NoisyMinimiser(start, alpha, "test", None, -curvature * start - pull, curvature))
+    return Sum.sum_of_query(
+        NoisyMinimiser(start, alpha, "test", None, -curvature * start - pull, curvature)
+    )
 
 
 def facts(
@@ -113,7 +115,9 @@ def test_the_grid_is_a_power_of_two_below_the_stated_part_of_a_share_for_all_ros
                 grid, honest = query.attempt(whole, those).grid, len(members) - 1
                 mantissa, _ = np.frexp(grid.step)
                 assert np.all(mantissa == 0.5) and np.all(grid.tau >= 2.0**noise.grid_bits)
-                moved = noise.mean_sensitivity(those.rows) / grid.step + 2.0  # the root of four features
+                moved = (
+                    noise.mean_sensitivity(those.rows) / grid.step + 2.0
+                )  # the root of four features
                 np.testing.assert_allclose(
                     np.sqrt(moved**2 / honest + honest) / grid.tau, alpha, rtol=1e-11
                 )
@@ -136,7 +140,10 @@ def test_more_colluders_than_planned_see_no_more_than_the_event_says_at_any_rost
                 for members in itertools.combinations(range(7), u):
                     those = among(whole, list(members))
                     grid = query.attempt(whole, those).grid
-                    steps, left = float((noise.mean_sensitivity(those.rows) / grid.step)[0, 0]) + 2.0, u - more
+                    steps, left = (
+                        float((noise.mean_sensitivity(those.rows) / grid.step)[0, 0]) + 2.0,
+                        u - more,
+                    )
                     seen.append(math.sqrt(steps**2 / left + left) / float(grid.tau[0, 0]))
             stated = float(event.event_against_colluders(more).alpha[0])
             assert stated * (1 - 1e-9) < max(seen) <= stated
@@ -163,7 +170,9 @@ def pair(sizes: list[int], victim: int, row: Array, other: Array, fill: Array) -
 def moved(query: Sum, whole: Facts, those: Among, tables: tuple[Rows, Rows], victim: int) -> float:
     """How far the victim's addend moves, over the sensitivity in steps that is priced."""
     silent = [Vault(make_solver(rows, whole), KeyedNoise(0, [0], [0])) for rows in tables]
-    first, second = (query.attempt(whole, those).share_without_noise(vault)[victim] for vault in silent)
+    first, second = (
+        query.attempt(whole, those).share_without_noise(vault)[victim] for vault in silent
+    )
     honest = those.sites - whole.colluders
     grid = query.attempt(whole, those).grid
     steps = math.sqrt(honest * (float(query.alpha * grid.tau[0, 0]) ** 2 - whole.d * honest / 4))  # type: ignore[operator]
@@ -225,7 +234,9 @@ def test_a_person_at_two_sites_moves_one_sum_twice() -> None:
             for i, n in enumerate(sizes)
         ]
         vault = Vault(make_solver(Rows.build_from_parts(parts), whole), KeyedNoise(0, [0], [0]))
-        totals.append(query.attempt(whole, those).share_without_noise(vault).sum(axis=0).astype(float))
+        totals.append(
+            query.attempt(whole, those).share_without_noise(vault).sum(axis=0).astype(float)
+        )
     tau = float(query.attempt(whole, those).grid.tau[0, 0])
     shift = np.linalg.norm(totals[0] - totals[1]) / (tau * math.sqrt(3))
     assert 0.999 * 2 * ALPHA < shift <= 2 * ALPHA
@@ -261,7 +272,9 @@ class Scaled(KeyedNoise):
         self._factors[nodes] = factor
 
     def draw_rounded_gaussian(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
-        return np.rint(super().draw_rounded_gaussian(d, tau, release, use) * self._factors).astype(np.int64)
+        return np.rint(super().draw_rounded_gaussian(d, tau, release, use) * self._factors).astype(
+            np.int64
+        )
 
 
 def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
@@ -276,7 +289,9 @@ def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
     vault = Vault(make_solver(rows, whole), noise)
     attempt = query.attempt(whole, among(whole, members))
     honest = net.shares[0][:, :-1] - attempt.share_without_noise(vault)[:, members[:-1]]
-    sigma = float(SharedNoise(query.what, whole).mean_sensitivity(attempt.among.rows)[0, 0]) / float(ALPHA)
+    sigma = float(
+        SharedNoise(query.what, whole).mean_sensitivity(attempt.among.rows)[0, 0]
+    ) / float(ALPHA)
     step = float(attempt.grid.step[0, 0])
     total = float(np.sum((honest.sum(axis=1) * step / sigma) ** 2))
     law = stats.chi2(2000 * 4)
@@ -423,7 +438,9 @@ def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_table
     query = queries(start=np.zeros((5, 4)))[which]
     grid = query.attempt(whole, Among.all_sites(whole)).grid
     most = float(
-        query.what.addend_norm_bound(whole)[0, 0] / grid.step[0, 0] + 5 + 40 * math.sqrt(5) * grid.tau[0, 0]
+        query.what.addend_norm_bound(whole)[0, 0] / grid.step[0, 0]
+        + 5
+        + 40 * math.sqrt(5) * grid.tau[0, 0]
     )
     for seed in (0, 1):
         rows, told = make_rows(SIZES, 4, seed), []
@@ -479,7 +496,9 @@ def test_without_noise_a_sum_is_its_mean_and_no_epsilon_is_printed() -> None:
         assert isinstance(book.rows[0], Unprotected) and math.isinf(book.total())
         vault = Vault(make_solver(rows, whole), KeyedNoise(0, [0], [0]))
         mean = np.sum(
-            whole.n / whole.rows * query.what.answer_from_mean(query.what.addend_of_site(vault, whole), whole),
+            whole.n
+            / whole.rows
+            * query.what.answer_from_mean(query.what.addend_of_site(vault, whole), whole),
             axis=0,
         )
         np.testing.assert_allclose(answer, np.broadcast_to(mean, (5, 4)), atol=1e-12)
@@ -511,7 +530,7 @@ def test_sites_in_threads_are_the_simulation(method: str, more: dict[str, Any]) 
         }
     )
     together, planned = simulate(config, rows), prepare(config, rows.n, rows.d)
-    for i, (outcome, ledger) in enumerate(run_as_sites(config, rows)):
+    for i, (outcome, ledger) in enumerate(run_sites(config, rows)):
         model = planned.algorithm.model(outcome.state)
         if method == "sum_momentum":
             assert np.array_equal(model, together.models[0, i])
@@ -523,7 +542,7 @@ def test_sites_in_threads_are_the_simulation(method: str, more: dict[str, Any]) 
 
 def test_noise_of_the_operating_system_makes_the_same_models_at_all_sites() -> None:
     config = RunConfig(method="sum_momentum", epsilon=3.0, delta=1e-5, rounds=3)
-    models = [outcome.state.mean for outcome, _ in run_as_sites(config, make_rows(SIZES, 4))]
+    models = [outcome.state.mean for outcome, _ in run_sites(config, make_rows(SIZES, 4))]
     assert all(np.array_equal(models[0], one) for one in models) and np.any(models[0] != 0)
 
 
@@ -604,7 +623,8 @@ def test_a_run_repeats_from_the_ledger_without_a_second_draw(method: str, tmp_pa
             place = Place(ready.facts, DenseNet(ready.graph), guard, (5,), 4)
             found.append(run_rounds(ready.algorithm, place, 4).state)
         assert (
-            ledger.total() == pytest.approx(ready.plan_ledger().total(), abs=0.5) and ledger.total() <= 2.0
+            ledger.total() == pytest.approx(ready.plan_ledger().total(), abs=0.5)
+            and ledger.total() <= 2.0
         )
         assert "sums over sites are priced against" in ledger.show()["cautions"][0]
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
@@ -689,7 +709,9 @@ def test_a_site_hands_its_share_to_the_net_and_to_nobody_else(kind: Any) -> None
         rows, whole, KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5)
     )
     algorithm = kind(penalty=Schedule(1.0), noise=Schedule(0.2))
-    run_rounds(algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(guard), (5,), 4), 3)
+    run_rounds(
+        algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(guard), (5,), 4), 3
+    )
     assert len(seen) == 3 and all(np.all(one == one[0]) for one in seen)
 
 

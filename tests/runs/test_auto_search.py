@@ -28,8 +28,19 @@ from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.runs import auto_candidates, auto_search, auto_trials
-from sottovoce.runs.auto_candidates import KNOBS, Candidates, Plans, allows_gradient_cap, value_of_knob
-from sottovoce.runs.auto_search import Choice, choose_method, heterogeneity_of_partition, knobs_at_defaults
+from sottovoce.runs.auto_candidates import (
+    KNOBS,
+    Candidates,
+    Plans,
+    allows_gradient_cap,
+    value_of_knob,
+)
+from sottovoce.runs.auto_search import (
+    Choice,
+    choose_method,
+    heterogeneity_of_partition,
+    knobs_at_defaults,
+)
 from sottovoce.runs.auto_trials import Ground, Outcome, Rehearsal
 from sottovoce.runs.centre import Centring
 from sottovoce.runs.prepare import prepare
@@ -179,7 +190,8 @@ def test_public_facts_do_matter() -> None:
 
 def test_what_is_known_of_rows_matters_and_is_told_apart() -> None:
     long, short = (
-        Sketches(f"dense {norm}", f"rows of norm {norm}", (dense_sketch(4, norm),)) for norm in (1.0, 0.1)
+        Sketches(f"dense {norm}", f"rows of norm {norm}", (dense_sketch(4, norm),))
+        for norm in (1.0, 0.1)
     )
     first = choose_method(AUTO, SMALL, 4, free=(), expected=long)
     # the first is remembered, and is another
@@ -336,7 +348,9 @@ def test_ranks_are_those_of_errors_where_no_probability_is_stated() -> None:
         )
         for k, (e, loss) in enumerate([(0.200, 0.9), (0.203, 0.5), (0.2051, 0.1), (0.2049, 0.6)])
     ]
-    by_loss, by_error = (auto_search.sort_trials(trials, by_log_loss=which) for which in (True, False))
+    by_loss, by_error = (
+        auto_search.sort_trials(trials, by_log_loss=which) for which in (True, False)
+    )
     # the third is beyond a tie with the first
     assert [trials.index(one) for one in by_loss] == [
         1,
@@ -365,10 +379,14 @@ def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set
             stating = auto_search._Search(
                 Candidates(replace(config, loss="logistic"), Plans(ground), free)
             )
-            assert stating._pull_to_usual_knobs(replace(one, loss="logistic")) == 0.0  # there the log loss decides
+            assert (
+                stating._pull_to_usual_knobs(replace(one, loss="logistic")) == 0.0
+            )  # there the log loss decides
     solve = config.but(method="prox_average")
     assert search._pull_to_usual_knobs(solve) == 0.0
-    assert auto_search._Trial(solve, errors, errors).handicapped_error == pytest.approx(0.2 * auto_search.AHEAD)
+    assert auto_search._Trial(solve, errors, errors).handicapped_error == pytest.approx(
+        0.2 * auto_search.AHEAD
+    )
 
 
 def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -560,7 +578,9 @@ def test_methods_that_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_declared_heterogeneity() -> None:
-    assert [heterogeneity_of_partition(how) for how in ("iid", "label", "dirichlet:0.5", "site:branch")] == [
+    assert [
+        heterogeneity_of_partition(how) for how in ("iid", "label", "dirichlet:0.5", "site:branch")
+    ] == [
         "iid",
         "label",
         "label",

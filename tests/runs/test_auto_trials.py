@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from sottovoce.data.rows import Rows
-from sottovoce.data.synthetic_tables import LABELS, World, dense_sketch, draw_world, one_hot_sketch, unknown
+from sottovoce.data.synthetic_tables import (
+    LABELS,
+    World,
+    dense_sketch,
+    draw_world,
+    one_hot_sketch,
+    unknown,
+)
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.clipped import Capped
 from sottovoce.problem.losses import make_loss
@@ -146,7 +153,9 @@ def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyP
     assert np.allclose(together, np.concatenate(alone, axis=1), atol=2e-5)
     if method == "momentum":
         with pytest.raises(ValueError, match="all grow or none"):
-            tried.rehearse_candidates([prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))])
+            tried.rehearse_candidates(
+                [prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))]
+            )
     found = tried.rehearse_candidates(prepared)
     assert (
         [one.errors.shape for one in found] == [one.losses.shape for one in found] == [(2, R)] * 3
@@ -179,7 +188,9 @@ def test_alike_sites_whose_noise_is_listed_for_each_rehearse_as_one(sizes: tuple
     assert one.algorithm.noise is not None
     listed = one.algorithm.noise.scaled(np.ones(len(sizes)))
     (plain,) = ground.search_worlds.rehearse_candidates([one])
-    (each,) = ground.search_worlds.rehearse_candidates([replace(one, algorithm=one.algorithm.with_noise(listed))])
+    (each,) = ground.search_worlds.rehearse_candidates(
+        [replace(one, algorithm=one.algorithm.with_noise(listed))]
+    )
     assert np.allclose(plain.errors, each.errors) and np.allclose(plain.losses, each.losses)
 
 
@@ -293,7 +304,11 @@ def test_spherical_noise_of_all_entries_has_the_gamma_norm() -> None:
 
 
 def test_an_odd_number_of_replicates_has_one_without_a_pair() -> None:
-    x = auto_trials._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4).draw_gaussian(4, 1).reshape(2, 3, 2, 4)
+    x = (
+        auto_trials._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4)
+        .draw_gaussian(4, 1)
+        .reshape(2, 3, 2, 4)
+    )
     assert np.array_equal(x[:, 1], -x[:, 0]) and not np.array_equal(
         np.abs(x[:, 2]), np.abs(x[:, 0])
     )
@@ -329,9 +344,14 @@ def test_a_ground_is_public_and_the_same_each_time(monkeypatch: pytest.MonkeyPat
     one, two = (Ground((300, 200), 5, 1, 1.0) for _ in range(2))
     assert [len(x.worlds) for x in (one.search_worlds, one.comparison_worlds)] == [2, 3]
     every = [*one.search_worlds.worlds, *one.comparison_worlds.worlds]
-    for mine, its in zip(every, [*two.search_worlds.worlds, *two.comparison_worlds.worlds], strict=True):
+    for mine, its in zip(
+        every, [*two.search_worlds.worlds, *two.comparison_worlds.worlds], strict=True
+    ):
         assert np.array_equal(mine.X, its.X) and np.array_equal(mine.shares, its.shares)
-    assert len({world.X.tobytes() for world in every}) == 5 and one.search_worlds.seed != one.comparison_worlds.seed
+    assert (
+        len({world.X.tobytes() for world in every}) == 5
+        and one.search_worlds.seed != one.comparison_worlds.seed
+    )
     assert "2 sites of 200 to 300 rows, 5 features, sites with unlike labels" in one.says
     assert "sites alike" in Ground((300, 200), 5, 1, 0.0, unknown(5)).says
 

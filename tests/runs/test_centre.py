@@ -30,7 +30,15 @@ from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.privacy.noise import KeyedNoise, Noise
 from sottovoce.problem.facts import Among
 from sottovoce.runs import engine
-from sottovoce.runs.centre import LEAST, MOST, Centring, Decision, Frame, decide_centring, frame_of_schema
+from sottovoce.runs.centre import (
+    LEAST,
+    MOST,
+    Centring,
+    Decision,
+    Frame,
+    decide_centring,
+    frame_of_schema,
+)
 from sottovoce.runs.engine import Place
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Prepared
@@ -216,7 +224,9 @@ def test_it_is_the_method_on_rows_that_are_written_down(
     plain = prepare(config, N, P)
     eta = plain.algorithm.penalty
     monkeypatch.setattr("sottovoce.runs.simulate.KeyedNoise", Shifted)
-    written = simulate(replace(config, noise=noise, epsilon=5.0, eta=eta), Rows.build_from_parts(parts))
+    written = simulate(
+        replace(config, noise=noise, epsilon=5.0, eta=eta), Rows.build_from_parts(parts)
+    )
     again = found.move.unfold_from_models(found.models)
     np.testing.assert_allclose(
         again, written.models, atol=2e-4 * max(1.0, np.abs(written.models).max())
@@ -229,7 +239,9 @@ def test_noise_of_replicates_is_their_own_and_more_of_them_change_no_bit() -> No
     config = config_of("prox_admm")
     few, many = run(config), run(replace(config, replicates=3))
     assert many.move is not None and few.move is not None and many.move.mean.shape == (3, P)
-    assert np.array_equal(many.models[0], few.models[0]) and many.move.for_replicate(0) == few.move.for_replicate(0)
+    assert np.array_equal(many.models[0], few.models[0]) and many.move.for_replicate(
+        0
+    ) == few.move.for_replicate(0)
     assert len({one.digest for one in many.move.split_by_replicate()}) == 3
 
 
@@ -247,7 +259,9 @@ def test_sites_of_their_own_reach_the_same_mean_and_models(trust: str) -> None:
     def site(i: int, net: QueueNet) -> None:
         book = Ledger(prepared.ledger.accountant, math.inf, 1e-5)
         own = prepared.facts.facts_of_node(i)
-        guard = RowGuard(ROWS.rows_of_node(i), own, KeyedNoise(4, [0], [i], ()), book, centring=made)
+        guard = RowGuard(
+            ROWS.rows_of_node(i), own, KeyedNoise(4, [0], [i], ()), book, centring=made
+        )
         place, stopped = engine.release_mean(Place(own, net, guard, (), P), guard, prepared.facts)
         assert stopped == engine.FINISHED and place.move is not None
         algorithm = prepared.algorithm.method_of_node(i)
@@ -513,7 +527,9 @@ class TestDeciding:
             found = decide_centring(config_of(**change), np.full(5, 1e5), P, FRAME).centring
             assert found is not None and found.alpha == pytest.approx(one.alpha / factor, rel=1e-5)
         sums = [
-            decide_centring(config_of(trust="sum", sites_per_row=m), np.full(5, 1e5), P, FRAME).centring
+            decide_centring(
+                config_of(trust="sum", sites_per_row=m), np.full(5, 1e5), P, FRAME
+            ).centring
             for m in (1, 4)
         ]
         assert sums[0] is not None and sums[1] is not None
@@ -594,16 +610,18 @@ class TestDeciding:
         )
         assert ours is not None and theirs is not None
         np.testing.assert_allclose(ours(1), theirs(1), rtol=1e-3)
-        assert made.config_for_method(config_of(epsilon=(1.0, 2.0, 1.0))).epsilon[0] == pytest.approx(
-            rest.epsilon
-        )  # type: ignore[index]
+        assert made.config_for_method(config_of(epsilon=(1.0, 2.0, 1.0))).epsilon[
+            0
+        ] == pytest.approx(rest.epsilon)  # type: ignore[index]
 
 
 class TestShrinking:
     MADE = Centring((6,), 0.4, 2.0, 0.1, 0.05, ((0, 1, 2),))
 
     def shrunk(self, mean: Any, spread: float) -> np.ndarray:
-        return self.MADE.shrink_mean(Answer(np.asarray(mean, dtype=float), Among(100.0, 1), spread))[0]
+        return self.MADE.shrink_mean(
+            Answer(np.asarray(mean, dtype=float), Among(100.0, 1), spread)
+        )[0]
 
     def test_it_is_the_formula(self) -> None:
         mean = np.array([0.3, 0.4, 0.2, -0.1, 0.2, 0.3, 7.0])
@@ -665,14 +683,21 @@ def test_rows_that_are_not_shortened_again_are_found(monkeypatch: pytest.MonkeyP
     made = centring(config)
     # all on the other side
     X = np.append(np.full(P - 1, -math.sqrt((1 - K**2) / (P - 1))), K)[None] * (1 - 1e-12)
-    rows = replace(Rows.build_from_parts([(X, np.ones(1))]), move=made.map_for_mean(np.append(MEAN, 0.0)))
+    rows = replace(
+        Rows.build_from_parts([(X, np.ones(1))]), move=made.map_for_mean(np.append(MEAN, 0.0))
+    )
     far = np.linalg.norm(rows.design_of_nodes(np.array([0])).weighted_row_sum(np.ones((1, 1, 1))))
     assert 1.0 - 1e-9 < far <= 1.0
     whole = move_module._factors_and_lengths
     monkeypatch.setattr(
-        move_module, "_factors_and_lengths", lambda storage, move, short: whole(storage, move, short=False)
+        move_module,
+        "_factors_and_lengths",
+        lambda storage, move, short: whole(storage, move, short=False),
     )
-    assert np.linalg.norm(rows.design_of_nodes(np.array([0])).weighted_row_sum(np.ones((1, 1, 1)))) > 1.5
+    assert (
+        np.linalg.norm(rows.design_of_nodes(np.array([0])).weighted_row_sum(np.ones((1, 1, 1))))
+        > 1.5
+    )
 
 
 def test_centred_rows_are_learnt_from_with_less_noise() -> None:

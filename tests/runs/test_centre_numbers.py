@@ -19,7 +19,7 @@ from sottovoce.answers.regression import LeastSquares
 from sottovoce.answers.saved import SavedModel
 from sottovoce.data import Schema
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_as_sites
+from sottovoce.deploy.local import run_sites
 from sottovoce.ledger.durable import DurableLedger, rows_digest
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual, make_loss
@@ -59,7 +59,11 @@ def test_it_is_the_method_on_rows_that_are_written_down(
     assert found.ledger == prepare(config, N, P, centre=made).plan_ledger().to_list()
     assert [row["source"] for row in found.ledger].count("mean of rows") == 1
     assert found.ledger[0]["source"] == "mean of rows" and found.statement.epsilon <= 1.0
-    noise, move, parts = prepare(config, N, P, centre=made).algorithm.noise, found.move.for_replicate(0), []
+    noise, move, parts = (
+        prepare(config, N, P, centre=made).algorithm.noise,
+        found.move.for_replicate(0),
+        [],
+    )
     for X, y in tables():
         moved = 2.0 * (X - move.mean * (X[:, -1:] / move.k))
         moved[:, -1] = X[:, -1]
@@ -92,7 +96,9 @@ def test_no_row_moves_a_mean_gradient_by_more_than_its_sensitivity() -> None:
     rng, loss = np.random.default_rng(2), make_loss("log-cosh:0.01")
     made = centring(config_of())
     move, n, most = made.map_for_mean(np.append(MEAN, 0.0)), 20, 0.0
-    facts = Facts(loss, np.array([[float(n)]]), P, 1.0, 1.0, 1, pure=False, stretch=move.stretch_bound)
+    facts = Facts(
+        loss, np.array([[float(n)]]), P, 1.0, 1.0, 1, pure=False, stretch=move.stretch_bound
+    )
     base = np.tile(np.append(MEAN, K), (n, 1)) * 0.9
     for _ in range(200):
         a = rng.normal(size=P)
@@ -113,11 +119,13 @@ def test_sites_of_their_own_reach_the_same_models(trust: str) -> None:
     config = config_of("momentum", trust, rounds=3)
     whole = run(config)
     assert whole.centring is not None and whole.move is not None
-    sites = run_as_sites(replace(config, loss=SPEC), rows_of(), centre=whole.centring)
+    sites = run_sites(replace(config, loss=SPEC), rows_of(), centre=whole.centring)
     algorithm = prepare(whole.config, N, P, centre=whole.centring).algorithm
     for i, (outcome, ledger) in enumerate(sites):
         model = np.broadcast_to(algorithm.method_of_node(i).model(outcome.state), (P,))
-        np.testing.assert_allclose(whole.move.for_replicate(0).fold_into_models(model), whole.models[0, i], atol=1e-9)
+        np.testing.assert_allclose(
+            whole.move.for_replicate(0).fold_into_models(model), whole.models[0, i], atol=1e-9
+        )
         assert [row["source"] for row in ledger.to_list()].count("mean of rows") == 1
 
 
@@ -175,7 +183,9 @@ def test_predicted_numbers_are_those_of_rows_as_short_as_in_training(tmp_path: P
     moved = 2.0 * (encoded.X - move.mean * (encoded.X[:, -1:] / move.k))
     moved[:, -1] = encoded.X[:, -1]
     lengths = np.linalg.norm(moved, axis=1)
-    wanted = moved / np.maximum(1.0, lengths[:, None]) @ move.unfold_from_models(result.consensus[0])
+    wanted = (
+        moved / np.maximum(1.0, lengths[:, None]) @ move.unfold_from_models(result.consensus[0])
+    )
     assert lengths.max() > 1.3
     np.testing.assert_allclose(saved.margins(raw), wanted, atol=1e-12)
     assert np.abs(encoded.X @ result.consensus[0] - wanted).max() > 1e-3
@@ -198,5 +208,7 @@ def test_least_squares_folds_back() -> None:
     more: dict[str, Any] = {"loss": Weighted(HuberResidual(1.0)), "centre": made}
     found = simulate(config, rows, method=LeastSquares(constant=last, free=np.ones(P)), **more)
     assert found.move is not None and np.linalg.norm(found.move.mean) > 0.3
-    np.testing.assert_allclose(found.move.for_replicate(0).fold_into_models(found.outcome[0]), truth, atol=0.02)
+    np.testing.assert_allclose(
+        found.move.for_replicate(0).fold_into_models(found.outcome[0]), truth, atol=0.02
+    )
     assert np.abs(found.outcome[0] - truth).max() > 0.1

@@ -106,7 +106,9 @@ def trained(kind: str, centre: bool = False, **more: Any) -> tuple[Schema, Resul
     if centre and frame is not None:
         made = Centring(frame.constants, frame.k, 2.0, 2.0, 0.05, frame.groups)
     result = simulate(
-        with_loss_of_task(config, schema.task), build_rows_for_task(schema.task, [(rows.X, rows.y)]), centre=made
+        with_loss_of_task(config, schema.task),
+        build_rows_for_task(schema.task, [(rows.X, rows.y)]),
+        centre=made,
     )
     result.extra["schema"] = schema.to_dict()
     return schema, result
@@ -183,7 +185,10 @@ def test_a_graph_of_an_answered_run_keeps_rows_long_and_averages_sites(
     model = np.random.default_rng(0).normal(size=naming.d) * 3
     answered = SavedModel(naming, model, np.array([0.3, 0.7]) if sites else np.ones(1), {}, schema)
     raw = table()
-    found, margins = ran(build_onnx_model(Linear.from_saved_model(answered)), raw), answered.margins(raw)
+    found, margins = (
+        ran(build_onnx_model(Linear.from_saved_model(answered)), raw),
+        answered.margins(raw),
+    )
     np.testing.assert_allclose(found["probabilities"][:, 1], expit(margins), rtol=1e-9)
     assert found["label"][:, 0].tolist() == schema.task.shown_answers(margins)
 

@@ -127,7 +127,8 @@ def test_spending_of_shifts_is_that_of_their_events(accountant: str) -> None:
     ]
     counts = [1, 3, 1, 2, 1]
     releases = [
-        (prices.dominating_pairs(event)[0], count) for event, count in zip(events, counts, strict=True)
+        (prices.dominating_pairs(event)[0], count)
+        for event, count in zip(events, counts, strict=True)
     ]
     each = [event for event, count in zip(events, counts, strict=True) for _ in range(count)] * 2
     spent, added = book.spend_gaussian_releases(releases, 2), book.spending_of_events(each)

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
-from sottovoce.deploy.local import run_as_sites
+from sottovoce.deploy.local import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.memory import Ledger
@@ -180,7 +180,7 @@ def test_real_sites_run_what_the_simulation_runs() -> None:
         method="prox_admm", epsilon=1.0, delta=1e-5, rounds=3, loss=SPECS[1], replicates=2
     )
     result = simulate(run, rows)
-    for i, (outcome, _) in enumerate(run_as_sites(run, rows, replicate=1)):
+    for i, (outcome, _) in enumerate(run_sites(run, rows, replicate=1)):
         np.testing.assert_allclose(outcome.state.mean, result.models[1, i], atol=1e-12)
 
 
@@ -272,7 +272,10 @@ def test_one_pass_moves_one_gradient_only() -> None:
     s[4] = -1.0
     moved = []
     for part in range(3):
-        pair = [Solver(Rows.build_from_parts([(X, np.ones(N))], [one]), facts.loss, 1.0) for one in (t, s)]
+        pair = [
+            Solver(Rows.build_from_parts([(X, np.ones(N))], [one]), facts.loss, 1.0)
+            for one in (t, s)
+        ]
         moved.append(
             float(
                 np.linalg.norm(np.subtract(*(each.gradient(np.zeros(2), part, 3) for each in pair)))

@@ -143,10 +143,14 @@ def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answ
     assert [bool(np.all(row.shift() > 0)) for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
     first, last = rows[0], rows[-1]
     assert isinstance(first, MinimiserGateRelease) and np.all(first.test_epsilon > 0)
-    minimiser, test = (prices.renyi_divergences(one, (2.0,))[0, :, 0] for one in (first.charged_minimiser(), first))
+    minimiser, test = (
+        prices.renyi_divergences(one, (2.0,))[0, :, 0] for one in (first.charged_minimiser(), first)
+    )
     answer = 0.5 * 2.0 * first.sensitivity_over_sigma() ** 2
     np.testing.assert_allclose(test, minimiser + answer + first.test_epsilon**2, rtol=1e-12)
-    np.testing.assert_allclose(prices.renyi_divergences(last, (2.0,))[0, :, 0], test - answer, rtol=1e-12)
+    np.testing.assert_allclose(
+        prices.renyi_divergences(last, (2.0,))[0, :, 0], test - answer, rtol=1e-12
+    )
 
 
 def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:

@@ -106,7 +106,9 @@ def test_worlds_keep_their_parts_apart(loss: str) -> None:
 def test_worlds_of_public_rows_may_have_unlike_sites_or_few_rows() -> None:
     known = some(600).expected_worlds()
     assert known is not None
-    unlike = known.draw_expected_world(0, 200, **(SIZES | {"sites": (200, 200), "classes": 2, "tilt": 1.0}))
+    unlike = known.draw_expected_world(
+        0, 200, **(SIZES | {"sites": (200, 200), "classes": 2, "tilt": 1.0})
+    )
     share = unlike.shares.sum(axis=1)[:, 1] / 200
     assert share[1] - share[0] > 0.2
     few = some(30).expected_worlds()
@@ -130,7 +132,10 @@ def test_wide_public_rows_are_narrowed_with_their_start(n: int, loss: str) -> No
     known, plain = wide.expected_worlds(), narrow.expected_worlds()
     assert known is not None and plain is not None
     for number in range(2):
-        world, same = known.draw_expected_world(number, 50, **sizes), plain.draw_expected_world(number, 50, **sizes)
+        world, same = (
+            known.draw_expected_world(number, 50, **sizes),
+            plain.draw_expected_world(number, 50, **sizes),
+        )
         assert world.X.shape == (50, 20) and world.start is not None and same.start is not None
         assert world.start.shape == (20 * wide.loss.outputs,)
         assert np.allclose(np.linalg.norm(world.X, axis=1), np.linalg.norm(same.X, axis=1))
@@ -226,7 +231,9 @@ def test_what_an_earlier_run_cost() -> None:
     assert start_from_result(exact, RUN, 3, None).epsilon is None
     real = simulate(replace(RUN, seed=None, rounds=1), rows)
     start = start_from_result(real, RUN, 3, None)
-    assert start.may_start_release and start.epsilon == real.statement.epsilon and start.delta == 1e-5
+    assert (
+        start.may_start_release and start.epsilon == real.statement.epsilon and start.delta == 1e-5
+    )
     onward = start_from_result(replace(real, start=Start(np.zeros(3), "run")), RUN, 3, None)
     assert onward.epsilon is None and not onward.may_start_release
     assert (

@@ -25,7 +25,7 @@ from sottovoce.runs.centre import Centring, Frame, decide_centring
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Pricer
-from sottovoce.runs.relations import other_relation, event_under_other, with_other_relation
+from sottovoce.runs.relations import event_under_other, other_relation, with_other_relation
 from sottovoce.runs.simulate import simulate
 from sottovoce.util.typing import Array
 
@@ -110,7 +110,9 @@ def test_what_prices_a_release_there() -> None:
     kept = event_under_other(tests, replace(tests, relation="zero-out"))
     assert kept is not None and kept.to_dict() == replace(tests, relation="zero-out").to_dict()
     back = replace(tests, relation="zero-out")
-    assert event_under_other(back, tests) is None  # nothing is proved of thresholds whose rows move twice
+    assert (
+        event_under_other(back, tests) is None
+    )  # nothing is proved of thresholds whose rows move twice
     bare = events.Unprotected("s", n)
     assert event_under_other(bare, bare) is bare
 

@@ -27,7 +27,9 @@ def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
     reserved = replace(mine, algorithm=mine.algorithm.with_noise(exact)).plan_ledger().rows
     plain = [event.to_dict() for event in reserved]
     assert plain != [event.to_dict() for event in mine.plan_ledger().rows]
-    assert [event.to_dict() for event in with_reserved_noise(mine, reserved).plan_ledger().rows] == plain
+    assert [
+        event.to_dict() for event in with_reserved_noise(mine, reserved).plan_ledger().rows
+    ] == plain
     assert with_reserved_noise(mine, mine.plan_ledger().rows) is mine
 
 

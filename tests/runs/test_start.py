@@ -21,7 +21,7 @@ from sottovoce.network.net import DenseNet, Net
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries import Query, Sum
 from sottovoce.runs.engine import Place, run_rounds
-from sottovoce.runs.prepare import rows_on_backend, prepare
+from sottovoce.runs.prepare import prepare, rows_on_backend
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import (
     Result,
@@ -126,7 +126,9 @@ def test_a_query_around_the_start_is_one_of_the_same_class_with_other_public_vec
     ((query, answer),) = seen
     simulate(config, ROWS)
     (_, (plain, _)) = seen
-    assert type(query) is type(plain) and answer.shape == query.placeholder_answer(result.facts).shape
+    assert (
+        type(query) is type(plain) and answer.shape == query.placeholder_answer(result.facts).shape
+    )
     assert query.event(result.facts).to_dict() == plain.event(result.facts).to_dict()
     if isinstance(query, Sum) and isinstance(plain, Sum):
         query, plain = query.what, plain.what

@@ -154,23 +154,29 @@ def test_many_sites_are_tried_out_as_one() -> None:
     """
     sizes = (60,) * 500
     for trust in ("nobody", "sum", "curator"):
-        choice = choose_method(RunConfig(method="auto", trust=trust, epsilon=0.5, delta=1e-5), sizes, 6)
+        choice = choose_method(
+            RunConfig(method="auto", trust=trust, epsilon=0.5, delta=1e-5), sizes, 6
+        )
         assert (len(choice.table) == 0) == (trust == "nobody")
 
 
 def test_a_rehearsal_has_the_noise_of_the_run() -> None:
-    """`Sum.answer_of_pooled_rows`, of which rehearsals are made, against shares that are drawn, rounded, added
-    and opened.
+    """`Sum.answer_of_pooled_rows`, of which rehearsals are made, against shares that are drawn,
+    rounded, added and opened.
     """
 
     ready = prepare(config(rounds=4, epsilon=5.0), ROWS.n, ROWS.d)
     point, alpha = np.zeros((400, 5, ROWS.d)), np.array([[0.3]])
     guard = RowGuard(ROWS, ready.facts, KeyedNoise(1, range(400), range(5)), ready.ledger)
-    opened = guard.charge_and_open_sum(Sum.sum_of_query(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph))[:, 0]
+    opened = guard.charge_and_open_sum(
+        Sum.sum_of_query(NoisyGradient(point, alpha, "test")), DenseNet(ready.graph)
+    )[:, 0]
     pooled: Rows = ROWS.pool_at_one_node()
     one = replace(ready.facts, n=pooled.n)
     vault = Vault(make_solver(pooled, one), KeyedNoise(2, range(400), range(1)))
-    at_once = Sum.sum_of_query(NoisyGradient(point[:, :1], alpha, "test")).answer_of_pooled_rows(vault, one, 1)[:, 0]
+    at_once = Sum.sum_of_query(NoisyGradient(point[:, :1], alpha, "test")).answer_of_pooled_rows(
+        vault, one, 1
+    )[:, 0]
     band = 6 * math.sqrt(2 / opened.size) * math.sqrt(2)
     assert abs(np.log(opened.std() / at_once.std()) * 2) < band
     np.testing.assert_allclose(

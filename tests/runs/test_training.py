@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from sottovoce.algorithms import REGISTRY
 from sottovoce.data.rows import Rows
 from sottovoce.data.sweep import number_of_cores
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import events
 from sottovoce.privacy.accountants import PureAccountant
@@ -186,7 +186,9 @@ def test_run_config_survives_json(config: RunConfig) -> None:
 
 def prices(result: Result) -> np.ndarray[Any, Any]:
     """Price of every release, shape (releases, N)."""
-    return np.array([PureAccountant().price_of_event(events.from_dict(row)) for row in result.ledger])
+    return np.array(
+        [PureAccountant().price_of_event(events.from_dict(row)) for row in result.ledger]
+    )
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5, 0.97])
@@ -312,7 +314,7 @@ def test_sites_and_simulation_agree(method: str, graph: str, rows: Rows) -> None
     assert np.max(np.abs(batched.models[0] - batched.models[1])) > 1e-3 or method == "admm"
     algorithm = prepare(config, rows.n, rows.d).algorithm
     for replicate in range(2):
-        for i, (outcome, ledger) in enumerate(run_as_sites(config, rows, replicate)):
+        for i, (outcome, ledger) in enumerate(run_sites(config, rows, replicate)):
             assert (outcome.rounds, outcome.stopped) == (6, "finished")
             assert outcome.state.f.shape == (rows.d,)
             model = algorithm.model(outcome.state)
@@ -333,7 +335,7 @@ def test_sites_compute_the_same_bits_on_any_number_of_cores(
     states = []
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
-            states.append([outcome.state.f for outcome, _ in run_as_sites(config, rows)])
+            states.append([outcome.state.f for outcome, _ in run_sites(config, rows)])
     np.testing.assert_array_equal(states[0], states[1])
 
 

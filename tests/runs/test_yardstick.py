@@ -107,7 +107,9 @@ def test_three_classes_and_numbers_have_theirs(tmp_path: Path) -> None:
     days = table(tmp_path, X, np.round(3.0 * X[:, 0] - X[:, 1] + noise.normal(size=900), 6), DAYS)
     line = LinearRegression().fit(days.X_train, days.y_train)
     apart = np.clip(line.predict(days.X_test), -1.0, 1.0) - days.y_test
-    assert least_nonprivate_error(days) == pytest.approx(20.0 * math.sqrt(np.mean(apart**2)), rel=0.01)
+    assert least_nonprivate_error(days) == pytest.approx(
+        20.0 * math.sqrt(np.mean(apart**2)), rel=0.01
+    )
 
 
 def test_rows_without_a_known_label_and_constant_columns_do_not_matter(tmp_path: Path) -> None:
@@ -125,7 +127,9 @@ def test_weights_count_in_the_fit(tmp_path: Path) -> None:
     y = logistic(X, 2.0)
     dataset = table(tmp_path, X, y, YES, 'class_weight = { "0" = 1e-9, "1" = 1.0 }')
     assert dataset.weights is not None
-    assert least_nonprivate_error(dataset) == pytest.approx(float(np.mean(dataset.y_test < 0)), abs=0.03)
+    assert least_nonprivate_error(dataset) == pytest.approx(
+        float(np.mean(dataset.y_test < 0)), abs=0.03
+    )
 
 
 def test_a_run_is_shown_beside_it(tmp_path: Path) -> None:
@@ -134,7 +138,9 @@ def test_a_run_is_shown_beside_it(tmp_path: Path) -> None:
     dataset = table(tmp_path, X, (X[:, 1] > X[:, 0]).astype(int), YES)
     where = {"data": str(tmp_path / "rows.csv"), "schema": str(tmp_path / "rows.toml"), "nodes": 2}
     report = train(TrainConfig(RunConfig("prox_average", 1.0, 1e-5, seed=0), **where))
-    assert report.nonprivate_test_error == least_nonprivate_error(dataset) <= report.test_errors.mean()
+    assert (
+        report.nonprivate_test_error == least_nonprivate_error(dataset) <= report.test_errors.mean()
+    )
 
 
 @pytest.mark.parametrize(

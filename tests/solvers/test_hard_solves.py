@@ -65,7 +65,9 @@ def test_ill_conditioned_problems_that_are_charged_are_answered(
         linear = -q * rng.normal(size=d) * 10.0 ** rng.uniform(-2.0, 2.0)
         query = NoisyMinimiser(rng.normal(size=d), np.array([1.0]), "test", linear=linear)
         book = Ledger("zcdp", delta=1e-5)
-        answer = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).charge_and_answer(query)
+        answer = RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).charge_and_answer(
+            query
+        )
         assert len(book.rows) == 1 and np.all(np.isfinite(answer))
 
 
@@ -195,6 +197,8 @@ def test_every_kind_of_rows_turns_alike(kind: str) -> None:
         if kind == "array_api_strict":
             pytest.importorskip(kind)
             rows = rows.with_backend(kind)
-    turned = rows.sweep_over_rows().hessian_vector_product(Logistic(), w[None, None], along[None, None])
+    turned = rows.sweep_over_rows().hessian_vector_product(
+        Logistic(), w[None, None], along[None, None]
+    )
     bends = Logistic().curvature(y * (X @ w))
     np.testing.assert_allclose(turned[0, 0], X.T @ (bends * (X @ along)), rtol=1e-12)

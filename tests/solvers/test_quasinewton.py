@@ -80,7 +80,9 @@ def test_a_cut_memory_is_that_of_the_problems_kept() -> None:
     remember(memory, steps, one)
     whole = memory.direction(g, one.precondition_gradient(g))
     kept, part = memory.keep(cut), one.subset_of_solves(np.array([1]), np.array([0, 2]))
-    np.testing.assert_allclose(kept.direction(g[cut], part.precondition_gradient(g[cut])), whole[cut], rtol=1e-10)
+    np.testing.assert_allclose(
+        kept.direction(g[cut], part.precondition_gradient(g[cut])), whole[cut], rtol=1e-10
+    )
 
 
 def test_memories_of_parts_are_gathered_and_lost_pairs_dropped() -> None:
@@ -97,7 +99,11 @@ def test_memories_of_parts_are_gathered_and_lost_pairs_dropped() -> None:
     remember(early, steps[:4], one)
     cut = np.ix_([0, 1], [1])
     late = early.keep(cut)
-    remember(late, [(s[cut], y[cut]) for s, y in steps[4:]], one.subset_of_solves(np.arange(2), np.array([1])))
+    remember(
+        late,
+        [(s[cut], y[cut]) for s, y in steps[4:]],
+        one.subset_of_solves(np.arange(2), np.array([1])),
+    )
     whole = gather_memories(one, [(np.ix_([0, 1], [0, 1, 2]), early), (cut, late)], (M, R, D), told)
     found = whole.direction(g, one.precondition_gradient(g))
 

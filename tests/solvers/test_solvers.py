@@ -71,7 +71,9 @@ def test_one_node_alone_agrees_with_the_batch() -> None:
     together = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((3, 5)), 1e-12).w
     for i in range(3):
         alone = (
-            Solver(rows.rows_of_node(i), Logistic(), 1.0).minimise(linear[i], q[i], np.zeros(5), 1e-12).w
+            Solver(rows.rows_of_node(i), Logistic(), 1.0)
+            .minimise(linear[i], q[i], np.zeros(5), 1e-12)
+            .w
         )
         assert alone.shape == (5,)
         np.testing.assert_allclose(alone, together[i], atol=1e-10)
@@ -153,7 +155,8 @@ def test_no_certificate_rests_on_a_remembered_gradient() -> None:
     solver = Solver(rows, Logistic(), 1.0)
     wrong = solver._rows.stack_replicates(np.ones((3, 5)), (3,))
     solver.restore(
-        solver.state() | {"answer": wrong, "gradient": -solver._rows.stack_replicates(linear + q * 1.0, (3,))}
+        solver.state()
+        | {"answer": wrong, "gradient": -solver._rows.stack_replicates(linear + q * 1.0, (3,))}
     )
     solution = solver.minimise(linear, q, zero, 1e-9)
     np.testing.assert_allclose(solution.w, exact.w, atol=1e-7)
@@ -169,7 +172,9 @@ def test_single_precision_by_column_multiplies_like_rows() -> None:
     )
     rows, columns = Dense(a), Dense(a).in_single_precision()
     assert (
-        isinstance(columns, Columns) and columns.n == rows.n == 300 and columns.in_single_precision() is columns
+        isinstance(columns, Columns)
+        and columns.n == rows.n == 300
+        and columns.in_single_precision() is columns
     )
     changes = (
         lambda x: x,
@@ -283,7 +288,9 @@ def test_parts_are_weighed_by_the_number_of_rows_itself(C: float) -> None:
     every sensitivity.
     """
     for n in range(1, 500):
-        solver = Solver(Rows.build_from_parts([(np.full((n, 1), 1.0), np.ones(n))]), HuberSVM(0.5), C)
+        solver = Solver(
+            Rows.build_from_parts([(np.full((n, 1), 1.0), np.ones(n))]), HuberSVM(0.5), C
+        )
         np.testing.assert_allclose(solver.gradient(np.zeros((1, 1))), -C, rtol=1e-12)
         for parts in {1, 2, max(1, n // 2), n}:
             one = solver.gradient(np.zeros((1, 1)), 0, parts)
@@ -316,7 +323,9 @@ def test_sparse_sites_of_unlike_sizes_are_solved_as_dense_ones(kind: str) -> Non
         return rows.with_weight(weights) if kind == "weights" else rows
 
     loss = (
-        Softmax(3) if kind == "classes" else clip_gradients(Logistic(), 0.3 if kind == "a cap" else math.inf)
+        Softmax(3)
+        if kind == "classes"
+        else clip_gradients(Logistic(), 0.3 if kind == "a cap" else math.inf)
     )
     width = d * loss.outputs
     linear, start = np.zeros((1, 3, width)), np.zeros((1, 3, width))
@@ -348,7 +357,9 @@ def test_a_preconditioner_of_some_rows_moves_no_answer(
     if kind == "classes":
         rows = Rows.build_with_classes([(X, rng.integers(3, size=len(X))) for X, _ in given], 3)
     else:
-        rows = Rows.build_from_parts([(csr_array(X) if kind == "sparse" else X, y) for X, y in given])
+        rows = Rows.build_from_parts(
+            [(csr_array(X) if kind == "sparse" else X, y) for X, y in given]
+        )
     if kind == "weighted":
         rows = rows.with_weight([rng.random(len(X)) for X, _ in given])
     w = np.zeros((2, 3, rows.d))

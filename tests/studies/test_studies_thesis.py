@@ -192,12 +192,19 @@ def test_moments_are_those_of_the_rows_and_their_sensitivity_is_attained() -> No
     for _ in range(300):
         x, z = rng.standard_normal((2, 4))
         x, z = x / np.linalg.norm(x), z / np.linalg.norm(z)
-        far = max(far, float(np.linalg.norm(flatten_symmetric(np.outer(x, x)) - flatten_symmetric(np.outer(z, z)))))
+        far = max(
+            far,
+            float(
+                np.linalg.norm(
+                    flatten_symmetric(np.outer(x, x)) - flatten_symmetric(np.outer(z, z))
+                )
+            ),
+        )
     assert far <= 30 * stated[0] * (1 + 1e-12)
     x, z = np.eye(4)[:2]
-    assert np.linalg.norm(flatten_symmetric(np.outer(x, x)) - flatten_symmetric(np.outer(z, z))) == pytest.approx(
-        30 * stated[0]
-    )
+    assert np.linalg.norm(
+        flatten_symmetric(np.outer(x, x)) - flatten_symmetric(np.outer(z, z))
+    ) == pytest.approx(30 * stated[0])
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])

@@ -69,13 +69,17 @@ def test_a_constraint_holds_for_what_it_says(
 
 
 def test_a_rule_says_what_concerns_the_value() -> None:
-    weight = optional_constraint(PerNode(Interval(low=0, closed="neither", why="it weighs the data")))
+    weight = optional_constraint(
+        PerNode(Interval(low=0, closed="neither", why="it weighs the data"))
+    )
     assert (
         weight.broken_rule_text(-1.0)
         == weight.broken_rule_text((1.0, -1.0))
         == "must be finite and > 0, because it weighs the data"
     )
-    assert "tuple" in weight.broken_rule_text("heavy") and "None" in weight.broken_rule_text("heavy")
+    assert "tuple" in weight.broken_rule_text("heavy") and "None" in weight.broken_rule_text(
+        "heavy"
+    )
 
 
 def low_is_below_high(pair: Pair) -> Iterator[InvalidInput]:

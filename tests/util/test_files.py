@@ -83,7 +83,10 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 def test_a_database_is_never_written_over(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"SQLite format 3\0 and so on")
-    for write in (lambda: files.check_writable_path("x", path), lambda: files.write_atomically("x", path, "new")):
+    for write in (
+        lambda: files.check_writable_path("x", path),
+        lambda: files.write_atomically("x", path, "new"),
+    ):
         with pytest.raises((InvalidInput, NotWritten), match="holds a ledger or another database"):
             write()
     assert path.read_bytes().endswith(b"and so on")
@@ -425,5 +428,8 @@ def test_json_and_toml_within_bounds() -> None:
     deep = json.loads("[" * 64 + "]" * 64)
     assert files.parse_bounded_json("[" * 64 + "]" * 64) == deep
     floats = ", ".join(f"{k}.5" for k in range(200))
-    assert len(files.parse_bounded_toml(f"a = [{floats}]\n'b.c'.\"d.e\".f = '{'x.' * 100}'")["a"]) == 200
+    assert (
+        len(files.parse_bounded_toml(f"a = [{floats}]\n'b.c'.\"d.e\".f = '{'x.' * 100}'")["a"])
+        == 200
+    )
     assert files.parse_bounded_toml("a = [-inf, 1e3, inf]") == {"a": [-np.inf, 1000.0, np.inf]}

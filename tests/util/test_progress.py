@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sottovoce import ConsensusClassifier
 from sottovoce.util import progress
-from sottovoce.util.progress import show_bar_on_console, open_progress_teller
+from sottovoce.util.progress import open_progress_teller, show_bar_on_console
 
 
 def test_nothing_is_said_off_a_terminal_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ from sottovoce.deploy.sums.messages import (
     Hello,
     Roster,
     Share,
-    read_signed_message,
     read_question,
+    read_signed_message,
     sign_content,
 )
 from sottovoce.errors import TransportClosed

@@ -35,7 +35,9 @@ def test_planted_bugs_are_found(monkeypatch: pytest.MonkeyPatch, plant: str) -> 
     from sottovoce.deploy.sums import masks
     from sottovoce.ledger.run import Run
 
-    monkeypatch.setattr(masks, "derive_mask_key", masks.derive_mask_key)  # what the plants change comes back
+    monkeypatch.setattr(
+        masks, "derive_mask_key", masks.derive_mask_key
+    )  # what the plants change comes back
     monkeypatch.setattr(Run, "charge_once", Run.charge_once)
     monkeypatch.setattr(RoundSequence, "closing_time", RoundSequence.closing_time)
     monkeypatch.setattr(Hub, "highest_round_of", Hub.highest_round_of)

@@ -39,7 +39,7 @@ from lies import Lies
 from plants import PLANTS
 from problems import make_rows
 
-from sottovoce.deploy import run_as_sites
+from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
@@ -50,7 +50,13 @@ from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import Finished, SiteSession, check_complete_end
 from sottovoce.deploy.sums.masks import erase_old_masking_keys
 from sottovoce.deploy.waits import Waits
-from sottovoce.errors import Refused, SottovoceError, TransportClosed, Unreachable, exit_code_for_error
+from sottovoce.errors import (
+    Refused,
+    SottovoceError,
+    TransportClosed,
+    Unreachable,
+    exit_code_for_error,
+)
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
 from sottovoce.privacy.noise import KeyedNoise
@@ -447,14 +453,16 @@ class World:
             told = [
                 ([index(name) for name in one.members], one.opened) for one in hub.rounds.attempts
             ]
-            made = run_as_sites(plan.config, self.rows, attempts=told)
+            made = run_sites(plan.config, self.rows, attempts=told)
         else:
-            made = run_as_sites(
+            made = run_sites(
                 plan.config, self.rows, lost={index(name): k for name, k in roster["since"].items()}
             )
         for name in stay:
             model = (
-                plan.stages[0].prepared.algorithm.method_of_node(index(name)).model(made[index(name)][0].state)
+                plan.stages[0]
+                .prepared.algorithm.method_of_node(index(name))
+                .model(made[index(name)][0].state)
             )
             if not np.array_equal(model, self.ends[name].model):
                 self.auditor.breach(f"{name}: another model than its twin's")

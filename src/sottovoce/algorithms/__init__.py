@@ -118,10 +118,14 @@ METHODS = [
 """All pairs of a method and a trust: a method's own line first, methods from outside last."""
 
 REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound_class for one in METHODS}
-"""Methods by the names that records know; :func:`name_under_trust` finds that of a method and a trust."""
+"""Methods by the names that records know; :func:`name_under_trust` finds that of a method and a
+trust.
+"""
 
 # Classes that were made for a trust are attributes of this module, where pickle looks for them.
-globals().update({one.bound_class.__name__: one.bound_class for one in METHODS if one.bound_class is not one.cls})
+globals().update(
+    {one.bound_class.__name__: one.bound_class for one in METHODS if one.bound_class is not one.cls}
+)
 
 NAMES = list(dict.fromkeys(one.cls.name for one in METHODS))
 """Names of methods, whatever the trust."""
@@ -154,7 +158,8 @@ def trusts_of(name: str) -> dict[str, str]:
 
 
 def name_under_trust(name: str, trust: str) -> str:
-    """The name of a method under a trust: ``name_under_trust("momentum", "sum")`` is "sum_momentum".
+    """The name of a method under a trust: ``name_under_trust("momentum", "sum")`` is
+    "sum_momentum".
 
     Raises
     ------
@@ -200,8 +205,8 @@ __all__ = [
     "MethodOptions",
     "Node",
     "Recipe",
-    "knobs_of",
     "equal_methods",
-    "trusts_of",
+    "knobs_of",
     "name_under_trust",
+    "trusts_of",
 ]

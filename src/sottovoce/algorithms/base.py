@@ -257,7 +257,9 @@ class Algorithm(ABC, Generic[StateT]):
 
     def method_of_node(self, node: int) -> Self:
         """Return the method for node number `node` alone."""
-        of_node = {k: v.schedule_of_node(node) for k, v in self.__dict__.items() if isinstance(v, Schedule)}
+        of_node = {
+            k: v.schedule_of_node(node) for k, v in self.__dict__.items() if isinstance(v, Schedule)
+        }
         return replace(self, **of_node)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:

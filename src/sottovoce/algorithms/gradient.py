@@ -115,6 +115,8 @@ class CentralSGD(DGD):
         """
         f, _, mean = state
         step = 1.0 / self.penalty(k)
-        query = NoisyEpoch(f, self._noise_parameter(k), "noisy pass", batches=self.options.batches, step=step)
+        query = NoisyEpoch(
+            f, self._noise_parameter(k), "noisy pass", batches=self.options.batches, step=step
+        )
         f = node.ask(query)
         return DescentState(f, node.net.neighbour_sum(f), tail_average(mean, f, k))

@@ -74,7 +74,10 @@ class GradientTracking(Algorithm[TrackingState]):
             track = node.mix(track, 0.5) + node.lost_dual(0.5 * node.facts.mixing_weight)
             return TrackingState(f, track, before, mean)
         step = _steps_begun(k)
-        slope = node.ask(NoisyGradient(f, self._noise_parameter(step), "noisy gradient")) + node.facts.mu * f
+        slope = (
+            node.ask(NoisyGradient(f, self._noise_parameter(step), "noisy gradient"))
+            + node.facts.mu * f
+        )
         # The mean of the estimates over the nodes stays that of the nodes' last gradients.
         track = track + slope - before
         f = node.mix(f - track / self.penalty(step), 0.5)

@@ -79,7 +79,9 @@ class Releases:
         if query.alpha is None:
             return np.zeros(facts.n_nodes)
         whole = replace(facts, n=facts.rows_per_node)
-        return np.array(np.broadcast_to(np.ravel(query.event(whole).noise_standard_deviation()), facts.n_nodes))
+        return np.array(
+            np.broadcast_to(np.ravel(query.event(whole).noise_standard_deviation()), facts.n_nodes)
+        )
 
     def _query_at_some_point(self, j: int) -> NoisyBounded:
         """The query of item j at some point: noise does not depend on where."""
@@ -217,7 +219,9 @@ def check_listed_statistic(what: Bounded, item: Item, facts: Facts) -> Bounded:
         If type or width differ from the item's.
     """
     listed = item.what(what.at)
-    if type(what) is not type(listed) or what.number_of_entries(facts) != listed.number_of_entries(facts):
+    if type(what) is not type(listed) or what.number_of_entries(facts) != listed.number_of_entries(
+        facts
+    ):
         raise ValueError(
             f"the next release of the list is {item.name!r}, and the script asks for {what}"
         )

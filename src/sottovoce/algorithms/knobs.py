@@ -20,7 +20,13 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from ..errors import InvalidInput
-from ..util.constraints import Constraint, Interval, OneOf, constraint_metadata, validate_fields_and_rules
+from ..util.constraints import (
+    Constraint,
+    Interval,
+    OneOf,
+    constraint_metadata,
+    validate_fields_and_rules,
+)
 from ..util.plain import as_python_numbers
 from ..util.typing import Any
 from .reserved_names import RESERVED_NAMES

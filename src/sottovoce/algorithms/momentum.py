@@ -119,7 +119,9 @@ class Momentum(Algorithm[MomentumState]):
         assert isinstance(options, SummedMomentumOptions)
         momentum, noise = options.momentum, noise_of_mean(facts, spread)
         steepest = facts.C * facts.loss.hessian_bound + facts.mu
-        return max(steepest / (1.0 + momentum), noise * tail_average_noise(rounds, momentum) / DRIFT)
+        return max(
+            steepest / (1.0 + momentum), noise * tail_average_noise(rounds, momentum) / DRIFT
+        )
 
     def init(self, node: Node) -> MomentumState:
         zero = node.zero_vector()
@@ -155,7 +157,9 @@ class Momentum(Algorithm[MomentumState]):
         f = node.exact_diffusion(step, f, before)
         # f - step adds up what every edge has moved: that of a lost edge is dropped
         step = step - node.lost_dual(0.5 * node.facts.mixing_weight)
-        return MomentumState(f, v, step, tail_average(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0)
+        return MomentumState(
+            f, v, step, tail_average(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0
+        )
 
     def model(self, state: MomentumState) -> Array:
         return state.mean

@@ -139,7 +139,9 @@ class MRADMM(Algorithm[RecycledState]):
         law = self._noise_of_round(odd, curvature, node)
         return PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})")
 
-    def _noise_of_round(self, odd: int, curvature: Array, node: Node) -> SphericalLaw | GaussianLaw | None:
+    def _noise_of_round(
+        self, odd: int, curvature: Array, node: Node
+    ) -> SphericalLaw | GaussianLaw | None:
         if self.noise is None:
             return None
         facts, alpha = node.facts, self.noise(odd)

@@ -9,7 +9,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..errors import InvalidInput
-from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, noise_of_law
+from ..queries import (
+    GaussianLaw,
+    NoisyMinimiser,
+    PerturbedObjective,
+    Query,
+    SphericalLaw,
+    noise_of_law,
+)
 from ..util.typing import Array
 from .base import Algorithm, Node
 from .knobs import CappedOptions, MethodOptions, law

@@ -43,7 +43,9 @@ def check_curvature(penalty: Schedule, node: Node, paper: str) -> None:
     right = float(np.min(facts.strong_convexity_of(2 * penalty(1) * node.net.degree)))
     if not left < right:
         rule = f"{paper} needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
-        raise InvalidInput("eta", penalty.describe_values, rule, "raise eta or rho, or use form='corrected'")
+        raise InvalidInput(
+            "eta", penalty.describe_values, rule, "raise eta or rho, or use form='corrected'"
+        )
 
 
 def check_growing(penalty: Schedule, paper: str) -> None:

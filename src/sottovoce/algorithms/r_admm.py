@@ -32,6 +32,9 @@ class RADMM(MRADMM):
     def check(self, node: Node) -> None:
         if not self.penalty.is_constant:
             raise InvalidInput(
-                "eta", self.penalty.describe_values, "R-ADMM has one constant penalty", "use method='mr_admm'"
+                "eta",
+                self.penalty.describe_values,
+                "R-ADMM has one constant penalty",
+                "use method='mr_admm'",
             )
         super().check(node)

@@ -22,7 +22,18 @@ from ..queries import Bounded
 from ..util.plain import digest_public_values
 from ..util.typing import Any, Array
 from .base import Algorithm, Node
-from .items import Answer, Item, Kept, Opened, Releases, Script, SiteAnswers, play_script, check_listed_statistic, without_copies
+from .items import (
+    Answer,
+    Item,
+    Kept,
+    Opened,
+    Releases,
+    Script,
+    SiteAnswers,
+    check_listed_statistic,
+    play_script,
+    without_copies,
+)
 
 # A recipe has no penalty.
 _NONE = Schedule()
@@ -71,7 +82,9 @@ class Recipe(Algorithm[Opened]):
     def init(self, node: Node) -> Opened:
         K, W = len(self.items), sum(self.answers_of_state(node.facts).entries)
         return Opened(
-            without_copies(np.zeros((*node.zero_vector().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K)
+            without_copies(np.zeros((*node.zero_vector().shape[:-1], W)), node.facts),
+            np.zeros(K),
+            np.zeros(K),
         )
 
     def round(self, k: int, state: Opened, node: Node) -> Opened:
@@ -99,7 +112,11 @@ class Recipe(Algorithm[Opened]):
         """The mean over the rows of all sites that take part, or the answers of each, and these
         sites.
         """
-        facts, among, own_part = node.facts, node.among(), self.answers_of_state(node.facts).own_part
+        facts, among, own_part = (
+            node.facts,
+            node.among(),
+            self.answers_of_state(node.facts).own_part,
+        )
         answer = node.ask(self.releases_with_noise.query_of_item(k, what))
         if own_part is not None:
             own = own_part(what, node.net.gather_from_all_nodes(answer))
@@ -132,7 +149,9 @@ class Recipe(Algorithm[Opened]):
             )
         return script, play_script(script, answers, next(script) if live is None else None)
 
-    def _answer_to_item(self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool) -> Answer:
+    def _answer_to_item(
+        self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool
+    ) -> Answer:
         """The answer to item j, (R, entries), from what the state has of it: of every site if
         they are kept `apart`.
         """
@@ -142,7 +161,12 @@ class Recipe(Algorithm[Opened]):
         values = told.reshape(len(told), facts.n_nodes, -1)
         rows = facts.rows_per_node[:, 0]
         mean = np.einsum("i,rie->re", rows / rows.sum(), values)
-        return Answer(mean, among, spread, SiteAnswers(values, self.releases_with_noise.noise_deviations(j, facts)))
+        return Answer(
+            mean,
+            among,
+            spread,
+            SiteAnswers(values, self.releases_with_noise.noise_deviations(j, facts)),
+        )
 
     def identity_of_run(self) -> dict[str, Any]:
         public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise

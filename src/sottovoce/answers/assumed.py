@@ -62,7 +62,10 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
         share = _parse_share(text, number)
         known = found.setdefault(column, {})
         if level in known:
-            rule = f"share of level {escape_unprintable(level)} of {escape_unprintable(column)} is told twice"
+            rule = (
+                f"share of level {escape_unprintable(level)} of {escape_unprintable(column)} "
+                "is told twice"
+            )
             raise InvalidInput("shares", text, rule, "leave one of the two out")
         known[level] = share
     for column, shares in found.items():

@@ -93,7 +93,9 @@ class SiteConstants:
         )
 
     def random_effects(self, alpha: float) -> Between:
-        """Estimate random effects (:func:`estimate_random_effects`); InvalidInput for too few sites."""
+        """Estimate random effects (:func:`estimate_random_effects`); InvalidInput for too few
+        sites.
+        """
         self._check_site_count()
         return estimate_random_effects(self.effects, self.covariance, alpha)
 

@@ -81,8 +81,8 @@ class Costs(NamedTuple):
 def choose_cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> float:
     """Choose the h, up to that of :func:`choose_clipping_width`, with the least mean log variance.
 
-    :func:`choose_clipping_width` goes as far as a histogram sees.  The less noise is in that, the farther it sees,
-    though rows so rare move no coefficient by as much as the noise that they cost.
+    :func:`choose_clipping_width` goes as far as a histogram sees.  The less noise is in that, the
+    farther it sees, though rows so rare move no coefficient by as much as the noise that they cost.
 
     Parameters
     ----------
@@ -111,7 +111,9 @@ def choose_cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs
     return float(tried[int(np.argmin(mean_logarithms))])
 
 
-def estimate_mean_clipping(cells: Array, noise: float, edges: Array, h: float, doubt: float = 1.0) -> float:
+def estimate_mean_clipping(
+    cells: Array, noise: float, edges: Array, h: float, doubt: float = 1.0
+) -> float:
     """Estimate the mean amount by which residuals are clipped at h, from a noisy histogram.
 
     That is the integral of the share of rows beyond, from h on: between edges beyond which rows are
@@ -210,4 +212,6 @@ def tail_second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Ar
     known = FARTHER * share * np.einsum("rji,rj->ri", vectors, away)
     tail = mean + np.einsum("rij,rj->ri", vectors, known)
     unknown = values * (1.0 - share)  # posterior variance
-    return np.asarray(tail[:, :, None] * tail[:, None, :] + compose_from_eigenvalues(vectors, unknown))
+    return np.asarray(
+        tail[:, :, None] * tail[:, None, :] + compose_from_eigenvalues(vectors, unknown)
+    )

@@ -13,7 +13,13 @@ import numpy as np
 from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
-from ..reports.coefficients import assumption_sentences, sufficient_budget_text, coefficient_table, remarks_below_table, format_text_table
+from ..reports.coefficients import (
+    assumption_sentences,
+    coefficient_table,
+    format_text_table,
+    remarks_below_table,
+    sufficient_budget_text,
+)
 from ..reports.plain import refusing_foreign_documents
 from ..reports.worth import width_ratio_by_noise
 from ..util import normal
@@ -21,10 +27,10 @@ from ..util.later import Later
 from ..util.pages import render_for_notebook
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, SiteConstants
-from .directions import LostLines, Relation, describe_relation, find_lost_lines, describe_remedy
+from .directions import LostLines, Relation, describe_relation, describe_remedy, find_lost_lines
 from .few_outcomes import FewOutcomes, ends_of_intervals, select_few_outcomes
 from .hidden_groups import collect_hidden_groups
-from .inference import ROOM, SURE, TAU, UNSURE, Estimates, second_order_share, inverse_where_known
+from .inference import ROOM, SURE, TAU, UNSURE, Estimates, inverse_where_known, second_order_share
 from .known_sums import KnownSums
 from .normal_rows import fit_normal_rows, uncertainty_of_size
 from .references import Block, blocks_of, merged_reference, no_groups, pivots
@@ -210,7 +216,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     @classmethod
     @refusing_foreign_documents()
     def from_plain_data(cls, plain: Mapping[str, Any]) -> Coefficients:
-        """Construct a table from plain data of :meth:`to_plain_data`, such as a record of ``run.json``.
+        """Construct a table from plain data of :meth:`to_plain_data`, such as a record of
+        ``run.json``.
 
         Raises
         ------
@@ -900,7 +907,9 @@ def build_coefficient_table(
     determined = None
     if compared is not None:
         determined = compared.determined
-    low, high = ends_of_intervals(judged.estimate, judged.total_variance, np.eye(len(M)), 1.0 - LEVEL, few)
+    low, high = ends_of_intervals(
+        judged.estimate, judged.total_variance, np.eye(len(M)), 1.0 - LEVEL, few
+    )
     lines = list[Coefficient]()
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
         line = _line_by_comparison(term, compared, groups, naming, k, cause)

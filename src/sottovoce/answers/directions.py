@@ -244,7 +244,9 @@ def classify_directions(
     )
 
 
-def classify_unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
+def classify_unseen_directions(
+    frame: Frame, unseen: Array, variances: Array, moments: Array
+) -> Directions:
     """Classify directions before any Hessian is known, by what second moments hide of the frame.
 
     What they hide was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in
@@ -488,7 +490,9 @@ def _group_by_direction(
     return found
 
 
-def describe_relation(relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool) -> str:
+def describe_relation(
+    relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool
+) -> str:
     """Describe what the columns of a relation have in common, as a clause.
 
     Parameters

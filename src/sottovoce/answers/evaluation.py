@@ -203,8 +203,8 @@ class Histogram(Recipe):
     Parameters
     ----------
     judged : bytes
-        :func:`sottovoce.util.plain.digest_public_values` the public model: rows may hold its scores already,
-        and then nothing else that is public tells one model from another.
+        :func:`sottovoce.util.plain.digest_public_values` the public model: rows may hold its scores
+        already, and then nothing else that is public tells one model from another.
     weights : array (d - 1,), optional
         Scores are products with it; a plan needs none.
     threshold : float
@@ -324,7 +324,13 @@ def check_held_out_rows(prepared: Prepared) -> None:
     n = float(facts.n.sum())
     groups = method.releases_with_noise.entries_of_answers(facts)[1] // (2 * CELLS)
     # An area needs `LEAST` deviations of a count in the rarer class: half of the rows at best.
-    needed = 2.0 * LEAST * n * method.releases_with_noise.noise_deviation(1, facts, Among.all_sites(facts)) * math.sqrt(groups)
+    needed = (
+        2.0
+        * LEAST
+        * n
+        * method.releases_with_noise.noise_deviation(1, facts, Among.all_sites(facts))
+        * math.sqrt(groups)
+    )
     if n < needed:
         rule = (
             f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} "
@@ -380,7 +386,9 @@ def _block_quality(
     """Estimate the quality among the rows of a block; `rows` is their number if it is public."""
     again = recalibration.recalibrate(block, answers)
     order = Order(*recalibration.together(answers, ORDER))
-    return estimate_quality(block.counts, block.sigma, middle + EDGES, threshold, rows, again, order)
+    return estimate_quality(
+        block.counts, block.sigma, middle + EDGES, threshold, rows, again, order
+    )
 
 
 def exact_metrics(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:

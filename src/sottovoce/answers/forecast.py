@@ -29,7 +29,7 @@ from ..runs.pricing import Prepared, cost_report
 from ..util.typing import Any, Array
 from . import fits
 from .assumed import Assumed, parse_expected_shares
-from .coefficients import Coefficients, round_up_two_digits, build_coefficient_table
+from .coefficients import Coefficients, build_coefficient_table, round_up_two_digits
 from .inference import check_run_is_inference
 from .least_squares import table_in_target_units
 from .rehearsal import (
@@ -37,12 +37,12 @@ from .rehearsal import (
     EVEN,
     REAL,
     Habits,
-    positive_probabilities,
-    facts_of_one_curator,
-    draw_synthetic_rows,
-    with_curators_noise,
-    run_on_synthetic_rows,
     draw_linear_scores,
+    draw_synthetic_rows,
+    facts_of_one_curator,
+    positive_probabilities,
+    run_on_synthetic_rows,
+    with_curators_noise,
 )
 from .terms import Naming, Term, naming_from_any
 
@@ -198,7 +198,9 @@ class LogOdds(Asked):
     def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
         X = draw_synthetic_rows(self.naming, ROWS, rng, habits)
         effect = habits.effect * math.exp(habits.effect_varied * rng.normal())
-        chance = positive_probabilities(effect * draw_linear_scores(X, self.naming.marks, rng), self.positives)
+        chance = positive_probabilities(
+            effect * draw_linear_scores(X, self.naming.marks, rng), self.positives
+        )
         y = np.where(rng.random(len(X)) < chance, 1.0, -1.0)
         # In a model that is right the mean squared slope is the curvature p (1 - p).
         bends = chance * (1.0 - chance)
@@ -219,7 +221,9 @@ class LogOdds(Asked):
         list of Coefficients
         """
         found = self._simulate_outcome(made, n, mu, relation, draws, seed)
-        return [build_coefficient_table(found, self.naming, replicate) for replicate in range(draws)]
+        return [
+            build_coefficient_table(found, self.naming, replicate) for replicate in range(draws)
+        ]
 
 
 @dataclass(frozen=True)
@@ -390,7 +394,9 @@ class Study:
         generators = [np.random.default_rng([number, 41]) for number in range(count)]
         return [self.asked.draw_synthetic_table(rng, habits) for rng in generators]
 
-    def simulate_tables(self, worlds: Sequence[Made], n: float, draws: int) -> list[list[Coefficients]]:
+    def simulate_tables(
+        self, worlds: Sequence[Made], n: float, draws: int
+    ) -> list[list[Coefficients]]:
         """Simulate tables of coefficients of n rows.
 
         Parameters

@@ -12,8 +12,8 @@ import numpy as np
 from ..util.typing import Array, BoolArray
 
 EDGES = 2.0 ** np.arange(-2.0, 7.25, 0.25)
-"""Public cells of a row's length in a frame of :func:`whitening_transform`, where its root mean square is
-that of the columns.
+"""Public cells of a row's length in a frame of :func:`whitening_transform`, where its root mean
+square is that of the columns.
 """
 LONG = 0.1
 """Largest share of the rows that may be longer than 1 in a frame, and are shortened."""
@@ -158,7 +158,9 @@ def choose_row_thresholds(cells: Array, spread: float, noise: Array) -> Array:
     return np.asarray(EDGES[first])
 
 
-def estimate_displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float) -> Array:
+def estimate_displacement(
+    frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float
+) -> Array:
     """Estimate the step from a point to the minimiser from a noisy gradient.
 
     Without noise in the gradient it is Newton's step, and none in directions that the rows do not

@@ -162,8 +162,12 @@ class LifeTable:
         return np.asarray(np.clip(1.0 - survived, _LEAST, 1.0 - _LEAST))
 
     def log_odds_correction(self) -> Array:
-        """Log-odds of :meth:`kaplan_meier_chances` less those of :meth:`constant_hazard_chances`, (..., m)."""
-        return np.asarray(logit(self.kaplan_meier_chances()) - logit(self.constant_hazard_chances()))
+        """Log-odds of :meth:`kaplan_meier_chances` less those of
+        :meth:`constant_hazard_chances`, (..., m).
+        """
+        return np.asarray(
+            logit(self.kaplan_meier_chances()) - logit(self.constant_hazard_chances())
+        )
 
 
 class Seen(NamedTuple):
@@ -215,8 +219,8 @@ class HazardSteps(Recipe):
     """Slopes and constants of discrete-time hazards, of one replicate.
 
     The outcome is :class:`Hazards`.  Rows are those of
-    :func:`sottovoce.estimators.hazard_rows.expand_to_interval_rows`: columns, a constant for each interval, and a
-    column that holds a cell of the life table.
+    :func:`sottovoce.estimators.hazard_rows.expand_to_interval_rows`: columns, a constant for each
+    interval, and a column that holds a cell of the life table.
 
     Parameters
     ----------
@@ -279,7 +283,9 @@ class HazardSteps(Recipe):
             bends = yield Curvature(w)
             slope = yield Gradient(w)
             # Curvatures were asked in units of their bound.
-            H = rows_each * bound * unflatten_symmetric(bends.value, facts.d)[:, free, free] + np.diag(pull)
+            H = rows_each * bound * unflatten_symmetric(bends.value, facts.d)[
+                :, free, free
+            ] + np.diag(pull)
             here = Seen(
                 at=w[:, free].copy(),
                 hessian=_without_interval_pairs(H, d),
@@ -432,4 +438,12 @@ def pool_answers(seen: list[Seen], value: float, d: int) -> Seen:
     )
 
 
-__all__ = ["HazardSteps", "Hazards", "LifeTable", "Seen", "number_of_cells", "newton_step", "pool_answers"]
+__all__ = [
+    "HazardSteps",
+    "Hazards",
+    "LifeTable",
+    "Seen",
+    "newton_step",
+    "number_of_cells",
+    "pool_answers",
+]

@@ -42,9 +42,28 @@ from ..queries import (
 from ..queries.moments import unflatten_symmetric
 from ..runs.config import RunConfig
 from ..util.typing import Array, BoolArray
-from .directions import Directions, classify_directions, classify_unseen_directions, column_variances
-from .frames import EDGES, Frame, estimate_displacement, project_to_semidefinite, refine_whitening, choose_row_thresholds, whitening_transform
-from .normal_rows import NormalRows, as_curvature_falls, fit_normal_rows, uncertainty_of_size, stretch_newton_step
+from .directions import (
+    Directions,
+    classify_directions,
+    classify_unseen_directions,
+    column_variances,
+)
+from .frames import (
+    EDGES,
+    Frame,
+    choose_row_thresholds,
+    estimate_displacement,
+    project_to_semidefinite,
+    refine_whitening,
+    whitening_transform,
+)
+from .normal_rows import (
+    NormalRows,
+    as_curvature_falls,
+    fit_normal_rows,
+    stretch_newton_step,
+    uncertainty_of_size,
+)
 from .references import blocks_of
 from .second_order import missed
 from .separate_sites import (
@@ -52,10 +71,10 @@ from .separate_sites import (
     Heard,
     SeparateSites,
     SiteStep,
-    weights_by_noise,
     combine_by_precision,
-    shrink_to_mean,
     of_kind,
+    shrink_to_mean,
+    weights_by_noise,
     wide,
 )
 from .separation import Evidence, Point, Shortened, Undetermined, undetermined, undetermined_by_site
@@ -239,7 +258,9 @@ class _Ground(NamedTuple):
 
     def directions(self, pool: Pool) -> Directions:
         """Split the directions into those that a Hessian shows, and those that the rows lose."""
-        return classify_directions(self.frame, pool.H + self.lost, pool.noise, self.variances, self.framed)
+        return classify_directions(
+            self.frame, pool.H + self.lost, pool.noise, self.variances, self.framed
+        )
 
 
 class _Start(NamedTuple):
@@ -402,7 +423,9 @@ class Newton(SeparateSites):
         J = restrict_to_kept(unflatten_symmetric(slopes.value, d), kept)
         sums = Asked(ground.frame, pool, J, seen)
         lost = ground.directions(pool)
-        ends = take_last_step(sums, rows, kept, count.rows, self.releases_with_noise.total_mu, lost, small)
+        ends = take_last_step(
+            sums, rows, kept, count.rows, self.releases_with_noise.total_mu, lost, small
+        )
         whole = unflatten_symmetric(moments.value, d)
         evidence = Evidence(
             rows=count.rows,
@@ -475,7 +498,10 @@ class Newton(SeparateSites):
         """Return moments for second-order biases: a merged level has no rows of its own."""
         both = kept[:, :, None] & kept[:, None, :]
         return Moments(
-            project_to_semidefinite(S) * both, S @ (self.constant / self.value), self.marks, self.blocks
+            project_to_semidefinite(S) * both,
+            S @ (self.constant / self.value),
+            self.marks,
+            self.blocks,
         )
 
     def _walk_by_newton_steps(
@@ -489,7 +515,9 @@ class Newton(SeparateSites):
         for most, fresh in self.steps:
             if fresh or pool is None:
                 found = yield FramedCurvature(w, ground.cap, frame=asked_in)
-                here = restrict_to_kept(ground.cap * unflatten_symmetric(found.value, w.shape[1]), ground.kept)
+                here = restrict_to_kept(
+                    ground.cap * unflatten_symmetric(found.value, w.shape[1]), ground.kept
+                )
                 here_noise = ground.cap * found.spread
                 pool = pool_hessians(pool, here, here_noise)
             gradient = yield Gradient(w)
@@ -501,7 +529,9 @@ class Newton(SeparateSites):
             # Steps add what long rows lack in H: for a rare level maybe nine tenths, and a step
             # by H alone ten times too long.  The estimate at the end has H alone: wider intervals.
             known = Pool(own.restrict_hessian(pool.H + ground.lost), pool.noise)
-            step = self._stretched_step(ground.frame, ground.law, w, known, gradient, most, own, ground.small)
+            step = self._stretched_step(
+                ground.frame, ground.law, w, known, gradient, most, own, ground.small
+            )
             step, cut = shorten_step(step, ground.sizes, most)
             w = w + step
         assert pool is not None
@@ -538,7 +568,9 @@ class Newton(SeparateSites):
         """Combine the sites' last steps (:func:`combine_last_steps`)."""
         return combine_last_steps(self, found, heard, facts)
 
-    def _columns_not_merged(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
+    def _columns_not_merged(
+        self, S: Array, spread: float, curvature: Array, noise: float
+    ) -> BoolArray:
         """Return the columns without those of rare levels and small sites that noise hides, (R, d).
 
         Hidden are those of which the moments S do not show a row, and rare ones of which `noise` in
@@ -636,7 +668,9 @@ class Newton(SeparateSites):
     ) -> Array:
         """Compute Newton's step from w across lost directions, stretched as curvature falls."""
         step = estimate_displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
-        return stretch_newton_step(rows, w, small.extend_to_small_sites(lost.project_step_across(step)), 1.01 * most)
+        return stretch_newton_step(
+            rows, w, small.extend_to_small_sites(lost.project_step_across(step)), 1.01 * most
+        )
 
     def _combined_noise(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
         """Compute the noise deviation on an entry of all answers of a kind, by precision."""
@@ -706,10 +740,14 @@ def combine_last_steps(
     steps = []
     for i in range(columns.sites):
         value, spread = bends.of(i)
-        pool = pool_hessians(of_all, restrict_to_kept(cap * unflatten_symmetric(value, d), found.kept), cap * spread)
+        pool = pool_hessians(
+            of_all, restrict_to_kept(cap * unflatten_symmetric(value, d), found.kept), cap * spread
+        )
         pool = replace_singular_hessian(pool, of_all, found.kept)
         value, spread = slopes.of(i)
-        J = pool_hessians(common_slopes, restrict_to_kept(unflatten_symmetric(value, d), found.kept), spread).H
+        J = pool_hessians(
+            common_slopes, restrict_to_kept(unflatten_symmetric(value, d), found.kept), spread
+        ).H
         own = [
             Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)
         ]
@@ -1085,7 +1123,9 @@ def shorten_step(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
     cut : bool array (R,)
         Whether it was shortened.
     """
-    moved = np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", step, project_to_semidefinite(S), step), 1e-300))
+    moved = np.sqrt(
+        np.maximum(np.einsum("ri,rij,rj->r", step, project_to_semidefinite(S), step), 1e-300)
+    )
     return np.asarray(step * np.minimum(1.0, most / moved)[:, None]), np.asarray(moved > most)
 
 
@@ -1379,7 +1419,9 @@ def average_gradients(
             own, unknown = lost.remove_lost_part(u), lost.lost_part_variance(u)
         along = np.einsum("rij,rj->ri", H, own)
         # Newton's gradient at w is g(v) + H u - t / 2, with u'Hu for the size of t.
-        half = 0.5 * rows.third_derivative_term(w, own, np.maximum(np.sum(own * along, axis=1), 0.0))
+        half = 0.5 * rows.third_derivative_term(
+            w, own, np.maximum(np.sum(own * along, axis=1), 0.0)
+        )
         variance = one.spread**2 + np.sum(half**2, axis=1) / d + unknown
         precision = 1.0 / np.maximum(variance, 1e-300)[:, None]
         total += precision

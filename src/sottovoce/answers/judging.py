@@ -47,8 +47,8 @@ class Scored:
         Those of a model with huge weights, which may come from anybody, are brought within
         `FARTHEST`, and 0 where a row's sum has no value: to refuse them would tell of the row.
     model : bytes
-        :func:`sottovoce.util.plain.digest_public_values` the model: all on which its margins depend but the
-        rows.
+        :func:`sottovoce.util.plain.digest_public_values` the model: all on which its margins depend
+        but the rows.
     y : array (n,)
         Labels as the task encodes them.
     X : array (n, d), optional
@@ -235,7 +235,9 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
         """
         exact = classes.exact_class_metrics(self.task, scored.margins, scored.y)
         asked = method.releases_with_noise.to_plain_items()
-        return classes.evaluate_confusion_matrix(self.task.names, result.outcome, result.statement, exact, asked)
+        return classes.evaluate_confusion_matrix(
+            self.task.names, result.outcome, result.statement, exact, asked
+        )
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):

@@ -48,7 +48,9 @@ class KnownSums(NamedTuple):
     directions: Array | None = None
     noiseless: bool = True
 
-    def intervals_of_sums(self, weights: Array, alpha: float, few: FewOutcomes | None = None) -> Array:
+    def intervals_of_sums(
+        self, weights: Array, alpha: float, few: FewOutcomes | None = None
+    ) -> Array:
         """Compute intervals of weighted sums of lines.
 
         They reach farther to one side where groups with `few` of the rarer outcome take part. Where
@@ -79,7 +81,9 @@ class KnownSums(NamedTuple):
         rest, missing = self._map_to_estimates(rest_of_lines)
         lost = lost | missing
         if self.directions is not None:
-            lost = lost | depends_on_lost_directions(self.directions, weights, noiseless=self.noiseless)
+            lost = lost | depends_on_lost_directions(
+                self.directions, weights, noiseless=self.noiseless
+            )
         unknown = np.isnan(self.estimate)
         known_rest = np.where(unknown, 0.0, rest)
         covariance = np.where(unknown[:, None] | unknown, 0.0, self.covariance)

@@ -48,18 +48,24 @@ from .bounds_reached import estimate_targets_at_bounds
 from .clipped_sites import ClippedStep, Shortfall, estimate_shortfall
 from .coefficients import Coefficient, Coefficients, build_coefficient_table
 from .directions import Directions, classify_directions, column_variances
-from .frames import Frame, project_to_semidefinite, refine_whitening, whitening_transform, compose_from_eigenvalues
+from .frames import (
+    Frame,
+    compose_from_eigenvalues,
+    project_to_semidefinite,
+    refine_whitening,
+    whitening_transform,
+)
 from .inference import (
     RAREST,
     UNSURE,
     Estimates,
     Pool,
-    inverse_where_known,
-    replace_singular_hessian,
     combine_site_steps,
-    mean_matrix_of_sites,
     covariance_of_hessian_noise,
+    inverse_where_known,
+    mean_matrix_of_sites,
     pool_hessians,
+    replace_singular_hessian,
     restrict_to_kept,
 )
 from .normal_equations import Mean, Products, posterior
@@ -70,9 +76,9 @@ from .separate_sites import (
     Heard,
     SeparateSites,
     SiteStep,
-    shrink_to_mean,
     of_kind,
     precision,
+    shrink_to_mean,
 )
 from .slope_moments import OF_RESIDUALS, drawn_to_multiple
 from .terms import CONSTANT, Naming
@@ -256,7 +262,9 @@ class Stepped(SeparateSites):
         place = [item.name for item in self.items].index(name)
         return self.releases_with_noise.noise_deviation(place, facts, cells.among)
 
-    def _choose_clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
+    def _choose_clipping(
+        self, cells: Answer, products: _FramedProducts, of_gradient: float
+    ) -> Clipping:
         """Choose where residuals are clipped, by a histogram of them: as far as it sees.
 
         The next gradient has noise of the deviation `of_gradient` on an entry, in units of h.
@@ -301,7 +309,9 @@ class Stepped(SeparateSites):
         return np.asarray(last.own + shrink_to_mean(missing, (spread[:, None] * last.spreads) ** 2))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
-        """Combine the sites' estimates (:func:`combine_site_slopes`), and their shares at the bounds."""
+        """Combine the sites' estimates (:func:`combine_site_slopes`), and their shares at the
+        bounds.
+        """
         n = facts.rows_per_node[:, 0]
         bounds = of_kind(heard, AtBounds)[0]
         share = n / n.sum()
@@ -311,7 +321,9 @@ class Stepped(SeparateSites):
             at_bounds_noise=math.sqrt(float(np.sum((share * bounds.spreads) ** 2))),
         )
 
-    def _ask_for_frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
+    def _ask_for_frame(
+        self, zero: Array
+    ) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
         """Ask for second moments, and once more in a frame of those.
 
         Returns a short frame, the kept columns, and second moments of all columns.
@@ -327,7 +339,9 @@ class Stepped(SeparateSites):
         M = unflatten_symmetric(found.value, d) * length[:, None, None] ** 2
         noise = found.spread * length**2
         kept = self._columns_not_merged(sight.frame.back, M, noise)
-        S = restrict_to_kept(refine_whitening(sight, M, noise, every).raised_moments, np.tile(kept, (len(zero), 1)))
+        S = restrict_to_kept(
+            refine_whitening(sight, M, noise, every).raised_moments, np.tile(kept, (len(zero), 1))
+        )
         length = self._longest_rows(S, kept, length)
 
         # Noise of second moments with all of the budget.  That of a gradient is sqrt(2) times it:
@@ -389,10 +403,14 @@ class OfSites(Stepped):
     costs least.
     """
 
-    def _choose_clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
+    def _choose_clipping(
+        self, cells: Answer, products: _FramedProducts, of_gradient: float
+    ) -> Clipping:
         shares = cells.value.mean(axis=0)
         square = max(float(EDGES**2 @ shares[:-1]), float(EDGES[0] ** 2))
-        costs = products.clipping_costs(self.constant / self.value, square / cells.rows, of_gradient**2)
+        costs = products.clipping_costs(
+            self.constant / self.value, square / cells.rows, of_gradient**2
+        )
         h = clipped_tails.choose_cheapest_width(shares, cells.spread, EDGES, costs)
         return Clipping(h, clipped_tails.estimate_mean_clipping(shares, cells.spread, EDGES, h))
 
@@ -442,16 +460,27 @@ def combine_site_slopes(
     n, steps = facts.rows_per_node[:, 0], list[SiteStep]()
     for i in range(columns.sites):
         told, noise = moments.of(i)
-        own = pool_hessians(of_all, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise)
+        own = pool_hessians(
+            of_all, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise
+        )
         own = replace_singular_hessian(own, of_all, found.kept)
         told, noise = squares.of(i)
-        J = h**2 * pool_hessians(common, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise).H
-        inverse, _ = inverse_where_known(lost.restrict_hessian(own.H), found.kept, np.zeros(len(own.H)))
+        J = (
+            h**2
+            * pool_hessians(
+                common, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise
+            ).H
+        )
+        inverse, _ = inverse_where_known(
+            lost.restrict_hessian(own.H), found.kept, np.zeros(len(own.H))
+        )
         inverse = across @ inverse @ across
         mean = _site_products(own, gradients, points, i)
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.of_gradients[:, None, None] * np.eye(d)
-        of_noise = inverse @ (of_c + covariance_of_hessian_noise(best - mean.center, own.noise)) @ inverse
+        of_noise = (
+            inverse @ (of_c + covariance_of_hessian_noise(best - mean.center, own.noise)) @ inverse
+        )
         sampling = inverse @ (project_to_semidefinite(J) / n[i]) @ inverse
         # Weights by one spread of all residuals: a site's own J follows the rows that it weighs.
         expected = A @ (spread[:, None, None] * inverse / n[i] + of_noise) @ A
@@ -468,7 +497,11 @@ def combine_site_slopes(
             expected[:, -1, -1] += short.variance
         steps.append(SiteStep(estimate, expected, of_noise, A @ sampling @ A))
     return combine_site_steps(
-        found, columns, steps, columns.point_in_all_columns(gradients[-1].what.at, gradients[-1].own), facts
+        found,
+        columns,
+        steps,
+        columns.point_in_all_columns(gradients[-1].what.at, gradients[-1].own),
+        facts,
     )
 
 
@@ -680,7 +713,9 @@ def table_in_target_units(
     )
     at_bounds = None
     if found.at_bounds is not None:
-        at_bounds = estimate_targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
+        at_bounds = estimate_targets_at_bounds(
+            found.at_bounds[0], found.at_bounds_noise, found.rows
+        )
     undivided, determined = encoded.undivided, encoded.determined
     if undivided is not None:
         undivided = undivided.in_other_units(half, np.array(starts))

@@ -315,7 +315,9 @@ def estimate_quality(
     return Quality(
         rows=n,
         noise=sigma,
-        positives=Estimate.normal_interval(share, (share * (1 - share) + len(middle) * noise / n) / n),
+        positives=Estimate.normal_interval(
+            share, (share * (1 - share) + len(middle) * noise / n) / n
+        ),
         auc=_auc(raw, counts, sigma, slope, tails, order),
         brier=_brier(raw, counts, edges, noise, n),
         recalibration=recalibration,
@@ -565,7 +567,9 @@ def ratio_of_counts(
     if rows is not None:
         # A public number has no noise that could cancel some of the hits'.
         blurred = hit / size
-    return Estimate.normal_interval(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
+    return Estimate.normal_interval(
+        value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2))
+    )
 
 
 def _calibration(

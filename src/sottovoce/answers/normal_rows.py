@@ -232,7 +232,9 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
     # E[v 1(v > q)] - E[v p]: how far the slope can fall until all rows are on the right side.
     left = right - deviation**2 * ((chance * (1.0 - chance)) @ _WEIGHTS)
     curvature = _curvature_along_size(center, deviation)
-    above, below = (_curvature_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))
+    above, below = (
+        _curvature_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY)
+    )
     # Where noise leaves the covariance no numbers nothing is known of the size.
     finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
     covariance = np.where(finite[:, None, None], covariance, 0.0)

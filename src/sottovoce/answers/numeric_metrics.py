@@ -174,7 +174,9 @@ def errors_from_moments(found: Answer, task: BoundedNumber) -> Errors:
     spread = math.sqrt(moments.variance([0, 0, -2.0 * t, 1.0]))
     if _CLEAR * spread < V:
         gradient = [0.0, -4.0 / V, -8.0 * e2 * t / V**2, 4.0 * e2 / V**2]
-        r2 = Estimate.normal_interval(1.0 - 4.0 * e2 / V, moments.variance(gradient), -math.inf, 1.0)
+        r2 = Estimate.normal_interval(
+            1.0 - 4.0 * e2 / V, moments.variance(gradient), -math.inf, 1.0
+        )
     else:
         rule = (
             "noise and sampling hide the variance of the target: raise epsilon, or hold out "

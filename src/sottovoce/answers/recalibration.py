@@ -25,14 +25,24 @@ from ..queries.corrections import (
     SCORE,
     STATISTICS,
     Curves,
+    added_statistics,
     line_statistics,
     places_within_cells,
     share_in_reach,
-    added_statistics,
 )
 from ..util.later import Later
 from ..util.typing import Array, IntArray
-from .metrics import CELLS, CLEAR, WIDTH, Estimate, Recalibration, Z, placements, project_on_simplex, mean_tail_distances
+from .metrics import (
+    CELLS,
+    CLEAR,
+    WIDTH,
+    Estimate,
+    Recalibration,
+    Z,
+    mean_tail_distances,
+    placements,
+    project_on_simplex,
+)
 
 special = Later("scipy.special")
 
@@ -156,7 +166,9 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     noise = np.sqrt(centred**2 @ spread[INFORMATION] ** 2)
     scale = np.abs(about)
     scale[1] = math.sqrt(max(about[0] * about[2], 0.0))
-    kept[INFORMATION] = np.linalg.solve(centred, there * _kept_share_of_correction(there, noise, scale))
+    kept[INFORMATION] = np.linalg.solve(
+        centred, there * _kept_share_of_correction(there, noise, scale)
+    )
     return Corrected(curve, values, kept, spread)
 
 
@@ -500,7 +512,11 @@ def _covariance(block: Block, answer: Corrected) -> Array:
     P = np.linalg.inv(H)
     # information with the squares of worths
     by_square = values[..., INFORMATION] * curve.worth[..., None, :, None]
-    model = H + matrix(_weighted_sums(block, by_square)) - matrix(_weighted_sums(block, values)[..., INFORMATION])
+    model = (
+        H
+        + matrix(_weighted_sums(block, by_square))
+        - matrix(_weighted_sums(block, values)[..., INFORMATION])
+    )
     excess = _excess(curve)
     turn = np.linalg.cholesky(P)
     back = np.swapaxes(turn, -1, -2)

@@ -79,7 +79,9 @@ class LeastSquares(Recipe):
         d, free, constant = facts.d, self.free > 0, self.constant > 0
         zero = np.zeros((replicates, d))
         moments = yield SecondMoments(zero)
-        S = shrink_moments(unflatten_symmetric(moments.value, d), free, free & ~constant, moments.spread)
+        S = shrink_moments(
+            unflatten_symmetric(moments.value, d), free, free & ~constant, moments.spread
+        )
         products = Products(S, moments.spread)
         gradient = yield HuberGradient(zero)
         products.add(zero, gradient.value, gradient.spread)
@@ -89,7 +91,9 @@ class LeastSquares(Recipe):
         def fit(w: Array) -> Posterior:
             """Estimate the coefficients given all gradients, if they are about `w`."""
             mean = products.together([np.sum(w**2, axis=1), *errors])
-            return posterior_mean_given_products(S, mean.c * free, mean.of_all, free & ~constant, free & constant)
+            return posterior_mean_given_products(
+                S, mean.c * free, mean.of_all, free & ~constant, free & constant
+            )
 
         w, error = fit(fit(zero).mean)
         inside = 1.0 - min(_BEYOND * first_spread, _MOST)

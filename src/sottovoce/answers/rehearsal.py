@@ -368,7 +368,9 @@ def run_on_synthetic_rows(
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
         # Means over m rows stand for those of any number: only the noise depends on it.
-        exact = sweep.sum_statistic(facts.loss, at[None], replace(said, at=at).sum_over_block)[0] / m
+        exact = (
+            sweep.sum_statistic(facts.loss, at[None], replace(said, at=at).sum_over_block)[0] / m
+        )
         spread = recipe.releases_with_noise.noise_deviation(j, facts, among)
         answer = Answer(exact + spread * rng.normal(size=exact.shape), among, spread)
         said = play_script(script, [answer])

@@ -70,7 +70,8 @@ def best_power(
     """Choose the frame ``S^(-p/2)`` in which coefficients have the least mean log standard error.
 
     A coefficient that would be refused for the noise in the moments
-    (:func:`sottovoce.answers.inference.second_order_share`) counts as four times as wide as it would be.
+    (:func:`sottovoce.answers.inference.second_order_share`) counts as four times as wide as it
+    would be.
 
     A row is at most 1 long at p = 0, and `length` at p = 1; so it is at most ``length^p`` long in
     between, as ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.

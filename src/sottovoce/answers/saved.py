@@ -25,8 +25,8 @@ from ..util.plain import digest_public_values, format_json_text, infinities_to_t
 from ..util.typing import Any, Array, IntArray
 from .between import widen_by_random_draw
 from .coefficients import Coefficients
-from .own_site import AVERAGE, whole_number_in_text, index_of_site, indices_of_sites
-from .terms import Naming, naming_from_any, label_in_words
+from .own_site import AVERAGE, index_of_site, indices_of_sites, whole_number_in_text
+from .terms import Naming, label_in_words, naming_from_any
 
 _KIND = "sottovoce answers"
 
@@ -308,7 +308,9 @@ class SavedModel:
             return ends
         # A new site is off its expectation by its own deviation, and the weighted mean of the known
         # sites by sqrt(sum of squared shares) of one.
-        spreads = known.site_constants.likely_spreads() * math.sqrt(1.0 + float(self.shares @ self.shares))
+        spreads = known.site_constants.likely_spreads() * math.sqrt(
+            1.0 + float(self.shares @ self.shares)
+        )
         ends[others] = widen_by_random_draw(ends[others], spreads, alpha)
         return ends
 
@@ -382,7 +384,9 @@ class SavedModel:
         if move is not None:
             move = move.for_replicate(replicate)
         capped = config.gradient_cap < math.inf
-        return cls(None, model, np.ones(1), public_record(result), schema, config.loss, capped, move)
+        return cls(
+            None, model, np.ones(1), public_record(result), schema, config.loss, capped, move
+        )
 
     @classmethod
     def load(
@@ -423,7 +427,9 @@ class SavedModel:
             return cls.from_result(Result.load(path), replicate, _number_of_site(site))
         refused: Refusal | None = None
         try:
-            plain = files.parse_bounded_json(files.read_bounded_text("run", Path(path)), infinite=True)
+            plain = files.parse_bounded_json(
+                files.read_bounded_text("run", Path(path)), infinite=True
+            )
             refused = refusal_of_model(plain)
             if refused is not None:
                 raise ValueError("another format")

@@ -89,7 +89,9 @@ class Columns(NamedTuple):
         return np.hstack([one[:, :-1], constants])
 
     def point_of_each_site(self, one: Array, own: Array) -> Array:
-        """Return a common point in each site's own columns, (R, N, k + 1); see :meth:`point_in_all_columns`."""
+        """Return a common point in each site's own columns, (R, N, k + 1); see
+        :meth:`point_in_all_columns`.
+        """
         every = np.repeat(one[:, None, :], self.sites, axis=1)
         every[:, :, -1] += own
         return every
@@ -116,7 +118,9 @@ class Columns(NamedTuple):
         if isinstance(what, HuberGradient) and framed:
             return answers[..., : self.slopes + 1]
         if isinstance(what, (Gradient, HuberGradient)):
-            return np.stack([answers[..., i, self.columns_of_site(i)] for i in range(self.sites)], axis=-2)
+            return np.stack(
+                [answers[..., i, self.columns_of_site(i)] for i in range(self.sites)], axis=-2
+            )
         if not isinstance(what, Gram):
             return answers
         matrices = unflatten_symmetric(answers, len(self.constant))
@@ -242,7 +246,9 @@ class SeparateSites(Recipe):
         if not self.separate(facts):
             return super().answers_of_state(facts)
         columns = self.columns(facts)
-        of_one_constant = self.releases_with_noise.entries_of_answers(replace(facts, d=columns.slopes + 1))
+        of_one_constant = self.releases_with_noise.entries_of_answers(
+            replace(facts, d=columns.slopes + 1)
+        )
         return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
     def begin_script(self, facts: Facts, replicates: int) -> Script:

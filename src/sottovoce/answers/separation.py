@@ -84,7 +84,9 @@ class Evidence(NamedTuple):
         """Return one replicate, without the first axis."""
         points = tuple(Point(*_fields_of_replicate(point, replicate)) for point in self.points)
         shortened = Shortened(*_fields_of_replicate(self.shortened, replicate))
-        return Evidence(*_fields_of_replicate(self, replicate))._replace(points=points, shortened=shortened)
+        return Evidence(*_fields_of_replicate(self, replicate))._replace(
+            points=points, shortened=shortened
+        )
 
 
 def _fields_of_replicate(fields: Iterable[Any], replicate: int) -> list[Any]:

@@ -156,7 +156,12 @@ class Noise(NamedTuple):
             raise InvalidInput("error", error, "must be a rate above 0 and below 0.5", "use 0.05")
         if not 0.0 <= rare < math.inf:
             raise InvalidInput("rare", rare, "must be a number of rows, 0 or more", "use 10")
-        return cls(rows, sigma, rare, -normal.normal_quantile(error / sum(map(_number_of_comparisons, grids))))
+        return cls(
+            rows,
+            sigma,
+            rare,
+            -normal.normal_quantile(error / sum(map(_number_of_comparisons, grids))),
+        )
 
     def threshold(self, cells: int = 1) -> float:
         """Return the noisy count from which on a run of cells is seen."""
@@ -414,7 +419,9 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
     counts, others = own[:-2], _Others.from_counts(own, noise)
     mass, seen = _cells_that_are_seen(counts, noise)
     if not seen.any():
-        return others.with_shares(grid.name, {}, says="too few rows for this noise: it stays as it is")
+        return others.with_shares(
+            grid.name, {}, says="too few rows for this noise: it stays as it is"
+        )
     where = np.flatnonzero(seen)
     first, last = int(where[0]), int(where[-1])
     if noise.threshold() > UNSEEN * noise.rows:
@@ -437,7 +444,10 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
             f"{low:.3g} or {high:.3g}"
         )
     else:
-        low, high = max(_round_to_three_digits(low, -1), lo), min(_round_to_three_digits(high, 1), hi)
+        low, high = (
+            max(_round_to_three_digits(low, -1), lo),
+            min(_round_to_three_digits(high, 1), hi),
+        )
         more["typical"] = (low, high)
     if others.missing is not None and block.missing is None:
         more |= {"missing": _round_to_three_digits((low + high) / 2.0, 0), "indicator": True}
@@ -538,7 +548,9 @@ def _propose_norm(grid: Norms, own: Array, noise: Noise) -> Column:
     others = _Others.from_counts(own, noise)
     mass, seen = _cells_that_are_seen(own[:-2], noise)
     if not seen.any():
-        return others.with_shares(grid.name, {}, says="too few rows for this noise: it stays as it is")
+        return others.with_shares(
+            grid.name, {}, says="too few rows for this noise: it stays as it is"
+        )
     norm = _round_to_three_digits(Ladder.from_mass(grid, mass).quantile(FILLED), 1)
     return others.with_shares(grid.name, {"norm": max(norm, grid.smallest)})
 
@@ -583,8 +595,8 @@ __all__ = [
     "Column",
     "Noise",
     "Survey",
-    "findings_by_column",
     "apply_proposals",
+    "findings_by_column",
     "noise_of_count",
     "survey_from_schema",
 ]

@@ -34,7 +34,17 @@ from ..runs.training import describe_deal
 from ..util.pages import render_for_notebook
 from ..util.typing import Array, IntArray
 from .evaluation import LOSS
-from .survey import ERROR, RARE, Column, Noise, Survey, findings_by_column, apply_proposals, noise_of_count, survey_from_schema
+from .survey import (
+    ERROR,
+    RARE,
+    Column,
+    Noise,
+    Survey,
+    apply_proposals,
+    findings_by_column,
+    noise_of_count,
+    survey_from_schema,
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,8 @@ class Surveyed:
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """Return title, proposals by column, and the cost, for reports."""
         title = (
-            f"Survey of the schema {escape_unprintable(self.declared.name)}; .toml is the schema that "
+            f"Survey of the schema {escape_unprintable(self.declared.name)}; .toml is the schema "
+            "that "
             "it proposes"
         )
         columns = [(escape_unprintable(one.name), _finding_in_words(one)) for one in self.columns]
@@ -219,7 +230,11 @@ def price_survey(
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Survey)
     n_rows = float(n.sum())
-    sigma = method.releases_with_noise.noise_deviation(0, facts, Among.all_sites(facts)) * n_rows * math.sqrt(len(grids))
+    sigma = (
+        method.releases_with_noise.noise_deviation(0, facts, Among.all_sites(facts))
+        * n_rows
+        * math.sqrt(len(grids))
+    )
     noise = Noise.from_error_rate(grids, n_rows, sigma, question.rare, question.error)
     noise.check_visibility()
     simulated = run.seed is not None
@@ -342,7 +357,8 @@ def replicates(
     """
     grids, expected, result = _run_survey(schema, tables, run, EVERYTHING)
     return expected, (
-        findings_by_column(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates)
+        findings_by_column(grids, result.outcome, expected.noise, schema, k)
+        for k in range(run.replicates)
     )
 
 
@@ -439,6 +455,9 @@ def _rows_that_are_read(
     """Return the rows of each part that are read: of a person no more than the schema allows."""
     if schema.person is not None:
         most = schema.person.rows
-        parts = [part[first_rows_of_each(own[part], most)] for own, part in zip(people, parts, strict=True)]
+        parts = [
+            part[first_rows_of_each(own[part], most)]
+            for own, part in zip(people, parts, strict=True)
+        ]
     pairs = list(zip(found, people, parts, strict=True))
     return [cells[part] for cells, _, part in pairs], [own[part] for _, own, part in pairs]

@@ -1,7 +1,7 @@
 """Names and units of coefficients: from encoded columns back to the user's columns.
 
-Intervals need an encoding with a constant and a reference level in every block; :func:`naming_from_schema`
-derives it.
+Intervals need an encoding with a constant and a reference level in every block;
+:func:`naming_from_schema` derives it.
 """
 
 from __future__ import annotations
@@ -212,7 +212,9 @@ def typical_entry(columns: int) -> float:
     return _COLUMNS / (_SPREAD * math.sqrt(max(1, columns)))
 
 
-def naming_from_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
+def naming_from_columns(
+    names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
+) -> Naming:
     """Construct the encoding of numbers without a schema: scaled columns and a constant.
 
     Parameters
@@ -244,7 +246,9 @@ def naming_from_columns(names: Sequence[str], data_norm: float, sites: Sequence[
     value = math.sqrt(SHARE) / _SLACK
     M = np.diag([*([scale] * d), value])
     terms = (*(Term(str(name)) for name in names), Term(CONSTANT))
-    return _with_site_constants(Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites)
+    return _with_site_constants(
+        Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites
+    )
 
 
 def naming_from_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
@@ -396,7 +400,9 @@ def _with_reference_level(block: Block) -> Block:
 def _levels_and_reference(block: Block) -> tuple[list[str], str]:
     """Return the names of the levels with a column, and of the reference."""
     if isinstance(block, Category):
-        return [name.removeprefix(f"{block.name}=") for name in block.feature_names], str(block.base)
+        return [name.removeprefix(f"{block.name}=") for name in block.feature_names], str(
+            block.base
+        )
     assert isinstance(block, Bins)
     every = dataclasses.replace(block, base=None).feature_names
     assert block.base is not None

@@ -25,7 +25,13 @@ from ..problem.task import Task, TwoClasses
 from ..runs.config import RunConfig
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
-from ..runs.training import Report, TrainConfig, deal_rows_to_nodes, with_partition, digest_of_raw_table
+from ..runs.training import (
+    Report,
+    TrainConfig,
+    deal_rows_to_nodes,
+    digest_of_raw_table,
+    with_partition,
+)
 from ..util.pages import describe_versions
 from ..util.plain import digest_public_values, infinities_to_text, merge_held_back_figures
 from ..util.typing import Any, Array, IntArray
@@ -36,7 +42,7 @@ from .inference import Estimates, check_run_is_inference
 from .judging import Scored, judge_for_task
 from .own_site import WITHOUT_SITE, note_on_unknown_sites
 from .saved import SavedModel
-from .terms import rows_of_columns, label_in_words
+from .terms import label_in_words, rows_of_columns
 
 ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
 ONE_CONSTANT = (
@@ -80,13 +86,15 @@ class TableFit(ABC):
 
     @abstractmethod
     def exact_entries(self) -> dict[str, Any]:
-        """Return the entries of :meth:`owner_only_entries` that this kind of fit adds: without noise."""
+        """Return the entries of :meth:`held_back` that this kind of fit adds: without
+        noise.
+        """
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object with all there is; an infinite number is the text ``inf``."""
-        return merge_held_back_figures(self.released(), self.owner_only_entries())
+        return merge_held_back_figures(self.released(), self.held_back())
 
-    def owner_only_entries(self) -> dict[str, Any]:
+    def held_back(self) -> dict[str, Any]:
         """Return what reads rows without noise, as plain data: for the data owner only."""
         found = self.exact_entries() | {
             "exact": self.exact,
@@ -178,7 +186,9 @@ class DealtTable:
         return self.dataset.test_columns
 
     @classmethod
-    def partition_rows(cls, config: TrainConfig, dataset: data.Dataset, asked: bool | None) -> DealtTable:
+    def partition_rows(
+        cls, config: TrainConfig, dataset: data.Dataset, asked: bool | None
+    ) -> DealtTable:
         """Partition the training rows of a data set among sites, and derive their encoding.
 
         Parameters
@@ -186,7 +196,8 @@ class DealtTable:
         config : TrainConfig
         dataset : Dataset
         asked : bool or None
-            Whether sites have constants of their own; None for the rule of :func:`sites_with_constants`.
+            Whether sites have constants of their own; None for the rule of
+            :func:`sites_with_constants`.
 
         Returns
         -------
@@ -197,7 +208,9 @@ class DealtTable:
         InvalidInput
             If the sites' constants make the products of columns too large for memory.
         """
-        config = with_partition(replace(config, run=with_one_row_each(config.run, dataset.schema)), dataset)
+        config = with_partition(
+            replace(config, run=with_one_row_each(config.run, dataset.schema)), dataset
+        )
         parts = deal_rows_to_nodes(config, dataset)
         if dataset.people is not None:
             # Answers count rows, and neighbouring tables differ in one person: one row of each.
@@ -282,13 +295,17 @@ class DealtTable:
         if held is None:
             return None
         # The margins travel as a last column, so that they are picked with their rows.
-        features = np.hstack([self.layout.naming.encode_with_one_constant(self.test), self.margins(model)[:, None]])
+        features = np.hstack(
+            [self.layout.naming.encode_with_one_constant(self.test), self.margins(model)[:, None]]
+        )
         features, y = self.dataset.all_held_out(features)
         read = indices_of_rows_read(len(y), self.dataset.held_people)
         X, margins = features[read, :-1], features[read, -1]
         scored = Scored(margins, model.digest, y[read], X)
         judge = judge_for_task(self.dataset.task, held, self.layout.naming.schema)
-        return judge.run_evaluation(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
+        return judge.run_evaluation(
+            scored, self.config.run, len(self.parts), caveat=self.dataset.caveat
+        )
 
     def fields_of_fit(
         self, result: Result, started: float, model: SavedModel, *, intervals: bool = True
@@ -443,7 +460,7 @@ def infer(
     Training rows enter the model and the coefficients only through the Gaussian releases that
     ``asked`` lists, each priced by the event of its query.  Relation, unit, epsilon and delta are
     those of ``statement``; of every person at most one row is read.  ``exact_metrics`` and what
-    :meth:`TableFit.owner_only_entries` returns are computed without noise, for the data owner only.
+    :meth:`TableFit.held_back` returns are computed without noise, for the data owner only.
 
     Examples
     --------

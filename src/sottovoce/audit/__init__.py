@@ -110,7 +110,10 @@ def targets(form: str | None = None) -> list[tuple[str, str]]:
 
 def _attackable_names() -> list[str]:
     """Return the names of everything that can be attacked, without loading any plug-in."""
-    brought = [*plugins.installed_entry_points(plugins.METHODS), *plugins.installed_entry_points(plugins.AUDITS)]
+    brought = [
+        *plugins.installed_entry_points(plugins.METHODS),
+        *plugins.installed_entry_points(plugins.AUDITS),
+    ]
     return list(dict.fromkeys([*REGISTRY, *brought, *ADVERSARIES]))
 
 

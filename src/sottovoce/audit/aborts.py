@@ -172,7 +172,9 @@ class Victim:
         # Overflow is what the adversary provokes; how the run ends is what counts.
         with np.errstate(all="ignore"):
             try:
-                ended = engine.run_rounds(ready.algorithm.method_of_node(0), place, self.config.rounds).stopped
+                ended = engine.run_rounds(
+                    ready.algorithm.method_of_node(0), place, self.config.rounds
+                ).stopped
             except _BROKEN:
                 raise
             except Exception as error:
@@ -306,7 +308,8 @@ def lengths(stand: Victim) -> list[float]:
     """
     silent = Silence(())
     seen = [
-        tuple(stand.observe_run(table, length, silent).told for table in (0, 1)) for length in _LENGTHS
+        tuple(stand.observe_run(table, length, silent).told for table in (0, 1))
+        for length in _LENGTHS
     ]
     alike = [first == second for first, second in seen]
     # One length that tells the tables apart without noise is enough to play.
@@ -320,7 +323,9 @@ def lengths(stand: Victim) -> list[float]:
     return found
 
 
-def _bisect_behaviour_change(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
+def _bisect_behaviour_change(
+    stand: Victim, low: float, high: float, told: str
+) -> tuple[float, ...]:
     """Bisect between two lengths for one at which the tables behave differently.
 
     If there is none, return two neighbouring lengths between which both change.
@@ -355,7 +360,8 @@ NoiseAt = Callable[[int, int], Noise]
 def _run_both_tables(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
     """Run both tables against vectors of one length."""
     first, second = (
-        [stand.observe_run(table, length, noise(table, run)) for run in range(runs)] for table in (0, 1)
+        [stand.observe_run(table, length, noise(table, run)) for run in range(runs)]
+        for table in (0, 1)
     )
     return first, second
 
@@ -431,7 +437,9 @@ class Bet:
         -------
         float
         """
-        return self.test.epsilon_lower_bound(_score_runs(played, self.bets)[self.which], delta, confidence)
+        return self.test.epsilon_lower_bound(
+            _score_runs(played, self.bets)[self.which], delta, confidence
+        )
 
     @property
     def words(self) -> str:
@@ -513,7 +521,9 @@ def play(
 
     looks = _first_looks(stands, keyed(0), confidence)
     # Two games: the pair that looks worst, and the worst one where noise decides how a run ends.
-    certain = max(looks, key=lambda one: looks[one].excess_over_claim, default=(next(iter(stands)), 1.0))
+    certain = max(
+        looks, key=lambda one: looks[one].excess_over_claim, default=(next(iter(stands)), 1.0)
+    )
     noisy = [one for one, look in looks.items() if look.mixed]
     by_noise = max(noisy, key=lambda one: looks[one].excess_over_claim, default=certain)
     games = [
@@ -536,7 +546,9 @@ def play(
     # Rounded, so that the last digits of a bound do not decide which game is reported.
     best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
     channels = {
-        f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.excess_over_claim > 0.0
+        f"{name} at {at:.6g}": look.bound
+        for (name, at), look in looks.items()
+        if look.excess_over_claim > 0.0
     }
     return replace(best, channels=channels)
 

@@ -64,11 +64,11 @@ from .game import (
     Options,
     Transcripts,
     Verdict,
-    score_all_attacks,
     candidates,
-    likelihood_attack,
     judge_best_attack,
+    likelihood_attack,
     record_transcripts,
+    score_all_attacks,
 )
 from .likelihood import exact_honest_sums
 from .several import WorstVerdict, play_all_games
@@ -207,13 +207,19 @@ PAIRS: dict[str, Pair] = {
         partial(Positives, constant=LAST), _ZERO, (_row_of_norm(0, 0, 1), _row_of_norm(0, 0, -1))
     ),
     "scores": Pair(
-        partial(Scores, constant=LAST, edges=np.array([0.0])), _E0, (_row_of_norm(1, 0, 1), _row_of_norm(-1, 0, 1))
+        partial(Scores, constant=LAST, edges=np.array([0.0])),
+        _E0,
+        (_row_of_norm(1, 0, 1), _row_of_norm(-1, 0, 1)),
     ),
-    "corrections of scores": Pair(_corrections, _E0, (_row_of_norm(1, 0, 1), _row_of_norm(-1, 0, 1))),
+    "corrections of scores": Pair(
+        _corrections, _E0, (_row_of_norm(1, 0, 1), _row_of_norm(-1, 0, 1))
+    ),
     "Huber step": Pair(partial(HuberGradient, h=0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
     "mean of rows": Pair(
-        partial(RowMean, constants=(D - 1,)), _ZERO, (_row_of_norm(1, 0, 1e-4), _row_of_norm(-1, 0, 1e-4))
+        partial(RowMean, constants=(D - 1,)),
+        _ZERO,
+        (_row_of_norm(1, 0, 1e-4), _row_of_norm(-1, 0, 1e-4)),
     ),
     "residuals": Pair(
         partial(Residuals, constant=LAST, edges=np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)
@@ -360,7 +366,9 @@ def centred_training_case(config: RunConfig) -> RecipeCase:
     return RecipeCase(run, tables(PAIRS["mean of rows"], constant=-0.5), 0, why, centring=mean)
 
 
-def all_answer_cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, RecipeCase]:
+def all_answer_cases(
+    epsilon: float | None = None, delta: float | None = None
+) -> dict[str, RecipeCase]:
     """Make all cases: releases, recipes, and training with held-out rows and with centred ones.
 
     Parameters
@@ -431,7 +439,10 @@ def play_answer_case(
     """
     parts = (case,) if case.before is None else (case.before, case)
     seen = [
-        (record_transcripts(one, 0, replicates, seed + k), record_transcripts(one, 1, replicates, seed + k + 1000))
+        (
+            record_transcripts(one, 0, replicates, seed + k),
+            record_transcripts(one, 1, replicates, seed + k + 1000),
+        )
         for k, one in enumerate(parts)
     ]
     found = score_all_attacks(case, seen[-1])

@@ -118,7 +118,9 @@ class Test:
     table: int
     bound: float
 
-    def epsilon_lower_bound(self, scores: tuple[Array, Array], delta: float, confidence: float) -> float:
+    def epsilon_lower_bound(
+        self, scores: tuple[Array, Array], delta: float, confidence: float
+    ) -> float:
         """Return the lower bound on epsilon that this region gives on fresh scores.
 
         Parameters

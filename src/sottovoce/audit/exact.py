@@ -91,7 +91,9 @@ def densities(case: Case, seed: int = 0) -> Exact:
     whole = seen[0].asked[0][0]
     tables = candidates(case, facts)
     victim, n_nodes = tables[0].i, len(facts.n)
-    answers = np.concatenate([restrict_to_node(one.asked[0][1], victim, n_nodes)[:, 0] for one in seen])
+    answers = np.concatenate(
+        [restrict_to_node(one.asked[0][1], victim, n_nodes)[:, 0] for one in seen]
+    )
     if answers.shape[1] != d:
         rule = "its answer is more than a model"
         raise InvalidInput("method", case.config.method, rule, "use a game")

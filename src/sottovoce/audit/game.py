@@ -34,7 +34,7 @@ from ..runs import engine
 from ..runs.centre import Centring
 from ..runs.config import RunConfig
 from ..runs.engine import Place
-from ..runs.prepare import rows_on_backend, prepare
+from ..runs.prepare import prepare, rows_on_backend
 from ..runs.row_guard import Book, RowGuard, make_solver
 from ..runs.start import with_start_digest
 from ..solvers.apart import Apart
@@ -42,7 +42,13 @@ from ..solvers.local import Solver
 from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
 from .confidence import Test, choose_test
-from .likelihood import Candidate, OpenedSum, Solvers, log_likelihood_ratio, log_likelihood_ratio_of_sums
+from .likelihood import (
+    Candidate,
+    OpenedSum,
+    Solvers,
+    log_likelihood_ratio,
+    log_likelihood_ratio_of_sums,
+)
 
 spatial = Later("scipy.spatial")
 Scores = tuple[Array, Array]
@@ -162,7 +168,10 @@ class Case:
 
         def solver(rows: Rows, facts: Facts, table: int) -> Solver:
             # Every replicate released another mean, so its rows are moved by another map.
-            solvers = [self.make_table_solver(replace(rows, move=one), facts, table) for one in move.split_by_replicate()]
+            solvers = [
+                self.make_table_solver(replace(rows, move=one), facts, table)
+                for one in move.split_by_replicate()
+            ]
             if len(solvers) == 1:
                 return solvers[0]
             return Apart(solvers)
@@ -309,7 +318,9 @@ def record_transcripts(case: Case, table: int, replicates: int, seed: int) -> Tr
     if case.centring is not None:
         place, _ = engine.release_mean(place, guard, ready.facts)
     engine.run_rounds(algorithm, place, ready.config.rounds)
-    return replace(collect_transcripts(case, recorder, net, ready.ledger, book.rows), move=guard.move)
+    return replace(
+        collect_transcripts(case, recorder, net, ready.ledger, book.rows), move=guard.move
+    )
 
 
 def collect_transcripts(
@@ -450,8 +461,12 @@ def likelihood_attack(case: Case, seen: tuple[Transcripts, Transcripts]) -> Atta
         if not opened:
             first = log_likelihood_ratio(asked[:before], candidates(case, facts))
             return first + log_likelihood_ratio(asked[before:], candidates(moved, facts))
-        first = log_likelihood_ratio_of_sums(opened[:before], case.tables, facts, case.make_table_solver, case.colluding_sites)
-        return first + log_likelihood_ratio_of_sums(opened[before:], case.tables, facts, moved.make_table_solver, case.colluding_sites)
+        first = log_likelihood_ratio_of_sums(
+            opened[:before], case.tables, facts, case.make_table_solver, case.colluding_sites
+        )
+        return first + log_likelihood_ratio_of_sums(
+            opened[before:], case.tables, facts, moved.make_table_solver, case.colluding_sites
+        )
 
     return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
 
@@ -522,7 +537,10 @@ def play(
         If replicates are too few to see anything.
     """
     # Seeds differ, so that the noise of the two tables is independent.
-    seen = (record_transcripts(case, 0, replicates, 2 * seed + 1), record_transcripts(case, 1, replicates, 2 * seed + 2))
+    seen = (
+        record_transcripts(case, 0, replicates, 2 * seed + 1),
+        record_transcripts(case, 1, replicates, 2 * seed + 2),
+    )
     return judge_best_attack(case, seen, score_all_attacks(case, seen), confidence)
 
 
@@ -558,7 +576,9 @@ def judge_best_attack(
     assert chosen is not None
     test, attack = chosen
     # Fresh replicates: nothing that chose the score or its threshold enters the bound.
-    bound = test.epsilon_lower_bound((attack.scores[0][half:], attack.scores[1][half:]), delta, confidence)
+    bound = test.epsilon_lower_bound(
+        (attack.scores[0][half:], attack.scores[1][half:]), delta, confidence
+    )
     return Verdict(
         method=case.config.method,
         form=case.config.form,

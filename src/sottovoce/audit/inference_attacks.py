@@ -141,7 +141,8 @@ def _log_likelihood_of_rows(seen: Transcripts, rows: Rows) -> Array:
         density = candidate.log_density(own, restrict_to_node(answers, VICTIM, SITES))
         assert density is not None
         total = total + density
-    # As in `likelihood.log_likelihood_ratio`: the last digits of simulated noise depend on what it was added to.
+    # As in `likelihood.log_likelihood_ratio`: the last digits of simulated noise depend on what it
+    # was added to.
     return np.round(total, 9)
 
 
@@ -176,12 +177,18 @@ def _play_setting(config: RunConfig, stage: _Stage, replicates: int, key: int) -
     for t, (target, other) in enumerate(zip(stage.target, stage.other, strict=True)):
         without, with_target = stage.rows_with_target(other), stage.rows_with_target(target)
         case = Case(config, (without, with_target), VICTIM, "rows of Adult")
-        seen = [record_transcripts(case, table, replicates, 2 * (1000 * key + t) + table) for table in (0, 1)]
+        seen = [
+            record_transcripts(case, table, replicates, 2 * (1000 * key + t) + table)
+            for table in (0, 1)
+        ]
         claimed, proved = max(claimed, seen[1].claimed), max(proved, seen[1].proved)
         likelihood_without = _log_likelihood_of_rows(seen[1], without)
         true = _log_likelihood_of_rows(seen[1], with_target)
         inside.append(true - likelihood_without)
-        outside.append(_log_likelihood_of_rows(seen[0], with_target) - _log_likelihood_of_rows(seen[0], without))
+        outside.append(
+            _log_likelihood_of_rows(seen[0], with_target)
+            - _log_likelihood_of_rows(seen[0], without)
+        )
         for column, guesses in stage.guesses.items():
             fits = []
             for v, row in enumerate(guesses[t]):

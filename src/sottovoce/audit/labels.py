@@ -248,7 +248,8 @@ class _Tried:
         """
         stand = stands[self.name]
         first, second = (
-            [stand.observe_fit(table, epsilon, self.classes) for _ in range(runs)] for table in (0, 1)
+            [stand.observe_fit(table, epsilon, self.classes) for _ in range(runs)]
+            for table in (0, 1)
         )
         return first, second
 

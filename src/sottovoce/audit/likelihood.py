@@ -135,7 +135,9 @@ class Candidate:
         return query.log_density(self._supposed, answer)
 
 
-def log_likelihood_ratio(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candidate]) -> Array:
+def log_likelihood_ratio(
+    asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candidate]
+) -> Array:
     """Return the log likelihood ratio of the second candidate to the first, (R,), over all rounds.
 
     A query without a density adds a linear score in its place.
@@ -202,7 +204,9 @@ def exact_honest_sums(
 
     def exact(table: int) -> IntArray:
         vault = Vault(solvers(tables[table], facts, table), Silence())
-        return np.asarray(attempt.share_without_noise(vault)[..., :honest, :].sum(axis=-2, keepdims=True))
+        return np.asarray(
+            attempt.share_without_noise(vault)[..., :honest, :].sum(axis=-2, keepdims=True)
+        )
 
     # Each honest site adds its own noise of deviation tau, so their sum has sqrt(honest) of it.
     return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(attempt.grid.tau))
@@ -237,5 +241,6 @@ def log_likelihood_ratio_of_sums(
         # deviation.
         first, second = (np.sum((one.honest - x).astype(float) ** 2, axis=(-2, -1)) for x in exact)
         total = total + (first - second) / (2.0 * deviation**2)
-    # As in `log_likelihood_ratio`: the last digits of simulated noise depend on what it was added to.
+    # As in `log_likelihood_ratio`: the last digits of simulated noise depend on what it was added
+    # to.
     return np.asarray(np.round(total, 9))

@@ -58,7 +58,9 @@ _FLOOR = 1e-6
 """Standard deviation, on the scale of sums, that stands for that of a release without noise."""
 
 
-def guesses_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
+def guesses_p_value(
+    canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0
+) -> float:
     """Return the bound of the theorem above on the probability of so many right guesses.
 
     It holds if the run is (epsilon, delta)-private.  It grows with epsilon wherever ``2 m delta``
@@ -137,8 +139,8 @@ def epsilon_from_guesses(
     Returns
     -------
     float
-        The epsilon at which :func:`guesses_p_value` is ``1 - confidence``; 0 if even epsilon 0 explains the
-        guesses.
+        The epsilon at which :func:`guesses_p_value` is ``1 - confidence``; 0 if even epsilon 0
+        explains the guesses.
     """
     error = 1.0 - confidence
 
@@ -396,7 +398,9 @@ class _Reader:
         total = own.T @ (self._loss_of_rows(own).curvature(own @ w)[:, None] * own)
         for v in self.values:
             kept = v[self.where % parts == part]
-            total = total + 0.5 * kept.T @ (self._loss_of_rows(kept).curvature(kept @ w)[:, None] * kept)
+            total = total + 0.5 * kept.T @ (
+                self._loss_of_rows(kept).curvature(kept @ w)[:, None] * kept
+            )
         return np.asarray(total)
 
     def read(self, query: Query, answer: Array) -> None:
@@ -429,7 +433,9 @@ def scores(planted: Planted, seen: Transcripts) -> Array:
         own = replace(seen.facts, n=seen.facts.n[i : i + 1])
         reader = _Reader(planted.others[i], planted.where[i], planted.values[i], own)
         for query, answer in seen.asked:
-            reader.read(restrict_to_node(query, i, nodes), restrict_to_node(answer, i, nodes).reshape(-1))
+            reader.read(
+                restrict_to_node(query, i, nodes), restrict_to_node(answer, i, nodes).reshape(-1)
+            )
         found.append(reader.scores())
     return np.concatenate(found)
 

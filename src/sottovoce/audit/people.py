@@ -126,7 +126,9 @@ def _pair_of_people(name: str) -> tuple[Rows, Rows]:
         victims = np.append(np.zeros(count - 1, dtype=int), np.arange(counts[0]))
         people = [victims, *map(np.arange, counts[1:])]
         # Rows are signed already, so that all labels are 1.
-        return Rows.build_from_parts([(own, np.ones(len(own))) for own in parts]).with_people(people, ROWS)
+        return Rows.build_from_parts([(own, np.ones(len(own))) for own in parts]).with_people(
+            people, ROWS
+        )
 
     first, second = answers.tables(answers.PAIRS[name])
     return repeated(first, ROWS), repeated(second, 2)
@@ -139,7 +141,9 @@ def _survey_of_people(config: RunConfig) -> Case:
     def table(cell: float, count: int) -> Rows:
         # Twenty other people a site, of cell 0 in both columns: their one row counts nowhere.
         first = np.concatenate([np.zeros((20, 2)), np.full((count, 2), cell)])
-        rows = Rows.build_with_any_norm([(own, np.ones(len(own))) for own in (first, np.zeros((20, 2)))])
+        rows = Rows.build_with_any_norm(
+            [(own, np.ones(len(own))) for own in (first, np.zeros((20, 2)))]
+        )
         people = [np.append(np.arange(20), [20] * count), np.arange(20)]
         return rows.with_people(people, ROWS)
 

@@ -119,7 +119,10 @@ def rare_level_cases(epsilon: float | None = None, delta: float | None = None) -
     found = dict[str, Stand]()
     for trust in ("nobody", "sum"):
         config = RunConfig("auto", epsilon or 1.0, delta or DELTA, trust=trust)
-        found |= {f"levels, {trust}": _survey_of_rare_levels(config), f"ranges, {trust}": _survey_of_rare_ranges(config)}
+        found |= {
+            f"levels, {trust}": _survey_of_rare_levels(config),
+            f"ranges, {trust}": _survey_of_rare_ranges(config),
+        }
     return found
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..privacy.statement import ceil_text
 from ..util import files
-from ..util.pages import Column, Table, svg_path_of_line, render_template, describe_versions
+from ..util.pages import Column, Table, describe_versions, render_template, svg_path_of_line
 from ..util.typing import Any
 from .game import Verdict
 
@@ -101,7 +101,10 @@ def _claim_plots(verdicts: Sequence[Verdict]) -> list[ClaimPlot]:
 
 
 def _plot_row_of_claim(one: Verdict) -> ClaimRow:
-    title = f"claimed {ceil_text(one.claimed_epsilon)}, lower bound {_lower_bound_text(one.lower_bound)}"
+    title = (
+        f"claimed {ceil_text(one.claimed_epsilon)}, lower bound "
+        f"{_lower_bound_text(one.lower_bound)}"
+    )
     exact = ""
     if one.exact_epsilon is not None:
         title += f", exact {one.exact_epsilon:.3f}"
@@ -161,7 +164,11 @@ def _roc_curve_panel(those: Sequence[dict[str, Any]], epsilon: float) -> Panel:
     # at this false positive rate.
     knee = 1.0 / (1.0 + math.exp(epsilon))
     curves = [
-        Curve(_setting_name(one), _curve_css_classes(one), svg_path_of_line([0.0, *one["fpr"]], [0.0, *one["tpr"]]))
+        Curve(
+            _setting_name(one),
+            _curve_css_classes(one),
+            svg_path_of_line([0.0, *one["fpr"]], [0.0, *one["tpr"]]),
+        )
         for one in those
     ]
     return Panel(f"{epsilon:g}", svg_path_of_line([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0]), curves)
@@ -227,7 +234,11 @@ def _membership_table(those: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for one in those:
         low, high = (f"{x:.3f}" for x in one["auc_interval"])
-        row = [_epsilon_text(one["claimed_epsilon"]), _setting_name(one), _epsilon_text(one["proved_epsilon"])]
+        row = [
+            _epsilon_text(one["claimed_epsilon"]),
+            _setting_name(one),
+            _epsilon_text(one["proved_epsilon"]),
+        ]
         row.append(f"{one['auc']:.3f} ({low} to {high})")
         for key in ("tpr_1", "tpr_10"):
             low, high = map(_percent_text, one[f"{key}_interval"])
@@ -374,7 +385,10 @@ def render_audit_page(verdicts: Sequence[Verdict], inference: dict[str, Any], co
         epsilon_ticks=[(_place_on_epsilon_axis(epsilon), f"{epsilon:g}") for epsilon in _TICKS],
         least=f"{_LEAST:g}",
         setting=setting,
-        panels=[_roc_curve_panel(group, epsilon) for epsilon, group in _group_by_claim(inference["membership"])],
+        panels=[
+            _roc_curve_panel(group, epsilon)
+            for epsilon, group in _group_by_claim(inference["membership"])
+        ],
         pairs=[_compare_leakage(one) for one in inference["printed_beside_corrected"]],
         membership=_membership_table(inference["membership"]),
         confidence=_confidence_text(setting["confidence"]),

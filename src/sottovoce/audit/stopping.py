@@ -105,7 +105,10 @@ def open_disk_ledger(notion: str) -> OpensLedger:
 LEDGERS: dict[str, OpensLedger] = {
     f"{notion} {where}": make(notion)
     for notion in NOTIONS
-    for where, make in (("ledger in memory", open_memory_ledger), ("ledger on disk", open_disk_ledger))
+    for where, make in (
+        ("ledger in memory", open_memory_ledger),
+        ("ledger on disk", open_disk_ledger),
+    )
 }
 
 
@@ -358,8 +361,8 @@ def losses(
             first, second = (one.log_density(query, answer) for one in candidates)
             assert first is not None and second is not None
             total = total + second - first
-            # As in `likelihood.log_likelihood_ratio`: the last digits of simulated noise depend on what it was
-            # added to.
+            # As in `likelihood.log_likelihood_ratio`: the last digits of simulated noise depend on
+            # what it was added to.
             found.append(np.round(total, 9))
     return np.array(found), np.array(book.quotes)
 

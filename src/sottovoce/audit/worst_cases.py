@@ -125,7 +125,9 @@ def linear(
     return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
 
 
-def sparse_vector_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def sparse_vector_case(
+    method: str, form: str, epsilon: float, delta: float | None, rounds: int
+) -> Case:
     """Make the worst case of a sparse-vector gate: a bar that every gradient passes.
 
     As corrected there is a release in every round; as printed in all but one (004 has c < T).
@@ -149,7 +151,9 @@ def sparse_vector_case(method: str, form: str, epsilon: float, delta: float | No
     return linear(method, form, epsilon, delta, rounds, positives=releases, threshold=-1e6)
 
 
-def minibatch_pass_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def minibatch_pass_case(
+    method: str, form: str, epsilon: float, delta: float | None, rounds: int
+) -> Case:
     """Make the worst case of a pass over two minibatches, hidden by the last noise only.
 
     The last step does not depend on where it started.
@@ -177,7 +181,9 @@ def minibatch_pass_case(method: str, form: str, epsilon: float, delta: float | N
     return replace(case, why=why)
 
 
-def huber_edge_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def huber_edge_case(
+    method: str, form: str, epsilon: float, delta: float | None, rounds: int
+) -> Case:
     """Make the worst case of 003's Algorithm 3: curvature differs where derivatives differ by 2.
 
     The minimiser lies where the Huber loss bends: one row has curvature there, its opposite has
@@ -277,7 +283,9 @@ def make_contrary_solver(rows: Rows, facts: Facts, table: int) -> Solver:
     return solver
 
 
-def coarse_solver_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def coarse_solver_case(
+    method: str, form: str, epsilon: float, delta: float | None, rounds: int
+) -> Case:
     """Make the worst case of 004's Theorem 3.3: an uneven split and a coarse solver.
 
     rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau C / n`` and
@@ -311,7 +319,9 @@ def coarse_solver_case(method: str, form: str, epsilon: float, delta: float | No
     return replace(case, algorithm=uneven, solver=make_contrary_solver, why=why)
 
 
-def last_step_case(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
+def last_step_case(
+    method: str, form: str, epsilon: float, delta: float | None, rounds: int
+) -> Case:
     """Make the worst case of 001's last step, which starts from an exact minimiser never sent.
 
     A weak regulariser lets a row move that minimiser far.

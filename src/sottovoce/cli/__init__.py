@@ -14,7 +14,13 @@ from typing import Any
 
 import click
 
-from ..errors import EXIT_CODES, SchemaError, SottovoceError, exit_code_for_error, escape_unprintable
+from ..errors import (
+    EXIT_CODES,
+    SchemaError,
+    SottovoceError,
+    escape_unprintable,
+    exit_code_for_error,
+)
 from ..util import plugins
 
 _EXAMPLES = """
@@ -154,7 +160,9 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from their lines alone: no command is imported for it."""
         brought = plugins.installed_entry_points(plugins.COMMANDS)
-        lines = {name: plugins.first_docstring_line(entries[0]) for name, entries in brought.items()}
+        lines = {
+            name: plugins.first_docstring_line(entries[0]) for name, entries in brought.items()
+        }
         known = {name: click.Command(name, help=line) for name, line in (lines | COMMANDS).items()}
         click.Group(commands=known).format_commands(ctx, formatter)
 

@@ -15,9 +15,15 @@ from ..answers.numeric_metrics import NumberEvaluation
 from ..answers.training import Inferred
 from ..errors import escape_unprintable
 from ..privacy.statement import Statement
-from ..reports.coefficients import NOISE_MEANS, assumption_sentences, has_intervals, remarks_below_table, table_rows_as_text
+from ..reports.coefficients import (
+    NOISE_MEANS,
+    assumption_sentences,
+    has_intervals,
+    remarks_below_table,
+    table_rows_as_text,
+)
 from ..reports.quality import RECALIBRATION, calibration_cell_text
-from .render import make_privacy_panel, print_notes, format_site_sizes
+from .render import format_site_sizes, make_privacy_panel, print_notes
 from .screen import Console, Listing, escape_markup, make_listing
 
 DIMMED = ("reference", "refused", "-")
@@ -36,7 +42,8 @@ def _print_run_header(what: str, done: Inferred | Fitted, console: Console) -> N
     sizes = done.sizes.astype(int)
     console.print(
         f"[bold]{what}[/] on [bold]{escape_markup(done.config.data)}[/]: {len(sizes)} sites of "
-        f"{format_site_sizes(sizes)} {done.statement.counted}, {escape_markup(done.config.partition or '')} "
+        f"{format_site_sizes(sizes)} {done.statement.counted}, "
+        f"{escape_markup(done.config.partition or '')} "
         f"partition, {len(done.answered.model)} columns"
     )
     console.print(make_privacy_panel(done.statement.words))
@@ -135,7 +142,9 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
     for quality, name in zip(every, names, strict=True):
         for key, head in ({"auc": "AUC"} | _RECALIBRATED).items():
             if quality[key].get("refused") is not None:
-                console.print(f"[yellow]note[/] {head}, {escape_markup(name)}: {quality[key]['refused']}")
+                console.print(
+                    f"[yellow]note[/] {head}, {escape_markup(name)}: {quality[key]['refused']}"
+                )
 
 
 def _quality_table(
@@ -223,7 +232,9 @@ def render_any_evaluation(found: Any, console: Console, *, exact: bool = True) -
     kinds.get(type(found), render_evaluation)(found, console, exact=exact)
 
 
-def render_class_evaluation(found: ClassEvaluation, console: Console, *, exact: bool = True) -> None:
+def render_class_evaluation(
+    found: ClassEvaluation, console: Console, *, exact: bool = True
+) -> None:
     """Print an evaluation of several classes.
 
     Parameters
@@ -253,10 +264,13 @@ def render_class_evaluation(found: ClassEvaluation, console: Console, *, exact: 
     table.add_row(*row)
     console.print(table)
     counts = make_listing(
-        "<rows, about, of", *(f">answered\n{escape_markup(escape_unprintable(name))}" for name in found.names)
+        "<rows, about, of",
+        *(f">answered\n{escape_markup(escape_unprintable(name))}" for name in found.names),
     )
     for name, line in zip(found.names, found.counts, strict=True):
-        counts.add_row(escape_markup(escape_unprintable(name)), *(f"{count:,.0f}" for count in line))
+        counts.add_row(
+            escape_markup(escape_unprintable(name)), *(f"{count:,.0f}" for count in line)
+        )
     console.print(counts)
 
 
@@ -292,7 +306,8 @@ def render_least_squares(done: Fitted, console: Console, saved: Path | None) -> 
         )
     if has_intervals(done.coefficients):
         console.print(
-            f"[dim]coefficients in {escape_markup(unit or 'units of the target')} a step of the column[/]"
+            f"[dim]coefficients in {escape_markup(unit or 'units of the target')} a step of the "
+            "column[/]"
         )
         show_coefficients(done.to_dict(), console)
     else:

@@ -24,7 +24,7 @@ from ..errors import InvalidInput
 from ..privacy.statement import ceil_text
 from ..util import files
 from ..util.plain import infinities_to_text
-from .options import json_flag_option, make_option, decorate_with_options, typed_command_line
+from .options import decorate_with_options, json_flag_option, make_option, typed_command_line
 from .screen import Console, escape_markup, make_listing
 
 _OPTIONS = [
@@ -33,7 +33,9 @@ _OPTIONS = [
         "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]",
     ),
     make_option("--epsilon", "Total that the run claims.  [default: 1]", type=float),
-    make_option("--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float),
+    make_option(
+        "--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float
+    ),
     make_option(
         "--rounds",
         "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]",
@@ -68,7 +70,9 @@ _OPTIONS = [
         is_flag=True,
     ),
     make_option("--data", "With --one-run: the rows.  [default: adult]"),
-    make_option("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
+    make_option(
+        "--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int
+    ),
     json_flag_option(),
 ]
 
@@ -185,7 +189,12 @@ def audit(**parameters: Any) -> None:
     # Last, so that a full disk costs the page only.
     if report is not None:
         with _show_step_progress(console, report, "attacks on real rows"):
-            write(report, found, measure_inference_attacks(options.seed, options.quick), typed_command_line())
+            write(
+                report,
+                found,
+                measure_inference_attacks(options.seed, options.quick),
+                typed_command_line(),
+            )
 
 
 def _print_verdicts_json(plain: Any) -> None:
@@ -244,7 +253,9 @@ def _format_lower_bound(bound: float | None) -> str:
     return f"{math.floor(1000 * bound) / 1000:.3f}"
 
 
-def _show_step_progress(console: Console, report: str | None, about: str) -> AbstractContextManager[Any]:
+def _show_step_progress(
+    console: Console, report: str | None, about: str
+) -> AbstractContextManager[Any]:
     """Show the progress of a long command; plain lines if there is no terminal."""
     if console.is_terminal:
         return console.status(about)

@@ -20,7 +20,7 @@ from ..errors import InvalidInput
 from ..privacy.statement import DEMONSTRATION, ceil_text
 from ..runs import defaults
 from ..runs.config import RunConfig
-from .options import json_flag_option, make_option, decorate_with_options
+from .options import decorate_with_options, json_flag_option, make_option
 from .plan_options import make_requested_answers
 from .render import make_privacy_panel
 from .screen import Console, escape_markup, make_listing, print_json
@@ -221,7 +221,9 @@ def _show_comparison(
     built: Demonstration, report: dict[str, Any], transport: str, console: Console
 ) -> None:
     """Print the privacy of a demonstration, its answers, and how it differs from one process."""
-    console.print(make_privacy_panel(built.plan.planned_privacy.statement.words, f"Privacy: {DEMONSTRATION}"))
+    console.print(
+        make_privacy_panel(built.plan.planned_privacy.statement.words, f"Privacy: {DEMONSTRATION}")
+    )
     if "record" in report:
         # Loads SciPy's statistics.
         from .answers import render_answers_record

@@ -12,7 +12,7 @@ from ..answers.judging import Scored, judge_for_task
 from ..answers.own_site import note_on_unknown_sites
 from ..answers.saved import SavedModel
 from ..answers.terms import rows_of_columns
-from ..answers.training import with_one_row_each, indices_of_rows_read
+from ..answers.training import indices_of_rows_read, with_one_row_each
 from ..data import Schema, Table, table_digest
 from ..ledger.digest import rows_digest
 from ..problem.task import TwoClasses
@@ -24,7 +24,16 @@ from ..util.plain import format_json_text, infinities_to_text, select_shown_figu
 from ..util.typing import Any, IntArray
 from . import results
 from .answers import render_any_evaluation
-from .options import FILE, json_flag_option, holder_flag_option, saved_method_option, opened_ledger, make_option, decorate_with_options, typed_command_line
+from .options import (
+    FILE,
+    decorate_with_options,
+    holder_flag_option,
+    json_flag_option,
+    make_option,
+    opened_ledger,
+    saved_method_option,
+    typed_command_line,
+)
 from .render import print_notes
 from .report import write_page_or_error
 from .screen import Console, print_json
@@ -41,10 +50,14 @@ _OPTIONS = [
     ),
     make_option("--by", "Also for every level of this column of the schema."),
     make_option("--replicate", "Which repetition's model to use.", type=int, default=0),
-    make_option("--site", "Read all rows with the constant of one site, by name or number: see `predict`."),
+    make_option(
+        "--site", "Read all rows with the constant of one site, by name or number: see `predict`."
+    ),
     make_option("--seed", "Keys the noise: a simulation.", type=int, default=0),
     make_option("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
-    make_option("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
+    make_option(
+        "--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE
+    ),
     make_option(
         "--report",
         "Also write this, with the run's own answers, as one HTML page to read or pass on.",
@@ -111,7 +124,9 @@ def evaluate(**parameters: Any) -> None:
     """
     options = EvaluateOptions(**parameters)
     if options.report is not None:
-        files.check_writable_path("report", options.report, reads=(options.run, options.rows, options.ledger))
+        files.check_writable_path(
+            "report", options.report, reads=(options.run, options.rows, options.ledger)
+        )
     # Before anything is spent.
     results.check_results_writable(options.ledger, None)
     saved = SavedModel.load(options.run, options.replicate, options.site)

@@ -9,7 +9,7 @@ import click
 from ..answers.saved import SavedModel
 from ..estimators.exporting import Linear, build_onnx_model
 from ..util import files
-from .options import FILE, saved_method_option, make_option, decorate_with_options
+from .options import FILE, decorate_with_options, make_option, saved_method_option
 
 _OPTIONS = [
     make_option(

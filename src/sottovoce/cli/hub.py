@@ -11,7 +11,12 @@ from typing import NamedTuple
 import click
 
 from ..deploy import certificates
-from ..deploy.certificates import Authority, check_host, public_key_fingerprint, hosts_in_certificate
+from ..deploy.certificates import (
+    Authority,
+    check_host,
+    hosts_in_certificate,
+    public_key_fingerprint,
+)
 from ..deploy.crypto import need_cryptography
 from ..deploy.files import KEY, all_files_or_none, write_new_file
 from ..deploy.hub import Hub
@@ -28,8 +33,15 @@ from ..deploy.waits import DEFAULT
 from ..deploy.watch import Watch, describe_long_waits
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read_bounded_file
-from .join import read_checked_answer, parse_site_codes, invite
-from .options import FILE, FOLDER, json_flag_option, check_parent_folder, make_option, decorate_with_options
+from .join import invite, parse_site_codes, read_checked_answer
+from .options import (
+    FILE,
+    FOLDER,
+    check_parent_folder,
+    decorate_with_options,
+    json_flag_option,
+    make_option,
+)
 from .screen import Console, escape_markup, print_json
 from .serving import LINGER, Serving, Teller, make_progress_table
 
@@ -91,7 +103,8 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
         authority.write_hub_certificate(folder, hosts)
     click.echo(
         f"made {folder}; give ca.crt to every site, and keep ca.key to yourself\n"
-        f"authority {public_key_fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same"
+        f"authority {public_key_fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows "
+        "the same"
     )
 
 
@@ -120,7 +133,9 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: tuple[st
     _admit_all_or_none(folder, requests, renew, parse_site_codes(codes))
 
 
-def _admit_all_or_none(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[str, str]) -> None:
+def _admit_all_or_none(
+    folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[str, str]
+) -> None:
     """Check all requests, sign them, and write the certificates: all of them, or none.
 
     Names are compared without case, as some file systems do.
@@ -173,7 +188,9 @@ class _Signed(NamedTuple):
     key: str | None
 
 
-def _check_and_sign_request(authority: Authority, folder: Path, path: Path, codes: dict[str, str]) -> _Signed:
+def _check_and_sign_request(
+    authority: Authority, folder: Path, path: Path, codes: dict[str, str]
+) -> _Signed:
     """Check an answer to an invitation, or read a plain request, and sign its key."""
     if path.suffix != f".{ANSWER}":
         request = read_bounded_file("request", path, KEY)
@@ -237,7 +254,9 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
     if forget:
         _forget_old_authority(folder, signs)
         return
-    signs.write_hub_certificate(folder, hosts or hosts_in_certificate(folder / "hub.crt"), again=True)
+    signs.write_hub_certificate(
+        folder, hosts or hosts_in_certificate(folder / "hub.crt"), again=True
+    )
     end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
     click.echo(
         f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself"
@@ -250,7 +269,8 @@ def _begin_new_authority(folder: Path) -> None:
     click.echo(
         f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one from "
         "now on\n"
-        f"authority {public_key_fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same\n"
+        f"authority {public_key_fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows "
+        "the same\n"
         "1. give ca.crt to every site, which puts it in place of its own, and starts `site renew`\n"
         f"2. when all have it: sottovoce hub renew {folder}"
     )
@@ -432,7 +452,8 @@ def status(folder: Path, as_json: bool) -> None:
     if shown["seconds_a_round"] is not None:
         pace = f", {shown['seconds_a_round']:.3g} s a round"
     console.print(
-        f"run [bold]{escape_markup(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
+        f"run [bold]{escape_markup(shown['run'])}[/], round {max(0, shown['round'])} of "
+        f"{shown['rounds']}"
         f"{pace}; {state}\nplan {shown['plan']}",
         soft_wrap=True,
         highlight=False,

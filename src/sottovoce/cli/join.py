@@ -17,7 +17,7 @@ from ..deploy.names import check_site_name
 from ..deploy.relay import grpc_target
 from ..errors import InvalidInput, escape_unprintable
 from ..util import files
-from .options import FILE, FOLDER, check_parent_folder, make_option, decorate_with_options
+from .options import FILE, FOLDER, check_parent_folder, decorate_with_options, make_option
 
 INVITE = "invite"
 """Ending of an invitation's file."""
@@ -37,7 +37,9 @@ _TRIES = 3
             "HOST or HOST:PORT by which sites reach the hub.  [default: as in the invitations "
             "before]",
         ),
-        make_option("--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER),
+        make_option(
+            "--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER
+        ),
         make_option(
             "--schema",
             "TOML file that the sites are asked to use; a site may give another.",
@@ -89,7 +91,9 @@ def invite(
         authority = Authority.read(folder)
         pem = (folder / "ca.crt").read_text()
         for name in names:
-            certificate, key = (part.decode() for part in authority.make_invitation_certificate(name))
+            certificate, key = (
+                part.decode() for part in authority.make_invitation_certificate(name)
+            )
             one = Invitation(name, address, pem, certificate, key, epsilon, delta or None, declared)
             # It holds a private key, by which the site asks the hub for its certificate.
             write_new_file(folder / f"{name}.{INVITE}", one.text(), secret=True)
@@ -164,7 +168,10 @@ def parse_site_codes(given: tuple[str, ...]) -> dict[str, str]:
             )
         if name in found:
             raise InvalidInput(
-                "code", None, f"is given twice for {escape_unprintable(name)}", "leave one of the two out"
+                "code",
+                None,
+                f"is given twice for {escape_unprintable(name)}",
+                "leave one of the two out",
             )
         found[name] = code
     return found
@@ -199,7 +206,12 @@ def read_checked_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answ
             "answer", path, f"is from {name!r}, who was not invited", "see `sottovoce hub invite`"
         )
     answer.check_answers_invitation(Invitation.read(invitation))
-    check_spoken_code(f"{name}: the code that {name} reads to you", answer.comparison_code, codes.get(name), f"of {name}")
+    check_spoken_code(
+        f"{name}: the code that {name} reads to you",
+        answer.comparison_code,
+        codes.get(name),
+        f"of {name}",
+    )
     return answer
 
 

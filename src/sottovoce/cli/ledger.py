@@ -14,7 +14,7 @@ from ..privacy.statement import ceil_text
 from ..util import files
 from ..util.compatibility import FORMER
 from . import results
-from .options import FILE, NUMBER, json_flag_option, check_parent_folder, decorate_with_options
+from .options import FILE, NUMBER, check_parent_folder, decorate_with_options, json_flag_option
 from .screen import Console, escape_markup, make_listing, print_json
 
 
@@ -119,7 +119,8 @@ def _format_ledger_epsilon(value: float | str) -> str:
 def _print_run_in_ledger(run: dict[str, Any], console: Console) -> None:
     """Print what a run has charged and holds, and the files of its result."""
     console.print(
-        f"run {escape_markup(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
+        f"run {escape_markup(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} "
+        "releases, "
         f"{run['held']} held, since {run['since']}"
     )
     if run["state"] == "open" and not run["goes_on"]:

@@ -44,7 +44,8 @@ def methods(everything: bool, as_json: bool) -> None:
     for entry in _unloaded_package_methods():
         line = plugins.first_docstring_line(entry)
         Console().print(
-            f"Of the package {escape_markup(entry.package)}: --method {escape_markup(entry.name)}.  "
+            f"Of the package {escape_markup(entry.package)}: --method {escape_markup(entry.name)}. "
+            " "
             f"{escape_markup(line)}"
         )
 
@@ -175,7 +176,9 @@ def graphs(as_json: bool) -> None:
     _print_rows_or_json("Networks", rows, as_json)
 
 
-def _print_rows_or_json(title: str, rows: Sequence[Mapping[str, object]], as_json: bool = False) -> None:
+def _print_rows_or_json(
+    title: str, rows: Sequence[Mapping[str, object]], as_json: bool = False
+) -> None:
     """Print rows that have the same keys, as a table with a column for each key, or as JSON."""
     if as_json:
         print_json(rows, indent=2)

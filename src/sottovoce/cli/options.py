@@ -125,7 +125,9 @@ def saved_method_option() -> Option:
         "Method of the run, where another installed package brings it: it is loaded only if "
         "it is typed here."
     )
-    return make_option("--method", about, metavar="NAME", expose_value=False, callback=_load_typed_method)
+    return make_option(
+        "--method", about, metavar="NAME", expose_value=False, callback=_load_typed_method
+    )
 
 
 def _load_typed_method(ctx: click.Context, param: click.Parameter, name: str | None) -> None:

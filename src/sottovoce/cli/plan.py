@@ -32,7 +32,7 @@ from ..runs.start import Start
 from ..util import files
 from ..util.plain import infinities_to_text
 from ..util.typing import Array
-from .options import knobs_left_open, make_run_config, decorate_with_options
+from .options import decorate_with_options, knobs_left_open, make_run_config
 from .plan_options import PLAN_OPTIONS, PlanOptions
 from .render import make_privacy_panel
 from .run_command import RunCommand, save_config
@@ -148,7 +148,9 @@ def forecast_inference(
     )
 
 
-def without_held_out_rows(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple[RunConfig, Sites]:
+def without_held_out_rows(
+    options: PlanOptions, config: RunConfig, sites: Sites
+) -> tuple[RunConfig, Sites]:
     """Return the run and its sites without held-out rows, in the schema's unit of privacy.
 
     Where the schema declares people with several rows, sizes are numbers of people.
@@ -233,7 +235,9 @@ def check_plan_outputs(options: PlanOptions, schema: Schema | None) -> None:
         raise InvalidInput("start", None, rule, "set one of start and public, with --write")
 
 
-def make_priced_sites(options: PlanOptions, members: tuple[Member, ...], schema: Schema | None) -> Sites:
+def make_priced_sites(
+    options: PlanOptions, members: tuple[Member, ...], schema: Schema | None
+) -> Sites:
     """Return the sites of a plan, from the files of its members or from typed sizes.
 
     Parameters
@@ -321,7 +325,9 @@ def outline_and_write_plan(options: PlanOptions, config: RunConfig, sites: Sites
     if decision is not None:
         found["centre"] = decision.to_dict()
     if options.write is not None:
-        found |= make_and_write_plan(options, config, sites, found.get("releases", []), decision, start)
+        found |= make_and_write_plan(
+            options, config, sites, found.get("releases", []), decision, start
+        )
     if choice is not None:
         found["choice"] = choice.to_dict()
     return found
@@ -353,7 +359,9 @@ def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision |
     one_output = make_loss(config.loss).outputs == 1
     if sites.matching_schema is None or not options.centre or options.inference or not one_output:
         return None
-    return decide_centring(config, sites.sizes, sites.features, frame_of_schema(sites.matching_schema))
+    return decide_centring(
+        config, sites.sizes, sites.features, frame_of_schema(sites.matching_schema)
+    )
 
 
 def choose_method_by_trials(
@@ -437,7 +445,9 @@ def load_starting_point(options: PlanOptions, config: RunConfig, sites: Sites) -
     if options.public is not None:
         return load_public_rows(options, config, sites).start
     if options.start is not None:
-        return start_from_result(Result.load(options.start), config, sites.schema.n_features, sites.schema)
+        return start_from_result(
+            Result.load(options.start), config, sites.schema.n_features, sites.schema
+        )
     return None
 
 
@@ -587,7 +597,8 @@ def _render_plan_header(outlined: dict[str, Any], stated: Statement, console: Co
         size += f" to {max(sizes):,}"
     console.print(
         f"[bold]{outlined['method']}[/] ({outlined['privacy']['form']}): {len(sizes)} sites of "
-        f"{size} {stated.counted}, {escape_markup(outlined['graph'])} graph, {outlined['features']} "
+        f"{size} {stated.counted}, {escape_markup(outlined['graph'])} graph, "
+        f"{outlined['features']} "
         f"features, {outlined['rounds']} rounds: a plan, no data were read"
     )
     if "choice" in outlined:

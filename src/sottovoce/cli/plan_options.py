@@ -22,8 +22,8 @@ from .run_options import (
     by,
     centre,
     grouped_option,
-    save_config,
     grouped_setting,
+    save_config,
     split_parameters,
     starting_point_settings,
 )

@@ -23,7 +23,7 @@ from ..problem.clipped import NOT_CALIBRATED
 from ..problem.task import TwoClasses
 from ..util import files
 from ..util.typing import Any, Array, IntArray
-from .options import FILE, json_flag_option, saved_method_option, make_option, decorate_with_options
+from .options import FILE, decorate_with_options, json_flag_option, make_option, saved_method_option
 from .tables import read_table_with_notes
 
 

@@ -108,7 +108,8 @@ def render_training(report: Report, console: Console, saved: Path | None) -> Non
     console.print(
         f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken "
         "as public\n"
-        f"{wording.qualities} and '{escape_markup(wording.labels)}' read rows without noise: for the "
+        f"{wording.qualities} and '{escape_markup(wording.labels)}' read rows without noise: for "
+        "the "
         "data's holder only[/]"
     )
 
@@ -121,9 +122,11 @@ def _training_header_text(report: Report) -> str:
     sizes = facts.n[:, 0].astype(int)
     # The model has a column of weights for each output of the task.
     text = (
-        f"[bold]{config.method}[/] ({config.form}) on [bold]{escape_markup(report.config.data)}[/]: "
+        f"[bold]{config.method}[/] ({config.form}) on "
+        f"[bold]{escape_markup(report.config.data)}[/]: "
         f"{facts.n_nodes} sites of {format_site_sizes(sizes)} {result.statement.counted}, "
-        f"{escape_markup(report.config.partition or '')} partition, {escape_markup(config.graph)} graph, "
+        f"{escape_markup(report.config.partition or '')} partition, {escape_markup(config.graph)} "
+        "graph, "
         f"{facts.d // report.task.outputs} features, {result.rounds} of {config.rounds} rounds"
     )
     if config.replicates != 1:

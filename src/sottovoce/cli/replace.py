@@ -23,14 +23,16 @@ from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..util import files
 from .join import check_spoken_code, print_ledger_notes
-from .options import FILE, FOLDER, check_parent_folder, make_option, decorate_with_options
+from .options import FILE, FOLDER, check_parent_folder, decorate_with_options, make_option
 
 
 @click.command()
 @click.argument("settings", type=FILE)
 @decorate_with_options(
     [
-        make_option("--folder", "The ledger was lost: make the site's new folder here.", type=FOLDER),
+        make_option(
+            "--folder", "The ledger was lost: make the site's new folder here.", type=FOLDER
+        ),
         make_option(
             "--plan",
             "With --folder: the plan of a run that the site ever agreed to; once a run.",
@@ -159,7 +161,9 @@ def _format_public_facts(before: Member, key: SigningKey) -> str:
 @click.command()
 @click.argument("settings", type=FILE)
 @click.argument("amendment", type=FILE)
-@decorate_with_options([make_option("--code", "What the site read out, so that nobody is asked.", metavar="CODE")])
+@decorate_with_options(
+    [make_option("--code", "What the site read out, so that nobody is asked.", metavar="CODE")]
+)
 def accept(settings: Path, amendment: Path, code: str | None) -> None:
     """Sign the AMENDMENT of another member, which lost its key or its ledger.
 
@@ -177,7 +181,12 @@ def accept(settings: Path, amendment: Path, code: str | None) -> None:
     else:
         what = f"lost its ledger; all of {_names_of_runs(one.runs)} counts as spent"
     click.echo(f"{one.name} {what}")
-    check_spoken_code(f"{one.name}: the code that {one.name} reads to you", one.comparison_code, code, "of this amendment")
+    check_spoken_code(
+        f"{one.name}: the code that {one.name} reads to you",
+        one.comparison_code,
+        code,
+        "of this amendment",
+    )
     signed = one.sign(found.name, SigningKey.read(found.signing))
     files.write_atomically("amendment", amendment, signed.text())
     click.echo(f"signed {amendment}, as {', '.join(signed.signatures)} have")

@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from ..errors import CheckpointError, InvalidInput, NotWritten, SottovoceError, format_declared_value
+from ..errors import (
+    CheckpointError,
+    InvalidInput,
+    NotWritten,
+    SottovoceError,
+    format_declared_value,
+)
 from ..util import files
 from ..util.plain import HOLDER_ONLY, merge_held_back_figures
 from .options import FILE, saved_method_option
@@ -82,7 +88,9 @@ def write_report_page(
     from ..answers.coefficients import add_site_effects
     from ..reports import page
 
-    files.write_atomically("report", path, page(add_site_effects(plain), title=title, holder=holder))
+    files.write_atomically(
+        "report", path, page(add_site_effects(plain), title=title, holder=holder)
+    )
     Console(stderr=True).print(f"report in {escape_markup(str(path))}", highlight=False)
 
 
@@ -100,7 +108,7 @@ def write_page_or_error(path: Path, plain: dict[str, Any]) -> NotWritten | None:
 
 def read_run_record(run: Path) -> dict[str, Any]:
     """Return the record of a saved run, or of a JSON object that a command printed."""
-    from ..answers.saved import SavedModel, starts_like_json, refusal_of_model
+    from ..answers.saved import SavedModel, refusal_of_model, starts_like_json
 
     if not run.is_file():
         raise InvalidInput(

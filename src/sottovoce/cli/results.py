@@ -55,7 +55,9 @@ def result_path(ledger: Path, run: str, ending: str) -> Path:
 
 def find_stored_results(ledger: Path, run: str) -> list[Path]:
     """Return the existing files that hold a run's result."""
-    return [path for path in (result_path(ledger, run, ending) for ending in ENDINGS) if path.is_file()]
+    return [
+        path for path in (result_path(ledger, run, ending) for ending in ENDINGS) if path.is_file()
+    ]
 
 
 def check_results_writable(ledger: Path | None, path: Path | None) -> None:

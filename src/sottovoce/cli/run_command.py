@@ -213,7 +213,9 @@ class RunCommand(click.Command):
             if param is None:
                 allowed = [one_key for one_key, one in known.items() if not one.typed_only]
                 rule = f"is no name in a file of a run; there are {', '.join(allowed)}"
-                raise InvalidInput(f"config: {key}", None, rule, suggest_spelling(key, allowed) or "remove it")
+                raise InvalidInput(
+                    f"config: {key}", None, rule, suggest_spelling(key, allowed) or "remove it"
+                )
             if param.typed_only:
                 rule = (
                     "must be typed: a file says what to run, and not what is spent, written or "
@@ -265,7 +267,12 @@ class RunCommand(click.Command):
         rule = f"is no setting; there are {', '.join(names)}"
         if method is not None:
             rule = f"is no setting of {method}; there are {', '.join(names)}"
-        return InvalidInput("set", text, rule, suggest_spelling(key, self.parameters_by_key()) or f"see --set {SETTINGS}")
+        return InvalidInput(
+            "set",
+            text,
+            rule,
+            suggest_spelling(key, self.parameters_by_key()) or f"see --set {SETTINGS}",
+        )
 
     def _list_settings(self, ctx: click.Context, method: str | None) -> None:
         """Explain every setting, and end."""
@@ -299,14 +306,26 @@ def given_parameters(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]
 
 def format_run_file(ctx: click.Context) -> str:
     """Return the run that was asked for, as text of a file for ``--config``."""
-    typed = [param for param, _ in given_parameters(ctx) if isinstance(param, RunOption) and param.typed_only]
-    found = {param: _to_toml_value(value) for param, value in given_parameters(ctx) if param not in typed}
+    typed = [
+        param
+        for param, _ in given_parameters(ctx)
+        if isinstance(param, RunOption) and param.typed_only
+    ]
+    found = {
+        param: _to_toml_value(value) for param, value in given_parameters(ctx) if param not in typed
+    }
     options = {
-        _key_of_parameter(param): value for param, value in found.items() if not isinstance(param, Setting)
+        _key_of_parameter(param): value
+        for param, value in found.items()
+        if not isinstance(param, Setting)
     }
     from ..data.draft import toml_entries  # only --save-config writes TOML
 
-    settings = {_key_of_parameter(param): value for param, value in found.items() if isinstance(param, Setting)}
+    settings = {
+        _key_of_parameter(param): value
+        for param, value in found.items()
+        if isinstance(param, Setting)
+    }
     # No file can say these, so its first line does.
     flags = "".join(f" {param.opts[0]}" for param in typed)
     lines = [f"# {ctx.command_path} --config THIS_FILE{flags}", *toml_entries(options)]

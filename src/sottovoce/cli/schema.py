@@ -24,7 +24,15 @@ from ..runs.config import RunConfig
 from ..util import files
 from ..util.plain import format_json_text
 from . import results
-from .options import FILE, NUMBER, json_flag_option, opened_ledger, path_text_or_none, make_option, decorate_with_options
+from .options import (
+    FILE,
+    NUMBER,
+    decorate_with_options,
+    json_flag_option,
+    make_option,
+    opened_ledger,
+    path_text_or_none,
+)
 from .render import make_privacy_panel, print_notes
 from .screen import Console, Listing, escape_markup, make_listing, print_json
 from .tables import read_table_with_notes
@@ -176,7 +184,9 @@ _SURVEY = [
         "curator.",
         default="nobody",
     ),
-    make_option("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
+    make_option(
+        "--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1
+    ),
     make_option(
         "--rare", "Show no level and no range with at most so many rows.", type=float, default=10.0
     ),
@@ -188,7 +198,9 @@ _SURVEY = [
     ),
     make_option("--seed", "Keys the noise: a simulation.", type=int, default=0),
     make_option("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
-    make_option("--ledger", "The rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
+    make_option(
+        "--ledger", "The rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE
+    ),
     make_option(
         "--run",
         "Name of this survey in the ledger.  [default: from all that is asked]",
@@ -274,7 +286,9 @@ def survey(**parameters: Any) -> None:
     """
     options = SurveyOptions(**parameters)
     if options.out is not None:
-        files.check_writable_path("out", options.out, reads=(options.schema, options.ledger, *options.tables))
+        files.check_writable_path(
+            "out", options.out, reads=(options.schema, options.ledger, *options.tables)
+        )
     # Before anything is spent.
     if options.sizes is None:
         results.check_results_writable(options.ledger, None)
@@ -381,12 +395,17 @@ def _print_survey_table(found: Surveyed, console: Console) -> None:
         texts = [f"{key} = {_format_declared_value(value)}" for key, value in proposed.items()]
         shares = map(_format_share, (one.beyond, one.missing, one.unread))
         table.add_row(
-            escape_markup(escape_unprintable(one.name)), escape_markup("\n".join(texts) or "as declared"), *shares
+            escape_markup(escape_unprintable(one.name)),
+            escape_markup("\n".join(texts) or "as declared"),
+            *shares,
         )
     console.print(table)
     for one in found.columns:
         if one.says:
-            console.print(f"[yellow]note[/] {escape_markup(escape_unprintable(one.name))}: {escape_markup(one.says)}")
+            console.print(
+                f"[yellow]note[/] {escape_markup(escape_unprintable(one.name))}: "
+                f"{escape_markup(one.says)}"
+            )
 
 
 def _format_share(share: float | None) -> str:
@@ -421,7 +440,8 @@ def print_table_review(found: Review) -> None:
     """Print what in a table does not fit its schema, and what its declared columns hold."""
     console = Console(highlight=False)
     console.print(
-        f"[bold]{escape_markup(found.table)}[/] against [bold]{escape_markup(found.schema)}[/]: {found.rows:,} "
+        f"[bold]{escape_markup(found.table)}[/] against [bold]{escape_markup(found.schema)}[/]: "
+        f"{found.rows:,} "
         "rows"
     )
     if found.counts:
@@ -468,7 +488,10 @@ def _make_counts_table(found: Review) -> Table:
         if not one.fits:
             text = f"[yellow]{text}[/]"
         table.add_row(
-            escape_markup(escape_unprintable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text
+            escape_markup(escape_unprintable(one.column)),
+            f"{one.rows:,}",
+            f"{one.rows / found.rows:.2%}",
+            text,
         )
     return table
 

@@ -2,8 +2,8 @@
 
 Names from files are shown as text and can control nothing.
 
-In :class:`Console` no character can control the terminal; :func:`escape_markup` keeps ``[red]`` in a name
-from being a colour. What is printed may have been paid for, so it fits every screen: a
+In :class:`Console` no character can control the terminal; :func:`escape_markup` keeps ``[red]`` in
+a name from being a colour. What is printed may have been paid for, so it fits every screen: a
 :class:`Listing` that is too wide is written line below line, with no number cut.
 """
 

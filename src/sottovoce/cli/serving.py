@@ -19,7 +19,7 @@ from ..deploy.monitor import PAGE, serve_status_page
 from ..deploy.names import check_site_name
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, start_relay
-from ..deploy.report import read_finished_results, describe_progress, write_hub_results
+from ..deploy.report import describe_progress, read_finished_results, write_hub_results
 from ..deploy.watch import Watch, describe_long_waits
 from .screen import Console, escape_markup, make_listing, print_json
 
@@ -53,7 +53,9 @@ class Teller:
 
     def tell_failed_request(self, site: str, why: str) -> None:
         """Tell that a request was not answered, by an error of the hub's own."""
-        self.print_line_or_json(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
+        self.print_line_or_json(
+            f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why
+        )
 
 
 class News:
@@ -120,7 +122,9 @@ class Serving:
         self._lingers_until: float | None = None
 
     @contextmanager
-    def open_servers(self, credentials: Credentials, listen: str, page: str | None) -> Iterator[None]:
+    def open_servers(
+        self, credentials: Credentials, listen: str, page: str | None
+    ) -> Iterator[None]:
         """Serve the hub for the sites, and the page that shows the run.
 
         Everything that is started ends with the context.
@@ -148,7 +152,9 @@ class Serving:
         shown = address = None
         # The usual port may be taken by the page of another hub; a port that was typed may not.
         if page != "none":
-            shown = serve_status_page(self._watch.status_with_times, page or PAGE, free=page is None)
+            shown = serve_status_page(
+                self._watch.status_with_times, page or PAGE, free=page is None
+            )
             address = shown[1]
         self._announce_start(port, address)
         try:

@@ -29,8 +29,23 @@ from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, esca
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from ..util import files
-from .join import INVITE, write_agreed_digest, check_spoken_code, make_invited_site, print_next_steps, print_ledger_notes
-from .options import FILE, FOLDER, LIFELONG, json_flag_option, check_parent_folder, make_option, decorate_with_options
+from .join import (
+    INVITE,
+    check_spoken_code,
+    make_invited_site,
+    print_ledger_notes,
+    print_next_steps,
+    write_agreed_digest,
+)
+from .options import (
+    FILE,
+    FOLDER,
+    LIFELONG,
+    check_parent_folder,
+    decorate_with_options,
+    json_flag_option,
+    make_option,
+)
 from .render import make_privacy_panel
 from .replace import accept, replace
 from .screen import Console, escape_markup, print_json, show_progress_bar
@@ -349,7 +364,9 @@ def _check_and_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, An
         # A run that the ledger has begun is in what is spent or held already.
         takes_now = 0.0
         if not known:
-            takes_now = float(ledger.account.epsilon_added_by_run(plan.planned_privacy.events(found.name)).max())
+            takes_now = float(
+                ledger.account.epsilon_added_by_run(plan.planned_privacy.events(found.name)).max()
+            )
     found.check_connection()
     authority = certificates.public_key_fingerprint(found.credentials.read()[0])
     table = plan.exchange_table
@@ -403,11 +420,15 @@ def _print_plan_and_price(
     else:
         partners = f"neighbours {escape_markup(', '.join(report['neighbours']))}"
     console.print(
-        f"[bold]{escape_markup(found.name)}[/] in run [bold]{escape_markup(plan.run)}[/]: {report['rows']:,} "
+        f"[bold]{escape_markup(found.name)}[/] in run [bold]{escape_markup(plan.run)}[/]: "
+        f"{report['rows']:,} "
         f"{planned.counted}, {report['features']} features, {describe_plan(plan)}, {partners}"
     )
     console.print(make_privacy_panel(planned.words, "Privacy of the whole run"))
-    spent, budget = _format_ledger_epsilon(report["spent"]), _format_ledger_epsilon(report["budget"])
+    spent, budget = (
+        _format_ledger_epsilon(report["spent"]),
+        _format_ledger_epsilon(report["budget"]),
+    )
     price = "this run is in it"
     if not report["known"]:
         price = f"this run will take {ceil_text(report['takes'])} of it"
@@ -424,7 +445,9 @@ def _format_ledger_epsilon(value: float | str) -> str:
     return ceil_text(value)
 
 
-def _print_plan_terms(found: SiteSettings, report: dict[str, Any], asks: bool, console: Console) -> None:
+def _print_plan_terms(
+    found: SiteSettings, report: dict[str, Any], asks: bool, console: Console
+) -> None:
     """Print held-out rows, sizes of messages, waits, and what to compare with other sites."""
     plan = found.agreed_plan
     planned = plan.planned_privacy.statement
@@ -622,7 +645,11 @@ def _print_finished_run(done: dict[str, Any]) -> None:
     )
     for other, why in done.get("lost", {}).items():
         shown.print(f"without {escape_markup(other)}: it {escape_markup(why)}", highlight=False)
-    shown.print(make_privacy_panel(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
+    shown.print(
+        make_privacy_panel(
+            Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"
+        )
+    )
     if "record" in done:
         # Loads SciPy's statistics.
         from .answers import render_answers_record
@@ -640,7 +667,9 @@ def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Fin
     rounds = plan.exchange_table.attempts
 
     def tell(line: str) -> None:
-        console.print(f"{escape_markup(found.name)}: {escape_markup(line)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"{escape_markup(found.name)}: {escape_markup(line)}", highlight=False, soft_wrap=True
+        )
 
     with (
         exclusive_lock(found.lock_file),

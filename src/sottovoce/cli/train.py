@@ -19,7 +19,13 @@ from ..util import files
 from ..util.pages import describe_versions
 from ..util.plain import infinities_to_text, select_shown_figures
 from . import results
-from .options import knobs_left_open, opened_ledger, make_run_config, decorate_with_options, typed_command_line
+from .options import (
+    decorate_with_options,
+    knobs_left_open,
+    make_run_config,
+    opened_ledger,
+    typed_command_line,
+)
 from .render import render_training
 from .report import write_page_or_error
 from .run_command import RunCommand, save_config
@@ -163,7 +169,7 @@ def fit_and_show_answers(
     # These load SciPy's statistics, which few runs need.
     from ..answers.numbers import fit_numbers
     from ..answers.training import infer
-    from .answers import render_least_squares, render_inference
+    from .answers import render_inference, render_least_squares
 
     shared: dict[str, Any] = {
         "held": make_held_out_question(options),
@@ -180,7 +186,9 @@ def fit_and_show_answers(
     else:
         done = infer(config, **shared)
         show = render_inference
-    record = done.answered.record | {"command": typed_command_line()} | _threshold_entry(options.cut)
+    record = (
+        done.answered.record | {"command": typed_command_line()} | _threshold_entry(options.cut)
+    )
     answered = replace(done.answered, record=record)
     # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
     stored, lost = _store_run_result(options, done.statement, answered.to_json(), "json")
@@ -328,7 +336,9 @@ def evaluate_and_show(options: TrainOptions, trained: Report, stored: Stored) ->
         unwritten.append(write_page_or_error(options.report, public_record(kept)))
     if options.as_json:
         released, held_back = _split_released_figures(trained, found)
-        shown = select_shown_figures(released, held_back, release=options.system_noise, holder=options.holder)
+        shown = select_shown_figures(
+            released, held_back, release=options.system_noise, holder=options.holder
+        )
         print_json(shown)
     else:
         # Where the file is elsewhere, the error at the end says so.

@@ -10,7 +10,7 @@ import click
 
 from ..runs.config import RunConfig
 from ..runs.training import TrainConfig
-from .options import FILE, NUMBER, Option, json_flag_option, holder_flag_option, path_text_or_none
+from .options import FILE, NUMBER, Option, holder_flag_option, json_flag_option, path_text_or_none
 from .run_command import RunOption
 from .run_options import (
     ANSWERS,
@@ -24,8 +24,8 @@ from .run_options import (
     by,
     centre,
     grouped_option,
-    save_config,
     grouped_setting,
+    save_config,
     split_parameters,
     starting_point_settings,
 )

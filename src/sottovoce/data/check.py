@@ -35,8 +35,18 @@ from .dates import Date
 from .frames import read_frame
 from .labels import ClassLabel, Label, NumberLabel
 from .partition import partition
-from .schema import ABSENT, BEYOND, HEAVY, LABEL, OTHER, ROW, Schema, errors_of_columns, count_unfit_rows
-from .table import Column, Table, table_from_columns, column_as_text
+from .schema import (
+    ABSENT,
+    BEYOND,
+    HEAVY,
+    LABEL,
+    OTHER,
+    ROW,
+    Schema,
+    count_unfit_rows,
+    errors_of_columns,
+)
+from .table import Column, Table, column_as_text, table_from_columns
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
 MANY = 0.1
@@ -240,7 +250,9 @@ def _columns_are_present(block: Block, columns: Mapping[str, Column]) -> bool:
     return not isinstance(block, Derived) and set(block.source_columns(columns)) <= set(columns)
 
 
-def _refusals_of_training(schema: Schema, columns: Mapping[str, Column], na: frozenset[str]) -> Iterator[str]:
+def _refusals_of_training(
+    schema: Schema, columns: Mapping[str, Column], na: frozenset[str]
+) -> Iterator[str]:
     """What training refuses of weights, people and sites, each by itself."""
     tried: list[tuple[str, Callable[[Column], object]]] = []
     if schema.weight is not None:
@@ -380,7 +392,11 @@ def _unreadable_findings(found: Counted) -> Iterator[Finding]:
         if missing and one.role != "feature":
             what = f"{_GAPS[one.role]}: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
-        elif missing and one.kind != "category" and not _describe_replacement(found.blocks[one.column]):
+        elif (
+            missing
+            and one.kind != "category"
+            and not _describe_replacement(found.blocks[one.column])
+        ):
             what = "missing, and nothing is declared to stand for it: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
         n = one.counts.get("left out", 0)
@@ -429,7 +445,9 @@ def _describe_likely_kinds(one: ColumnCounts) -> str:
     return f" ({', '.join(kinds)})"
 
 
-def _notes_on_training(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
+def _notes_on_training(
+    found: Review, schema: Schema, columns: Mapping[str, Column]
+) -> Iterator[str]:
     """What makes a training worth little or nothing, and what to change."""
     for one in found.columns:
         name = escape_unprintable(one.column)
@@ -453,7 +471,8 @@ def _notes_on_training(found: Review, schema: Schema, columns: Mapping[str, Colu
     for finding in found.counts:
         if finding.column == ROW and not finding.fits:
             yield (
-                f"{_share_in_words(finding.rows, found.rows)} of the rows are longer than the scale "
+                f"{_share_in_words(finding.rows, found.rows)} of the rows are longer than the "
+                "scale "
                 f"{schema.divisor:g}, so that "
                 "little but their direction is left; raise scale: `sottovoce schema check` "
                 "without a table proposes one"
@@ -543,11 +562,14 @@ def _notes_on_feature(
         strange = one.counts["undeclared"]
         if strange >= MANY * n:
             yield (
-                f"{name}: {_share_in_words(strange, n)} of the rows hold none of the declared values "
+                f"{name}: {_share_in_words(strange, n)} of the rows hold none of the declared "
+                "values "
                 f"({one.counts['undeclared texts']:,} other texts); compare values with the code "
                 "book"
             )
-        yield from _notes_on_near_matches(name, one, column_as_text(columns[block.source_column]), values, mapped=True)
+        yield from _notes_on_near_matches(
+            name, one, column_as_text(columns[block.source_column]), values, mapped=True
+        )
         return
     # Rows that are divided by their own norms are clipped in their entries alone.
     unit_rows = isinstance(block, Vector) and isinstance(block.norm, str)
@@ -557,7 +579,8 @@ def _notes_on_feature(
         beyond = one.counts.get("beyond the norm", 0)
         if beyond >= CROWDED * n:
             yield (
-                f"{name}: {_share_in_words(beyond, n)} of the rows are longer than norm; declare the norm "
+                f"{name}: {_share_in_words(beyond, n)} of the rows are longer than norm; declare "
+                "the norm "
                 "of a typical row"
             )
 
@@ -566,7 +589,8 @@ def _note_on_clipping(name: str, one: ColumnCounts, n: int, what: str) -> Iterat
     below, above = one.counts["below"], one.counts["above"]
     if below + above >= MANY * n:
         yield (
-            f"{name}: {_share_in_words(min(below + above, n), n)} of the rows are clipped ({below:,} below, "
+            f"{name}: {_share_in_words(min(below + above, n), n)} of the rows are clipped "
+            f"({below:,} below, "
             f"{above:,} above the "
             f"declared bounds); check the unit and {what} against what the column means"
         )
@@ -590,7 +614,8 @@ def _notes_on_near_matches(
         remedy = "write them alike in the table"
         if mapped:
             remedy = (
-                f'give one level all its spellings, values = {{ {_toml_table_key(told)} = ["{told}", '
+                f"give one level all its spellings, values = {{ {_toml_table_key(told)} = "
+                f'["{told}", '
                 f"...] }}, or {remedy}"
             )
         many = int(rows.sum())

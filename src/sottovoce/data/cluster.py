@@ -43,7 +43,9 @@ def _sweep_over_block(block: Array, fields: dict[str, Any], move: Move | None) -
 
 
 def _signed_rows(X: Array, y: Array) -> Array:
-    return Rows.build_from_parts([(np.asarray(X, dtype=float), np.asarray(y, dtype=float))]).signed[0]
+    return Rows.build_from_parts([(np.asarray(X, dtype=float), np.asarray(y, dtype=float))]).signed[
+        0
+    ]
 
 
 def _digest_of_block(block: Array) -> bytes:
@@ -71,19 +73,29 @@ class ClusterSweep(Sweep):
         return self._sum_over_blocks(Sweep.sum_gradients, loss, w)
 
     def sum_clipped_losses(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """Sum clipped losses over all blocks; parameters and result as for :meth:`Sweep.sum_clipped_losses`."""
+        """Sum clipped losses over all blocks; parameters and result as for
+        :meth:`Sweep.sum_clipped_losses`.
+        """
         return self._sum_over_blocks(Sweep.sum_clipped_losses, loss, w, clip, n)
 
-    def sum_statistic(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sum a statistic over all blocks; parameters and result as for :meth:`Sweep.sum_statistic`."""
+    def sum_statistic(
+        self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]
+    ) -> Array:
+        """Sum a statistic over all blocks; parameters and result as for
+        :meth:`Sweep.sum_statistic`.
+        """
         return self._sum_over_blocks(Sweep.sum_statistic, loss, w, each)
 
     def sum_curvatures(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """Add up the Hessians of all blocks; parameters and result as for :meth:`Sweep.sum_curvatures`."""
+        """Add up the Hessians of all blocks; parameters and result as for
+        :meth:`Sweep.sum_curvatures`.
+        """
         return self._sum_over_blocks(Sweep.sum_curvatures, loss, w, diagonal, typical)
 
     def hessian_vector_product(self, loss: Loss, w: Array, along: Array) -> Array:
-        """Add up products with Hessians over all blocks; as :meth:`Sweep.hessian_vector_product`."""
+        """Add up products with Hessians over all blocks; as
+        :meth:`Sweep.hessian_vector_product`.
+        """
         return self._sum_over_blocks(Sweep.hessian_vector_product, loss, w, along)
 
     @property
@@ -117,7 +129,9 @@ class ClusterSweep(Sweep):
 
 @dataclass(frozen=True)
 class ClusterRows(Rows):
-    """Rows of one site in the blocks of a Dask Array, made by :meth:`rows_from_dask`; ``signed`` is empty."""
+    """Rows of one site in the blocks of a Dask Array, made by :meth:`rows_from_dask`; ``signed``
+    is empty.
+    """
 
     blocks: tuple[Any, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -142,7 +156,8 @@ class ClusterRows(Rows):
         Examples
         --------
         >>> import dask.array as da
-        >>> rows = ClusterRows.rows_from_dask(da.ones((20, 2), chunks=(5, 2)) / 2, da.ones(20, chunks=5))
+        >>> X, y = da.ones((20, 2), chunks=(5, 2)) / 2, da.ones(20, chunks=5)
+        >>> rows = ClusterRows.rows_from_dask(X, y)
         """
         dask = _import_dask_array()
         if not isinstance(X, dask.array.Array) or X.ndim != 2 or X.numblocks[1] != 1:

@@ -29,7 +29,15 @@ from .dates import Date, dates_as_units
 from .labels import AnyLabel, ClassLabel, Label, NumberLabel, parse_number_labels
 from .partition import partition
 from .person import Person, first_rows_of_each
-from .values import MISSING_MARKS, Column, Declared, column_as_numbers, column_as_text, mask_of_missing, mask_of_marked_numbers
+from .values import (
+    MISSING_MARKS,
+    Column,
+    Declared,
+    column_as_numbers,
+    column_as_text,
+    mask_of_marked_numbers,
+    mask_of_missing,
+)
 from .weights import CaseWeight
 
 SHOWN_ROWS = 5
@@ -255,7 +263,9 @@ def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]
         "below": reading.numbers < lo,
         "above": reading.numbers > hi,
     }
-    return _column_counts_from_masks(block.name, "feature", block.kind, masks, _unreadable_by_kind(reading))
+    return _column_counts_from_masks(
+        block.name, "feature", block.kind, masks, _unreadable_by_kind(reading)
+    )
 
 
 def _unreadable_by_kind(reading: Reading) -> dict[str, int]:
@@ -310,7 +320,11 @@ def _count_category(
     listed = [value for _, members in block.values for value in members]
     strange, gone = block.unlisted_and_missing(columns, na)
     near = find_near_matches(np.where(strange, texts, ""), listed)
-    masks = {"missing": gone, "undeclared": strange, "near": _union_of_masks(near.values(), len(texts))}
+    masks = {
+        "missing": gone,
+        "undeclared": strange,
+        "near": _union_of_masks(near.values(), len(texts)),
+    }
     more = {"undeclared texts": len(set(texts[strange].tolist()))}
     # Without a reference level and levels for the rest, each feature is one declared value.
     plain = replace(block, base=None, missing=None, other=False, indicator=False)
@@ -373,7 +387,9 @@ def _count_number_label(
         "below": numbers < label.lo,
         "above": numbers > label.hi,
     }
-    return _column_counts_from_masks(label.column, "label", "number", masks, _unreadable_by_kind(reading))
+    return _column_counts_from_masks(
+        label.column, "label", "number", masks, _unreadable_by_kind(reading)
+    )
 
 
 def declared_labels(label: AnyLabel) -> tuple[str, ...]:
@@ -497,7 +513,9 @@ def count_people(
         "most sites of a person": int(np.bincount(pairs[:, 0]).max(initial=0)),
         "identifiers that differ in case or blanks alone": _count_alike_names(identifiers),
     }
-    return _column_counts_from_masks(person.column, "person", "person", {"missing": missing, "left out": left}, more)
+    return _column_counts_from_masks(
+        person.column, "person", "person", {"missing": missing, "left out": left}, more
+    )
 
 
 def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> ColumnCounts:

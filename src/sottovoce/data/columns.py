@@ -79,7 +79,9 @@ class Block(Protocol):
         """
 
 
-def _numbers_with_replacement(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
+def _numbers_with_replacement(
+    field: str, values: Column, na: frozenset[str], missing: float | None
+) -> Array:
     return _replace_missing_values(field, *_read_as_numbers(field, values, na), missing)
 
 
@@ -95,7 +97,9 @@ def _read_as_numbers(field: str, values: Column, na: frozenset[str]) -> tuple[Ar
         raise SchemaError(field, None, rule, remedy) from None
 
 
-def _replace_missing_values(field: str, numbers: Array, absent: Mask, missing: float | None) -> Array:
+def _replace_missing_values(
+    field: str, numbers: Array, absent: Mask, missing: float | None
+) -> Array:
     if not absent.any():
         return numbers
     if missing is None:
@@ -170,7 +174,9 @@ class OneColumn:
             If a value is no finite number, or missing while `missing` is None, or the column has
             several values a row.  No value is shown.
         """
-        return _numbers_with_replacement(self.source_column, _one_dimensional_column(self.source_column, columns), na, missing)
+        return _numbers_with_replacement(
+            self.source_column, _one_dimensional_column(self.source_column, columns), na, missing
+        )
 
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
@@ -249,7 +255,9 @@ class Bins(OneColumn):
         return names
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        x, absent = _read_as_numbers(self.source_column, _one_dimensional_column(self.source_column, columns), na)
+        x, absent = _read_as_numbers(
+            self.source_column, _one_dimensional_column(self.source_column, columns), na
+        )
         edges = np.asarray(self.edges)
         m = len(edges) - 1
         # With a level for missing values any number may stand for them, as it is overwritten below.
@@ -363,7 +371,9 @@ class Category(OneColumn):
         """
         return self.level_of_value(na).meanings_by_spelling()
 
-    def unlisted_and_missing(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
+    def unlisted_and_missing(
+        self, columns: Mapping[str, Column], na: frozenset[str]
+    ) -> tuple[Mask, Mask]:
         """Return masks of unlisted and of missing values, whatever stands for them."""
         column = _one_dimensional_column(self.source_column, columns)
         strange = self.level_of_listed_value.meanings_of_column(column, -1) < 0
@@ -372,7 +382,9 @@ class Category(OneColumn):
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         rest = len(self.values)
-        group = self.level_of_value(na).meanings_of_column(_one_dimensional_column(self.source_column, columns), rest)
+        group = self.level_of_value(na).meanings_of_column(
+            _one_dimensional_column(self.source_column, columns), rest
+        )
         names = [name for name, _ in self.values]
         if self.other:
             names.append("other")
@@ -385,7 +397,9 @@ class Category(OneColumn):
         level_or_none = np.where(outside, len(names), group)
         hot = np.where(group > rest, len(names) - 1, level_or_none)
         features = _one_hot_features(hot, len(names) + 1, None)
-        kept = [k for k, name in enumerate(names) if name in self._level_names and name != self.base]
+        kept = [
+            k for k, name in enumerate(names) if name in self._level_names and name != self.base
+        ]
         return features[:, kept], outside
 
     def draw_features(self, n: int, rng: np.random.Generator) -> Array:
@@ -546,7 +560,9 @@ class Number(OneColumn):
         return _read_as_numbers(self.source_column, column, na)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        numbers, absent = self._numbers_and_missing(_one_dimensional_column(self.source_column, columns), na)
+        numbers, absent = self._numbers_and_missing(
+            _one_dimensional_column(self.source_column, columns), na
+        )
         raw = _replace_missing_values(self.source_column, numbers, absent, self.missing)
         features = self._clip_and_scale(raw)[:, None]
         if self.indicator:
@@ -647,7 +663,9 @@ class Vector:
             raw = _numbers_with_replacement(self.name, columns[self.name], na, self.missing)
         else:
             entries = [
-                _numbers_with_replacement(source, _one_dimensional_column(source, columns), na, self.missing)
+                _numbers_with_replacement(
+                    source, _one_dimensional_column(source, columns), na, self.missing
+                )
                 for source in self.source_columns(columns)
             ]
             raw = np.stack(entries, axis=1)
@@ -724,8 +742,8 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     known = {field.name: field for field in fields(cls) if field.name != "name"}
     _refuse_unknown_entries(name, kind, entries, known)
     try:
-        if hasattr(cls, "units"):
-            entries = cls.units(name, entries)
+        if hasattr(cls, "convert_days_to_units"):
+            entries = cls.convert_days_to_units(name, entries)
         for key, value in entries.items():
             if value is not None or known[key].default is not None:
                 entries[key] = convert_entry(kind, key, value)
@@ -757,7 +775,9 @@ def _refuse_unknown_entries(
     for key in entries:
         if key not in known:
             rule = f"is unknown; {kind} knows {', '.join(known)}"
-            raise SchemaError(f"{name}.{key}", None, rule, suggest_spelling(key, known) or "remove it")
+            raise SchemaError(
+                f"{name}.{key}", None, rule, suggest_spelling(key, known) or "remove it"
+            )
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:

@@ -207,7 +207,9 @@ class _TextFile:
             except _DAMAGED as error:
                 raise self.damaged_file_error(error) from None
             with suppress(_CutOff):
-                return _parse_first_lines(data.splitlines(keepends=True), self, whole=len(data) < most)
+                return _parse_first_lines(
+                    data.splitlines(keepends=True), self, whole=len(data) < most
+                )
         rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is no row of names"
         raise InvalidInput(self.name, None, rule, "check the file")
 

@@ -177,7 +177,9 @@ class Pairs(Derived):
     def __post_init__(self) -> None:
         self._check_source_blocks()
         sizes = [len(one.feature_names) for one in self.of]
-        check_number_of_features(f"{self.name}.of", (sum(sizes) ** 2 - sum(k * k for k in sizes)) // 2)
+        check_number_of_features(
+            f"{self.name}.of", (sum(sizes) ** 2 - sum(k * k for k in sizes)) // 2
+        )
 
     @property
     def reach(self) -> float:
@@ -395,7 +397,9 @@ def is_derived(entries: Mapping[str, Any]) -> bool:
     return issubclass(KINDS[kind], Derived)
 
 
-def named_source_blocks(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:
+def named_source_blocks(
+    name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]
+) -> dict[str, Any]:
     """Replace the names in an entry ``of`` by the blocks that they name.
 
     Parameters

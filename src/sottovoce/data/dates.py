@@ -14,11 +14,11 @@ from .columns import KINDS, Mask, Number
 from .values import (
     MISSING,
     Column,
-    canonical_text,
-    mask_of_missing,
-    identities_of_marks,
-    points_in_microseconds,
     as_python_value,
+    canonical_text,
+    identities_of_marks,
+    mask_of_missing,
+    points_in_microseconds,
     value_as_text,
     values_one_by_one,
 )
@@ -185,7 +185,11 @@ class Date(Number):
     def convert_days_to_units(cls, name: str, entries: dict[str, Any]) -> dict[str, Any]:
         """Entries of a declaration, with those that are days as units since its epoch."""
         unit = entries.get("unit", "days")
-        epoch = _check_epoch_and_unit(name, entries.get("epoch", ""), unit).isoformat().removesuffix("T00:00:00")
+        epoch = (
+            _check_epoch_and_unit(name, entries.get("epoch", ""), unit)
+            .isoformat()
+            .removesuffix("T00:00:00")
+        )
 
         def number(value: object) -> object:
             if isinstance(value, str | date):

@@ -49,7 +49,9 @@ def deduplicate_design(design: Design) -> Design:
     return replace(design.with_row_subset(kept, lambda x: x[:, first]), counts=counts)
 
 
-def find_distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, IntArray] | None:
+def find_distinct_rows(
+    a: Array, extra: Array | None = None
+) -> tuple[Array, Array, IntArray] | None:
     """Find the distinct rows of `a` (1, n, d); None if a sweep over them is not faster.
 
     Returns the rows (1, m, d), their multiplicities (1, m), and the index of the first row of each.
@@ -85,7 +87,9 @@ def find_distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Arr
     return np.ascontiguousarray(rows[first])[None], counts, first
 
 
-def _digests_of_rows(rows: Array, more: Array | None, factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _digests_of_rows(
+    rows: Array, more: Array | None, factors: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
     """A hash of each row, equal for equal rows; negative zero equals zero."""
     out = np.zeros(len(rows), dtype=np.uint64) if more is None else _mixed_bits(more) * factors[-1]
     step = max(1, _AT_ONCE // rows.shape[1])

@@ -333,7 +333,9 @@ class Design:
         # The transpose of `change_of_margins`: the own class gets minus the sum over all classes.
         whole = split - self._one_hot_labels(split) * xp.sum(split, axis=2, keepdims=True)
         flat = xp.reshape(whole, (whole.shape[0], whole.shape[1] * self.classes, -1))
-        return self.storage.weighted_row_sum(self._apply_weights_and_counts(flat)).reshape(*derivatives.shape[:2], -1)
+        return self.storage.weighted_row_sum(self._apply_weights_and_counts(flat)).reshape(
+            *derivatives.shape[:2], -1
+        )
 
     def weighted_gram(self, weights: Any) -> Array:
         """``sum_k weights_k a_k a_k'``, (M, d, d), times weights and multiplicities; of classes
@@ -342,7 +344,10 @@ class Design:
         if self.labels is None:
             return self.storage.weighted_gram(self._apply_weights_and_counts(weights))
         split = self._split_by_class(weights)
-        blocks = [self.storage.weighted_gram(self._apply_weights_and_counts(split[:, j, :])) for j in range(self.classes)]
+        blocks = [
+            self.storage.weighted_gram(self._apply_weights_and_counts(split[:, j, :]))
+            for j in range(self.classes)
+        ]
         d = blocks[0].shape[-1]
         out = np.zeros((len(blocks[0]), self.classes * d, self.classes * d))
         for j, block in enumerate(blocks):
@@ -353,7 +358,10 @@ class Design:
         if self.labels is None:
             return self.storage.gram_diagonal(self._apply_weights_and_counts(weights))
         split = self._split_by_class(weights)
-        blocks = [self.storage.gram_diagonal(self._apply_weights_and_counts(split[:, j, :])) for j in range(self.classes)]
+        blocks = [
+            self.storage.gram_diagonal(self._apply_weights_and_counts(split[:, j, :]))
+            for j in range(self.classes)
+        ]
         return np.concatenate(blocks, axis=1)
 
     def row_norm_bounds(self) -> Any:
@@ -401,10 +409,14 @@ class Design:
     def every_nth_row(self, part: int, parts: int) -> Self:
         if self.counts is not None:
             raise TypeError("deduplicated rows have no order; take parts of the original rows")
-        return self.with_row_subset(self.storage.every_nth_row(part, parts), lambda x: x[:, part::parts])
+        return self.with_row_subset(
+            self.storage.every_nth_row(part, parts), lambda x: x[:, part::parts]
+        )
 
     def slice_rows(self, first: int, last: int) -> Self:
-        return self.with_row_subset(self.storage.slice_rows(first, last), lambda x: x[:, first:last])
+        return self.with_row_subset(
+            self.storage.slice_rows(first, last), lambda x: x[:, first:last]
+        )
 
     def in_single_precision(self) -> Self:
         short = self.storage.in_single_precision()
@@ -420,7 +432,10 @@ class Design:
         """Return these rows with all norms computed, in blocks of rows."""
         step = max(1, _AT_ONCE // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
-        parts = [self.to_numpy_array(self.storage.slice_rows(first, last).row_norm_bounds()) for first, last in spans]
+        parts = [
+            self.to_numpy_array(self.storage.slice_rows(first, last).row_norm_bounds())
+            for first, last in spans
+        ]
         return replace(self, known_norms=self.to_storage_array(np.concatenate(parts, axis=1)))
 
     def _apply_weights_and_counts(self, x: Any) -> Any:

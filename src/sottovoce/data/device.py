@@ -126,10 +126,14 @@ class OnDevice(Storage):
         return self.home.xp.astype(x, self.a.dtype)
 
     def margins_at(self, w: Array) -> Any:
-        return self.home.xp.matmul(self._in_precision_of_rows(w), self.home.xp.matrix_transpose(self.a))
+        return self.home.xp.matmul(
+            self._in_precision_of_rows(w), self.home.xp.matrix_transpose(self.a)
+        )
 
     def weighted_row_sum(self, derivatives: Any) -> Array:
-        return self.home.copy_to_host(self.home.xp.matmul(self._in_precision_of_rows(derivatives), self.a))
+        return self.home.copy_to_host(
+            self.home.xp.matmul(self._in_precision_of_rows(derivatives), self.a)
+        )
 
     def weighted_gram(self, weights: Any) -> Array:
         xp = self.home.xp
@@ -137,7 +141,9 @@ class OnDevice(Storage):
         return self.home.copy_to_host(xp.matmul(xp.matrix_transpose(scaled), scaled))
 
     def gram_diagonal(self, weights: Any) -> Array:
-        return self.home.copy_to_host(self.home.xp.sum(self._in_precision_of_rows(weights)[:, :, None] * self.a**2, axis=1))
+        return self.home.copy_to_host(
+            self.home.xp.sum(self._in_precision_of_rows(weights)[:, :, None] * self.a**2, axis=1)
+        )
 
     def row_norm_bounds(self) -> Any:
         return norms_rounded_up(self.home.xp.sum(self.a**2, axis=2), int(self.a.shape[2]))

@@ -134,7 +134,10 @@ def _check_column_names(asked: Iterable[tuple[str, str | None]], known: Mapping[
     for field, name in asked:
         if name is not None and name not in known:
             raise InvalidInput(
-                field, name, "is no column of the table", suggest_spelling(name, known) or "correct the name"
+                field,
+                name,
+                "is no column of the table",
+                suggest_spelling(name, known) or "correct the name",
             )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util.typing import Array
 from .columns import Bins, Category, Number, row_norms
-from .schema import Schema, divide_into_unit_ball, assemble_weighted_features
+from .schema import Schema, assemble_weighted_features, divide_into_unit_ball
 from .synthetic_tables import Sketches, sketches_from_source
 from .table import check_memory_fits
 
@@ -203,7 +203,9 @@ def common_offset_shares(schema: Schema, seed: int = 0) -> tuple[float, dict[str
 
 def share_of_long_rows(schema: Schema) -> float:
     """Estimate the share of rows that are longer than the divisor, from the schema alone."""
-    return _share_beyond_divisor(schema, typical_undivided_norms(schema, _number_of_drawn_rows(schema)))
+    return _share_beyond_divisor(
+        schema, typical_undivided_norms(schema, _number_of_drawn_rows(schema))
+    )
 
 
 def note_on_long_rows(schema: Schema) -> list[str]:
@@ -313,7 +315,8 @@ class Fill:
         changes = []
         if self.guessed:
             changes.append(
-                f"typical = [LO, HI], the range of most values, for {_first_names_listed(self.guessed)}: "
+                "typical = [LO, HI], the range of most values, for "
+                f"{_first_names_listed(self.guessed)}: "
                 "without it they are taken "
                 "to fill their bounds, which real values seldom do, so rows will be shorter than "
                 "it says here"
@@ -328,7 +331,9 @@ class Fill:
             if math.isclose(self.scale, self._schema_without_scale.divisor, rel_tol=_ROUNDED - 1.0):
                 changes.append(f"leave scale out: {then}, and none is shortened")
             else:
-                changes.append(f"scale = {_shortest_exact_text(self.scale)}: {then}; longer ones are shortened")
+                changes.append(
+                    f"scale = {_shortest_exact_text(self.scale)}: {then}; longer ones are shortened"
+                )
         return changes
 
     @property
@@ -344,7 +349,8 @@ class Fill:
             return ""
         says = (
             f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the "
-            f"norm of a row, mostly from {_first_names_listed(self.common)}. It tells no row from another, yet "
+            f"norm of a row, mostly from {_first_names_listed(self.common)}. It tells no row from "
+            "another, yet "
             "noise and caps are sized for rows with it, unless a run centres them"
         )
         blocks = [block for block in self.schema.blocks if block.name in self.common]
@@ -401,10 +407,15 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
     ('age',)
     """
     sizes = typical_undivided_norms(schema, _number_of_drawn_rows(schema), seed)
-    low, median, high = (float(q) for q in np.quantile(_norms_after_division(schema, sizes), (0.1, 0.5, 0.9)))
+    low, median, high = (
+        float(q) for q in np.quantile(_norms_after_division(schema, sizes), (0.1, 0.5, 0.9))
+    )
     shortened = _share_beyond_divisor(schema, sizes)
     better, intercept, scale = schema, None, None
-    if schema.intercept > SMALL_CONSTANT and schema.intercept**2 > CONSTANT * _typical_row_size(sizes) ** 2:
+    if (
+        schema.intercept > SMALL_CONSTANT
+        and schema.intercept**2 > CONSTANT * _typical_row_size(sizes) ** 2
+    ):
         intercept = SMALL_CONSTANT
         # The sizes that the same rows have with the smaller constant.
         sizes = np.sqrt(np.maximum(sizes**2 - schema.intercept**2, 0.0) + intercept**2)

@@ -136,8 +136,8 @@ __all__ = [
     "READ",
     "Format",
     "column_types",
-    "table_file_ending",
     "format_of_file",
     "header_notes",
     "read_table",
+    "table_file_ending",
 ]

@@ -254,4 +254,12 @@ def control_characters(line: bytes) -> bool:
     return _CONTROL.search(line) is not None
 
 
-__all__ = ["HEAD", "Kind", "require_file_kind", "control_characters", "detect_file_kind", "kind_of_file", "unexpected_kind_error"]
+__all__ = [
+    "HEAD",
+    "Kind",
+    "control_characters",
+    "detect_file_kind",
+    "kind_of_file",
+    "require_file_kind",
+    "unexpected_kind_error",
+]

@@ -21,7 +21,15 @@ from ..util.later import Later
 from ..util.typing import Any
 from .parquet_files import values_as_python
 from .table import Table, check_memory_fits
-from .values import Column, array_of_objects, is_masked_array, objects_or_rows, points_in_microseconds, as_python_value, masked_as_none
+from .values import (
+    Column,
+    array_of_objects,
+    as_python_value,
+    is_masked_array,
+    masked_as_none,
+    objects_or_rows,
+    points_in_microseconds,
+)
 
 nw = Later("narwhals")
 LONGEST_NAME = 40
@@ -57,7 +65,9 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
         return _table_from_array(X, columns, name)
     if isinstance(X, Mapping):
         check_unique_names(name, list(X))
-        return Table(name, {str(key): _column_without_gaps(key, values) for key, values in X.items()})
+        return Table(
+            name, {str(key): _column_without_gaps(key, values) for key, values in X.items()}
+        )
     if not hasattr(type(X), "columns"):
         if columns is not None and isinstance(X, Sequence):
             return _table_from_array(objects_or_rows(X), columns, name)
@@ -79,7 +89,9 @@ def _table_from_array(X: NDArray[Any], columns: Sequence[str] | None, name: str)
         )
         raise InvalidInput(name, None, rule, "give the names of all its columns, in their order")
     check_unique_names("columns", columns)
-    return Table(name, {str(key): _column_without_gaps(key, X[:, k]) for k, key in enumerate(columns)})
+    return Table(
+        name, {str(key): _column_without_gaps(key, X[:, k]) for k, key in enumerate(columns)}
+    )
 
 
 def _column_without_gaps(name: object, values: Any) -> Column:
@@ -147,7 +159,9 @@ def check_unique_names(field: str, names: Sequence[object]) -> None:
 def _describe_shared_names(shared: list[str]) -> str:
     """What is said of names that columns share; those that may be values are not shown."""
     told = [
-        repr(escape_unprintable(name, LONGEST_NAME)) for name in shared[:_NAMED] if not reads_as_number(name)
+        repr(escape_unprintable(name, LONGEST_NAME))
+        for name in shared[:_NAMED]
+        if not reads_as_number(name)
     ]
     if not told:
         return f"several columns have names that read as the same number ({len(shared)} such names)"
@@ -237,7 +251,9 @@ def _days_as_datetime64(series: Any) -> Column:
         days = np.asarray(series.cast(nw.Int32).fill_null(0).to_numpy()).astype("datetime64[D]")
     except Exception:
         # Days that Arrow counts in milliseconds.
-        days = np.array([as_python_value(day) for day in _values_of_series(series)], dtype="datetime64[us]")
+        days = np.array(
+            [as_python_value(day) for day in _values_of_series(series)], dtype="datetime64[us]"
+        )
     days[gone] = np.datetime64("NaT")
     return days
 

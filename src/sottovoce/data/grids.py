@@ -25,10 +25,10 @@ from .schema import Schema
 from .values import (
     MISSING_MARKS,
     Column,
+    as_python_value,
     canonical_text,
     identities_of_marks,
     value_as_number,
-    as_python_value,
     value_as_text,
     values_one_by_one,
 )
@@ -64,7 +64,10 @@ class Grid(ABC):
     def cell_of_each_row(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
         """Find the cell of every row, (n,)."""
         marks = identities_of_marks(na)
-        return np.array([self._cell_number_of_row(row, marks) for row in self._iterate_raw_rows(columns)], dtype=np.int64)
+        return np.array(
+            [self._cell_number_of_row(row, marks) for row in self._iterate_raw_rows(columns)],
+            dtype=np.int64,
+        )
 
     def _iterate_raw_rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         """What the grid is about, of each row."""
@@ -166,7 +169,9 @@ class Norms(Dyadic):
         if any(canonical_text(value_as_text(value)) in marks for value in row):
             return None
         x = np.array([[_finite_or_error(self.number(value)) for value in row]])
-        return self._cell_between_edges(float(row_norms(np.clip(x, self.block.lo, self.block.hi))[0]))
+        return self._cell_between_edges(
+            float(row_norms(np.clip(x, self.block.lo, self.block.hi))[0])
+        )
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,9 @@ def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> t
     The label has one if it is a number to predict.  `columns` names some of them, ``"(label)"``
     among them.  InvalidInput for one that has none.
     """
-    found = {block.name: grid for block in schema.blocks if (grid := _grid_from_block(block)) is not None}
+    found = {
+        block.name: grid for block in schema.blocks if (grid := _grid_from_block(block)) is not None
+    }
     if isinstance(schema.label, NumberLabel):
         found[LABEL] = Dyadic(
             LABEL, schema.label.column, schema.label.lo, schema.label.hi, value_as_number
@@ -209,7 +216,9 @@ def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> t
                 "is none of the columns that have a grid: "
                 f"{', '.join(list(found)[:8]) or 'there is none'}"
             )
-            raise InvalidInput("columns", name, rule, suggest_spelling(name, found) or "leave it out")
+            raise InvalidInput(
+                "columns", name, rule, suggest_spelling(name, found) or "leave it out"
+            )
     kept = tuple(grid for name, grid in found.items() if columns is None or name in columns)
     if not kept:
         rule = (

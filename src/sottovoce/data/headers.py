@@ -222,7 +222,9 @@ def _reason_against_name(field: str) -> str:
     return ""
 
 
-def _first_matching_reason(field: str, kinds: Sequence[tuple[str, Sequence[re.Pattern[str]]]]) -> str:
+def _first_matching_reason(
+    field: str, kinds: Sequence[tuple[str, Sequence[re.Pattern[str]]]]
+) -> str:
     """The first kind one of whose patterns the whole field matches; empty if there is none."""
     for why, patterns in kinds:
         if any(pattern.fullmatch(field) for pattern in patterns):

@@ -23,9 +23,9 @@ from .values import (
     Column,
     Declared,
     canonical_text,
-    mask_of_missing,
-    mask_of_marked_numbers,
     identities_of_marks,
+    mask_of_marked_numbers,
+    mask_of_missing,
     value_as_number,
     value_as_text,
     values_one_by_one,
@@ -164,7 +164,10 @@ def parse_number_labels(column: Column, na: tuple[str, ...]) -> Array:
     if column.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
             # Adding 0.0 gives zero one sign.
-            return np.where(mask_of_marked_numbers(column, na), np.nan, column.astype(np.float64)) + 0.0
+            return (
+                np.where(mask_of_marked_numbers(column, na), np.nan, column.astype(np.float64))
+                + 0.0
+            )
     numbers = np.full(len(column), np.nan)
     marks = identities_of_marks(na)
     for k, value in enumerate(values_one_by_one(column)):
@@ -246,7 +249,10 @@ def build_rows_for_task(
     if isinstance(task, ManyClasses):
         rows = Rows.build_with_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
     elif isinstance(task, BoundedNumber):
-        rows = Rows.build_from_parts([(X, task.has_known_label(y).astype(float)) for X, y in parts], numbers_to_predict(parts))
+        rows = Rows.build_from_parts(
+            [(X, task.has_known_label(y).astype(float)) for X, y in parts],
+            numbers_to_predict(parts),
+        )
     else:
         rows = Rows.build_from_parts(parts)
     if weights is None:

@@ -19,7 +19,7 @@ from ..errors import InvalidInput
 from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, IntArray
 from . import synthetic
-from .file_formats import READ, table_file_ending, read_table
+from .file_formats import READ, read_table, table_file_ending
 from .papers import adult_002
 from .person import group_rows_by_person
 from .schema import EXAMPLE, Schema
@@ -359,8 +359,8 @@ def _rows_of_units(units: IntArray | list[IntArray], some: IntArray) -> IntArray
 def table_digest(tables: Sequence[Table], deal: str) -> bytes:
     """Compute a digest of the raw rows of tables; treat it as secret.
 
-    It binds a ledger to its rows (:meth:`sottovoce.ledger.identity.RowsIdentity.bind_to_rows`) and is the
-    same under every schema.
+    It binds a ledger to its rows (:meth:`sottovoce.ledger.identity.RowsIdentity.bind_to_rows`) and
+    is the same under every schema.
 
     Parameters
     ----------
@@ -452,7 +452,9 @@ def _encode_split_table(
     people: IntArray | None = None
     held_people: IntArray | None = None
     if schema.person is not None:
-        codes = schema.person.number_people(table.columns[schema.person.column], frozenset(schema.na))
+        codes = schema.person.number_people(
+            table.columns[schema.person.column], frozenset(schema.na)
+        )
         people, held_people = codes[train], codes[held_out]
     notes = [f"{table.name}: {note}" for note in table.notes]
     if schema.caveat is not None:

@@ -132,7 +132,10 @@ class _Stored:
         mode = "ab" if site in self.rows else "wb"
         self.rows.setdefault(site, 0)
         for kind in _PRECISIONS:
-            with _written_description(self.folder), self._path_of_site(site, kind).open(mode) as file:
+            with (
+                _written_description(self.folder),
+                self._path_of_site(site, kind).open(mode) as file,
+            ):
                 file.write(checked.signed[0].astype(np.dtype(kind).newbyteorder("<")).tobytes())
         self.rows[site] += len(y)
         self.labels.setdefault(site, set()).update(np.unique(y).tolist())
@@ -171,8 +174,8 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     Raises
     ------
     InvalidInput, NotWritten
-        On all that :meth:`Rows.build_from_parts` refuses; on a full disk, for example.  Files written so far
-        are removed.
+        On all that :meth:`Rows.build_from_parts` refuses; on a full disk, for example.  Files
+        written so far are removed.
     """
     folder = Path(folder)
     if (folder / "rows.json").exists():

@@ -135,7 +135,11 @@ def _mistakes_of_other_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError]
         elif value == OPEN:
             found.append(_still_open_error(key))
             del entries[key]
-    for key, read in (("label", label_from_entry), ("weight", CaseWeight.case_weight_from_entry), ("person", Person.person_from_entry)):
+    for key, read in (
+        ("label", label_from_entry),
+        ("weight", CaseWeight.case_weight_from_entry),
+        ("person", Person.person_from_entry),
+    ):
         wrong = _mistakes_of_role_entry(key, entries.get(key), read)
         if wrong:
             found += wrong
@@ -211,7 +215,11 @@ def _missing_entries(
     given: Mapping[str, Any], known: Collection[str], needed: Collection[str]
 ) -> list[str]:
     """The needed entries that are not there, nor under a name that was misspelled."""
-    misspelled = {_name_in_suggestion(suggest_spelling(key, known)) for key in given if key not in (*known, "kind")}
+    misspelled = {
+        _name_in_suggestion(suggest_spelling(key, known))
+        for key in given
+        if key not in (*known, "kind")
+    }
     return [key for key in needed if key not in given and key not in misspelled]
 
 
@@ -266,7 +274,9 @@ def _expected_type_in_words(kind: str, key: str) -> str:
     return wanted
 
 
-def _waits_for_source(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:
+def _waits_for_source(
+    given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]
+) -> bool:
     """Whether a block is made from a column that has mistakes of its own."""
     of = given.get("of")
     if not is_derived(given) or not isinstance(of, list | tuple):
@@ -286,23 +296,29 @@ def _is_readable_entry(kind: str, key: str, given: Mapping[str, Any]) -> bool:
     entries = dict(given)
     try:
         # Days are read with an epoch, of which any will do here.
-        if hasattr(cls, "units"):
-            entries = cls.units("", {"epoch": "2000-01-01"} | {key: given[key]})
+        if hasattr(cls, "convert_days_to_units"):
+            entries = cls.convert_days_to_units("", {"epoch": "2000-01-01"} | {key: given[key]})
         convert_entry(kind, key, entries[key])
     except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
-def _mistakes_of_role_entry(key: str, given: object, read: Callable[[Any], object]) -> list[SchemaError]:
+def _mistakes_of_role_entry(
+    key: str, given: object, read: Callable[[Any], object]
+) -> list[SchemaError]:
     """Mistakes of the label or of weights."""
     if given is None:
         return []
     if isinstance(given, Mapping):
         known = _ENTRIES[key]
-        wrong = [_still_open_error(f"{key}.{name}") for name, value in given.items() if value == OPEN]
+        wrong = [
+            _still_open_error(f"{key}.{name}") for name, value in given.items() if value == OPEN
+        ]
         wrong += [
-            _unknown_entry_error(f"{key}.{name}", key, str(name), known) for name in given if name not in known
+            _unknown_entry_error(f"{key}.{name}", key, str(name), known)
+            for name in given
+            if name not in known
         ]
         if wrong:
             return wrong

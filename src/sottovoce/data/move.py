@@ -156,7 +156,9 @@ class Move:
         """
         given, mean = self._split_by_class(v)
         x = np.sum(given * self._constant_columns_mask, axis=-1, keepdims=True)
-        moved = np.where(self._constant_columns_mask > 0.0, given, self.gain * (given - mean * (x / self.k)))
+        moved = np.where(
+            self._constant_columns_mask > 0.0, given, self.gain * (given - mean * (x / self.k))
+        )
         return moved.reshape(v.shape)
 
     def _split_by_class(self, w: Array) -> tuple[Array, Array]:
@@ -181,7 +183,12 @@ class Move:
             storage = RowByRow(np.asarray(X, dtype=float)[None])
         else:
             storage = Sparse((X,))
-        found = np.stack([_factors_and_lengths(storage, one, short=True)[0][0] for one in self.split_by_replicate()])
+        found = np.stack(
+            [
+                _factors_and_lengths(storage, one, short=True)[0][0]
+                for one in self.split_by_replicate()
+            ]
+        )
         if self.mean.ndim == 1:
             found = found[0]
         return np.asarray(found)
@@ -293,7 +300,9 @@ class Moved(Storage):
         return self.base.margins_at(self.move.fold_into_models(w)) * self.factors[:, None, :]
 
     def weighted_row_sum(self, derivatives: Any) -> Array:
-        return self.move.apply_to_row_sums(self.base.weighted_row_sum(derivatives * self.factors[:, None, :]))
+        return self.move.apply_to_row_sums(
+            self.base.weighted_row_sum(derivatives * self.factors[:, None, :])
+        )
 
     def weighted_gram(self, weights: Any) -> Array:
         half = self.move.apply_to_row_sums(self.base.weighted_gram(weights * self.factors**2))

@@ -254,9 +254,9 @@ def _scalar_as_python(pa: Any, scalar: Any) -> object:
 
 __all__ = [
     "REPEATED",
-    "table_from_batches",
     "parquet_batches",
     "parquet_types",
-    "values_as_python",
     "read_parquet",
+    "table_from_batches",
+    "values_as_python",
 ]

@@ -231,7 +231,9 @@ def _raw_column(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
 def _partition_by_column(column: Column, name: str, nodes: int) -> list[IntArray]:
     """Rows in the order of their values: numbers, then other texts, then missing values."""
     if column.dtype.kind in "iu":
-        return _cut_into_parts(np.argsort(column, kind="stable"), _proportional_counts(len(column), nodes))
+        return _cut_into_parts(
+            np.argsort(column, kind="stable"), _proportional_counts(len(column), nodes)
+        )
     texts = column_as_text(column).tolist()
     order = np.array(
         sorted(range(len(texts)), key=lambda row: (texts[row] == "", *natural_sort_key(texts[row])))

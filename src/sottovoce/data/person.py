@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import SchemaError
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .partition import partition
-from .values import MISSING_MARKS, Column, distinct_texts, canonical_text, mask_of_missing
+from .values import MISSING_MARKS, Column, canonical_text, distinct_texts, mask_of_missing
 
 MOST = 100
 """Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to
@@ -87,7 +87,9 @@ class Person:
                 self.column, None, rule, "fill in the identifiers, or leave those rows out"
             )
         known = dict[str, int]()
-        numbers = [known.setdefault(_comparable_identifier(text), len(known)) for text in texts.tolist()]
+        numbers = [
+            known.setdefault(_comparable_identifier(text), len(known)) for text in texts.tolist()
+        ]
         people = np.array(numbers, dtype=np.int64)
         # Distinct texts need not stand in the order of the rows, so people are numbered anew, by
         # the first row of each.

@@ -144,7 +144,9 @@ class Rows:
         n = self.n[i : i + 1]
         n_rows = int(self.rows_per_node[i])
         alike = (0,) if i in self.one_class else ()
-        part = self._with_row_subset(self._storage_of_node(i), n, alike, lambda x: x[i : i + 1, :n_rows])
+        part = self._with_row_subset(
+            self._storage_of_node(i), n, alike, lambda x: x[i : i + 1, :n_rows]
+        )
         if self.held is None:
             return part
         return replace(part, held=self.held[i : i + 1])
@@ -155,7 +157,9 @@ class Rows:
         n = self.n.sum(axis=0, keepdims=True)
         # Nodes of one class each may hold both classes together, so only a single node is known.
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
-        part = self._with_row_subset(self._storage_of_pooled(), n, alike, lambda x: _concatenate_nodes(x, counts))
+        part = self._with_row_subset(
+            self._storage_of_pooled(), n, alike, lambda x: _concatenate_nodes(x, counts)
+        )
         if self.held is not None:
             part = replace(part, held=counts.sum(keepdims=True))
         if part.labels is not None:
@@ -185,7 +189,9 @@ class Rows:
 
     def _storage_of_node(self, i: int) -> dict[str, Any]:
         """How node `i` is stored alone."""
-        return {"signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.rows_per_node[i])])}
+        return {
+            "signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.rows_per_node[i])])
+        }
 
     def _storage_of_pooled(self) -> dict[str, Any]:
         """How all rows are stored at one node."""
@@ -247,7 +253,9 @@ class Rows:
             )
         rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
         remedy = "clip and scale them by public bounds"
-        offset = self._stack_and_pad_field("offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy)
+        offset = self._stack_and_pad_field(
+            "offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy
+        )
         return replace(self, offset=offset, one_class=())
 
     def with_people(self, people: Sequence[IntArray], most: int) -> Self:
@@ -345,7 +353,10 @@ class Rows:
                 raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
             labels[i, : len(y)] = y
         return replace(
-            rows, labels=labels, classes=classes, one_class=_nodes_of_one_class(labels, rows.rows_per_node)
+            rows,
+            labels=labels,
+            classes=classes,
+            one_class=_nodes_of_one_class(labels, rows.rows_per_node),
         )
 
     @classmethod
@@ -415,11 +426,15 @@ class Rows:
             return cls.build_from_parts(parts).with_offset(_known_offsets(parts, offsets))
         # Where SciPy's module is not loaded nobody has made a sparse matrix, and it need not be.
         if "scipy.sparse" in sys.modules and any(sparse.issparse(X) for X, _ in parts):
-            return SparseRows.sparse_rows_from_parts([(sparse.csr_array(X, dtype=float), y) for X, y in parts])
+            return SparseRows.sparse_rows_from_parts(
+                [(sparse.csr_array(X, dtype=float), y) for X, y in parts]
+            )
         spec = backend_spec_of(parts[0][0])
         if spec != "numpy":
             home = backend_from_spec(spec)
-            return cls.build_from_parts([(home.copy_to_host(X), home.copy_to_host(y)) for X, y in parts]).with_backend(spec)
+            return cls.build_from_parts(
+                [(home.copy_to_host(X), home.copy_to_host(y)) for X, y in parts]
+            ).with_backend(spec)
         d = np.asarray(parts[0][0]).shape[-1]
         parts = [(_divide_rounded_rows(X), y) for X, y in parts]
         one_class = cls._check_parts(parts, d, [_squared_row_norms(X) for X, _ in parts])
@@ -430,8 +445,8 @@ class Rows:
     def _check_parts(
         parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]
     ) -> tuple[int, ...]:
-        """Refuse what :meth:`build_from_parts` refuses, given the rows' squared norms; returns the nodes of
-        one class.
+        """Refuse what :meth:`build_from_parts` refuses, given the rows' squared norms; returns the
+        nodes of one class.
         """
         one_class = []
         for i, ((X, y), norms) in enumerate(zip(parts, squares, strict=True)):

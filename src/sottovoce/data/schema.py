@@ -27,10 +27,10 @@ from ..util.constraints import (
     Interval,
     Rule,
     Text,
-    real_number_or_none,
     constrained_field,
     constraint_metadata,
     optional_constraint,
+    real_number_or_none,
     validate_fields_and_rules,
 )
 from ..util.files import parse_bounded_toml, read_bounded_text
@@ -40,10 +40,10 @@ from .columns import Block, Category, block_to_dict, check_number_of_features, r
 from .curved import Derived, blocks_from_entries
 from .entries import declared_text
 from .frames import read_frame
-from .labels import AnyLabel, label_to_entries, label_from_entry
+from .labels import AnyLabel, label_from_entry, label_to_entries
 from .meant import suggest_spelling
 from .person import Person
-from .table import Table, table_from_columns, check_memory_fits
+from .table import Table, check_memory_fits, table_from_columns
 from .values import Column, value_as_text
 from .weights import CaseWeight, shares_of_classes
 
@@ -221,9 +221,13 @@ class Schema:
     label: AnyLabel | None = None
     intercept: float = constrained_field(0.0, Interval(0, MOST_WEIGHT), remedy="use true or false")
     ignore: tuple[str, ...] = constrained_field((), Each(Text()), remedy="list names of columns")
-    site: str | None = constrained_field(None, optional_constraint(Text()), remedy="give the name of a column")
+    site: str | None = constrained_field(
+        None, optional_constraint(Text()), remedy="give the name of a column"
+    )
     na: tuple[str, ...] = constrained_field((), Each(Text()), remedy="list texts")
-    scale: float | None = constrained_field(None, optional_constraint(Interval()), remedy="leave it out")
+    scale: float | None = constrained_field(
+        None, optional_constraint(Interval()), remedy="leave it out"
+    )
     data_dependent: bool = constrained_field(False, Flag())
     note: str = constrained_field("", Text())
     unit: bool = constrained_field(False, Flag())
@@ -355,7 +359,9 @@ class Schema:
             If `table` is no table of columns of one length, or memory does not hold the encoded
             rows.
         """
-        table = table_from_columns(table) if isinstance(table, Table | Mapping) else read_frame(table)
+        table = (
+            table_from_columns(table) if isinstance(table, Table | Mapping) else read_frame(table)
+        )
         errors = errors_of_columns(self, table.columns, labels)
         if errors:
             raise errors[0]
@@ -427,7 +433,8 @@ class Schema:
             if isinstance(entries.get(key), list | tuple):
                 entries[key] = texts_from_entries(key, entries[key])
         intercept = entries.get("intercept")
-        # What is neither a number nor a truth value stays as it is, for `validate_fields_and_rules` to refuse.
+        # What is neither a number nor a truth value stays as it is, for `validate_fields_and_rules`
+        # to refuse.
         if real_number_or_none(intercept) is not None or isinstance(intercept, bool):
             entries["intercept"] = float(entries["intercept"])
         entries = {"name": "schema"} | entries
@@ -513,7 +520,9 @@ def _undeclared_column_errors(
     ]
 
 
-def assemble_weighted_features(schema: Schema, n: int, features_of: Callable[[Block], Array]) -> Array:
+def assemble_weighted_features(
+    schema: Schema, n: int, features_of: Callable[[Block], Array]
+) -> Array:
     """Assemble the features of all blocks, each times its weight, before rows are divided.
 
     Parameters
@@ -549,7 +558,9 @@ def assemble_weighted_features(schema: Schema, n: int, features_of: Callable[[Bl
     for block in schema.blocks:
         end = start + len(block.feature_names)
         if isinstance(block, Derived):
-            X[:, start:end] = block.weight * block.derive_features([features[one.name] for one in block.of])
+            X[:, start:end] = block.weight * block.derive_features(
+                [features[one.name] for one in block.of]
+            )
         start = end
     return X
 
@@ -594,11 +605,15 @@ def _encode_labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array
     return labels, int(outside.sum())
 
 
-def _encode_sample_weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
+def _encode_sample_weights(
+    schema: Schema, columns: Mapping[str, Column], y: Array
+) -> tuple[Array, int]:
     """Sample weights in [0, 1], and how many were above their cap."""
     weight, heavy = np.ones(len(y)), 0
     if schema.weight is not None:
-        weight, heavy = schema.weight.encode_weights(columns[schema.weight.column], frozenset(schema.na))
+        weight, heavy = schema.weight.encode_weights(
+            columns[schema.weight.column], frozenset(schema.na)
+        )
     if schema.class_weight and isinstance(schema.task, Classification):
         own = shares_of_classes("class_weight", dict(schema.class_weight), schema.task.names)
         # An undeclared label has a negative number.  Its row is zeros, whatever the row weighs.

@@ -58,7 +58,9 @@ _ours = threading.local()
 
 @cache
 def _thread_pool_of_process(process: int, threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="sottovoce", initializer=_mark_worker_thread)
+    return ThreadPoolExecutor(
+        threads, thread_name_prefix="sottovoce", initializer=_mark_worker_thread
+    )
 
 
 def _mark_worker_thread() -> None:
@@ -158,7 +160,9 @@ class Sweep:
     @property
     def is_on_this_machine(self) -> bool:
         """Whether this machine's own cores multiply these rows, in any thread."""
-        return bool(self.batches) and all(batch.design.storage.is_on_this_machine for batch in self.batches)
+        return bool(self.batches) and all(
+            batch.design.storage.is_on_this_machine for batch in self.batches
+        )
 
     def select_nodes(self, nodes: BoolArray) -> Sweep:
         """Return the rows of some nodes, numbered anew; `number_of_nodes` is a mask (M,)."""
@@ -174,7 +178,9 @@ class Sweep:
 
     def every_nth_row(self, part: int, parts: int) -> Sweep:
         """Return rows ``part, part + parts, ...`` of every node."""
-        return self._with_designs([batch.design.every_nth_row(part, parts) for batch in self.batches])
+        return self._with_designs(
+            [batch.design.every_nth_row(part, parts) for batch in self.batches]
+        )
 
     def in_single_precision(self) -> Sweep | None:
         """Return a copy in single precision; None where some rows have no such copy."""
@@ -236,14 +242,18 @@ class Sweep:
         """
         out = np.zeros((*w.shape[:2], 1))
         for nodes, block, first in self._iterate_row_blocks():
-            losses = block.to_numpy_array(loss.for_row_norms(block.row_norm_bounds).value(block.margins_at(w[nodes])))
+            losses = block.to_numpy_array(
+                loss.for_row_norms(block.row_norm_bounds).value(block.margins_at(w[nodes]))
+            )
             clipped = np.clip(losses, 0.0, clip)
             # Padding has a loss too, and is no row.
             real = np.arange(first, first + block.n) < n[nodes][:, :, None]
             out[nodes] += np.sum(block.apply_row_weights(clipped) * real, axis=-1, keepdims=True)
         return out
 
-    def sum_statistic(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+    def sum_statistic(
+        self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]
+    ) -> Array:
         """Sum any statistic over rows, block by block in a fixed order.
 
         Parameters
@@ -303,7 +313,8 @@ class Sweep:
         return self._add_task_results(out, one, tasks, self.width)
 
     def hessian_vector_product(self, loss: Loss, w: Array, along: Array) -> Array:
-        """Multiply the Hessians at `w` by vectors: ``sum_k hessian_vector_product(a_k.w, a_k.along) a_k``.
+        """Multiply the Hessians at `w` by vectors: ``sum_k hessian_vector_product(a_k.w, a_k.along)
+        a_k``.
 
         Parameters
         ----------
@@ -319,7 +330,9 @@ class Sweep:
         for nodes, block, _ in self._iterate_row_blocks():
             margins = block.margins_at(w[nodes])
             changes = block.change_of_margins(along[nodes])
-            out[nodes] += block.weighted_row_sum(loss.for_row_norms(block.row_norm_bounds).gradient_derivative(margins, changes))
+            out[nodes] += block.weighted_row_sum(
+                loss.for_row_norms(block.row_norm_bounds).gradient_derivative(margins, changes)
+            )
         return out
 
     def _iterate_row_blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
@@ -363,13 +376,17 @@ def _gradient_of_task(design: Design, loss: Loss, w: Array) -> Array:
         margins_of_a_row = w.shape[0] * min(w.shape[1], _MOST) * loss.outputs
         rows = max(128, design.storage.margins_per_block // max(1, margins_of_a_row))
         if w.shape[1] <= _MOST and design.n < 1.5 * rows:
-            derivatives = loss.for_row_norms(design.row_norm_bounds).derivative(design.margins_at(w))
+            derivatives = loss.for_row_norms(design.row_norm_bounds).derivative(
+                design.margins_at(w)
+            )
             return design.weighted_row_sum(derivatives).astype(float, copy=False)
         out = np.zeros(w.shape)
         for start in range(0, w.shape[1], _MOST):
             replicates = slice(start, start + _MOST)
             for first, last in equal_spans(design.n, rows):
                 block = design.slice_rows(first, last)
-                derivatives = loss.for_row_norms(block.row_norm_bounds).derivative(block.margins_at(w[:, replicates]))
+                derivatives = loss.for_row_norms(block.row_norm_bounds).derivative(
+                    block.margins_at(w[:, replicates])
+                )
                 out[:, replicates] += block.weighted_row_sum(derivatives)
     return out

@@ -279,7 +279,8 @@ FACTOR = 0.5
 
 
 def condensed_sketch(sketch: Sketch, d: int, decay: float) -> Sketch:
-    """Return a sketch like :func:`correlated_sketch` in `MANY` coordinates, for rows of more columns.
+    """Return a sketch like :func:`correlated_sketch` in `MANY` coordinates, for rows of more
+    columns.
 
     They are the direction of the mean, the first principal directions, and a last one that has the
     remaining spread, with a random sign.
@@ -430,7 +431,9 @@ class Sketches(Expected):
         tilt: float,
         widest: int,
     ) -> World:
-        """Draw world `number` from sketches and labels in turn: see :meth:`Expected.draw_expected_world`."""
+        """Draw world `number` from sketches and labels in turn: see
+        :meth:`Expected.draw_expected_world`.
+        """
         sketch = narrowed_sketch(self.sketches[number % len(self.sketches)], widest)
         labels = self.labels[(number + number // len(self.sketches)) % len(self.labels)]
         return draw_world(
@@ -481,4 +484,6 @@ def sketches_from_source(key: str, says: str, sketch: Sketch, d: int) -> Sketche
             correlated_sketch(sketch, 1.5, 1.0, 0.5),
         )
         return Sketches(key, says, (sketch, *together))
-    return Sketches(key, says, (condensed_sketch(sketch, d, 1.0), condensed_sketch(sketch, d, 2.0)), WIDE)
+    return Sketches(
+        key, says, (condensed_sketch(sketch, d, 1.0), condensed_sketch(sketch, d, 2.0)), WIDE
+    )

@@ -21,7 +21,7 @@ from .values import Column as Column
 from .values import column_as_numbers as column_as_numbers
 from .values import column_as_text as column_as_text
 from .values import distinct_texts as distinct_texts
-from .values import is_masked_array, objects_or_rows, masked_as_none
+from .values import is_masked_array, masked_as_none, objects_or_rows
 from .values import mask_of_marked_numbers as mask_of_marked_numbers
 from .values import value_as_number as value_as_number
 from .values import value_as_text as value_as_text
@@ -95,7 +95,8 @@ def check_memory_fits(name: str, size: float) -> None:
     """Refuse what needs `size` bytes if this machine has less memory."""
     if size > machine_memory_bytes():
         rule = (
-            f"takes {size / 2**30:,.1f} GiB, and this machine has {machine_memory_bytes() / 2**30:,.1f} GiB "
+            f"takes {size / 2**30:,.1f} GiB, and this machine has "
+            f"{machine_memory_bytes() / 2**30:,.1f} GiB "
             "of memory"
         )
         raise InvalidInput(name, None, rule, "use sottovoce.data.memmap, or fewer rows or features")

@@ -22,13 +22,13 @@ from ..util.typing import Any, Array, ArrayLike, IntArray
 from .frames import check_unique_names, frame_column_names, read_frame, reads_as_number
 from .values import (
     Declared,
+    as_python_value,
     column_as_numbers,
     is_masked_array,
+    masked_as_none,
     objects_or_rows,
-    as_python_value,
     sites_named_in_column,
     value_as_text,
-    masked_as_none,
     values_one_by_one,
 )
 
@@ -144,7 +144,9 @@ def _refusal_without_data(field: str, error: Exception, frame: Any) -> InvalidIn
     text = str(error)
     kind = InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
-        return kind(field, None, "has other columns than fit was given", _printable_feature_names(text))
+        return kind(
+            field, None, "has other columns than fit was given", _printable_feature_names(text)
+        )
     for pattern, rule, remedy in _MESSAGES:
         found = re.match(pattern, text, re.DOTALL)
         if not found:
@@ -292,8 +294,8 @@ def class_index_of_labels(y: ArrayLike, classes: Array, n: int) -> IntArray:
     """Look up the declared class of each of n rows; -1 for an undeclared or missing label.
 
     Every label is looked up by itself, with ``1``, ``1.0`` and ``"1"`` as one
-    (:func:`sottovoce.data.values.canonical_text`): readers of tables turn a column into text because of
-    one rare label, and one row must not change how others are read.
+    (:func:`sottovoce.data.values.canonical_text`): readers of tables turn a column into text
+    because of one rare label, and one row must not change how others are read.
 
     Parameters
     ----------
@@ -433,7 +435,9 @@ def _number_of_site_name(text: str) -> int | float:
         return float(text)
 
 
-def note_on_data_norm(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = False) -> str | None:
+def note_on_data_norm(
+    X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = False
+) -> str | None:
     """Return a note if a bound on the norms suits few of the rows; otherwise None.
 
     The note is for the rows' holder: it depends on the data, and no noise protects it.

@@ -6,15 +6,16 @@ What a value is read as is a function of that value alone: never of the type of 
 it, of a gap, or of what another row holds.  Frame libraries choose the type of a column by looking
 at all of its rows, so that one odd row can turn ``numpy.float64`` into ``object``, dates into
 ``Timestamp`` and whole numbers into floats.  So every scalar is made Python's own by
-:func:`as_python_value` before anything reads it, and a typed array is read as its values would be one
-by one.
+:func:`as_python_value` before anything reads it, and a typed array is read as its values would be
+one by one.
 
 * A number's text is that of the 64-bit number that it equals: ``numpy.float32(0.7)`` is
   0.699999988079071, as it is in a frame where another row holds a wider number.  A whole number has
   the text of an integer.
 * A point in time is in UTC, without a zone, to the microsecond.  At midnight its text is the day
   alone.
-* Texts that :func:`canonical_text` maps to one text are one label, level, site or person; see there.
+* Texts that :func:`canonical_text` maps to one text are one label, level, site or person; see
+  there.
 """
 
 from __future__ import annotations
@@ -441,7 +442,10 @@ def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Arr
     else:
         marks = identities_of_marks(na)
         known = dict[str, float | None]()
-        read = [_parse_number_or_missing(value, marks, known) for value in values_one_by_one(values.ravel())]
+        read = [
+            _parse_number_or_missing(value, marks, known)
+            for value in values_one_by_one(values.ravel())
+        ]
         absent = [number is None for number in read]
         missing = np.array(absent, dtype=bool).reshape(values.shape)
         filled = [0.0 if number is None else number for number in read]
@@ -478,7 +482,9 @@ def _parse_number_or_missing(
 
 
 def identities_of_marks(na: Iterable[str]) -> frozenset[str]:
-    """Return the declared marks of missing values and the empty text, in their :func:`canonical_text`."""
+    """Return the declared marks of missing values and the empty text, in their
+    :func:`canonical_text`.
+    """
     return frozenset(map(canonical_text, na)) | MISSING
 
 
@@ -606,8 +612,8 @@ class Declared(Generic[T]):
     """Declared texts, and what each stands for: a value is looked up as it is written, and then by
     its identity.
 
-    Where two declared texts are one by :func:`canonical_text` and stand for different things, such as
-    ``true`` beside ``True``, values are told apart as they are written.
+    Where two declared texts are one by :func:`canonical_text` and stand for different things, such
+    as ``true`` beside ``True``, values are told apart as they are written.
 
     Parameters
     ----------

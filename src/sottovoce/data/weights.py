@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InvalidInput, SchemaError
 from ..util.typing import Any, Array, ArrayLike
-from .values import Column, Declared, column_as_numbers, as_python_value, value_as_text
+from .values import Column, Declared, as_python_value, column_as_numbers, value_as_text
 
 
 def check_weight_cap(field: str, cap: float) -> None:

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .local import run_as_sites
+    from .local import run_sites
 
-__all__ = ["run_as_sites"]
+__all__ = ["run_sites"]
 
 if not TYPE_CHECKING:  # for a type checker every name would exist
 
@@ -13,6 +13,6 @@ if not TYPE_CHECKING:  # for a type checker every name would exist
         if name != "run_sites":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         # It loads the whole protocol, and most who import a module of this package need one part.
-        from .local import run_as_sites
+        from .local import run_sites
 
         return run_sites

@@ -25,7 +25,7 @@ from .invitation import PLAN_GROUPS, comparison_code
 from .keys import SigningKey, verify_signature
 from .known import Known
 from .members import Member
-from .names import check_site_name, check_run_name
+from .names import check_run_name, check_site_name
 from .plan import Plan
 from .strict import parse_json, reason_of_refusal
 
@@ -69,7 +69,9 @@ class Amendment:
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            found = record_from_plain(cls, parse_json(files.read_bounded_file("amendment", path, _LARGEST), _LARGEST))
+            found = record_from_plain(
+                cls, parse_json(files.read_bounded_file("amendment", path, _LARGEST), _LARGEST)
+            )
             for key in (found.old, found.key):
                 Member(found.name, 1, key)
             for run in found.runs or {}:
@@ -133,7 +135,9 @@ class Amendment:
             )
 
 
-def apply_signed_amendments(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]) -> Known:
+def apply_signed_amendments(
+    known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]
+) -> Known:
     """Return a site's records with the new keys of amendments that all members have signed.
 
     An amendment counts if the plan has its new key, the records have its old one, and this site
@@ -159,7 +163,9 @@ def apply_signed_amendments(known: Known, plan: Plan, own: str, amendments: Iter
             continue
         # A site that this one has not met cannot vouch for another: its key is not in the records.
         others = [name for name in plan.names if name not in (own, one.name) and name in keys]
-        if all(one.is_signed_by(name, keys[name]) for name in others) and one.is_signed_by(own, now[own]):
+        if all(one.is_signed_by(name, keys[name]) for name in others) and one.is_signed_by(
+            own, now[own]
+        ):
             keys[one.name] = one.key
     return Known(known.run, known.head, keys, known.shared)
 

@@ -105,7 +105,9 @@ class Asker:
         self._observe = observe
         self.trained = trained
 
-    def _run_stage(self, stage: Stage, move: Move | None = None, **public: Any) -> tuple[Outcome, Any]:
+    def _run_stage(
+        self, stage: Stage, move: Move | None = None, **public: Any
+    ) -> tuple[Outcome, Any]:
         """Run a stage, and return its outcome and result; the result is None if it ended early.
 
         `public` are further arguments of its recipe.
@@ -129,7 +131,9 @@ class Asker:
         outcome, estimates = self._run_stage(self.plan.stages[0])
         return outcome, Found(estimates)
 
-    def evaluate_model(self, model: Array, found: Found, move: Move | None = None) -> tuple[Outcome, Found]:
+    def evaluate_model(
+        self, model: Array, found: Found, move: Move | None = None
+    ) -> tuple[Outcome, Found]:
         """Evaluate a model on the held-out rows; if a site is lost meanwhile, a note says so.
 
         Parameters
@@ -353,7 +357,9 @@ class Reader:
     def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
         """Return the value of an opened sum."""
         among = net.among(self.facts)
-        return query.attempt(self.facts, among).mean_from_total(net.total(np.zeros(1, dtype=np.int64)))
+        return query.attempt(self.facts, among).mean_from_total(
+            net.total(np.zeros(1, dtype=np.int64))
+        )
 
 
 def replay_row_move(plan: Plan, net: ReadNet) -> Move | None:
@@ -392,7 +398,8 @@ def outline_recipes(
     Returns
     -------
     dict
-        Under the keys of :func:`sottovoce.runs.prepare.outline_run`; empty for a plan without recipes.
+        Under the keys of :func:`sottovoce.runs.prepare.outline_run`; empty for a plan without
+        recipes.
     """
     asks, privacy = plan.asks, plan.planned_privacy
     if asks is None:
@@ -520,5 +527,9 @@ def results_document(plan: Plan, found: Found) -> dict[str, Any]:
     plain = results_to_dict(plan, found)
     if found.estimates is None:
         return {"record": plain}
-    whole = _required_fit(plan).layout.to_saved_model(found.model, schema_from_plain(plan.schema), plain).to_dict()
+    whole = (
+        _required_fit(plan)
+        .layout.to_saved_model(found.model, schema_from_plain(plan.schema), plain)
+        .to_dict()
+    )
     return {"record": whole.pop("record"), "answers": whole}

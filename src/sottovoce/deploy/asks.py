@@ -19,7 +19,14 @@ from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
 from ..util.codec import Unreadable, record_from_plain, record_to_plain
-from ..util.constraints import Flag, Interval, Text, constrained_field, optional_constraint, validate_fields_and_rules
+from ..util.constraints import (
+    Flag,
+    Interval,
+    Text,
+    constrained_field,
+    optional_constraint,
+    validate_fields_and_rules,
+)
 from ..util.typing import Any, Array, IntArray
 
 _SCALE = optional_constraint(Interval(low=0.0, closed="neither"))
@@ -123,7 +130,9 @@ class Asks:
         None, optional_constraint(Interval(low=0.0, closed="high")), remedy="use 0.5"
     )
     holdout: float = constrained_field(0.0, Interval(), remedy="use 0.2")
-    threshold: float = constrained_field(0.5, Interval(0.0, 1.0, closed="neither"), remedy="use 0.5")
+    threshold: float = constrained_field(
+        0.5, Interval(0.0, 1.0, closed="neither"), remedy="use 0.5"
+    )
     by: str | None = constrained_field(None, optional_constraint(Text()), remedy="leave it out")
     scale: float | None = constrained_field(None, _SCALE, remedy="leave it out")
     evaluation_scale: float | None = constrained_field(None, _SCALE, remedy="leave it out")

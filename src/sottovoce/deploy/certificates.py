@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
 from ..util.files import parse_bounded_json, read_bounded_file, read_bounded_text
-from .crypto import ec, exceptions, hashes, need_cryptography, private_key_to_pem, serialization, x509
+from .crypto import (
+    ec,
+    exceptions,
+    hashes,
+    need_cryptography,
+    private_key_to_pem,
+    serialization,
+    x509,
+)
 from .files import KEY, all_files_or_none, write_new_file
 from .names import check_site_name
 
@@ -55,7 +63,9 @@ class Authority:
     def make(cls, folder: Path, name: str = "sottovoce") -> Authority:
         """Write a new authority to `folder`."""
         authority = cls._generate_authority(name)
-        _write_key_and_public_file(folder, "ca", private_key_to_pem(authority.key), ".crt", _to_pem(authority.certificate))
+        _write_key_and_public_file(
+            folder, "ca", private_key_to_pem(authority.key), ".crt", _to_pem(authority.certificate)
+        )
         return authority
 
     @classmethod
@@ -118,7 +128,9 @@ class Authority:
             ) from None
         return cls(own[0], key)
 
-    def write_hub_certificate(self, folder: Path, hosts: Sequence[str], *, again: bool = False) -> None:
+    def write_hub_certificate(
+        self, folder: Path, hosts: Sequence[str], *, again: bool = False
+    ) -> None:
         """Write the hub's TLS key and certificate, ``hub.key`` and ``hub.crt``.
 
         Parameters
@@ -140,7 +152,9 @@ class Authority:
         builder = builder.add_extension(names, critical=False)
         certificate = self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH)
         if not again:
-            _write_key_and_public_file(folder, "hub", private_key_to_pem(key), ".crt", _to_pem(certificate))
+            _write_key_and_public_file(
+                folder, "hub", private_key_to_pem(key), ".crt", _to_pem(certificate)
+            )
             return
         _replace_file(folder / "hub.key", private_key_to_pem(key), secret=True)
         _replace_file(folder / "hub.crt", _to_pem(certificate))
@@ -170,7 +184,9 @@ class Authority:
             )
         check_site_name("request", names[0])
         builder = self._begin_certificate(names[0], public)
-        return names[0], _to_pem(self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
+        return names[0], _to_pem(
+            self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)
+        )
 
     def make_invitation_certificate(self, name: str) -> tuple[bytes, bytes]:
         """Return a certificate and its key for a site's invitation.
@@ -179,9 +195,13 @@ class Authority:
         """
         key = _generate_tls_key()
         builder = self._begin_certificate(INVITED + name, key.public_key())
-        return _to_pem(self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_key_to_pem(key)
+        return _to_pem(
+            self._sign_leaf_certificate(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)
+        ), private_key_to_pem(key)
 
-    def _begin_certificate(self, name: str, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
+    def _begin_certificate(
+        self, name: str, public: CertificatePublicKeyTypes
+    ) -> x509.CertificateBuilder:
         """Begin a certificate that this authority will sign; raises if the authority has ended."""
         until = min(datetime.now(UTC) + timedelta(days=DAYS), self.certificate.not_valid_after_utc)
         if until <= datetime.now(UTC):
@@ -214,7 +234,11 @@ def check_host(text: str) -> None:
 
 def hosts_in_certificate(path: Path) -> list[str]:
     """Return the host names and addresses in the certificate in a file."""
-    found = _load_certificate(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    found = (
+        _load_certificate(path)
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value
+    )
     return [str(one.value) for one in found]
 
 
@@ -228,7 +252,9 @@ def write_certificate_request(folder: Path, name: str) -> None:
     _write_key_and_public_file(folder, name, private_key_to_pem(key), ".csr", _to_pem(asked))
 
 
-def _write_key_and_public_file(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> None:
+def _write_key_and_public_file(
+    folder: Path, stem: str, key: bytes, ending: str, public: bytes
+) -> None:
     """Write a key and the public file that belongs to it, both or none."""
     with all_files_or_none(folder) as made:
         private_file = folder / f"{stem}.key"
@@ -484,7 +510,9 @@ def _load_authorities(pem: bytes) -> list[x509.Certificate]:
     return list(x509.load_pem_x509_certificates(pem))
 
 
-def _sign_certificate(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+def _sign_certificate(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey
+) -> x509.Certificate:
     return builder.sign(key, hashes.SHA256())
 
 

@@ -199,7 +199,9 @@ def build_demonstration(
     if centre and not (asks is not None and asks.inference):
         # where it pays; inference reads rows as they are
         frame = frame_of_schema(dataset.schema)
-        centring = decide_centring(config, training_row_counts(members, asks), rows.d, frame).centring
+        centring = decide_centring(
+            config, training_row_counts(members, asks), rows.d, frame
+        ).centring
     proposal = Proposal(
         run="demonstration",
         config=config,
@@ -252,7 +254,9 @@ def _make_site_folders(
     authority = certificates.Authority.make(hub)
     authority.write_hub_certificate(hub, ["127.0.0.1"])
     return [
-        _make_site_folder(folder / name, name, dataset, parts[i], rows.rows_of_node(i), config, authority, hub)
+        _make_site_folder(
+            folder / name, name, dataset, parts[i], rows.rows_of_node(i), config, authority, hub
+        )
         for i, name in enumerate(_site_names(len(parts)))
     ]
 
@@ -371,7 +375,10 @@ class _Processes:
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._fine = {0}
         if lose:
-            self._fine |= {exit_code_for_error(EndedEarly("")), exit_code_for_error(FinishedWithout(""))}
+            self._fine |= {
+                exit_code_for_error(EndedEarly("")),
+                exit_code_for_error(FinishedWithout("")),
+            }
 
     def start(self) -> None:
         """Start the hub, then all sites."""

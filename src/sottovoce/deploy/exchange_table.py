@@ -183,5 +183,8 @@ def bound_mean_norm(stage: Stage) -> float:
     e^-800.
     """
     facts = stage.facts
-    noise = np.broadcast_to(stage.planned()[0].noise_standard_deviation(), (facts.n_nodes,)) * facts.n.ravel()
+    noise = (
+        np.broadcast_to(stage.planned()[0].noise_standard_deviation(), (facts.n_nodes,))
+        * facts.n.ravel()
+    )
     return 1.001 + float(np.max(noise) / np.sum(facts.n)) * (math.sqrt(facts.d) + 40.0)

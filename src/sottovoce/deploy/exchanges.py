@@ -89,7 +89,9 @@ class Exchanges:
         self.round += 1
         message = sign_content(self.plan, self.round, self.name, content, self.key)
         present, why = self._exchange_with_journal(message)
-        self.state.take_messages(present | {self.name: SignedMessage(self.name, content, message)}, why)
+        self.state.take_messages(
+            present | {self.name: SignedMessage(self.name, content, message)}, why
+        )
         self.seen |= dict.fromkeys(present, self.round)
         return present
 
@@ -143,13 +145,20 @@ class Exchanges:
         if reason is None or self.closed_by == OUT:
             return
         farewell = Farewell(
-            self.plan.run, self.plan.digest, self.round + 1, self.name, reason, self.journal.last_record_hash
+            self.plan.run,
+            self.plan.digest,
+            self.round + 1,
+            self.name,
+            reason,
+            self.journal.last_record_hash,
         )
         self.transport.send_farewell(farewell.to_signed_bytes(self.key))
 
     # Inside
 
-    def _exchange_with_journal(self, message: bytes) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+    def _exchange_with_journal(
+        self, message: bytes
+    ) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """Write down, send, wait, check, write down.
 
         An inbox that is in the journal is not asked for again.
@@ -166,7 +175,9 @@ class Exchanges:
         self.journal.store_inbox(self.round, canonical_json(texts).encode())
         return found
 
-    def _check_inbox(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
+    def _check_inbox(
+        self, inbox: Mapping[str, bytes]
+    ) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """Check an inbox; return its messages, and why those of other members are missing.
 
         Raises :class:`Refused`.
@@ -179,7 +190,9 @@ class Exchanges:
         all_hear = self.plan.uses_secure_sums or self.state.phase == "roster"
         heard = others
         if not all_hear:
-            heard = others.intersection(self.plan.exchange_table.names_heard_by(self.name, self.round))
+            heard = others.intersection(
+                self.plan.exchange_table.names_heard_by(self.name, self.round)
+            )
         present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
         for name in sorted(inbox):

@@ -35,7 +35,8 @@ def write_new_file(path: Path, data: bytes | str, *, secret: bool = False) -> No
     NotWritten
         If it cannot be written.
     """
-    # The temporary name of a secret holds its own, so that `unfinished_files_of` finds what a kill left.
+    # The temporary name of a secret holds its own, so that `unfinished_files_of` finds what a kill
+    # left.
     lead, mode = "", 0o666
     if secret:
         lead, mode = f".{path.name}", 0o600
@@ -52,7 +53,8 @@ def write_new_file(path: Path, data: bytes | str, *, secret: bool = False) -> No
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise NotWritten(
-            f"file={format_declared_value(path)}: cannot be written: {reason}; free some space, or correct it"
+            f"file={format_declared_value(path)}: cannot be written: {reason}; free some space, or "
+            "correct it"
         ) from None
     finally:
         # it has its name by now, or was never made

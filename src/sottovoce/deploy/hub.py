@@ -146,7 +146,9 @@ class Hub:
         """
         if not self.plan.uses_secure_sums:
             raise Refused("question: there are none in this run")
-        return self._questions.wait_for_answers(_require_known_site(self.plan, site), question, enough, seconds)
+        return self._questions.wait_for_answers(
+            _require_known_site(self.plan, site), question, enough, seconds
+        )
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Return questions that `site` has to answer, by the asking site; only in a run of sums."""
@@ -297,7 +299,9 @@ class LocalTransport:
         return self._hub.highest_round_of(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        inbox = self._ask_until_patience_ends(lambda left: self._hub.exchange(self._site, round, message, left))
+        inbox = self._ask_until_patience_ends(
+            lambda left: self._hub.exchange(self._site, round, message, left)
+        )
         if inbox is None:
             raise Unreachable(
                 f"round={round}: no message of every neighbour after {self._patience:g} s"
@@ -305,7 +309,9 @@ class LocalTransport:
         return inbox
 
     def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
-        found = self._ask_until_patience_ends(lambda left: self._hub.pass_on_question(self._site, question, enough, left))
+        found = self._ask_until_patience_ends(
+            lambda left: self._hub.pass_on_question(self._site, question, enough, left)
+        )
         if found is None:
             raise Unreachable(f"fewer than {enough} other sites answered in {self._patience:g} s")
         return found
@@ -313,7 +319,9 @@ class LocalTransport:
     def send_farewell(self, farewell: bytes) -> None:
         self._hub.record_farewell(self._site, farewell)
 
-    def _ask_until_patience_ends(self, ask: Callable[[float], dict[str, bytes] | None]) -> dict[str, bytes] | None:
+    def _ask_until_patience_ends(
+        self, ask: Callable[[float], dict[str, bytes] | None]
+    ) -> dict[str, bytes] | None:
         """Ask until the patience ends, and answer questions of other sites meanwhile."""
         until = time.monotonic() + self._patience
         while True:

@@ -8,16 +8,16 @@ invitation.  Both go by any means, such as mail.
 *Claim.*  Whoever changes one or both files on their way, with m evaluations of scrypt, gets the
 same code at both ends with a chance of at most (m + 2) / 2^60, scrypt being a random oracle.
 
-*Proof.*  The code is :func:`comparison_code` of the answer, 60 bits.  The hub accepts only answers with the
-digest of its own invitation.  If a file was changed, the answers A of the site and B that the hub
-gets differ: a changed invitation has another digest (its hash is collision-free).  Either B was
-chosen before A was seen, or after.  A holds keys that the site has just drawn, so its code is new
-to everybody: it hits the code of one of the m answers tried before, or of B, by chance 2^-60 each.
-(Only one of them becomes B, but let it be any.)  Afterwards, the code of A is one number, and each
-further answer has it by chance 2^-60.  No birthday helps, because one of the two sides is drawn by
-an honest site after the other could be fixed, or is fixed before the other is searched for.  Each
-evaluation takes 32 MiB and some 0.1 s of a core, so 2^40 of them, 3,500 core years, have a chance
-of one in a million.
+*Proof.*  The code is :func:`comparison_code` of the answer, 60 bits.  The hub accepts only answers
+with the digest of its own invitation.  If a file was changed, the answers A of the site and B that
+the hub gets differ: a changed invitation has another digest (its hash is collision-free).  Either B
+was chosen before A was seen, or after.  A holds keys that the site has just drawn, so its code is
+new to everybody: it hits the code of one of the m answers tried before, or of B, by chance 2^-60
+each. (Only one of them becomes B, but let it be any.)  Afterwards, the code of A is one number, and
+each further answer has it by chance 2^-60.  No birthday helps, because one of the two sides is
+drawn by an honest site after the other could be fixed, or is fixed before the other is searched
+for.  Each evaluation takes 32 MiB and some 0.1 s of a core, so 2^40 of them, 3,500 core years, have
+a chance of one in a million.
 
 A plan's code is longer, 100 bits: whoever writes two plans, one for each of two sites, searches for
 any two that agree (a birthday), which takes 2^50 evaluations.
@@ -111,7 +111,9 @@ class Invitation:
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            found = record_from_plain(cls, parse_json(files.read_bounded_file("invitation", path, LARGEST), LARGEST))
+            found = record_from_plain(
+                cls, parse_json(files.read_bounded_file("invitation", path, LARGEST), LARGEST)
+            )
             check_site_name("name", found.name)
         except (SottovoceError, ValueError) as error:
             rule = f"is none{reason_of_refusal(error)}"
@@ -164,7 +166,9 @@ class Answer:
     def read(cls, path: Path) -> Self:
         """Read what :meth:`text` gave; raises :class:`InvalidInput`."""
         try:
-            plain = record_from_plain(_Answered, parse_json(files.read_bounded_file("answer", path, LARGEST), LARGEST))
+            plain = record_from_plain(
+                _Answered, parse_json(files.read_bounded_file("answer", path, LARGEST), LARGEST)
+            )
             return cls(Member(plain.name, plain.rows, plain.key), plain.request, plain.invitation)
         except (SottovoceError, ValueError) as error:
             rule = f"is no answer to an invitation{reason_of_refusal(error)}"

@@ -33,7 +33,8 @@ class Made:
     request : str
         Its certificate request, in PEM.
     share : str, optional
-        What to tell its people of the ledger: see :func:`sottovoce.ledger.life.describe_example_run`.
+        What to tell its people of the ledger: see
+        :func:`sottovoce.ledger.life.describe_example_run`.
     unknown : list of str
         Why ledgers nearby could not be compared.
     """

@@ -23,7 +23,7 @@ from ..util import files
 from ..util.codec import record_from_plain, record_to_plain
 from ..util.typing import Any
 from .messages import read_own_message
-from .names import check_site_name, check_run_name
+from .names import check_run_name, check_site_name
 from .plan import Plan
 from .plan_file import LARGEST
 from .strict import NotStrict, parse_json, reason_of_refusal
@@ -157,7 +157,9 @@ def check_ledger_against_results(ledger: DurableLedger, stem: Path) -> None:
         )
 
 
-def check_ledger_against_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
+def check_ledger_against_hub(
+    ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]
+) -> None:
     """Check a ledger against what this site itself signed in earlier runs at the hub.
 
     Parameters

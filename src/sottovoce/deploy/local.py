@@ -26,9 +26,9 @@ from ..runs import engine
 from ..runs.centre import Centring, with_centring_digest
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED, Outcome, Place
-from ..runs.prepare import rows_on_backend, prepare
+from ..runs.prepare import prepare, rows_on_backend
 from ..runs.row_guard import RowGuard
-from ..runs.start import Start, with_start_digest, vector_of_start
+from ..runs.start import Start, vector_of_start, with_start_digest
 from ..util.typing import Array, IntArray
 from .answering import Found, make_site_asker
 from .asks import SiteTable
@@ -78,7 +78,7 @@ class LossyNet(QueueNet):
         return self._adder.add_share_and_wait(self._attempts, sealed, len(members))
 
 
-def run_as_sites(
+def run_sites(
     config: RunConfig,
     rows: Rows,
     replicate: int = 0,
@@ -116,7 +116,9 @@ def run_as_sites(
     """
     return [
         (outcome, ledger)
-        for outcome, ledger, _ in _run_in_threads(config, rows, replicate, start, attempts, centre, lost)
+        for outcome, ledger, _ in _run_in_threads(
+            config, rows, replicate, start, attempts, centre, lost
+        )
     ]
 
 
@@ -159,7 +161,7 @@ def _run_in_threads(
     centre: Centring | None,
     lost: Lost | None,
 ) -> list[tuple[Outcome, Ledger, Place]]:
-    """Run every node as a site; see :func:`run_as_sites`."""
+    """Run every node as a site; see :func:`run_sites`."""
     config = with_centring_digest(with_start_digest(config, start, rows.d), centre)
     prepared = prepare(config, rows.n, rows.d, centre=centre)
     rows = rows_on_backend(config, rows)
@@ -190,7 +192,9 @@ def _run_in_threads(
                 whole = others[i]
                 if prepared.facts.opens_only_sums:
                     whole = nets[i]
-                place, stopped = engine.release_mean(replace(place, net=whole), guard, prepared.facts)
+                place, stopped = engine.release_mean(
+                    replace(place, net=whole), guard, prepared.facts
+                )
                 place = replace(place, net=nets[i])
             if stopped != FINISHED:
                 return Outcome(algorithm.init(place), 0, stopped), ledger, place

@@ -101,10 +101,14 @@ def node_of_site(names: Sequence[str], name: str) -> int:
 
 def training_row_counts(sites: Sequence[Member], asks: Asks | None) -> Array:
     """Return rows of every site that are not held out, (N, 1)."""
-    return np.array([[float(rows)] for rows in row_counts_read(sites, asks, held_out=False).values()])
+    return np.array(
+        [[float(rows)] for rows in row_counts_read(sites, asks, held_out=False).values()]
+    )
 
 
-def row_counts_read(sites: Sequence[Member], asks: Asks | None, *, held_out: bool) -> dict[str, int]:
+def row_counts_read(
+    sites: Sequence[Member], asks: Asks | None, *, held_out: bool
+) -> dict[str, int]:
     """Return how many rows of every site a stage reads.
 
     Parameters

@@ -313,7 +313,9 @@ def read_own_message(data: bytes, name: str, key: str, *domains: bytes) -> dict[
         return None
     for domain in (_LAST_DOMAIN, _DOMAIN, *domains):
         with suppress(ValueError):
-            verify_signature(base64.b64decode(key), signature, domain + canonical_json(body).encode())
+            verify_signature(
+                base64.b64decode(key), signature, domain + canonical_json(body).encode()
+            )
             return body
     return None
 

@@ -92,7 +92,9 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
                 if self.path == "/":
                     self._reply(200, "text/html", render_watch_page(found))
                 else:
-                    self._reply(200, "application/json", json.dumps(infinities_to_text(found)) + "\n")
+                    self._reply(
+                        200, "application/json", json.dumps(infinities_to_text(found)) + "\n"
+                    )
 
         def _reply(self, code: int, kind: str, text: str) -> None:
             body = text.encode()

@@ -10,7 +10,7 @@ own:
 ======================  ==========================================================================
 what                    where
 ======================  ==========================================================================
-how it is made          :func:`sottovoce.deploy.proposal.make_calibrated_plan`, which calibrates the noise
+how it is made          :mod:`sottovoce.deploy.proposal`, which calibrates the noise
 its file                :mod:`sottovoce.deploy.plan_file`
 runs of the engine      :attr:`Plan.stages`, each a :class:`sottovoce.deploy.stages.Stage`
 messages                :attr:`Plan.exchange_table`, by :mod:`sottovoce.deploy.exchange_table`

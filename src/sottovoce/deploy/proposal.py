@@ -79,7 +79,9 @@ def make_calibrated_plan(proposal: Proposal) -> Plan:
         asked.
     """
     check_public(proposal.run, proposal.config, proposal.sites, proposal.d)
-    config = with_centring_digest(with_start_digest(proposal.config, proposal.start, proposal.d), proposal.centre)
+    config = with_centring_digest(
+        with_start_digest(proposal.config, proposal.start, proposal.d), proposal.centre
+    )
     proposal = replace(proposal, config=config)
     if proposal.asks is None:
         return _plan_of_training(proposal)
@@ -144,7 +146,9 @@ def _plan_of_training(proposal: Proposal) -> Plan:
     norm_cap = proposal.norm_cap
     if norm_cap is None:
         norm_cap = _default_norm_cap(proposal, prepared)
-    return _plan_from_proposal(proposal, config, prepared.graph.edges, norm_cap, centre=proposal.centre)
+    return _plan_from_proposal(
+        proposal, config, prepared.graph.edges, norm_cap, centre=proposal.centre
+    )
 
 
 def _plan_from_proposal(

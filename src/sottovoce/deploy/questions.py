@@ -86,7 +86,9 @@ class Questions:
             def superseded() -> bool:
                 return bool(self.asked(site)) or self._inquiries[site] is not inquiry
 
-            return self._rounds.wait_for_result(lambda: self._answers_if_enough(site, inquiry), seconds, superseded)
+            return self._rounds.wait_for_result(
+                lambda: self._answers_if_enough(site, inquiry), seconds, superseded
+            )
 
     def asked(self, site: str) -> dict[str, bytes]:
         """Return questions of other sites that `site` has not answered."""

@@ -187,7 +187,9 @@ def _price_evaluation(
     groups = evaluation.subgroup_masks(levels, width + 1)
     # The model is trained later, so its digest is empty here; the price does not depend on it.
     histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)
-    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).evaluation_config(config, histogram)
+    own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).evaluation_config(
+        config, histogram
+    )
     n = np.array([[float(asks.held(rows))] for rows in sizes])
     prepared = _prepare_recipe(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
     evaluation.check_held_out_rows(prepared)

@@ -33,7 +33,14 @@ from .files import KEY
 from .hub import Hub
 from .plan import Plan
 from .plan_file import LARGEST
-from .requests import METHODS, OTHER_REQUEST, OTHER_VERSION, RequestTransport, reply_to_request, request_and_reply_sizes
+from .requests import (
+    METHODS,
+    OTHER_REQUEST,
+    OTHER_VERSION,
+    RequestTransport,
+    reply_to_request,
+    request_and_reply_sizes,
+)
 from .transport import to_printable_text
 
 if TYPE_CHECKING:
@@ -299,9 +306,13 @@ class _Requests:
         try:
             names = context.auth_context().get("x509_common_name", [])
             certificates = context.auth_context().get("x509_pem_cert", [])
-            return canonical_json(self._reply_to_sender(method, request, names, certificates)).encode()
+            return canonical_json(
+                self._reply_to_sender(method, request, names, certificates)
+            ).encode()
         except Exception as error:
-            self._report_failure(to_printable_text(b", ".join(names).decode("utf-8", "replace")), error)
+            self._report_failure(
+                to_printable_text(b", ".join(names).decode("utf-8", "replace")), error
+            )
             if isinstance(error, Refused):
                 return context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             return context.abort(grpc.StatusCode.INTERNAL, OWN_TROUBLE)
@@ -346,7 +357,9 @@ def _tls_configuration(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertific
     return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
 
 
-def _tls_configuration_fetcher(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+def _tls_configuration_fetcher(
+    credentials: Credentials,
+) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
     """Return the callback of gRPC that reads the files again before each handshake.
 
     It returns None if they are as before, or do not fit together.
@@ -454,7 +467,9 @@ def request_certificate_and_plan(
                     grpc.StatusCode.FAILED_PRECONDITION,
                     grpc.StatusCode.UNIMPLEMENTED,
                 ):
-                    raise Refused(f"the hub refused: {to_printable_text(error.details() or '')}") from None
+                    raise Refused(
+                        f"the hub refused: {to_printable_text(error.details() or '')}"
+                    ) from None
                 why = "it does not run yet, or a firewall is between, or its authority is another"
             now = time.monotonic()
             if told is None or told[0] != why or now - told[1] >= every:
@@ -504,7 +519,9 @@ class RelayTransport(RequestTransport):
         self._patience = patience
         asked_most, self._most = request_and_reply_sizes(plan)
         self._wait = POLL + SLACK + limits.transfer_seconds(self._most)
-        self._channel = _secure_channel(address, *credentials.read(), _message_length_options(asked_most, self._most))
+        self._channel = _secure_channel(
+            address, *credentials.read(), _message_length_options(asked_most, self._most)
+        )
 
     def __enter__(self) -> RelayTransport:
         return self
@@ -523,7 +540,9 @@ class RelayTransport(RequestTransport):
         told = False
         while True:
             try:
-                found = requests.parse_request(call(body, timeout=self._wait), self._most, OTHER_VERSION)
+                found = requests.parse_request(
+                    call(body, timeout=self._wait), self._most, OTHER_VERSION
+                )
                 if told:
                     self._tell(f"hub={self._address!r}: answers")
                 return found

@@ -57,7 +57,10 @@ def render_site_report(plan: Plan, name: str, finished: Finished) -> str:
         ("Plan", plan.digest),
         ("Rounds", f"{outcome.rounds} of {_number_of_rounds(plan)}"),
         ("Ended", ended),
-        ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned_releases}"),
+        (
+            "Releases of this site",
+            f"{finished.statement.made} of {finished.statement.planned_releases}",
+        ),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
         ("Lifetime budget of these rows", spent),
         *[(f"Without {site}", why) for site, why in finished.lost.items()],

@@ -1,7 +1,8 @@
 """The calls of a transport as requests and answers in plain JSON, for carriers of texts.
 
-:class:`RequestTransport` turns each call of a site into a request; :func:`reply_to_request` gives the hub's
-reply.  The carrier establishes who asks and moves both texts; it need not understand them.
+:class:`RequestTransport` turns each call of a site into a request; :func:`reply_to_request` gives
+the hub's reply.  The carrier establishes who asks and moves both texts; it need not understand
+them.
 """
 
 from __future__ import annotations
@@ -123,12 +124,16 @@ def _reply_by_method(
             return {"inbox": _decode_texts(inbox)}
         case "inquire":
             enough = _required_number(asked, "enough")
-            answers = hub.pass_on_question(site, _required_text(asked, "question").encode(), enough, seconds)
+            answers = hub.pass_on_question(
+                site, _required_text(asked, "question").encode(), enough, seconds
+            )
             if answers is None:
                 return {"answers": None} | _open_questions(hub, site)
             return {"answers": _decode_texts(answers)}
         case "answer":
-            hub.take_attestation(site, _required_text(asked, "asker"), _required_text(asked, "answer").encode())
+            hub.take_attestation(
+                site, _required_text(asked, "asker"), _required_text(asked, "answer").encode()
+            )
         case "leave":
             hub.record_farewell(site, _required_text(asked, "farewell").encode())
     return {}
@@ -234,7 +239,9 @@ class RequestTransport(ABC):
     def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
         told = False
         while True:
-            found = self._request_of_run("inquire", question=question.decode("ascii"), enough=enough)
+            found = self._request_of_run(
+                "inquire", question=question.decode("ascii"), enough=enough
+            )
             answers = self._entry_of_reply(found, "answers")
             if answers is not None:
                 return answers

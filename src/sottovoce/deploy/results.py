@@ -130,7 +130,9 @@ class Results:
             round = rounds.shares[attempt - 1]
             members = attempts[attempt - 1].members
         sent = self._log.round(self._plan.run, round)
-        contents = [read_signed_message(self._plan, sent[name], name, round).content for name in members]
+        contents = [
+            read_signed_message(self._plan, sent[name], name, round).content for name in members
+        ]
         words = np.array(
             [content.words for content in contents if isinstance(content, Share)], dtype=np.uint64
         )
@@ -161,7 +163,8 @@ class Results:
         for round in range(first, last + 1):
             stored = self._log.round(self._plan.run, round)
             messages = [
-                read_signed_message(self._plan, stored[name], name, round).content for name in self._plan.names
+                read_signed_message(self._plan, stored[name], name, round).content
+                for name in self._plan.names
             ]
             sent.append([one.payload for one in messages if isinstance(one, Message)])
         return ReadNet(sent=sent)

@@ -134,7 +134,9 @@ class Inboxes:
             if name not in found and self._log.last(self._run, name) == round - 1:
                 found[name] = farewell
         proofs = 0
-        for name, (about, second) in sorted(self._log.decisions.sites_with_two_messages(self._run).items()):
+        for name, (about, second) in sorted(
+            self._log.decisions.sites_with_two_messages(self._run).items()
+        ):
             first = self._log.message_of(self._run, about, name)
             here = (
                 name not in found and about < round and self._log.last(self._run, name) == round - 1
@@ -312,7 +314,11 @@ class RoundSequence:
         if self.state.phase == "over" and round >= self.open.number - 1:
             return self._plan.exchange_table.attempts + 1
         attempts = sum(at <= round for at in self.shares)
-        if not self._plan.uses_secure_sums and self.state.phase == "share" and round == self.open.number:
+        if (
+            not self._plan.uses_secure_sums
+            and self.state.phase == "share"
+            and round == self.open.number
+        ):
             # the exchange that is open, which is not among the closed ones yet
             attempts += 1
         return attempts
@@ -338,7 +344,8 @@ class RoundSequence:
         number = self.open.number
         stored = self._log.round(self._run, number)
         self.open.messages = {
-            name: read_signed_message(self._plan, data, name, number) for name, data in stored.items()
+            name: read_signed_message(self._plan, data, name, number)
+            for name, data in stored.items()
         }
         self.open.since = None
         if stored:

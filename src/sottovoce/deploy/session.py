@@ -313,7 +313,9 @@ class SiteSession:
         if self.table is None:
             rule = "must be the raw table, which this plan's inference or evaluation encodes again"
             raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
-        if rows_digest(*self.table.rows().fingerprint_arrays()) != rows_digest(*self.rows.fingerprint_arrays()):
+        if rows_digest(*self.table.rows().fingerprint_arrays()) != rows_digest(
+            *self.rows.fingerprint_arrays()
+        ):
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
 
     def _check_ledger(self, noise: Noise) -> None:
@@ -373,7 +375,12 @@ class SiteSession:
             raise
         except NetClosed:
             # before the first round
-            model, outcome, found, move = self._initial_model(), Outcome(None, 0, NEIGHBOUR), None, None
+            model, outcome, found, move = (
+                self._initial_model(),
+                Outcome(None, 0, NEIGHBOUR),
+                None,
+                None,
+            )
         except Exception:
             if book.failed:
                 # No start can draw that release again, so the others need not wait for this site.
@@ -402,7 +409,9 @@ class SiteSession:
             roster=done.roster,
         )
 
-    def _prepare_network(self, noise: Noise, transport: Transport) -> tuple[SiteNet, Asker | None, Run]:
+    def _prepare_network(
+        self, noise: Noise, transport: Transport
+    ) -> tuple[SiteNet, Asker | None, Run]:
         """Return the network, the recipes if the plan has any, and the run in the ledger.
 
         Asks the hub for its highest round, and reserves the run; sends no message.
@@ -416,7 +425,9 @@ class SiteSession:
         net = SiteNet(plan, self.name, journal, transport, self.key, secret)
         if plan.asks is None or self.table is None:
             return net, None, book
-        asker = make_site_asker(plan, self.name, self.table, net, noise, book, self._observe_recipe_round)
+        asker = make_site_asker(
+            plan, self.name, self.table, net, noise, book, self._observe_recipe_round
+        )
         return net, asker, book
 
     def _check_journal_is_newest(self, journal: Journal, transport: Transport) -> None:
@@ -432,7 +443,9 @@ class SiteSession:
                 f"round {own}: the journal is an older copy; halted, nothing was drawn; find the "
                 "newest one, and never restore a ledger from a backup"
             )
-        check_ledger_against_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
+        check_ledger_against_hub(
+            self.ledger, self.name, self.key.public, getattr(transport, "earlier", ())
+        )
 
     def _reserve_run(self) -> Run:
         """Return the run in the ledger.
@@ -443,7 +456,9 @@ class SiteSession:
         if plan.run in self.ledger.runs:
             book = self.ledger.resume(plan.run, plan.digest)
         else:
-            book = self.ledger.reserve(plan.run, plan.digest, plan.planned_privacy.events(self.name))
+            book = self.ledger.reserve(
+                plan.run, plan.digest, plan.planned_privacy.events(self.name)
+            )
         book.journaled = True
         return book
 
@@ -467,7 +482,9 @@ class SiteSession:
                 model = found.model
         else:
             assert asker.trained is not None
-            model, outcome, move = self._run_training(net, rows_on_backend(plan.config, asker.trained), noise, book)
+            model, outcome, move = self._run_training(
+                net, rows_on_backend(plan.config, asker.trained), noise, book
+            )
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found, move
         judged, found = asker.evaluate_model(model, found, move)
@@ -501,11 +518,15 @@ class SiteSession:
                 stopped = NEIGHBOUR
         if stopped == FINISHED:
             before = plan.stages[0].first
-            tell = [partial(self._observe_from_exchange, observe, before) for observe in self.observers]
+            tell = [
+                partial(self._observe_from_exchange, observe, before) for observe in self.observers
+            ]
             outcome = engine.run_rounds(algorithm, place, plan.config.rounds, observers=tell)
         else:
             outcome = Outcome(algorithm.init(place), 0, stopped)
-        model = np.broadcast_to(place.fold_to_original_rows(algorithm.model(outcome.state)), (plan.d,))
+        model = np.broadcast_to(
+            place.fold_to_original_rows(algorithm.model(outcome.state)), (plan.d,)
+        )
         return np.array(model), outcome, guard.move
 
     @staticmethod
@@ -533,5 +554,6 @@ class SiteSession:
         fixed beforehand.
         """
         return with_further_facts(
-            self.plan.planned_privacy.statement_at(self.name, noise.simulated), AtSite(self.name, made)
+            self.plan.planned_privacy.statement_at(self.name, noise.simulated),
+            AtSite(self.name, made),
         )

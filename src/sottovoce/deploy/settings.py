@@ -58,7 +58,14 @@ from .names import check_site_name
 from .plan import Plan, schema_from_plain
 from .plan_file import read_plan_file
 from .relay import Credentials, grpc_target
-from .report import read_finished_results, run_in_the_way, put_other_results_aside, make_saved_result, render_site_report, write_summary
+from .report import (
+    make_saved_result,
+    put_other_results_aside,
+    read_finished_results,
+    render_site_report,
+    run_in_the_way,
+    write_summary,
+)
 from .session import Finished, SiteSession
 from .sums.masks import erase_old_masking_keys, masking_keys_beside
 from .transport import Transport
@@ -268,12 +275,16 @@ def load_rows_and_table(file: Path, schema: Schema | None) -> tuple[Rows, SiteTa
         weights = [dataset.weights]
     table = make_site_table(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
     if dataset.people is None or schema is None or schema.person is None:
-        return build_rows_for_task(dataset.task, [(dataset.X_train, dataset.y_train)], weights), table
+        return build_rows_for_task(
+            dataset.task, [(dataset.X_train, dataset.y_train)], weights
+        ), table
     # A person's rows beyond the declared number are not read at all.
     read = first_rows_of_each(dataset.people, schema.person.rows)
     if weights is not None:
         weights = [weights[0][read]]
-    rows = build_rows_for_task(dataset.task, [(dataset.X_train[read], dataset.y_train[read])], weights)
+    rows = build_rows_for_task(
+        dataset.task, [(dataset.X_train[read], dataset.y_train[read])], weights
+    )
     return rows.with_people([dataset.people[read]], schema.person.rows), table
 
 
@@ -418,7 +429,9 @@ class SiteSettings:
         """
         check_ledger_against_results(ledger, self.folder / self.name)
         known = Known.read(self.result_file(ENDING))
-        known = apply_signed_amendments(known, self.agreed_plan, self.name, read_amendments_in(self.folder))
+        known = apply_signed_amendments(
+            known, self.agreed_plan, self.name, read_amendments_in(self.folder)
+        )
         if not new_keys and self.agreed_plan.run not in ledger.runs:
             known.check_keys_unchanged(self.agreed_plan, self.name)
         return known
@@ -485,7 +498,9 @@ class SiteSettings:
         answers = {}
         if ended.found is not None:
             answers = results_document(plan, ended.found)
-        files.write_atomically("report", self.result_file("html"), render_site_report(plan, self.name, ended))
+        files.write_atomically(
+            "report", self.result_file("html"), render_site_report(plan, self.name, ended)
+        )
         if not plan.is_inference:
             how = ended.outcome
             kept = make_saved_result(
@@ -507,7 +522,8 @@ class SiteSettings:
         write_summary(stem, summary)
 
     def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
-        """Erase the keys of runs that cannot go on (:func:`sottovoce.deploy.sums.masks.erase_old_masking_keys`).
+        """Erase the keys of runs that cannot go on
+        (:func:`sottovoce.deploy.sums.masks.erase_old_masking_keys`).
 
         For every start.
 
@@ -520,7 +536,9 @@ class SiteSettings:
             erased = erase_old_masking_keys(ledger, self.agreed_plan.run)
         for run, state in erased.items():
             tell(f"erased the key of run {run}, which is {state} in the ledger")
-        for run in sorted(masking_keys_beside(self.ledger.resolve()).keys() - {self.agreed_plan.run}):
+        for run in sorted(
+            masking_keys_beside(self.ledger.resolve()).keys() - {self.agreed_plan.run}
+        ):
             why = (
                 "is open in the ledger: its key stays; if it will not go on, `sottovoce ledger "
                 "close` erases it"

@@ -65,7 +65,9 @@ class SiteNet(Net):
         self.exchanges = Exchanges(plan, name, journal, transport, key)
         self._edges = Edges()
         self._own_key = OwnKey(plan, name, secret)
-        self._witnesses = Witnesses(self.exchanges, again=journal.highest_round >= 0 or secret.exists())
+        self._witnesses = Witnesses(
+            self.exchanges, again=journal.highest_round >= 0 or secret.exists()
+        )
         # whether the curator judges a sum just now
         self._handed = False
         if plan.uses_secure_sums:

@@ -68,7 +68,9 @@ class Stage:
     def widths(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange."""
         if self.recipe is not None:
-            return self.opening_widths + self.recipe.releases_with_noise.entries_of_answers(self.facts)
+            return self.opening_widths + self.recipe.releases_with_noise.entries_of_answers(
+                self.facts
+            )
         return self.opening_widths + (self.facts.d,) * self.prepared.config.rounds
 
     @property
@@ -115,5 +117,9 @@ class Stage:
         limits = Ledger(book.accountant, book.epsilon, book.delta)
         # about the rows of this one site, so a row stands at no other
         own = replace(self.prepared.config, sites_per_row=1)
-        alone = replace(self.prepared, facts=self.facts.facts_of_node(node), config=own, ledger=limits)
-        return privacy_statement(alone, self.allowed_events(node), simulated=simulated, caveat=caveat)
+        alone = replace(
+            self.prepared, facts=self.facts.facts_of_node(node), config=own, ledger=limits
+        )
+        return privacy_statement(
+            alone, self.allowed_events(node), simulated=simulated, caveat=caveat
+        )

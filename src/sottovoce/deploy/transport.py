@@ -24,8 +24,8 @@ class Transport(Protocol):
     """
 
     earlier: tuple[bytes, ...]
-    """What this site signed in other runs of the hub, once :meth:`highest_stored_round` was called; a carrier
-    may know none.
+    """What this site signed in other runs of the hub, once :meth:`highest_stored_round` was called;
+    a carrier may know none.
     """
 
     def highest_stored_round(self, plan: str) -> int:

@@ -154,7 +154,10 @@ class Watch:
             "seconds_a_round": seconds,
             "round": min(rounds_of_members, default=shown["rounds"]),
         }
-        shown["alarms"] = [*self._alarms_of_run(shown, now, said, heard), *self._alarms_of_certificates(now)]
+        shown["alarms"] = [
+            *self._alarms_of_run(shown, now, said, heard),
+            *self._alarms_of_certificates(now),
+        ]
         return shown
 
     def _sites_waited_for(self, shown: dict[str, Any]) -> dict[str, list[str]]:
@@ -178,7 +181,11 @@ class Watch:
         if all(site["left"] is not None for site in shown["sites"]):
             return []
         stalled = self._alarms_of_stalled_sites(shown, now, said, heard)
-        return [*self._alarm_if_not_running(shown, now), *stalled, *self._alarm_if_disk_is_full(shown)]
+        return [
+            *self._alarm_if_not_running(shown, now),
+            *stalled,
+            *self._alarm_if_disk_is_full(shown),
+        ]
 
     def _alarm_if_not_running(self, shown: dict[str, Any], now: float) -> list[dict[str, str]]:
         """Return the alarm that no process serves the run."""
@@ -206,7 +213,10 @@ class Watch:
                 quiet = "never heard"
                 if name in heard:
                     quiet = f"last heard {_duration_text(now - heard[name])} ago"
-                what = f"the others wait for {name} since {_duration_text(now - min(since))}; it was {quiet}"
+                what = (
+                    f"the others wait for {name} since {_duration_text(now - min(since))}; it "
+                    f"was {quiet}"
+                )
                 alarms.append(_make_alarm("stalled", what, self._remedy_for_stalled_site(name)))
         return alarms
 
@@ -250,7 +260,9 @@ class Watch:
             try:
                 left = self._end_of_certificate(file) - datetime.fromtimestamp(now, UTC)
             except SottovoceError:
-                alarms.append(_make_alarm("certificate", f"{file} is no certificate", "get it back"))
+                alarms.append(
+                    _make_alarm("certificate", f"{file} is no certificate", "get it back")
+                )
                 continue
             if left.days >= SOON:
                 continue
@@ -308,7 +320,9 @@ def _read_kept_times(folder: Path, digest: str) -> dict[str, Any]:
     return found
 
 
-def describe_long_waits(status: dict[str, Any], longer: float, now: float | None = None) -> list[str]:
+def describe_long_waits(
+    status: dict[str, Any], longer: float, now: float | None = None
+) -> list[str]:
     """Describe for which sites the others have waited for long.
 
     Parameters
@@ -341,7 +355,9 @@ def describe_long_waits(status: dict[str, Any], longer: float, now: float | None
         quiet = "which was never heard"
         if site["last_heard"] is not None:
             quiet = f"which was heard {_duration_text(_seconds_since(site['last_heard'], now))} ago"
-        lines.append(f"{', '.join(who)} {verb} for {site['site']} since {_duration_text(waited)}, {quiet}")
+        lines.append(
+            f"{', '.join(who)} {verb} for {site['site']} since {_duration_text(waited)}, {quiet}"
+        )
     return lines
 
 

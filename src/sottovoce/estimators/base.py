@@ -24,8 +24,8 @@ from .keeping import load_fitted_estimator, save_fitted_estimator
 from .ledgers import state_without_ledger
 from .notices import Notifying
 from .own_site import check_groups_are_used, site_positions, unknown_sites_note
-from .parameters import PICKLED_BY, resolve_knobs, collect_run_fields, check_pickle_format
-from .showing import model_page_html, plot_coefficients, describe_model, text_of_model
+from .parameters import PICKLED_BY, check_pickle_format, collect_run_fields, resolve_knobs
+from .showing import describe_model, model_page_html, plot_coefficients, text_of_model
 from .tables import Features
 from .terms import Terms
 

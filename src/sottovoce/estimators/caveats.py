@@ -87,7 +87,9 @@ def learning_steps(pipeline: Any) -> list[str]:
     if not isinstance(pipeline, Pipeline):
         rule = "must be a Pipeline of scikit-learn"
         raise InvalidInput("pipeline", type(pipeline), rule, "use make_pipeline(step, ..., model)")
-    found = [learner for name, step in pipeline.steps[:-1] for learner in learning_parts(step, name)]
+    found = [
+        learner for name, step in pipeline.steps[:-1] for learner in learning_parts(step, name)
+    ]
     return list(dict.fromkeys(found))
 
 

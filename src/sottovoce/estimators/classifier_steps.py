@@ -17,7 +17,12 @@ from ..answers.saved import SavedModel
 from ..answers.training import WEIGHED, check_inference_options
 from ..data.expected import expected_rows
 from ..data.rows import Rows
-from ..data.validation import classes_from_labels, validate_declared_classes, class_index_of_labels, validate_initial_model
+from ..data.validation import (
+    class_index_of_labels,
+    classes_from_labels,
+    validate_declared_classes,
+    validate_initial_model,
+)
 from ..errors import HolderNote, InvalidInput, raise_collected_errors
 from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
@@ -35,10 +40,23 @@ from ..runs.simulate import Result, Start
 from ..util.plain import infinities_to_text
 from ..util.progress import open_progress_teller
 from ..util.typing import Any, Array, ArrayLike
-from .declared import Labelled, find_label_column, read_declared_labels, read_label_column, with_class_label
+from .declared import (
+    Labelled,
+    find_label_column,
+    read_declared_labels,
+    read_label_column,
+    with_class_label,
+)
 from .encoding import NormEncoding
-from .fitting import NOT_SHARED, Planned, Public, SharedLedger, plan_recipe_fit, statement_with_assumptions
-from .guessing import forecast_notes, one_class_of_synthetic_rows, one_class_of_rows
+from .fitting import (
+    NOT_SHARED,
+    Planned,
+    Public,
+    SharedLedger,
+    plan_recipe_fit,
+    statement_with_assumptions,
+)
+from .guessing import forecast_notes, one_class_of_rows, one_class_of_synthetic_rows
 from .ledgers import ledger_errors
 from .notices import Note
 from .own_site import site_positions
@@ -53,7 +71,7 @@ from .tables import (
     read_row_weights,
     seed_of_class,
 )
-from .terms import Terms, max_weight_errors, norm_bound_errors, site_constants_errors, collect_terms
+from .terms import Terms, collect_terms, max_weight_errors, norm_bound_errors, site_constants_errors
 
 AUTO = "auto"
 """The loss that depends on the number of classes: logistic for two, softmax for more where the
@@ -296,7 +314,9 @@ class TrainingRows:
         label, dealt = self.of.labelled.number, self.of.dealt
         tables = [(self.ball[part], label[part]) for part in dealt.parts]
         if self.public.loss == "softmax":
-            return dealt.bound_people(Rows.build_with_classes(tables, self.public.classes), self.of.weights)
+            return dealt.bound_people(
+                Rows.build_with_classes(tables, self.public.classes), self.of.weights
+            )
         c = task_of_classes(self.public.classes).contrasts[k]
         rows = Rows.build_from_parts([(X, TwoClasses().encode(own, c)) for X, own in tables])
         return dealt.bound_people(rows, self.of.weights)
@@ -397,7 +417,9 @@ def _read_labels(declared: Declared, features: Features, y: Any) -> tuple[Labell
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
         raise InvalidInput("y", None, rule, "give the label of every row")
     if declared.classes is not None:
-        return Labelled.from_sorted_names(declared.classes, class_index_of_labels(column, declared.classes, n)), None
+        return Labelled.from_sorted_names(
+            declared.classes, class_index_of_labels(column, declared.classes, n)
+        ), None
     if schema is not None and schema.label is not None:
         return read_declared_labels(schema, read_label_column(column, n)), None
     return Labelled.from_sorted_names(*classes_from_labels(column, n)), LABELS_READ
@@ -414,13 +436,17 @@ def _encoded_starts(
     """Return the start of each run, as a model of encoded rows; None for zero."""
     encoding = declared.terms.encoding
     models = len(task_of_classes(len(labelled.names)).contrasts)
-    given = validate_initial_model(coef, intercept, models, encoding.coefficient_count(int(features.values.shape[1])))
+    given = validate_initial_model(
+        coef, intercept, models, encoding.coefficient_count(int(features.values.shape[1]))
+    )
     if given is None:
         return [None] * models
     if intercept is not None and isinstance(encoding, NormEncoding) and not encoding.intercept:
         rule = "there is no intercept with fit_intercept=False"
         raise InvalidInput("intercept_init", None, rule, "leave it out")
-    vectors = encoding.model_from_units(labelled.from_sorted_classes(given[0]), labelled.from_sorted_classes(given[1]))
+    vectors = encoding.model_from_units(
+        labelled.from_sorted_classes(given[0]), labelled.from_sorted_classes(given[1])
+    )
     if loss == "softmax":
         # Of two classes there is one contrast, and softmax has half of it for each class.
         if models == 1:
@@ -555,7 +581,9 @@ def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
     for c, start, label in zip(contrasts, public.starts, labels, strict=False):
         config = replace(found.config, seed=seed_of_class(terms.seed, c))
         runs.append(
-            plan_run(config, public.sites.n, _model_entries(public), start=start, centre=found.centring)
+            plan_run(
+                config, public.sites.n, _model_entries(public), start=start, centre=found.centring
+            )
         )
         says.append(f"{config.method}, {label}")
     return Planned(
@@ -576,12 +604,16 @@ def _model_entries(public: TrainingFacts) -> int:
     return public.sites.d
 
 
-def _decide_centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> Decision | None:
+def _decide_centring(
+    declared: Declared, public: TrainingFacts, config: RunConfig
+) -> Decision | None:
     """Decide whether and how a run centres its rows; None if that is not asked for."""
     if not declared.centre:
         return None
     width = public.sites.d
-    return decide_centring(config, public.sites.n, width, declared.terms.encoding.centring_frame(width))
+    return decide_centring(
+        config, public.sites.n, width, declared.terms.encoding.centring_frame(width)
+    )
 
 
 def _resolve_config(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
@@ -672,7 +704,10 @@ def decode_classifier(
     Fitted
         Classes are sorted, as scikit-learn wants them.
     """
-    result = replace(results[-1], statement=statement_with_assumptions(results[-1].statement, declared.terms.rests))
+    result = replace(
+        results[-1],
+        statement=statement_with_assumptions(results[-1].statement, declared.terms.rests),
+    )
     if isinstance(encoded, InferenceRows):
         fitted = _decode_inference(declared, encoded, planned, result)
     else:
@@ -719,7 +754,9 @@ def _decode_training(
     )
 
 
-def _models_and_site_models(public: TrainingFacts, results: tuple[Result, ...]) -> tuple[Array, Array]:
+def _models_and_site_models(
+    public: TrainingFacts, results: tuple[Result, ...]
+) -> tuple[Array, Array]:
     """Return models of encoded rows, (models, d), and those of every site, (sites, models, d)."""
     if public.loss != "softmax":
         vectors = np.concatenate([result.consensus for result in results])

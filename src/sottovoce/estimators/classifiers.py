@@ -30,8 +30,22 @@ from ..runs.forecast import Forecast
 from ..util.typing import Any, Array, ArrayLike
 from .as_sklearn import to_logistic_regression
 from .base import LinearEstimator
-from .classifier_steps import AUTO, Declared, Fitted, LabelledRows, decode_classifier, encode_labelled_rows, plan_classifier, validate_classifier
-from .declared import coefficient_columns, find_label_column, read_declared_labels, read_label_column
+from .classifier_steps import (
+    AUTO,
+    Declared,
+    Fitted,
+    LabelledRows,
+    decode_classifier,
+    encode_labelled_rows,
+    plan_classifier,
+    validate_classifier,
+)
+from .declared import (
+    coefficient_columns,
+    find_label_column,
+    read_declared_labels,
+    read_label_column,
+)
 from .fitting import Planned, run_planned_fit
 from .notices import Note
 from .parameters import OFFERED, declare_knobs
@@ -70,9 +84,9 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     ----------
     method : str, default="auto"
         A name that ``sottovoce methods`` lists.  "auto" lets
-        :func:`sottovoce.runs.auto_search.choose_method` pick a method from public facts, and with it
-        `rounds`, `eta`, `rho` and `max_grad_norm` where they have their defaults.  It takes sites
-        that are given as groups to differ in their labels.
+        :func:`sottovoce.runs.auto_search.choose_method` pick a method from public facts, and with
+        it `rounds`, `eta`, `rho` and `max_grad_norm` where they have their defaults.  It takes
+        sites that are given as groups to differ in their labels.
     epsilon : float or tuple of n_sites floats, default=1.0
         Privacy budget of the whole fit, per row of one site, under the knob `relation`.  ``inf``
         fits without noise.
@@ -147,8 +161,8 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
     centre : bool, default=True
         Release the means of all columns first, within epsilon, and take them from every row, where
-        public facts say that it pays (:func:`sottovoce.runs.centre.decide_centring`).  Rows farther from it
-        are shortened.  Not with `inference`.
+        public facts say that it pays (:func:`sottovoce.runs.centre.decide_centring`).  Rows farther
+        from it are shortened.  Not with `inference`.
     site_constants : bool or None, default=None
         Whether `inference` gives every site a constant of its own; None for yes unless rows are
         dealt at random.
@@ -320,13 +334,17 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             For parameters, rows or a budget that break a rule, before anything is spent; no message
             shows a value of a row.
         """
-        declared = self._warn_of_step(validate_classifier(self, many_fits=self._follows_another_clone()))
+        declared = self._warn_of_step(
+            validate_classifier(self, many_fits=self._follows_another_clone())
+        )
         encoded = self._warn_of_step(
             encode_labelled_rows(declared, X, y, groups, sample_weight, (coef_init, intercept_init))
         )
         planned = self._record_decisions(declared, plan_classifier(declared, encoded.public))
         results = run_planned_fit(planned, encoded, verbose=self.verbose)
-        return self._set_fitted_attributes(declared, encoded.of, decode_classifier(declared, encoded, planned, results))
+        return self._set_fitted_attributes(
+            declared, encoded.of, decode_classifier(declared, encoded, planned, results)
+        )
 
     def _record_decisions(self, declared: Declared, planned: Planned) -> Planned:
         """Keep what was decided, and tell it, before anything is spent."""

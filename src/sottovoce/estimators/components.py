@@ -25,11 +25,24 @@ from ..runs.config import RunConfig
 from ..runs.simulate import Result
 from ..util.typing import Any, Array, BoolArray
 from .base import PrivateEstimator
-from .fitting import AskedRows, Planned, Public, plan_recipe_fit, run_planned_fit, statement_with_assumptions
+from .fitting import (
+    AskedRows,
+    Planned,
+    Public,
+    plan_recipe_fit,
+    run_planned_fit,
+    statement_with_assumptions,
+)
 from .notices import Note
 from .parameters import declare_knobs
-from .tables import Features, deal_rows_to_sites, norm_misfit_notes, read_encoded_table, read_features
-from .terms import Terms, norm_bound_errors, collect_terms
+from .tables import (
+    Features,
+    deal_rows_to_sites,
+    norm_misfit_notes,
+    read_encoded_table,
+    read_features,
+)
+from .terms import Terms, collect_terms, norm_bound_errors
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,9 @@ def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
         raise InvalidInput("n_components", declared.count, rule, "use fewer")
     dealt = deal_rows_to_sites(terms, features, groups)
     naming = naming_from_columns([f"x{j}" for j in range(d)], terms.norm)
-    rows = dealt.bound_people(naming.rows_of_sites([(values[part], np.ones(len(part))) for part in dealt.parts]))
+    rows = dealt.bound_people(
+        naming.rows_of_sites([(values[part], np.ones(len(part))) for part in dealt.parts])
+    )
     return Encoded(
         made=rows,
         caveat=terms.schema_caveat,
@@ -205,7 +220,10 @@ def decode_components(declared: Declared, encoded: Encoded, results: tuple[Resul
         noise=noise,
         sampling=sampling,
         clear=np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > unsure),
-        result=replace(results[0], statement=statement_with_assumptions(results[0].statement, declared.terms.rests)),
+        result=replace(
+            results[0],
+            statement=statement_with_assumptions(results[0].statement, declared.terms.rests),
+        ),
         notes=norm_misfit_notes(declared.terms, encoded.features),
     )
 
@@ -313,11 +331,15 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         InvalidInput
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        declared = self._warn_of_step(validate_components(self, many_fits=self._follows_another_clone()))
+        declared = self._warn_of_step(
+            validate_components(self, many_fits=self._follows_another_clone())
+        )
         encoded = self._warn_of_step(encode_unlabelled_rows(declared, X, groups))
         planned = self._warn_of_step(plan_components(declared, encoded.public))
         results = run_planned_fit(planned, encoded, verbose=self.verbose)
-        return self._set_fitted_attributes(declared, encoded, decode_components(declared, encoded, results))
+        return self._set_fitted_attributes(
+            declared, encoded, decode_components(declared, encoded, results)
+        )
 
     def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""

@@ -239,7 +239,9 @@ def encoded_model_from_units(schema: Schema, coef: Array, intercept: Array) -> A
 
 def with_class_label(schema: Schema, names: Array) -> Schema:
     """Return the schema with a label of these classes, for labels that came beside the frame."""
-    label = ClassLabel(_unused_label_name(schema), tuple(value_as_text(name) for name in names.tolist()))
+    label = ClassLabel(
+        _unused_label_name(schema), tuple(value_as_text(name) for name in names.tolist())
+    )
     return replace(schema, label=label)
 
 

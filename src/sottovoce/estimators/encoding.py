@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, hstack, issparse
 from ..data.schema import Schema
 from ..runs.centre import GAIN, Frame, frame_of_schema
 from ..util.typing import Any, Array
-from .declared import encoded_model_from_units, coefficients_in_units
+from .declared import coefficients_in_units, encoded_model_from_units
 
 SLACK = 1.0 + 1e-12
 """Keeps rounding from carrying a row of norm one outside the unit ball."""

@@ -92,7 +92,9 @@ class _Graph:
         self.constants.append(onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def add_node(self, kind: str, *inputs: str, out: str = "", domain: str = "", **more: Any) -> str:
+    def add_node(
+        self, kind: str, *inputs: str, out: str = "", domain: str = "", **more: Any
+    ) -> str:
         """Add a node of operator `kind`, and return the name of its output."""
         name = out or f"n{len(self.nodes)}"
         self.nodes.append(onnx.helper.make_node(kind, list(inputs), [name], domain=domain, **more))
@@ -132,7 +134,9 @@ class _Graph:
     def norms_of_rows(self, x: str) -> str:
         """Return the norms of rows, (rows, 1)."""
         square = self.add_node("Mul", x, x)
-        return self.add_node("Sqrt", self.add_node("ReduceSum", square, self.add_constant(np.array([1])), keepdims=1))
+        return self.add_node(
+            "Sqrt", self.add_node("ReduceSum", square, self.add_constant(np.array([1])), keepdims=1)
+        )
 
     def interval_number(self, x: str, interior: Array) -> str:
         """Number the interval of each value between edges, from 1; an edge belongs to the next."""
@@ -209,7 +213,9 @@ def _add_block(graph: _Graph, block: Block, schema: Schema) -> str:
     assert isinstance(block, Bins | Category | Number | Spline)
     source = block.column or block.name
     if isinstance(block, Spline):
-        return _add_spline_block(graph, graph.fill_missing(graph.add_input(source, False), block.missing), block)
+        return _add_spline_block(
+            graph, graph.fill_missing(graph.add_input(source, False), block.missing), block
+        )
     if isinstance(block, Number):
         return _add_number_block(graph, graph.add_input(source, False), block)
     if isinstance(block, Bins):
@@ -219,7 +225,9 @@ def _add_block(graph: _Graph, block: Block, schema: Schema) -> str:
 
 def _add_vector_block(graph: _Graph, block: Vector) -> str:
     """Return the entries of a vector over its norm, or over the declared bound on norms."""
-    x = graph.fill_missing(graph.add_input(block.name, False, len(block.feature_names)), block.missing)
+    x = graph.fill_missing(
+        graph.add_input(block.name, False, len(block.feature_names)), block.missing
+    )
     x = graph.clip_to_bounds(x, block.lo, block.hi)
     norms = graph.norms_of_rows(x)
     # A norm in words asks for unit vectors; under a number, shorter vectors stay shorter.
@@ -240,10 +248,16 @@ def _add_number_block(graph: _Graph, raw: str, block: Number) -> str:
         length, offset = 1.0, 0.0
     slope = length / (b - a)
     shift = -a * slope - offset
-    x = graph.add_node("Add", graph.add_node("Mul", x, graph.add_constant(slope)), graph.add_constant(shift))
+    x = graph.add_node(
+        "Add", graph.add_node("Mul", x, graph.add_constant(slope)), graph.add_constant(shift)
+    )
     if not block.indicator:
         return x
-    mark = graph.add_node("Mul", graph.cast_to_double(graph.add_node("IsNaN", raw)), graph.add_constant(block.indicator_value))
+    mark = graph.add_node(
+        "Mul",
+        graph.cast_to_double(graph.add_node("IsNaN", raw)),
+        graph.add_constant(block.indicator_value),
+    )
     return graph.add_node("Concat", x, mark, axis=1)
 
 
@@ -256,9 +270,13 @@ def _add_bins_block(graph: _Graph, raw: str, block: Bins) -> str:
     kept = [k + 1.0 for k in range(m) if k != block.base]
     # A missing number is a level of its own.
     if block.indicator:
-        number = graph.add_node("Where", graph.add_node("IsNaN", raw), graph.add_constant(m + 1.0), number)
+        number = graph.add_node(
+            "Where", graph.add_node("IsNaN", raw), graph.add_constant(m + 1.0), number
+        )
         kept.append(m + 1.0)
-    return graph.cast_to_double(graph.add_node("Equal", number, graph.add_constant(np.array([kept]))))
+    return graph.cast_to_double(
+        graph.add_node("Equal", number, graph.add_constant(np.array([kept])))
+    )
 
 
 def _add_category_block(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> str:
@@ -289,11 +307,17 @@ def _add_spline_block(graph: _Graph, raw: str, block: Spline) -> str:
     x = graph.clip_to_bounds(raw, block.knots[0], block.knots[-1])
     stretches = np.arange(len(block.repeated) - 1) - block.degree + 1.0
     number = graph.interval_number(x, np.asarray(block.knots[1:-1]))
-    found = graph.cast_to_double(graph.add_node("Equal", number, graph.add_constant(stretches[None])))
+    found = graph.cast_to_double(
+        graph.add_node("Equal", number, graph.add_constant(stretches[None]))
+    )
     for p in range(1, block.degree + 1):
         start, end, width = (graph.add_constant(values[None]) for values in block.supports(p))
-        up = graph.clip_to_bounds(graph.add_node("Div", graph.add_node("Sub", x, start), width), 0.0, 1.0)
-        down = graph.clip_to_bounds(graph.add_node("Div", graph.add_node("Sub", end, x), width), 0.0, 1.0)
+        up = graph.clip_to_bounds(
+            graph.add_node("Div", graph.add_node("Sub", x, start), width), 0.0, 1.0
+        )
+        down = graph.clip_to_bounds(
+            graph.add_node("Div", graph.add_node("Sub", end, x), width), 0.0, 1.0
+        )
         # The recursion of Cox and de Boor: each spline of degree p rises with one of degree p - 1
         # and falls with the next.
         at = np.arange(len(block.repeated) - p - 1)
@@ -317,13 +341,18 @@ def _add_derived_block(graph: _Graph, block: Derived, known: dict[str, str]) -> 
     angles = graph.add_node("MatMul", c, graph.add_constant(block.directions))
     # Runtimes have no cosine in double precision.
     shifted = graph.add_node("Add", angles, graph.add_constant(0.5 * np.pi))
-    waves = graph.add_node("Concat", graph.add_node("Sin", shifted), graph.add_node("Sin", angles), axis=1)
+    waves = graph.add_node(
+        "Concat", graph.add_node("Sin", shifted), graph.add_node("Sin", angles), axis=1
+    )
     return graph.add_node("Mul", waves, graph.add_constant(float(np.sqrt(2.0 / block.features))))
 
 
 def _add_pairs_block(graph: _Graph, block: Pairs, known: dict[str, str]) -> str:
     """Return the products of all features of one block with all of another."""
-    inside = [(graph.clip_to_bounds(known[one.name], -1.0, 1.0), len(one.feature_names)) for one in block.of]
+    inside = [
+        (graph.clip_to_bounds(known[one.name], -1.0, 1.0), len(one.feature_names))
+        for one in block.of
+    ]
     products = []
     for (a, p), (b, q) in combinations(inside, 2):
         left = graph.gather_columns(a, np.repeat(np.arange(p), q))
@@ -352,7 +381,9 @@ def _divisor_of_moved_rows(graph: _Graph, row: str, move: Move) -> str:
     x = graph.add_node("ReduceSum", of_constants, graph.add_constant(np.array([1])), keepdims=1)
     kept = graph.add_node("Mul", row, graph.add_constant(np.where(constant > 0.0, 1.0, move.gain)))
     taken = graph.add_node("Mul", x, graph.add_constant(move.gain / move.k * move.mean))
-    return graph.add_node("Max", graph.norms_of_rows(graph.add_node("Sub", kept, taken)), graph.add_constant(1.0))
+    return graph.add_node(
+        "Max", graph.norms_of_rows(graph.add_node("Sub", kept, taken)), graph.add_constant(1.0)
+    )
 
 
 def _add_outputs(graph: _Graph, margins: str, model: Linear) -> list[Any]:
@@ -360,13 +391,17 @@ def _add_outputs(graph: _Graph, margins: str, model: Linear) -> list[Any]:
     task, kinds = model.task, onnx.TensorProto
     if isinstance(task, BoundedNumber):
         half = 0.5 * (task.high - task.low)
-        inside = graph.add_node("Mul", graph.clip_to_bounds(margins, -1.0, 1.0), graph.add_constant(half))
+        inside = graph.add_node(
+            "Mul", graph.clip_to_bounds(margins, -1.0, 1.0), graph.add_constant(half)
+        )
         graph.add_node("Add", inside, graph.add_constant(task.low + half), out="prediction")
         return [onnx.helper.make_tensor_value_info("prediction", kinds.DOUBLE, ["rows", 1])]
     if isinstance(task, ManyClasses):
         number = graph.add_node("ArgMax", margins, axis=1, keepdims=1)
     else:
-        number = graph.add_node("Cast", graph.add_node("Greater", margins, graph.add_constant(0.0)), to=kinds.INT64)
+        number = graph.add_node(
+            "Cast", graph.add_node("Greater", margins, graph.add_constant(0.0)), to=kinds.INT64
+        )
     graph.add_node(
         "LabelEncoder",
         number,

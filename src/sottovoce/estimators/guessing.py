@@ -72,7 +72,7 @@ def _margins_of_synthetic_rows(model: LinearModel, terms: Terms) -> Array:
     if terms.schema is not None and answered is not None:
         X = sketch(terms.schema, _MADE_UP, np.random.default_rng(0))
         assert answered.schema is not None
-        return np.asarray(answered.schema.task.vectors(answered.model) @ X.T).T
+        return np.asarray(answered.schema.task.vectors_by_margin(answered.model) @ X.T).T
     coef = model.coef
     # Margins are compared, so what all coefficients have in common does not count.
     away = coef
@@ -82,4 +82,4 @@ def _margins_of_synthetic_rows(model: LinearModel, terms: Terms) -> Array:
     return model.linear_margins(np.concatenate([X, -X]))
 
 
-__all__ = ["forecast_notes", "one_class_of_synthetic_rows", "one_class_of_rows"]
+__all__ = ["forecast_notes", "one_class_of_rows", "one_class_of_synthetic_rows"]

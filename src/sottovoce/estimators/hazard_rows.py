@@ -16,7 +16,15 @@ import numpy as np
 
 from ..answers.hazards import number_of_cells
 from ..data.validation import run_without_data_in_errors
-from ..data.values import MISSING_MARKS, canonical_text, is_masked_array, identities_of_marks, value_as_number, objects_or_rows, value_as_text
+from ..data.values import (
+    MISSING_MARKS,
+    canonical_text,
+    identities_of_marks,
+    is_masked_array,
+    objects_or_rows,
+    value_as_number,
+    value_as_text,
+)
 from ..errors import InvalidInput
 from ..util.typing import Any, Array, BoolArray, IntArray
 from .encoding import SLACK
@@ -71,7 +79,9 @@ class Leaving(NamedTuple):
         )
 
 
-def find_leaving_intervals(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
+def find_leaving_intervals(
+    time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int
+) -> Leaving:
     """Compute how each person leaves follow-up, by their own time and event alone.
 
     A person without a known event, or whose time is no number or not above the first edge, enters
@@ -153,7 +163,9 @@ def expand_to_interval_rows(X: Array, leaves: Leaving, m: int, cells: int) -> Ex
 
 def read_survival_times(given: Any) -> Array:
     """Read times as numbers, each by itself; NaN for what is none."""
-    return np.array([_number_or_nan(one) for one in _values_of_column("time", given)], dtype=np.float64)
+    return np.array(
+        [_number_or_nan(one) for one in _values_of_column("time", given)], dtype=np.float64
+    )
 
 
 def read_event_marks(given: Any, code: Any = None) -> Array:
@@ -225,4 +237,12 @@ def _values_of_column(name: str, given: Any) -> list[Any]:
     return list(column.tolist())
 
 
-__all__ = ["Expanded", "Leaving", "expand_to_interval_rows", "find_leaving_intervals", "person_weight", "read_event_marks", "read_survival_times"]
+__all__ = [
+    "Expanded",
+    "Leaving",
+    "expand_to_interval_rows",
+    "find_leaving_intervals",
+    "person_weight",
+    "read_event_marks",
+    "read_survival_times",
+]

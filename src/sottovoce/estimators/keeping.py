@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms import ANSWERS
 from ..answers.coefficients import Coefficients
-from ..answers.saved import SavedModel, starts_like_json, public_record
+from ..answers.saved import SavedModel, public_record, starts_like_json
 from ..data.schema import Schema
 from ..errors import CheckpointError, InvalidInput, format_declared_value
 from ..privacy.statement import Statement
@@ -123,7 +123,10 @@ def save_fitted_estimator(model: Any, path: str | Path) -> None:
     """
     check_is_fitted(model, "privacy_spent_")
     result, answered = model._result, model._answered
-    record = {"estimator": _record_of_estimator(model), "sites": [str(site) for site in np.ravel(model.sites_)]}
+    record = {
+        "estimator": _record_of_estimator(model),
+        "sites": [str(site) for site in np.ravel(model.sites_)],
+    }
     schema = None
     if answered is not None and answered.schema is not None:
         schema = answered.schema.to_dict()
@@ -155,7 +158,11 @@ def _record_of_estimator(model: Any) -> dict[str, Any]:
     table = fitted.get("coefficients_")
     if isinstance(table, Coefficients):
         fitted["coefficients_"] = table.to_plain_data()
-    return {"class": type(model).__name__, "parameters": to_plain_json(kept), "fitted": to_plain_json(fitted)}
+    return {
+        "class": type(model).__name__,
+        "parameters": to_plain_json(kept),
+        "fitted": to_plain_json(fitted),
+    }
 
 
 def load_fitted_estimator(kind: Any, path: str | Path) -> Any:

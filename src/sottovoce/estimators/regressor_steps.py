@@ -29,8 +29,16 @@ from .declared import find_label_column, with_number_label
 from .fitting import AskedRows, Planned, Public, plan_recipe_fit, statement_with_assumptions
 from .notices import Note
 from .own_site import site_positions
-from .tables import Dealt, Features, Weights, deal_rows_to_sites, norm_misfit_notes, read_features, read_row_weights
-from .terms import Terms, max_weight_errors, norm_bound_errors, site_constants_errors, collect_terms
+from .tables import (
+    Dealt,
+    Features,
+    Weights,
+    deal_rows_to_sites,
+    norm_misfit_notes,
+    read_features,
+    read_row_weights,
+)
+from .terms import Terms, collect_terms, max_weight_errors, norm_bound_errors, site_constants_errors
 
 ALIKE = 1e-3
 """Share of the target's range in which the answers to all rows lie if they are about one number."""
@@ -333,7 +341,9 @@ def _moment_rows(
         tables = [features.values[part] for part in dealt.parts]
     else:
         tables = [features.table.take(part) for part in dealt.parts]
-    return dealt.bound_people(fit.encode_rows(tables, targets, weights.weights_at_sites(dealt.parts)))
+    return dealt.bound_people(
+        fit.encode_rows(tables, targets, weights.weights_at_sites(dealt.parts))
+    )
 
 
 def _rows_in_unit_ball(
@@ -347,7 +357,9 @@ def _rows_in_unit_ball(
     """Make rows of a training by rounds; one without a number is a row of zeros."""
     ball = terms.encoding.encode_rows(features.values)
     known = [task.has_known_label(y).astype(float) for y in targets]
-    made = Rows.build_from_parts([(ball[part], one) for part, one in zip(dealt.parts, known, strict=True)])
+    made = Rows.build_from_parts(
+        [(ball[part], one) for part, one in zip(dealt.parts, known, strict=True)]
+    )
     with_targets = made.with_offset([np.nan_to_num(y) for y in targets])
     return dealt.bound_people(with_targets, weights.weights_at_sites(dealt.parts))
 
@@ -365,7 +377,9 @@ def plan_regressor(declared: Declared, public: Facts) -> Planned:
     """
     says = f"{declared.loss} loss"
     if public.fit is not None:
-        return plan_recipe_fit(declared.config, public.fit.recipe, public.fit.loss, public.sites, says)
+        return plan_recipe_fit(
+            declared.config, public.fit.recipe, public.fit.loss, public.sites, says
+        )
     return Planned((plan_run(declared.config, public.sites.n, public.sites.d),), says=(says,))
 
 
@@ -403,7 +417,9 @@ class Fitted:
 
     def predict_numbers(self, rows: Any, where: IntArray | None) -> Array:
         """Predict numbers of rows, of the sites in these places."""
-        return predict_bounded_numbers(self.coef, self.intercept, self.bounds, self.answered, rows, where)
+        return predict_bounded_numbers(
+            self.coef, self.intercept, self.bounds, self.answered, rows, where
+        )
 
 
 def predict_bounded_numbers(
@@ -458,7 +474,9 @@ def decode_regressor(
     -------
     Fitted
     """
-    result = replace(results[0], statement=statement_with_assumptions(results[0].statement, declared.terms.rests))
+    result = replace(
+        results[0], statement=statement_with_assumptions(results[0].statement, declared.terms.rests)
+    )
     if encoded.public.fit is None:
         fitted = _decode_rounds(declared, encoded, result)
     else:
@@ -546,7 +564,9 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
         rows = encoded.features.rows_for_model(terms.schema)
         # Rows that are too long must not tell by a warning.
         with np.errstate(all="ignore"):
-            answers = fitted.predict_numbers(rows, site_positions(fitted.answered, rows, encoded.groups))
+            answers = fitted.predict_numbers(
+                rows, site_positions(fitted.answered, rows, encoded.groups)
+            )
         if np.ptp(answers) < ALIKE * (task.high - task.low):
             what = "the model gives about one number for every row"
             text = f"{what} (a simulation, for the data's holder only)"

@@ -20,10 +20,21 @@ from .base import LinearEstimator
 from .declared import coefficient_columns, find_label_column
 from .fitting import run_planned_fit
 from .parameters import declare_knobs
-from .regressor_steps import Declared, Encoded, Fitted, decode_regressor, encode_numbers, predict_bounded_numbers, plan_regressor, validate_regressor
+from .regressor_steps import (
+    Declared,
+    Encoded,
+    Fitted,
+    decode_regressor,
+    encode_numbers,
+    plan_regressor,
+    predict_bounded_numbers,
+    validate_regressor,
+)
 
 
-@declare_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
+@declare_knobs(
+    "relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None
+)
 class ConsensusRegressor(RegressorMixin, LinearEstimator):
     """A linear regression of a bounded number, trained across sites that exchange noisy vectors
     instead of rows.
@@ -159,11 +170,15 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         InvalidInput
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        declared = self._warn_of_step(validate_regressor(self, many_fits=self._follows_another_clone()))
+        declared = self._warn_of_step(
+            validate_regressor(self, many_fits=self._follows_another_clone())
+        )
         encoded = self._warn_of_step(encode_numbers(declared, X, y, groups, sample_weight))
         planned = self._warn_of_step(plan_regressor(declared, encoded.public))
         results = run_planned_fit(planned, encoded, verbose=self.verbose)
-        return self._set_fitted_attributes(declared, encoded, decode_regressor(declared, encoded, planned, results))
+        return self._set_fitted_attributes(
+            declared, encoded, decode_regressor(declared, encoded, planned, results)
+        )
 
     def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
@@ -207,7 +222,9 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         check_is_fitted(self, "coef_")
         rows = self._read_rows_to_predict(X)
         where = self._site_positions(rows, groups)
-        return predict_bounded_numbers(self.coef_, self.intercept_, self.y_bounds_, self._answered, rows, where)
+        return predict_bounded_numbers(
+            self.coef_, self.intercept_, self.y_bounds_, self._answered, rows, where
+        )
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
         """Compute R2 on test rows, without noise: for the holder of the rows.

@@ -78,7 +78,9 @@ def model_page_html(model: Any) -> str:
     found = table_with_intervals(model)
     if found is None:
         return render_for_notebook(text=promised)
-    return render_for_notebook(text=promised, table=coefficient_table(found.to_dict()), remark=found.remark())
+    return render_for_notebook(
+        text=promised, table=coefficient_table(found.to_dict()), remark=found.remark()
+    )
 
 
 def text_of_model(model: Any) -> str:
@@ -92,4 +94,10 @@ def text_of_model(model: Any) -> str:
     return "\n\n".join(parts)
 
 
-__all__ = ["table_with_intervals", "model_page_html", "plot_coefficients", "describe_model", "text_of_model"]
+__all__ = [
+    "describe_model",
+    "model_page_html",
+    "plot_coefficients",
+    "table_with_intervals",
+    "text_of_model",
+]

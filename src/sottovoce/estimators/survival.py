@@ -19,7 +19,15 @@ from .base import PrivateEstimator
 from .declared import coefficients_in_units
 from .fitting import run_planned_fit
 from .parameters import declare_knobs
-from .survival_steps import Declared, Encoded, Fitted, decode_hazards, encode_people, plan_hazards, validate_hazards
+from .survival_steps import (
+    Declared,
+    Encoded,
+    Fitted,
+    decode_hazards,
+    encode_people,
+    plan_hazards,
+    validate_hazards,
+)
 
 
 @declare_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
@@ -156,11 +164,15 @@ class ConsensusSurvival(PrivateEstimator):
         InvalidInput
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
-        declared = self._warn_of_step(validate_hazards(self, many_fits=self._follows_another_clone()))
+        declared = self._warn_of_step(
+            validate_hazards(self, many_fits=self._follows_another_clone())
+        )
         encoded = self._warn_of_step(encode_people(declared, X, time, event, groups))
         planned = self._warn_of_step(plan_hazards(declared, encoded.public))
         results = run_planned_fit(planned, encoded, verbose=self.verbose)
-        return self._set_fitted_attributes(declared, encoded, decode_hazards(declared, encoded, planned, results))
+        return self._set_fitted_attributes(
+            declared, encoded, decode_hazards(declared, encoded, planned, results)
+        )
 
     def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
@@ -191,9 +203,15 @@ class ConsensusSurvival(PrivateEstimator):
         """
         check_is_fitted(self, "coef_")
         if self.schema_ is None:
-            return np.asarray(expit((self._validate_array(X) @ self.coef_)[:, None] + self.intercept_))
+            return np.asarray(
+                expit((self._validate_array(X) @ self.coef_)[:, None] + self.intercept_)
+            )
         given = read_frame(X, self.columns)
-        known = {source for block in self.schema_.blocks for source in block.source_columns(given.columns)}
+        known = {
+            source
+            for block in self.schema_.blocks
+            for source in block.source_columns(given.columns)
+        }
         # Times and events may stand in the same frame, and the schema does not know them.
         columns = {name: column for name, column in given.columns.items() if name in known}
         X = self.schema_.encode(columns, labels=False).X

@@ -39,7 +39,7 @@ from .hazard_rows import (
 )
 from .notices import Note
 from .tables import Features, deal_rows_to_sites, norm_misfit_notes, read_features
-from .terms import Terms, norm_bound_errors, collect_terms
+from .terms import Terms, collect_terms, norm_bound_errors
 
 MOST_STEPS = 25
 """Newton steps of a fit without noise, at least: they cost nothing, and the last ones move
@@ -114,7 +114,9 @@ def validate_hazards(estimator: Any, *, many_fits: bool) -> Declared:
     # Here rho weighs slopes and may be 0, which no RunConfig has.
     fields = {name: value for name, value in terms.fields.items() if name != "rho"}
     config = RunConfig.from_dict({"method": "auto", **fields})
-    recipe = _describe_newton_steps(len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted)
+    recipe = _describe_newton_steps(
+        len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted
+    )
     return Declared(
         terms=terms, edges=edges, event_code=estimator.event_code, config=config, recipe=recipe
     )
@@ -235,7 +237,10 @@ def encode_people(declared: Declared, X: Any, time: Any, event: Any, groups: Any
     dealt = deal_rows_to_sites(terms, features, groups)
     leaves = find_leaving_intervals(times, events == 1.0, ~np.isnan(events), declared.edges, cells)
     ball = terms.encoding.encode_rows(features.values)
-    tables = [expand_to_interval_rows(ball[part], leaves.select_people(part), m, cells) for part in dealt.parts]
+    tables = [
+        expand_to_interval_rows(ball[part], leaves.select_people(part), m, cells)
+        for part in dealt.parts
+    ]
     rows = Rows.build_from_parts([(one.rows, one.label) for one in tables])
     rows = rows.with_weight([one.weight for one in tables])
     return Encoded(
@@ -249,7 +254,9 @@ def encode_people(declared: Declared, X: Any, time: Any, event: Any, groups: Any
     )
 
 
-def _split_times_and_events(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple[Table, Any, Any]:
+def _split_times_and_events(
+    terms: Terms, schema: Schema, X: Any, time: Any, event: Any
+) -> tuple[Table, Any, Any]:
     """Split a table into the model's columns, the times and the events.
 
     Times and events that are not named as columns stay as they were given.
@@ -355,7 +362,9 @@ def decode_hazards(
         intercept = intercept + constant
     notes = [*norm_misfit_notes(terms, encoded.features), *_unread_notes(declared, encoded)]
     if not found.converged:
-        notes.append(Note("converged", _why_not_converged(found, len(found.slopes) + m), PublicNote))
+        notes.append(
+            Note("converged", _why_not_converged(found, len(found.slopes) + m), PublicNote)
+        )
     return Fitted(
         vector=vector,
         coef=coef,

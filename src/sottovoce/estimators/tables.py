@@ -19,10 +19,15 @@ from sklearn.utils.validation import validate_data
 from ..answers.fits import Layout, check_product_memory, sites_with_constants
 from ..answers.training import ONE_EACH
 from ..data import partition
-from ..data.person import partition_people, first_rows_of_each
+from ..data.person import first_rows_of_each, partition_people
 from ..data.rows import Rows
 from ..data.schema import Schema, describe_unfit_rows
-from ..data.validation import check_column_types, run_without_data_in_errors, note_on_data_norm, sites_from_groups
+from ..data.validation import (
+    check_column_types,
+    note_on_data_norm,
+    run_without_data_in_errors,
+    sites_from_groups,
+)
 from ..data.weights import shares_of_classes, weights_below_cap
 from ..errors import HolderNote, InvalidInput, PublicNote
 from ..ledger.digest import rows_digest
@@ -30,10 +35,10 @@ from ..util.typing import Any, Array, ArrayLike, IntArray
 from .caveats import learned_columns_note
 from .declared import (
     columns_of_array,
+    declared_site_column,
     declared_weights,
     open_table_of_schema,
     person_numbers,
-    declared_site_column,
     source_columns,
 )
 from .notices import Note
@@ -363,7 +368,9 @@ def read_row_weights(terms: Terms, features: Features, given: ArrayLike | None) 
     n = len(features)
     caveat = None
     if given is not None:
-        own = np.asarray(run_without_data_in_errors("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
+        own = np.asarray(
+            run_without_data_in_errors("sample_weight", lambda: np.asarray(given, dtype=np.float64))
+        )
         cap, caveat = _weight_cap(terms, own, n)
         weight, heavy = weights_below_cap("sample_weight", own, cap)
     else:

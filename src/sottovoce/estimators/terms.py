@@ -17,7 +17,7 @@ from .caveats import assumptions_of_fit
 from .declared import read_schema_argument
 from .encoding import Encoding, NormEncoding, SchemaEncoding
 from .notices import Note
-from .parameters import resolve_knobs, collect_run_fields
+from .parameters import collect_run_fields, resolve_knobs
 
 NO_NORM = (
     "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled "
@@ -251,9 +251,9 @@ def max_weight_errors(terms: Terms) -> Iterator[InvalidInput]:
 
 __all__ = [
     "Terms",
+    "collect_terms",
     "max_weight_errors",
     "norm_bound_errors",
     "seed_from_random_state",
     "site_constants_errors",
-    "collect_terms",
 ]

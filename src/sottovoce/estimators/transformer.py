@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..data.frames import read_frame
-from ..data.schema import Schema, errors_of_columns, describe_unfit_rows
+from ..data.schema import Schema, describe_unfit_rows, errors_of_columns
 from ..errors import HolderNote, InvalidInput, SchemaError
 from ..util.typing import Any, Array
 from .declared import read_schema_argument, source_columns

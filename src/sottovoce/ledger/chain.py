@@ -154,7 +154,11 @@ class Chain(Generic[F]):
         LedgerCorrupt if it has not this digest.
         """
         found = self._db.execute("SELECT bytes FROM payload WHERE id = ?", (number,)).fetchone()
-        if found is None or not isinstance(found[0], bytes) or personalised_hash(found[0]).hex() != digest:
+        if (
+            found is None
+            or not isinstance(found[0], bytes)
+            or personalised_hash(found[0]).hex() != digest
+        ):
             self.raise_corrupt(f"the payload of record {number} was edited or removed")
         return found[0]
 

@@ -42,7 +42,9 @@ class DiskAccount:
         with self._file.transaction("DEFERRED") as state:
             return self.check_affordable(state, pricing_events(events), what, "reserved")
 
-    def check_affordable(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
+    def check_affordable(
+        self, state: History, priced: Iterable[Event], what: str, undone: str
+    ) -> Array:
         """Return what releases add to each node's epsilon, or refuse them; inside a transaction.
 
         Parameters
@@ -91,7 +93,9 @@ class DiskAccount:
         return after - committed
 
 
-def _count_by_text(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dict[str, Event]]:
+def _count_by_text(
+    state: History, priced: Iterable[Event]
+) -> tuple[Counter[str], dict[str, Event]]:
     """Count releases by text, with the event of each; refuse those that do not fit the ledger."""
     relation = state.relation
     counts, events = Counter[str](), dict[str, Event]()

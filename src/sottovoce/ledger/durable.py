@@ -46,7 +46,7 @@ from .memory import validate_target
 from .readings import NeverCopied, Readings
 from .run import Run
 from .run_records import find_run_history
-from .runs import Runs, unused_run_name, explain_run_is_over
+from .runs import Runs, explain_run_is_over, unused_run_name
 from .summary import summary
 
 __all__ = ["DurableLedger", "rows_digest"]
@@ -187,8 +187,8 @@ class DurableLedger(NeverCopied, Readings):
         ----------
         path : path
         fingerprint : bytes, optional
-            See :meth:`.identity.RowsIdentity.bind_to_rows`.  Without it a bound ledger can be read and its
-            runs closed, but nothing can be spent.
+            See :meth:`.identity.RowsIdentity.bind_to_rows`.  Without it a bound ledger can be read
+            and its runs closed, but nothing can be spent.
         expected_head : str, optional
             See :meth:`.file.ChainFile.verify`.
         timeout : float
@@ -393,7 +393,8 @@ def _check_same_run(
         raise LedgerMismatch(explain_run_is_over(state, run))
     if not known.open:
         rule = (
-            f"is closed; choose a new name, such as {unused_run_name(state, run)!r}, or replay it with "
+            f"is closed; choose a new name, such as {unused_run_name(state, run)!r}, or replay it "
+            "with "
             "resume"
         )
         raise LedgerMismatch(f"run={run!r}: {rule}")

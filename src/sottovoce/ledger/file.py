@@ -20,12 +20,19 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Generic
 
-from ..errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten, format_declared_value
+from ..errors import (
+    InvalidInput,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerMismatch,
+    NotWritten,
+    format_declared_value,
+)
 from ..util import files
 from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any
 from .chain import APPLICATION, OF_PRESENT_SCHEMA, SCHEMA_VERSION, TABLES, Chain, F, hash_of_record
-from .connection import alone, open_connection, make_synchronous
+from .connection import alone, make_synchronous, open_connection
 from .locked_path import LockedPath, exclusively_locked
 
 _OLDEST_SQLITE = (3, 37, 0)
@@ -113,7 +120,10 @@ class ChainFile(Generic[F]):
         except OSError as error:
             raise _not_written_error(file, error) from None
         try:
-            with exclusively_locked(file, f"ledger={str(path)!r}", 30.0), closing(open_connection(file, 30.0)) as db:
+            with (
+                exclusively_locked(file, f"ledger={str(path)!r}", 30.0),
+                closing(open_connection(file, 30.0)) as db,
+            ):
                 make_synchronous(db)
                 db.execute("BEGIN IMMEDIATE")
                 for table in TABLES:
@@ -160,7 +170,11 @@ class ChainFile(Generic[F]):
             raise LedgerError(
                 f"{self.name}: was opened before a fork; open it again in this process"
             )
-        with self._lock, self._locked_path.hold_exclusive_turn() as logged, self.chain.translating_errors():
+        with (
+            self._lock,
+            self._locked_path.hold_exclusive_turn() as logged,
+            self.chain.translating_errors(),
+        ):
             if logged:
                 raise LedgerError(
                     f"{self.name}: was given a log beside it while it was open; open it again"
@@ -340,5 +354,6 @@ def _not_written_error(file: Path, error: Exception) -> NotWritten:
     """Return the error for a file that cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)
     return NotWritten(
-        f"ledger={format_declared_value(file)}: cannot be written: {reason}; free some space, or give another path"
+        f"ledger={format_declared_value(file)}: cannot be written: {reason}; free some space, or "
+        "give another path"
     )

@@ -119,7 +119,9 @@ class Tally:
             price = self._accountant.add_event(self._accountant.zero_spending(), event)
             # Whole numbers from here on: their sums are exact, so a total does not depend on the
             # order of rows (docs/reference/ledger.md, "Runs reserve before they spend").
-            self._prices[text] = np.frompyfunc(_round_up_to_units, 1, 1)(np.asarray(price, dtype=object))
+            self._prices[text] = np.frompyfunc(_round_up_to_units, 1, 1)(
+                np.asarray(price, dtype=object)
+            )
         return self._prices[text]
 
     def _epsilon_of_units(self, total: Any, delta: float) -> Array:
@@ -143,7 +145,9 @@ def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]
     for _, equal in groupby(events, canonical_json):
         first, *others = equal
         changed = {
-            name for name, value in first.items() if canonical_json(value) != canonical_json(before.get(name))
+            name
+            for name, value in first.items()
+            if canonical_json(value) != canonical_json(before.get(name))
         }
         # An event of another class has fields of its own, so it is kept whole.
         short = first
@@ -154,7 +158,9 @@ def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]
     return found
 
 
-def unpack_events(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], int]]:
+def unpack_events(
+    packs: Iterable[tuple[dict[str, Any], int]],
+) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield whole events, each with its count; ValueError for what :func:`packed` does not make."""
     before, left = dict[str, Any](), MOST
     for changed, count in packs:
@@ -350,7 +356,9 @@ class History:
             # A ledger is tied before its first use; later it may learn further digests of the same
             # rows.
             case "bind" if (
-                number > 1 and record["tag"] not in self.tags and (self.tags or not self.was_ever_used)
+                number > 1
+                and record["tag"] not in self.tags
+                and (self.tags or not self.was_ever_used)
             ):
                 self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
@@ -363,7 +371,10 @@ class History:
             case "fail" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].failed.add(record["release"])
             # Messages and inboxes alternate: a round is sent after the inbox of the round before.
-            case "send" if self.runs[record["run"]].exchange_counts == (record["round"], record["round"]):
+            case "send" if self.runs[record["run"]].exchange_counts == (
+                record["round"],
+                record["round"],
+            ):
                 self.runs[record["run"]].sent.append((number, record["digest"]))
             case "receive" if _is_awaited_inbox(self.runs[record["run"]], record["round"]):
                 self.runs[record["run"]].received.append((number, record["digest"]))
@@ -379,7 +390,9 @@ class History:
         self.delta = float(record["delta"])
         # "zcdp" without an order is of a version that showed less than is proved: see
         # `sottovoce.privacy.accountants.at_one_order`.
-        self.accountant = accountants.lifetime_accountant(record["accountant"], self.epsilon, self.delta)
+        self.accountant = accountants.lifetime_accountant(
+            record["accountant"], self.epsilon, self.delta
+        )
         self.since = record["at"]
         self.demonstration = record.get("demonstration", False)
         self._tally = Tally(self.accountant)
@@ -420,7 +433,8 @@ class History:
             texts += [text] * count
             events += [self._event_of_text(text, plain)] * count
         priced = [
-            self._text_of_price(*each) for each in zip(texts, events, pricing_events(events), strict=True)
+            self._text_of_price(*each)
+            for each in zip(texts, events, pricing_events(events), strict=True)
         ]
         return RunHistory(
             record["plan"], events, texts, priced, record["at"], version=record.get("version")
@@ -466,7 +480,9 @@ class History:
         self.last = text
         self.rows.extend(repeat(event, count))
         if count == 1:
-            self._tally.count_releases(self._text_of_price(text, event, self._alone.charge_event(event)))
+            self._tally.count_releases(
+                self._text_of_price(text, event, self._alone.charge_event(event))
+            )
             return
         # An event is its own key, so equal prices are counted together.
         counts = Counter(self._alone.charge_event(event) for _ in range(count))

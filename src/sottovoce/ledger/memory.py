@@ -47,9 +47,9 @@ class Ledger(NeverCopied, Readings):
     Parameters
     ----------
     accountant : Accountant or str
-        A name is passed to :func:`sottovoce.privacy.accountants.lifetime_accountant`: its totals hold for
-        releases that are chosen in view of earlier ones.  An accountant is used as it is, for one
-        run whose releases are fixed beforehand.
+        A name is passed to :func:`sottovoce.privacy.accountants.lifetime_accountant`: its totals
+        hold for releases that are chosen in view of earlier ones.  An accountant is used as it is,
+        for one run whose releases are fixed beforehand.
     epsilon : float or array (N,)
         Budget of every node; infinity records without limiting.
     delta : float
@@ -155,7 +155,9 @@ class Ledger(NeverCopied, Readings):
             planned = account.priced([event] * count, deal)
             account.check_affordable([price for _, price in planned], deal)
             for _, price in planned:
-                account.write_and_condition(event, deal, price, account.spending_with([price], deal))
+                account.write_and_condition(
+                    event, deal, price, account.spending_with([price], deal)
+                )
 
     def charge_all(self, events: Sequence[Event], times: int = 1) -> None:
         """Record releases, in order and `times` in a row, or none of them.

@@ -148,7 +148,9 @@ class Run(Readings):
         return self.records.payload(self.release)
 
     def store_payload(self, payload: bytes) -> None:
-        """Store the bytes of the current release; see :meth:`.run_records.RunRecords.store_payload`."""
+        """Store the bytes of the current release; see
+        :meth:`.run_records.RunRecords.store_payload`.
+        """
         self.records.store_payload(self.release, payload)
 
     def per_node(self) -> Array:

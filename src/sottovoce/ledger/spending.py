@@ -87,11 +87,15 @@ class Spending:
 
     def report(self) -> dict[str, float]:
         """Return the network's epsilon by every notion that the accountant knows."""
-        return self.accountant.epsilon_by_notion(self._composed_over_deals(), self.delta, self._sites_of_person)
+        return self.accountant.epsilon_by_notion(
+            self._composed_over_deals(), self.delta, self._sites_of_person
+        )
 
     def within(self, limits: Array) -> BoolArray:
         """Return True for each node whose epsilon is at most its limit; NaN is above any limit."""
-        return np.atleast_1d(self.accountant.within_budget(self._composed_over_deals(), self.delta, limits))
+        return np.atleast_1d(
+            self.accountant.within_budget(self._composed_over_deals(), self.delta, limits)
+        )
 
     def excess_of_person(self, limit: float) -> float | None:
         """Return the epsilon of a person with rows at several sites.
@@ -119,7 +123,9 @@ class Spending:
 
     def _epsilon_of_person(self) -> float:
         """Return the epsilon of a person with a row at each of the worst nodes."""
-        return self.accountant.network_epsilon(self._composed_over_deals(), self.delta, self._sites_of_person)
+        return self.accountant.network_epsilon(
+            self._composed_over_deals(), self.delta, self._sites_of_person
+        )
 
     def _composed_over_deals(self) -> Any:
         """Return the spending of all deals, in the accountant's currency."""
@@ -129,7 +135,8 @@ class Spending:
             return next(iter(self.by_deal.values()))
         # Nobody knows at which node a row was in each partition, so each counts at its worst nodes.
         first, *others = (
-            self.accountant.worst_spending(spent, self.sites_per_row) for spent in self.by_deal.values()
+            self.accountant.worst_spending(spent, self.sites_per_row)
+            for spent in self.by_deal.values()
         )
         return sum(others, first)
 
@@ -152,7 +159,9 @@ class Budget:
             rule = f"has {self.epsilon.size} budgets, and the release is of {nodes} nodes"
             raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
 
-    def check_within_budget(self, before: Spending, after: Spending, what: str, *, held: bool) -> None:
+    def check_within_budget(
+        self, before: Spending, after: Spending, what: str, *, held: bool
+    ) -> None:
         """Raise BudgetExceeded if a total passes its budget, or is no number.
 
         Parameters
@@ -177,7 +186,9 @@ class Budget:
             limits = np.array(least)
         over = np.flatnonzero(~after.within(limits))
         if over.size:
-            raise BudgetExceeded(_explain_refusal_at_node(int(over[0]), limits, before, after, what, held))
+            raise BudgetExceeded(
+                _explain_refusal_at_node(int(over[0]), limits, before, after, what, held)
+            )
         together = after.excess_of_person(least)
         if together is not None:
             where = f"a person with rows at {after.sites_per_row} sites"
@@ -202,7 +213,8 @@ def _explain_refusal_at_node(
         now = f"{spent:.6g} spent, the rest held by runs in progress"
     budget = _value_of_node(limits, node)
     return (
-        f"epsilon={budget:g}: {what} would bring {where} from {now} to {_value_of_node(total, node):.6g}; "
+        f"epsilon={budget:g}: {what} would bring {where} from {now} to "
+        f"{_value_of_node(total, node):.6g}; "
         f"{_REMEDY}"
     )
 

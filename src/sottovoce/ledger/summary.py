@@ -32,7 +32,9 @@ def summary(file: ChainFile[History]) -> dict[str, Any]:
 
 
 def _values_per_node(state: History, values: Array) -> list[Any]:
-    return [infinities_to_text(float(value)) for value in np.broadcast_to(values, state.epsilon.shape)]
+    return [
+        infinities_to_text(float(value)) for value in np.broadcast_to(values, state.epsilon.shape)
+    ]
 
 
 def _summarise_run(name: str, run: RunHistory) -> dict[str, Any]:

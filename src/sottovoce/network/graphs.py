@@ -76,7 +76,9 @@ class Graph:
             order = np.argsort(label, kind="stable")
             starts = np.flatnonzero(np.diff(label[order])) + 1
             parts = [part.tolist() for part in np.split(order, starts)]
-            rule = f"must be connected, but has {len(parts)} components: {_components_in_words(parts)}"
+            rule = (
+                f"must be connected, but has {len(parts)} components: {_components_in_words(parts)}"
+            )
             raise GraphError("graph", self.name, rule, "add edges or leave out the isolated sites")
 
     def _sorted_edges(self) -> tuple[tuple[int, int], ...]:

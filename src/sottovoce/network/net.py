@@ -169,7 +169,9 @@ class Adder:
         self._totals: dict[int, tuple[int, IntArray]] = {}
         self._closed = False
 
-    def add_share_and_wait(self, attempt: int, share: IntArray, sites: int | None = None) -> IntArray:
+    def add_share_and_wait(
+        self, attempt: int, share: IntArray, sites: int | None = None
+    ) -> IntArray:
         """Add a share to an attempt, and wait for the sum of all its shares.
 
         Parameters

@@ -172,7 +172,9 @@ class Accountant(ABC, Generic[Spent]):
         """
         return False
 
-    def epsilon_by_notion(self, spent: Spent, delta: float, sites_per_row: int = 1) -> dict[str, float]:
+    def epsilon_by_notion(
+        self, spent: Spent, delta: float, sites_per_row: int = 1
+    ) -> dict[str, float]:
         """Return the network's epsilon by each notion in use.
 
         Parameters
@@ -187,7 +189,9 @@ class Accountant(ABC, Generic[Spent]):
         """
         return {self.name: self.network_epsilon(spent, delta, sites_per_row)}
 
-    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Spent:
+    def spend_gaussian_releases(
+        self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
+    ) -> Spent:
         """Return what Gaussian releases spend, as by :meth:`add_event`.
 
         Parameters
@@ -370,7 +374,9 @@ class ZCDPAccountant(_Renyi):
         """
         return float(self.epsilon(_largest_sum(spent, sites_per_row), delta))
 
-    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
+    def spend_gaussian_releases(
+        self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
+    ) -> Array:
         return np.asarray(np.add.accumulate(_gaussian_rhos(releases, copies), axis=0)[-1])
 
 
@@ -385,7 +391,12 @@ class RDPAccountant(_Renyi):
     def epsilon(self, spent: Array, delta: float) -> Array:
         if spent.ndim == 0:
             return np.zeros(())
-        nodes = np.array([_computed_once_per_value(lambda curve: self._one(curve, delta), side) for side in spent])
+        nodes = np.array(
+            [
+                _computed_once_per_value(lambda curve: self._one(curve, delta), side)
+                for side in spent
+            ]
+        )
         return np.asarray(nodes.max(axis=0))
 
     def network_epsilon(self, spent: Array, delta: float, sites_per_row: int = 1) -> float:
@@ -414,7 +425,9 @@ class RDPAccountant(_Renyi):
             return spent
         return np.array([_largest_sum(side, sites_per_row)[None] for side in spent])
 
-    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Array:
+    def spend_gaussian_releases(
+        self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
+    ) -> Array:
         spent = np.zeros(())
         a = np.array(self._orders)
         for rho in _gaussian_rhos(releases, copies)[:, :, None]:
@@ -511,7 +524,9 @@ class PLDAccountant(Accountant[Prices]):
     def never_exceeds_budget(self, spent: Prices) -> bool:
         return True
 
-    def spend_gaussian_releases(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> Prices:
+    def spend_gaussian_releases(
+        self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
+    ) -> Prices:
         spent = self.zero_spending()
         for bills, count in releases:
             spent = Prices((bills,), count * copies, spent)
@@ -810,7 +825,9 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     def never_exceeds_budget(self, spent: tuple[Any, ...]) -> bool:
         return any(part.never_exceeds_budget(value) for part, value in self._each(spent))
 
-    def network_epsilon(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> float:
+    def network_epsilon(
+        self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1
+    ) -> float:
         """Return the least epsilon at `delta` of all notions.
 
         Parameters

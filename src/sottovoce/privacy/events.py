@@ -416,8 +416,8 @@ class CarriedGaussianMechanism(Event):
 
     The release is ``g_t - (g_1 + ... + g_{t-1}) / (rounds + t - 1)`` plus ``N(0, sigma^2 I)``,
     where a row's gradient points one way in all rounds.  The releases up to round t together reveal
-    no more than Gaussian mechanisms of the shifts :meth:`sensitivity_over_sigma`; one alone might reveal more than
-    its own (docs/privacy/correlated_noise.md).
+    no more than Gaussian mechanisms of the shifts :meth:`sensitivity_over_sigma`; one alone might
+    reveal more than its own (docs/privacy/correlated_noise.md).
 
     Attributes
     ----------

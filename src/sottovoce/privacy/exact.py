@@ -54,8 +54,8 @@ _FITS = 2**62
 class _Real:
     """A uniform number in (0, 1) of which only the first bits are drawn.
 
-    It lies in ``[digits, digits + 1] / 2^bits`` and is uniform there; :meth:`refine_interval` draws further
-    bits.
+    It lies in ``[digits, digits + 1] / 2^bits`` and is uniform there; :meth:`refine_interval` draws
+    further bits.
     """
 
     def __init__(self, draw: Draw, digits: int = 0, bits: int = 0) -> None:
@@ -193,8 +193,8 @@ def _accepted_attempts(count: int, draw: Draw) -> _Normals:
     """Return the accepted ones of `count` attempts, in their order.
 
     An attempt is decided by a uniform u, which tells the bin k, by a word of x, a sign and a coin,
-    and by a sequence of pairs of words, of which seldom any is looked at: see :func:`_decide_attempt`,
-    which says the same one by one.
+    and by a sequence of pairs of words, of which seldom any is looked at: see
+    :func:`_decide_attempt`, which says the same one by one.
     """
     guide, cuts = _first_bit_tables(_BIN)
     u = np.frombuffer(draw(4 * count), dtype=np.uint32) >> np.uint32(32 - _BIN)
@@ -287,7 +287,9 @@ def _decide_attempt(
             if whole > 2 * k:
                 break
             z, r = next(words)
-            if (whole == 2 * k and not real(r).is_certainly_less(x)) or not (below := real(z)).is_certainly_less(y):
+            if (whole == 2 * k and not real(r).is_certainly_less(x)) or not (
+                below := real(z)
+            ).is_certainly_less(y):
                 break
             passed, y, coin = passed + 1, below, z % _M
         if passed % 2:
@@ -331,7 +333,8 @@ def rounded_gaussian(
         return lambda bits: (ratio, ratio)
 
     factors = [
-        known(a / b) for a, b in zip(_exact_values("sigma", sigma), _exact_values("step", step), strict=True)
+        known(a / b)
+        for a, b in zip(_exact_values("sigma", sigma), _exact_values("step", step), strict=True)
     ]
     return _rounded_products(_accepted_normals(_whole(d) * len(factors), draw), factors, draw)
 
@@ -367,8 +370,13 @@ def rounded_spherical(
     R^{d+1} has that density, a mixture of Gaussians (``docs/privacy/verdicts.md``, "Noise on a
     grid").  Of ``z'`` the length alone is drawn.
     """
-    units = [1 / (a * b) for a, b in zip(_exact_values("rate", rate), _exact_values("step", step), strict=True)]
-    return _rounded_products(_accepted_normals(_whole(d) * len(units), draw), _accepted_lengths(d + 1, units, draw), draw)
+    units = [
+        1 / (a * b)
+        for a, b in zip(_exact_values("rate", rate), _exact_values("step", step), strict=True)
+    ]
+    return _rounded_products(
+        _accepted_normals(_whole(d) * len(units), draw), _accepted_lengths(d + 1, units, draw), draw
+    )
 
 
 def _whole(d: int) -> int:
@@ -451,7 +459,11 @@ class _Length:
         if not u:
             return -math.inf, -math.inf
         whole = n * y * (2 * y**2 - (3 * y << e) + (6 << 2 * e)) << width >> 3 * e
-        sum_ = whole - 6 * n * _fixed_point_log((1 << e) + y, e, width) + 36 * _fixed_point_log(u, bits, width)
+        sum_ = (
+            whole
+            - 6 * n * _fixed_point_log((1 << e) + y, e, width)
+            + 36 * _fixed_point_log(u, bits, width)
+        )
         error = 12 * n + 73
         return sum_ - error, sum_ + error
 
@@ -493,7 +505,10 @@ def _rounded_products(normals: _Normals, factors: Sequence[Factor], draw: Draw) 
         sign = -negative[part].astype(np.int64)
         out[part] = (nearest ^ sign) - sign
     unknown = {*np.flatnonzero(doubtful).tolist(), *normals.deep}
-    numbers = {at: _nearest_with_more_bits(*normals.exact_normal(at, draw), factors[at // d]) for at in unknown}
+    numbers = {
+        at: _nearest_with_more_bits(*normals.exact_normal(at, draw), factors[at // d])
+        for at in unknown
+    }
     if any(number >= _FITS for number in numbers.values()):
         out = out.astype(object)
     for at, number in numbers.items():
@@ -504,7 +519,9 @@ def _rounded_products(normals: _Normals, factors: Sequence[Factor], draw: Draw) 
     return out
 
 
-def _nearest_and_doubtful(first: IntArray, m: IntArray, w: IntArray, t: IntArray) -> tuple[IntArray, BoolArray]:
+def _nearest_and_doubtful(
+    first: IntArray, m: IntArray, w: IntArray, t: IntArray
+) -> tuple[IntArray, BoolArray]:
     """Return the nearest whole numbers of normals times factors, and where they are in doubt.
 
     Factors are between ``m 2^e`` and ``(m + w) 2^e``.  The number times ``2^t`` is between
@@ -518,7 +535,8 @@ def _nearest_and_doubtful(first: IntArray, m: IntArray, w: IntArray, t: IntArray
 
 
 def _scaled_factor_bounds(low: Fraction, high: Fraction) -> tuple[int, int, int]:
-    """Return `m` of 61 bits, `w` and `t` of a factor in [low, high], for :func:`_nearest_and_doubtful`.
+    """Return `m` of 61 bits, `w` and `t` of a factor in [low, high], for
+    :func:`_nearest_and_doubtful`.
 
     `w` is -1 where 63 bits do not hold the product.
     """

@@ -129,7 +129,9 @@ class Noise(ABC):
         """
 
     @abstractmethod
-    def add_spherical(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_spherical(
+        self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1
+    ) -> Array:
         """Add spherical noise of density ``exp(-rate ||v||)`` to an answer.
 
         Parameters
@@ -261,7 +263,9 @@ class KeyedNoise(Noise):
         """
         return np.asarray(np.rint(tau * self.draw_gaussian(d, release, use)).astype(np.int64))
 
-    def add_spherical(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_spherical(
+        self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1
+    ) -> Array:
         """Add spherical noise in double precision, without a grid.
 
         Parameters
@@ -319,7 +323,9 @@ class SystemNoise(Noise):
             open_ &= word == 0
             if not open_.any():
                 break
-        mantissa = 1.0 + ((cls._random_words(shape) >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52
+        mantissa = (
+            1.0 + ((cls._random_words(shape) >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52
+        )
         return np.asarray(np.ldexp(mantissa, -(exponent + 1)))
 
     def _random_normal(self, shape: tuple[int, ...]) -> Array:
@@ -400,7 +406,9 @@ class SystemNoise(Noise):
             drawn = (drawn & (2**64 - 1)).astype(np.uint64).view(np.int64)
         return drawn
 
-    def add_spherical(self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_spherical(
+        self, w: Array, rate: Array, coarsest: Array, release: int, use: int = 1
+    ) -> Array:
         """Round an answer to its grid, and add exact spherical noise there.
 
         Parameters

@@ -149,7 +149,9 @@ def _sum_of_masses(kept: Sequence[tuple[LossDistribution, int]]) -> tuple[Array,
     return mass, error
 
 
-def _distribution_on_grid(step: float, first: int, mass: Array, up: Array, cut: float) -> LossDistribution:
+def _distribution_on_grid(
+    step: float, first: int, mass: Array, up: Array, cut: float
+) -> LossDistribution:
     """Return the distribution whose cells above grid points `first`, ... have this `mass`.
 
     The part `up` of a cell's mass goes to its upper end, the rest to its lower end; `cut` is lost.

@@ -66,7 +66,9 @@ def _sum_sensitivity_over_sigma(event: events.SummedGaussianMechanism) -> Array:
 
 
 @lru_cache(maxsize=1)  # an event is its own key: the accountants price it one after another
-def _sensitivity_over_sigma(event: events.GaussianMechanism | events.CarriedGaussianMechanism) -> Array:
+def _sensitivity_over_sigma(
+    event: events.GaussianMechanism | events.CarriedGaussianMechanism,
+) -> Array:
     """Return sensitivity over sigma of a Gaussian mechanism, or of a round of correlated noise.
 
     It is cached: not to be written to.
@@ -178,7 +180,10 @@ def zcdp_rho(event: Event) -> Array:
             raise _unknown_event_error(event, "zcdp")
         case events.GatedRelease():
             _check_positive(event, "sigma")
-            return gaussian.gaussian_zcdp(event.sensitivity_over_sigma()) + 0.5 * event.pure_epsilon_of_tests() ** 2
+            return (
+                gaussian.gaussian_zcdp(event.sensitivity_over_sigma())
+                + 0.5 * event.pure_epsilon_of_tests() ** 2
+            )
         case _:
             return 0.5 * pure_epsilon(event) ** 2
 
@@ -258,15 +263,21 @@ def renyi_divergences(event: Event, orders: Orders) -> Array:
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return np.array(
-                _price_each_node(event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i])))
+                _price_each_node(
+                    event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i]))
+                )
             )
         case events.SphericalMechanism():
             epsilon, rho = pure_epsilon(event), zcdp_rho(event)
-            return np.array(_price_each_node(event, lambda i, _: np.minimum(epsilon[i], a * rho[i])))
+            return np.array(
+                _price_each_node(event, lambda i, _: np.minimum(epsilon[i], a * rho[i]))
+            )
         case events.LaplaceMechanism():
             _check_positive(event, "scale")
             s = event.sensitivity / event.scale
-            return np.array(_price_each_node(event, lambda i, _: _ball_curve(orders, 1, float(s[i]))))
+            return np.array(
+                _price_each_node(event, lambda i, _: _ball_curve(orders, 1, float(s[i])))
+            )
         case events.RedrawnGateRelease():
             # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
             # was drawn (as in U4).
@@ -292,8 +303,13 @@ def renyi_divergences(event: Event, orders: Orders) -> Array:
             )
             return np.array(after) + renyi_divergences(event.charged_minimiser(), orders)
         case events.GatedRelease():
-            shift, tests = zcdp_rho(event) - 0.5 * event.pure_epsilon_of_tests() ** 2, event.pure_epsilon_of_tests()
-            return np.array(_price_each_node(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
+            shift, tests = (
+                zcdp_rho(event) - 0.5 * event.pure_epsilon_of_tests() ** 2,
+                event.pure_epsilon_of_tests(),
+            )
+            return np.array(
+                _price_each_node(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i])))
+            )
         case (
             events.GaussianMechanism()
             | events.SummedGaussianMechanism()
@@ -361,7 +377,9 @@ def dominating_pairs(event: Event) -> _Pairs:
             return _price_each_node(event, partial(_dominating_objective, event))
         case events.GaussianMechanism() | events.CarriedGaussianMechanism():
             mus = _sensitivity_over_sigma(event)
-            return _price_each_node(event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension))
+            return _price_each_node(
+                event, lambda i, _: Bill(mu=float(mus[i]), lattice=event.dimension)
+            )
         case events.SummedGaussianMechanism():
             return _dominating_sum(event)
         case events.RedrawnGateRelease():

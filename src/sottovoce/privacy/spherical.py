@@ -208,7 +208,9 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
 
 def _log_vmf(m: float, z: float) -> float:
     """Return the log of the normaliser of ``e^{z eta} (1 - eta^2)^{m-1/2}``."""
-    return -float(special.betaln(m + 0.5, 0.5)) - float(_bessel_log_growth(m, 0.0, np.array([z])).low[0])
+    return -float(special.betaln(m + 0.5, 0.5)) - float(
+        _bessel_log_growth(m, 0.0, np.array([z])).low[0]
+    )
 
 
 def spherical_rho(d: int, s: float) -> float:
@@ -276,9 +278,9 @@ def spherical_rdp(orders: ArrayLike, d: int, s: float) -> Array:
 def loss_support(d: int, s: float) -> tuple[float, float]:
     """Return an interval of eta above which lies a probability of at most 1e-25.
 
-    :func:`spherical_rho` gives the tail bound: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l > 0.
-    Nothing is proved about the mass below the interval; a caller that cuts it off must count it as
-    an infinite loss.
+    :func:`spherical_rho` gives the tail bound: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l >
+    0. Nothing is proved about the mass below the interval; a caller that cuts it off must count it
+    as an infinite loss.
     """
     if d == 1:
         return -1.0, 1.0
@@ -445,7 +447,9 @@ def objective_rdp(orders: ArrayLike, beta: float, kappa: float, d: int, *, relat
         return np.minimum((a - 0.5) / (a - 1.0) * add + remove, 2.0 * beta + np.log1p(kappa))
     if relation == "zero-out":
         shift = spherical_rdp(a, d, beta)
-        return np.maximum(*(_one_row_rdp(a, shift, beta, kappa, d, one) for one in ("add", "remove")))
+        return np.maximum(
+            *(_one_row_rdp(a, shift, beta, kappa, d, one) for one in ("add", "remove"))
+        )
     if relation not in ("add", "remove"):
         raise ValueError("relation must be 'replace-one', 'zero-out', 'add' or 'remove'")
     return _one_row_rdp(a, spherical_rdp(a, d, beta), beta, kappa, d, relation)

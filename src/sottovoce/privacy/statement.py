@@ -52,7 +52,8 @@ def factor_text(epsilon: float) -> str:
 class Statement:
     """A privacy statement: what has been proved of a run, against whom, and with which caveats.
 
-    Made by :func:`build_statement`, :func:`with_further_facts`, :func:`either_list_statement` and :meth:`from_dict` only.
+    Made by :func:`build_statement`, :func:`with_further_facts`, :func:`either_list_statement` and
+    :meth:`from_dict` only.
 
     Attributes
     ----------
@@ -145,7 +146,8 @@ class Statement:
         if self.made is None or self.made >= self.planned_releases:
             return None
         return (
-            f"after {self.made} of {self.planned_releases} releases; this is the price of all of them: "
+            f"after {self.made} of {self.planned_releases} releases; this is the price of all of "
+            "them: "
             "whoever ended it "
             "had seen some, and for a part that is chosen in such a way nothing less is proved"
         )
@@ -274,8 +276,8 @@ class Statement:
         Parameters
         ----------
         plain : dict
-            With infinities as numbers, or as the texts that :func:`sottovoce.util.plain.infinities_to_text`
-            writes.
+            With infinities as numbers, or as the texts that
+            :func:`sottovoce.util.plain.infinities_to_text` writes.
 
         Returns
         -------

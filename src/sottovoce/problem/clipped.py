@@ -156,13 +156,17 @@ class Capped(ByNorm):
 
     def derivative(self, z: Array) -> Array:
         if self.outputs == 1:
-            return self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[0]
+            return self._clip_with_derivative(
+                self.base.derivative(z), self._clipping_thresholds(z)
+            )[0]
         p, _, factor, _ = self._softmax_shares(z)
         return namespace(z).reshape(p * factor, z.shape)
 
     def curvature(self, z: Array) -> Array:
         if self.outputs == 1:
-            return self._clip_with_derivative(self.base.derivative(z), self._clipping_thresholds(z))[1] * self.base.curvature(z)
+            return self._clip_with_derivative(
+                self.base.derivative(z), self._clipping_thresholds(z)
+            )[1] * self.base.curvature(z)
         p, _, factor, _ = self._softmax_shares(z)
         return namespace(z).reshape(factor * p * (1.0 - p), z.shape)
 
@@ -172,7 +176,9 @@ class Capped(ByNorm):
         """
         if self.outputs > 1:
             return self.curvature(z)
-        return namespace(z).minimum(self.base.typical_curvature(z), 0.5 * self._clipping_thresholds(z))
+        return namespace(z).minimum(
+            self.base.typical_curvature(z), 0.5 * self._clipping_thresholds(z)
+        )
 
     def gradient_derivative(self, z: Array, along: Array) -> Array:
         if self.outputs == 1:

@@ -148,8 +148,8 @@ class Loss(ABC):
         """Return a smooth loss whose derivative is within ``width * curvature_bound`` of this one.
 
         As the width falls, minimisers converge to the minimiser of this loss.  A loss with
-        :attr:`curvature_jumps` must have softened forms for every positive width; only their derivative and
-        curvature are used.
+        :attr:`curvature_jumps` must have softened forms for every positive width; only their
+        derivative and curvature are used.
         """
         return self
 

@@ -136,7 +136,10 @@ class Schedule:
         """Description, for messages."""
         if self.table is not None:
             return f"a table of {len(self.table)} rounds"
-        return f"start {format_declared_value(self.start)}, growth {format_declared_value(self.growth)}"
+        return (
+            f"start {format_declared_value(self.start)}, growth "
+            f"{format_declared_value(self.growth)}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -31,8 +31,9 @@ Error = TypeVar("Error", float, Array)
 class Wording:
     """Words for errors and labels in reports.
 
-    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.label_summary`; `unit`
-    is of both as printed, `scale` the factor for it, and the forms are format specifications.
+    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.label_summary`;
+    `unit` is of both as printed, `scale` the factor for it, and the forms are format
+    specifications.
     """
 
     quality: str
@@ -333,7 +334,9 @@ class ManyClasses(Classification):
         for k, name in enumerate(self.names):
             if (mine := y == k).any():
                 right = float(np.mean(answer[mine] == k))
-                found[f"accuracy on {escape_unprintable(name)}"] = Detail(right, f"{100.0 * right:.2f}%")
+                found[f"accuracy on {escape_unprintable(name)}"] = Detail(
+                    right, f"{100.0 * right:.2f}%"
+                )
         return found
 
     def baseline_margins(self, y: Array) -> dict[str, Array]:

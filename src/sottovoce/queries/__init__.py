@@ -77,10 +77,10 @@ __all__ = [
     "SphericalLaw",
     "Sum",
     "Vault",
-    "query_for_release",
     "can_correlate_noise",
     "check_law",
     "check_unit",
     "noise_of_law",
+    "query_for_release",
     "within_reach",
 ]

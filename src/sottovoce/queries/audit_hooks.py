@@ -2,9 +2,10 @@
 
 An auditor sees every public input and every answer.  A query that can be audited closely computes
 how likely an answer is if a node held certain rows (:meth:`~sottovoce.queries.Query.log_density`),
-and how it shifts with each of many canary rows (:meth:`~sottovoce.queries.Query.canary_dependence`).  Both
-use the *stated* noise: if other noise was drawn, scores remain valid, and the audit can detect the
-difference.  The rows are the auditor's own guesses: nothing private is read.
+and how it shifts with each of many canary rows
+(:meth:`~sottovoce.queries.Query.canary_dependence`).  Both use the *stated* noise: if other noise
+was drawn, scores remain valid, and the audit can detect the difference.  The rows are the auditor's
+own guesses: nothing private is read.
 """
 
 from __future__ import annotations
@@ -143,7 +144,9 @@ def local_hessian(canaries: Canaries, w: Array, q: float) -> Array:
     return np.asarray(canaries.hessian(w) + canaries.sums * q * np.eye(len(w)))
 
 
-def local_minimiser(canaries: Canaries, linear: Array, q: float, start: Array) -> tuple[Array, Array, Array]:
+def local_minimiser(
+    canaries: Canaries, linear: Array, q: float, start: Array
+) -> tuple[Array, Array, Array]:
     """Minimise the local objective with the mean of each canary's two values, by Newton steps.
 
     Parameters

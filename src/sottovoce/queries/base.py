@@ -48,8 +48,9 @@ class Query(ABC):
     """One kind of release: its event, its answer, and what an audit may know of it.
 
     A query is a frozen dataclass of public values.  The row guard calls its methods in this order:
-    :meth:`check_before_charge` and :meth:`prepare_before_charge`, which may refuse; :meth:`event`, which is charged; then
-    :meth:`answer`, or :meth:`replay` if the ledger holds the answer of an interrupted run.
+    :meth:`check_before_charge` and :meth:`prepare_before_charge`, which may refuse; :meth:`event`,
+    which is charged; then :meth:`answer`, or :meth:`replay` if the ledger holds the answer of an
+    interrupted run.
     """
 
     of_people: ClassVar[bool] = False
@@ -183,7 +184,8 @@ class Query(ABC):
         raise InvalidInput("start", None, rule, "leave it out, or use another method")
 
     def answer_from_origin(self, answer: Array, origin: Array) -> Array:
-        """Return this query's answer, given the answer of the query that :meth:`around_origin` returned.
+        """Return this query's answer, given the answer of the query that :meth:`around_origin`
+        returned.
 
         Parameters
         ----------

@@ -136,12 +136,16 @@ class Bounded(ABC):
         if facts.loss.by_norm:
             power = 2 * self.degree
         more = facts.stretch**power
-        return np.asarray((summands + 2.0 * facts.d + 48.0) * _UNIT * self.largest_row_norm(facts) * more)
+        return np.asarray(
+            (summands + 2.0 * facts.d + 48.0) * _UNIT * self.largest_row_norm(facts) * more
+        )
 
     def mean_sensitivity(self, facts: Facts, rows: Array) -> Array:
         """Return the sensitivity of a computed mean of `rows` units, its rounding included."""
         # Each of the two computed means may be off by its rounding, in opposite directions.
-        return np.asarray(self.exact_sum_sensitivity(facts) / rows + 2.0 * self.rounding_error_bound(facts, rows))
+        return np.asarray(
+            self.exact_sum_sensitivity(facts) / rows + 2.0 * self.rounding_error_bound(facts, rows)
+        )
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         """Compute the mean over each node's own rows, of shape (..., width), without noise."""
@@ -220,15 +224,17 @@ class HuberGradient(_Vector):
         """
         z = np.asarray(block.to_numpy_array(block.margins_at(at)))
         return np.asarray(
-            block.weighted_row_sum(block.to_storage_array(weights_of_rows(loss, z) * np.clip(z / self.h, -1.0, 1.0)))
+            block.weighted_row_sum(
+                block.to_storage_array(weights_of_rows(loss, z) * np.clip(z / self.h, -1.0, 1.0))
+            )
         )
 
 
 class Gram(Bounded):
     """Sums of ``c_k a_k a_k'`` with factors ``c_k >= 0``, as vectors.
 
-    Matrices are flattened by :func:`sottovoce.queries.moments.flatten_symmetric`.  ``<a a', b b'> = (a.b)^2 >=
-    0``, so contributions lie in a cone.
+    Matrices are flattened by :func:`sottovoce.queries.moments.flatten_symmetric`.  ``<a a', b b'> =
+    (a.b)^2 >= 0``, so contributions lie in a cone.
     """
 
     cone: ClassVar[bool] = True
@@ -255,7 +261,10 @@ class Gram(Bounded):
         """
         c = self.row_factors(loss, np.asarray(block.to_numpy_array(block.margins_at(at))))
         return flatten_symmetric(
-            np.stack([block.weighted_gram(block.to_storage_array(c[:, r])) for r in range(c.shape[1])], axis=1)
+            np.stack(
+                [block.weighted_gram(block.to_storage_array(c[:, r])) for r in range(c.shape[1])],
+                axis=1,
+            )
         )
 
 
@@ -274,7 +283,8 @@ class SecondMoments(Gram):
 
 @dataclass(frozen=True)
 class Curvature(Gram):
-    """The mean Hessian with clipped curvatures, in units of :meth:`hessian_factor`; rows add at most 1.
+    """The mean Hessian with clipped curvatures, in units of :meth:`hessian_factor`; rows add at
+    most 1.
 
     ``(1/n) sum_k min(curvature(a_k.w), most) a_k a_k'``
 
@@ -356,7 +366,9 @@ class Products(_Vector):
         """
         # The margin at 0 is -t.
         t = -np.asarray(block.to_numpy_array(block.margins_at(np.zeros_like(at))))
-        return np.asarray(block.weighted_row_sum(block.to_storage_array(weights_of_rows(loss, t) * t)))
+        return np.asarray(
+            block.weighted_row_sum(block.to_storage_array(weights_of_rows(loss, t) * t))
+        )
 
 
 @dataclass(frozen=True)
@@ -408,7 +420,12 @@ class RowMean(Bounded):
         # Rows are stored times their label's sign, and so are their constants; padding has none.
         sign = np.sign(np.asarray(block.to_numpy_array(rows.margins_at(constant))))
         if loss.any_norm:
-            sign = sign / np.maximum(np.asarray(block.to_numpy_array(block.row_norm_bounds())), 1.0)[:, None, :]
+            sign = (
+                sign
+                / np.maximum(np.asarray(block.to_numpy_array(block.row_norm_bounds())), 1.0)[
+                    :, None, :
+                ]
+            )
         if weighed:
             sign = block.apply_row_weights(sign)
         total = np.array(rows.weighted_row_sum(block.to_storage_array(sign)))
@@ -651,7 +668,9 @@ class Cells(Bounded):
         found = []
         for width, axis in zip(self.widths, np.eye(at.shape[-1]), strict=True):
             # The product with a unit vector reads one column.
-            cells = np.asarray(block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(axis, at))))[:, 0]
+            cells = np.asarray(
+                block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(axis, at)))
+            )[:, 0]
             own = np.rint(np.where(cells <= width, np.maximum(cells, 0.0), 0.0)).astype(np.int64)
             # Cell 0 collects the rows that are in no cell, and is dropped.
             counts = [
@@ -709,7 +728,9 @@ def labels_of(block: Design, constant: Array | None, at: Array) -> Array:
         1 and -1 for labels; 0 for a row without a known label, and for padding.
     """
     assert constant is not None
-    sign = np.sign(np.asarray(block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(constant, at)))))
+    sign = np.sign(
+        np.asarray(block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(constant, at))))
+    )
     return np.broadcast_to(sign, (*at.shape[:2], sign.shape[-1]))
 
 
@@ -744,7 +765,12 @@ def score_cells(
         # From the last to the first, so that the first group that a row is in overwrites the
         # others.
         for k in reversed(range(len(groups))):
-            inside = np.asarray(block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(groups[k], at)))) != 0.0
+            inside = (
+                np.asarray(
+                    block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(groups[k], at)))
+                )
+                != 0.0
+            )
             group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
     return score, group, cell
 
@@ -800,7 +826,9 @@ class NoisyBounded(NoisyValue):
         return self.what.mean_sensitivity(facts, rows)
 
     def addend_norm_bound(self, facts: Facts) -> Array:
-        return np.full((*facts.n.shape[:-1], 1), self.what.largest_row_norm(facts) * (1.0 + 2.0**-20))
+        return np.full(
+            (*facts.n.shape[:-1], 1), self.what.largest_row_norm(facts) * (1.0 + 2.0**-20)
+        )
 
     def check_before_charge(self, facts: Facts) -> None:
         super().check_before_charge(facts)

@@ -52,7 +52,9 @@ class Curves:
         return replace(self, **own)
 
 
-def added_statistics(curve: Curves, u: Array, positive: Array, cell: IntArray, place: Array) -> Array:
+def added_statistics(
+    curve: Curves, u: Array, positive: Array, cell: IntArray, place: Array
+) -> Array:
     """Compute what rows add to each sum, before the part of their cell is taken away.
 
     With w the worth of a row, ``p = expit(level + slope u)`` and y its label, 0 or 1: the score ``w
@@ -244,7 +246,9 @@ class Corrections(Bounded):
         assert self.edges is not None
         r = min(replicate, len(self.units) - 1)
         curve = self.curves.curve_of_block(r, block)
-        found = added_statistics(curve, u, positive, cell, places_within_cells(self.edges, u, cell, curve.tails))
+        found = added_statistics(
+            curve, u, positive, cell, places_within_cells(self.edges, u, cell, curve.tails)
+        )
         missed = (found - self.values[r, block][positive.astype(np.int64), cell]) / self.units[
             r, block
         ]

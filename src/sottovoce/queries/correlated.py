@@ -31,7 +31,13 @@ from ..solvers.local import elsewhere_bound
 from ..util.typing import Array
 from .audit_hooks import Canaries, Leaning, gaussian_log_density
 from .reach import public_vector_norm
-from .statistic import MOVED, NoisyGradient, check_places, gradient_sensitivity, change_at_other_places
+from .statistic import (
+    MOVED,
+    NoisyGradient,
+    change_at_other_places,
+    check_places,
+    gradient_sensitivity,
+)
 from .vault import Secret, Vault
 
 # Unit roundoff of double precision.
@@ -194,8 +200,8 @@ class CarriedGradient(NoisyGradient):
 
         Earlier gradients count by at most one half in all, so their rounding by half as much as
         this one's, and their sum is of T vectors.  A changed row's derivatives that a resumed run
-        computes again differ by at most `_AGAIN`, which :meth:`check_before_charge` sees to.  The sum of these
-        counts ``sqrt 2`` times (docs/privacy/correlated_noise.md, "Rounding").
+        computes again differ by at most `_AGAIN`, which :meth:`check_before_charge` sees to.  The
+        sum of these counts ``sqrt 2`` times (docs/privacy/correlated_noise.md, "Rounding").
         """
         whole = facts.gradients_changed * facts.C / facts.n
         rounding = gradient_sensitivity(facts, facts.n) - whole

@@ -18,8 +18,8 @@ from .bounded import Bounded, counts_by_cell
 class Exits(Bounded):
     """A histogram of the times at which people leave follow-up: shares of rows by public cell.
 
-    Of a person's rows one holds a cell (:func:`sottovoce.estimators.hazard_rows.expand_to_interval_rows`), so a
-    person adds at most 1.
+    Of a person's rows one holds a cell
+    (:func:`sottovoce.estimators.hazard_rows.expand_to_interval_rows`), so a person adds at most 1.
 
     Parameters
     ----------

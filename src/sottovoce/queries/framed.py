@@ -38,7 +38,9 @@ _UP = 1.0 + 2.0**-40
 
 def _whitened_rows(block: Design, frame: Array, nodes: int) -> Array:
     """Return all whitened rows ``A a``, (M, d, n), times their labels' signs."""
-    return np.asarray(block.to_numpy_array(block.change_of_margins(np.broadcast_to(frame, (nodes, *frame.shape)))))
+    return np.asarray(
+        block.to_numpy_array(block.change_of_margins(np.broadcast_to(frame, (nodes, *frame.shape))))
+    )
 
 
 def _norm_clipping_factors(u: Array, weight: Array) -> Array:
@@ -149,7 +151,12 @@ class FramedSteps(HuberGradient):
             np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))
         ):
             u = _whitened_rows(block, frame, len(at))
-            found.append(np.sum(u * (clipped[:, r] * _norm_clipping_factors(u, weight[:, r]))[:, None, :], axis=2))
+            found.append(
+                np.sum(
+                    u * (clipped[:, r] * _norm_clipping_factors(u, weight[:, r]))[:, None, :],
+                    axis=2,
+                )
+            )
         return np.stack(found, axis=1)
 
 

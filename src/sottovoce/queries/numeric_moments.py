@@ -66,7 +66,9 @@ class Misses(Bounded):
         known = labels_of(block, self.constant, at) != 0.0
         # The margin at the point 0 is -t.
         t = -np.asarray(block.to_numpy_array(block.margins_at(np.zeros_like(at))))
-        e = 0.5 * (np.clip(np.asarray(block.to_numpy_array(block.change_of_margins(at))), -1.0, 1.0) - t)
+        e = 0.5 * (
+            np.clip(np.asarray(block.to_numpy_array(block.change_of_margins(at))), -1.0, 1.0) - t
+        )
         q = e * e
         powers = (np.ones_like(e), np.abs(e), q, t, t * t, q * q, q * t, q * t * t, t**3, t**4)
         return np.stack(

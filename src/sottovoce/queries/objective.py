@@ -32,9 +32,9 @@ from .audit_hooks import (
     Supposed,
     certain_log_density,
     gaussian_log_density,
+    local_hessian,
     refusal_of_secret,
     spherical_log_density,
-    local_hessian,
     vector,
 )
 from .base import Query
@@ -106,7 +106,9 @@ class PerturbedObjective(Query):
         """The nearest start in reach without noise: public, so a resumed run can repeat it."""
         noise = self.noise_at(facts)
         pull = public_vector_norm(self.linear, "linear") + noise.linear_pull
-        return project_to_ball(self.start, facts, noise.solver_tolerance, pull, noise.quadratic_term)
+        return project_to_ball(
+            self.start, facts, noise.solver_tolerance, pull, noise.quadratic_term
+        )
 
     def event(self, facts: Facts) -> Event:
         law = self.noise
@@ -172,7 +174,14 @@ class PerturbedObjective(Query):
             public_vector_norm(self.start, "start")
             return
         noise = self.noise_at(facts)
-        check_solve(facts, noise.solver_tolerance, self.linear, self.start, noise.quadratic_term, noise.linear_pull)
+        check_solve(
+            facts,
+            noise.solver_tolerance,
+            self.linear,
+            self.start,
+            noise.quadratic_term,
+            noise.linear_pull,
+        )
 
     def prepare_before_charge(self, vault: Vault) -> None:
         if self.noise is not None:
@@ -186,7 +195,9 @@ class PerturbedObjective(Query):
         vault, facts, release
             As for :meth:`Query.replay`.
         """
-        vault.repeat_solve(lambda: self._noisy_minimiser(vault, facts, release), self._nearest_start(facts))
+        vault.repeat_solve(
+            lambda: self._noisy_minimiser(vault, facts, release), self._nearest_start(facts)
+        )
 
     def placeholder_answer(self, facts: Facts) -> Array:
         return np.zeros_like(self.start)
@@ -196,7 +207,9 @@ class PerturbedObjective(Query):
         part of q included.
         """
         return replace(
-            self, linear=self.linear - self.noise_at(facts).quadratic_term * origin, start=self.start + origin
+            self,
+            linear=self.linear - self.noise_at(facts).quadratic_term * origin,
+            start=self.start + origin,
         )
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
@@ -336,7 +349,9 @@ class SecretStartObjective(PerturbedObjective):
         return replace(self, linear=self.linear + secret, own=0.0)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        return PerturbedObjective.log_density(self._with_secret_term(supposed.vault), supposed, answer)
+        return PerturbedObjective.log_density(
+            self._with_secret_term(supposed.vault), supposed, answer
+        )
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         raise refusal_of_secret(self)

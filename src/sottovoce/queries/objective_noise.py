@@ -141,7 +141,8 @@ class ObjectiveNoise:
         Public quadratic term, besides rho's.
     facts : Facts
     asked_tol : float, optional
-        Relative gradient norm to which the solve is certified; None for ``solver_tolerance`` of the facts.
+        Relative gradient norm to which the solve is certified; None for ``solver_tolerance`` of the
+        facts.
     """
 
     law: SphericalLaw | GaussianLaw | None
@@ -185,7 +186,10 @@ class ObjectiveNoise:
         if self.law is None or not self.law.polish:
             return np.array(facts.exact_tol if tol is None else tol)
         return certified_gradient_norm(
-            facts, matched_tolerance(facts, self._sufficient_tolerance(self.law)) if tol is None else tol, self.quadratic_term, self.linear_pull
+            facts,
+            matched_tolerance(facts, self._sufficient_tolerance(self.law)) if tol is None else tol,
+            self.quadratic_term,
+            self.linear_pull,
         )
 
     @property
@@ -200,7 +204,10 @@ class ObjectiveNoise:
         """The solver's certificate, the grid, and how far the noise's rounding moves the
         minimiser, added up.
         """
-        return self.certified_distance * (1.0 + FINE) + _ROUNDING * self.longest / self.strong_convexity
+        return (
+            self.certified_distance * (1.0 + FINE)
+            + _ROUNDING * self.longest / self.strong_convexity
+        )
 
     @property
     def release(self) -> tuple[Array, Array]:
@@ -221,10 +228,10 @@ class ObjectiveNoise:
         noisier.
 
         Noise of deviation s in the objective, sum scale, moves the answer by at least about ``(C /
-        n) s / (quadratic_term + C c1 / d)``, root mean square over directions: the eigenvalues of the data's
-        Hessian have a mean of at most ``C c1 / d``, and ``1 / (quadratic_term + x)^2`` is convex.  Noise on the
-        answer has a deviation of ``2 error / share`` with ``error = 2 C solver_tolerance / quadratic_term``; independent
-        noises add in squares.
+        n) s / (quadratic_term + C c1 / d)``, root mean square over directions: the eigenvalues of
+        the data's Hessian have a mean of at most ``C c1 / d``, and ``1 / (quadratic_term + x)^2``
+        is convex.  Noise on the answer has a deviation of ``2 error / share`` with ``error = 2 C
+        solver_tolerance / quadratic_term``; independent noises add in squares.
         """
         facts = self.facts
         if (

@@ -63,7 +63,9 @@ def _gradient_rounding_bound(facts: Facts, tol: ArrayLike, pull: Array, q: Array
     return found / facts.C
 
 
-def certified_gradient_norm(facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0) -> Array:
+def certified_gradient_norm(
+    facts: Facts, tol: ArrayLike, q: Array, noise: ArrayLike = 0.0
+) -> Array:
     """Return the gradient norm to which a solve is certified, over C.
 
     Parameters
@@ -162,7 +164,8 @@ def public_vector_norm(vector: ArrayLike, name: str) -> Array:
 def check_solve(
     facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0
 ) -> None:
-    """Check that public vectors leave a solve room to reach its :func:`certified_gradient_norm` `tol`.
+    """Check that public vectors leave a solve room to reach its :func:`certified_gradient_norm`
+    `tol`.
 
     The rounding of a gradient at the farthest point in reach must leave room for it.  As that point
     may be ``C L / q`` away, this also bounds the condition number: ``C c1 L / q <= tol / (2 u d)``,

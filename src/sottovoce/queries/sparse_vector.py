@@ -344,7 +344,9 @@ class RedrawnGate(PerturbedObjective):
         # Laplace noise of scale 2 c B / e1 on the threshold, and 4 c B / e2 on the quality.
         rate = np.asarray(self.divisor) / (2.0 * self.positives * self.clip)
         bar = alike + self.threshold
-        bar = vault.noise.add_spherical(bar, alike + self.epsilon_threshold * rate, step, release, use=2)
+        bar = vault.noise.add_spherical(
+            bar, alike + self.epsilon_threshold * rate, step, release, use=2
+        )
         noisy = vault.noise.add_spherical(
             quality, alike + self.epsilon_queries * rate / 2.0, step, release, use=3
         )

@@ -25,15 +25,22 @@ from .audit_hooks import (
     Canaries,
     Leaning,
     Supposed,
-    local_minimiser,
     certain_log_density,
     gaussian_log_density,
+    local_minimiser,
     refusal_of_secret,
     spherical_log_density,
     vector,
 )
 from .base import Query
-from .reach import INFLATION, certified_gradient_norm, check_solve, project_to_ball, public_vector_norm, matched_tolerance
+from .reach import (
+    INFLATION,
+    certified_gradient_norm,
+    check_solve,
+    matched_tolerance,
+    project_to_ball,
+    public_vector_norm,
+)
 from .vault import Secret, Vault
 
 # What the grid may add to a sensitivity, relative to it.
@@ -197,7 +204,12 @@ class NoisyStatistic(Query):
         if facts.pure:
             rate = self.alpha / sensitivity
             return ExactSphericalMechanism(
-                self.source, facts.relation, rate, sensitivity, self.number_of_entries(facts), claimed
+                self.source,
+                facts.relation,
+                rate,
+                sensitivity,
+                self.number_of_entries(facts),
+                claimed,
             )
         return GaussianMechanism(
             self.source,
@@ -215,7 +227,9 @@ class NoisyStatistic(Query):
         # enlarged by.
         return np.asarray(_FINE / 2.0 * sensitivity / np.sqrt(self.number_of_entries(facts)))
 
-    def with_noise_added(self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1) -> Array:
+    def with_noise_added(
+        self, exact: Array, vault: Vault, facts: Facts, release: int, use: int = 1
+    ) -> Array:
         """Add the noise of a release to an exact value.
 
         Parameters
@@ -241,7 +255,9 @@ class NoisyStatistic(Query):
         sensitivity = self.sensitivity(facts)
         coarsest = self._coarsest_grid_step(sensitivity, facts)
         if facts.pure:
-            return vault.noise.add_spherical(exact, self.alpha / sensitivity, coarsest, release, use)
+            return vault.noise.add_spherical(
+                exact, self.alpha / sensitivity, coarsest, release, use
+            )
         return vault.noise.add_gaussian(exact, sensitivity / self.alpha, coarsest, release, use)
 
     def check_before_charge(self, facts: Facts) -> None:
@@ -401,7 +417,9 @@ class NoisyMinimiser(NoisyValue):
         return certified_gradient_norm(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Rounded as in published events; :meth:`mean_sensitivity` is rounded as in those of sums."""
+        """Rounded as in published events; :meth:`mean_sensitivity` is rounded as in those of
+        sums.
+        """
         # Minimisers of q-strongly convex objectives move by at most the gradient's change over q,
         # and each of the two answers may be off by the solver's error.
         error = certified_error(facts.C, self._tol(facts), self._q(facts))
@@ -448,7 +466,9 @@ class NoisyMinimiser(NoisyValue):
         return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
 
     def _nearest_possible_answer(self, w: Array, facts: Facts) -> Array:
-        return project_to_ball(w, facts, self._tol(facts), public_vector_norm(self._linear(), "linear"), self._q(facts))
+        return project_to_ball(
+            w, facts, self._tol(facts), public_vector_norm(self._linear(), "linear"), self._q(facts)
+        )
 
     def around_origin(self, origin: Array, facts: Facts) -> Query:
         return replace(
@@ -469,7 +489,10 @@ class NoisyMinimiser(NoisyValue):
         vault, facts, release
             As for :meth:`Query.replay`; `release` is not used.
         """
-        vault.repeat_solve(lambda: self.exact_statistic(vault, facts), self._nearest_possible_answer(self.start, facts))
+        vault.repeat_solve(
+            lambda: self.exact_statistic(vault, facts),
+            self._nearest_possible_answer(self.start, facts),
+        )
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
         linear, q = (
@@ -706,14 +729,18 @@ class SecretMinimiser(NoisyMinimiser):
         -------
         array of shape (..., d)
         """
-        exact, coarsest = self.exact_statistic(vault, facts), self._coarsest_grid_step(self.sensitivity(facts), facts)
+        exact, coarsest = (
+            self.exact_statistic(vault, facts),
+            self._coarsest_grid_step(self.sensitivity(facts), facts),
+        )
         return vault.noise.add_spherical(exact, self._rate(facts), coarsest, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         if self.alpha is None:
             return super().log_density(supposed, answer)
         return spherical_log_density(
-            answer - self.exact_statistic(supposed.vault, supposed.facts), self._rate(supposed.facts)
+            answer - self.exact_statistic(supposed.vault, supposed.facts),
+            self._rate(supposed.facts),
         )
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:

@@ -55,7 +55,9 @@ class SharedNoise:
 
     def mean_sensitivity(self, rows: float) -> Array:
         """:meth:`largest_sum_change`, with the rounding of a product with the site's weight."""
-        return np.asarray(self.largest_sum_change(rows) + _ROUNDING * self.what.addend_norm_bound(self.facts))
+        return np.asarray(
+            self.largest_sum_change(rows) + _ROUNDING * self.what.addend_norm_bound(self.facts)
+        )
 
     def honest_noise_shares(self, sites: int) -> int:
         """How many of so many shares of the noise nobody knows."""
@@ -73,7 +75,9 @@ class SharedNoise:
             return FINEST
         among = Among.all_sites(self.facts)
         alpha = np.asarray(self.what.alpha, dtype=float)
-        share = self.mean_sensitivity(among.rows) / (alpha * math.sqrt(self.honest_noise_shares(among.sites)))
+        share = self.mean_sensitivity(among.rows) / (
+            alpha * math.sqrt(self.honest_noise_shares(among.sites))
+        )
         shares_in_reach = float(np.max(self.what.addend_norm_bound(self.facts) / share))
         return min(FINEST, _RING - 1 - math.frexp(shares_in_reach + 1.0)[1])
 
@@ -125,8 +129,14 @@ class Attempt:
         noise = SharedNoise(self.what, self.facts)
         moved = noise.mean_sensitivity(self.among.rows)
         if self.what.alpha is None:
-            return Grid(scaled_power_of_two(self.what.addend_norm_bound(self.facts), -50), np.zeros_like(moved))
-        honest, d = noise.honest_noise_shares(self.among.sites), self.what.number_of_entries(self.facts)
+            return Grid(
+                scaled_power_of_two(self.what.addend_norm_bound(self.facts), -50),
+                np.zeros_like(moved),
+            )
+        honest, d = (
+            noise.honest_noise_shares(self.among.sites),
+            self.what.number_of_entries(self.facts),
+        )
         step = scaled_power_of_two(moved / (self.what.alpha * math.sqrt(honest)), -noise.grid_bits)
         # both data sets' sums are rounded, by at most half a step each
         steps = moved / step + math.sqrt(d)
@@ -140,13 +150,17 @@ class Attempt:
         """
         words = self.share_without_noise(vault)
         if self.what.alpha is not None:
-            words = words + vault.noise.draw_rounded_gaussian(words.shape[-1], self.grid.tau, release)
+            words = words + vault.noise.draw_rounded_gaussian(
+                words.shape[-1], self.grid.tau, release
+            )
         return words
 
     def share_without_noise(self, vault: Vault) -> IntArray:
         """The share without its noise, for the audit; it never leaves the query."""
         exact = (
-            self.what.addend_of_site(vault, self.facts) * (self.facts.n / self.among.rows) / self.grid.step
+            self.what.addend_of_site(vault, self.facts)
+            * (self.facts.n / self.among.rows)
+            / self.grid.step
         )
         return np.asarray(np.rint(exact).astype(np.int64))
 

@@ -191,7 +191,9 @@ class Sum:
         if self.alpha is not None:
             # All sites add a share, and the honest ones' alone must be enough.
             shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
-            influence = SharedNoise(self.what, facts).largest_sum_change(Among.all_sites(facts).rows)
+            influence = SharedNoise(self.what, facts).largest_sum_change(
+                Among.all_sites(facts).rows
+            )
             scale = influence / self.alpha * math.sqrt(shares)
             mean = mean + scale * vault.noise.draw_gaussian(mean.shape[-1], release, 1)
         return self.what.answer_from_mean(mean, facts)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..util.pages import Column, Table
 from ..util.typing import Any
 from .causes import Cause, cause_of_line
-from .plain import read_finite_number, number, format_odds_ratio
+from .plain import format_odds_ratio, number, read_finite_number
 from .worth import exaggeration_in_words, width_in_words
 
 NOISE_MEANS = (
@@ -239,7 +239,9 @@ def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
     return [(names, why) for why, names in reasons.items()]
 
 
-def remarks_below_table(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
+def remarks_below_table(
+    lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = ""
+) -> str:
     """Return the sentences below a printed table of coefficients; empty if there is nothing to say.
 
     They are on refused lines, question marks, noise, and rows longer than the norm bound.
@@ -283,7 +285,9 @@ def assumption_sentences(plain: dict[str, Any]) -> str:
     return " ".join(filter(None, said))
 
 
-def reliability_sentences(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
+def reliability_sentences(
+    lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = ""
+) -> str:
     """Return sentences on the reliability of printed lines: question marks, noise, and long rows.
 
     Parameters
@@ -335,7 +339,9 @@ def _targets_at_bounds_sentence(at_bounds: dict[str, Any] | None) -> str:
     )
 
 
-def _question_mark_sentences(unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> list[str]:
+def _question_mark_sentences(
+    unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | None
+) -> list[str]:
     """Return a sentence for each cause of question marks."""
     said = list[str]()
     for cause in dict.fromkeys(map(cause_of_line, unsure)):
@@ -445,7 +451,9 @@ def _evenly_spaced_ticks(low: float, high: float) -> list[float]:
 def scaled_interval(line: dict[str, Any]) -> tuple[float, float, float]:
     """Return low end, estimate and high end for the difference that :func:`compared` names."""
     steps = read_finite_number(line.get("steps", 1.0))
-    low, mid, high = (steps * read_finite_number(line[name]) for name in ("low", "estimate", "high"))
+    low, mid, high = (
+        steps * read_finite_number(line[name]) for name in ("low", "estimate", "high")
+    )
     return low, mid, high
 
 
@@ -613,7 +621,9 @@ def build_coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
     lines, weighed = plain["coefficients"], assumption_sentences(plain)
     several, odds = len(lines) > 1, are_log_odds(lines)
     if not has_intervals(lines):
-        return CoefficientSection(coefficient_table(lines), weighed, None, several, odds, "", [], [])
+        return CoefficientSection(
+            coefficient_table(lines), weighed, None, several, odds, "", [], []
+        )
     remarks = [reliability_sentences(lines, plain.get("needs"), weighed)]
     if plain.get("between_sites"):
         remarks.append(site_difference_sentences(plain["between_sites"], odds))

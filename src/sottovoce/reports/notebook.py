@@ -104,7 +104,9 @@ class ColumnTable(dict[str, list[Any]]):
     def _repr_html_(self) -> str:
         heads, cells, left = self._heads_and_cells()
         more = f"... and {left} more" if left else ""
-        return render_for_notebook(table=Table([Column(head) for head in heads], cells), remark=more)
+        return render_for_notebook(
+            table=Table([Column(head) for head in heads], cells), remark=more
+        )
 
 
 __all__ = ["ColumnTable", "evaluation_pairs", "format_pairs"]

@@ -13,16 +13,16 @@ from ..util.typing import Any
 from .causes import all_refused_by_noise, cause_of_line
 from .coefficients import (
     CONSTANT,
+    are_log_odds,
     build_coefficient_section,
     compared,
     has_intervals,
-    are_log_odds,
     interval_text,
-    sufficient_budget_text,
     refusals,
     scaled_interval,
+    sufficient_budget_text,
 )
-from .plain import read_finite_number, number, refusing_foreign_documents, format_percentage
+from .plain import format_percentage, number, read_finite_number, refusing_foreign_documents
 from .quality import build_quality_section
 
 _BOLDEST = 3
@@ -91,7 +91,10 @@ def _cost_row(name: str, privacy: Statement) -> list[str]:
 
 def _budget_shares_table(name: str, asked: Any) -> Table:
     columns = [Column(f"rows of the ledger, {name}"), Column("share of the budget", "n")]
-    rows = [[str(one["release"]), format_percentage(read_finite_number(one["share"]), 0)] for one in asked or ()]
+    rows = [
+        [str(one["release"]), format_percentage(read_finite_number(one["share"]), 0)]
+        for one in asked or ()
+    ]
     return Table(columns, rows)
 
 
@@ -188,8 +191,13 @@ def _effect_sentences(lines: Sequence[dict[str, Any]], what: str, needs: str) ->
         return [f"Of {len(printed)} coefficients none differs clearly from no difference at all."]
     subject = f"the odds of {what} are" if odds else f"values of {what} are"
     first, *others = clear[:_BOLDEST]
-    said = [f"Most clear is {_compared_in_words(first.line)}: {subject} {_effect_size_text(first, odds)}."]
-    said += [f"Then {_compared_in_words(one.line)}: {_effect_size_text(one, odds)}." for one in others]
+    said = [
+        f"Most clear is {_compared_in_words(first.line)}: {subject} "
+        f"{_effect_size_text(first, odds)}."
+    ]
+    said += [
+        f"Then {_compared_in_words(one.line)}: {_effect_size_text(one, odds)}." for one in others
+    ]
     counts = (
         (len(clear) - _BOLDEST, "more that differ clearly"),
         (len(printed) - len(clear), "without a clear difference"),
@@ -245,12 +253,17 @@ def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
     if main["value"] is None:
         return [_TOO_FEW]
     if "classes" in found:
-        value, low, high = (format_percentage(read_finite_number(main[name]), 0) for name in ("value", "low", "high"))
+        value, low, high = (
+            format_percentage(read_finite_number(main[name]), 0)
+            for name in ("value", "low", "high")
+        )
         return [
             f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."
         ]
     if "auc" not in found:
-        value, low, high = (f"{read_finite_number(main[name]):.3g}" for name in ("value", "low", "high"))
+        value, low, high = (
+            f"{read_finite_number(main[name]):.3g}" for name in ("value", "low", "high")
+        )
         unit = f" {found['unit']}" if found.get("unit") else ""
         return [
             f"On rows that it was not trained on, predictions of {what} are off by {value}{unit} "
@@ -266,13 +279,18 @@ def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
         rest = ""
         if right["value"] is not None:
             rest = f"; {_share_with_interval(right, ' of calls')} are right"
-        said.append(f"Calls from {cut} on find {_share_with_interval(hit)} of those with {what}{rest}.")
+        said.append(
+            f"Calls from {cut} on find {_share_with_interval(hit)} of those with {what}{rest}."
+        )
     return said
 
 
 def _share_with_interval(estimate: dict[str, Any], of: str = "") -> str:
     """Format an estimated share and its interval in whole percent."""
-    value, low, high = (format_percentage(read_finite_number(estimate[name]), 0) for name in ("value", "low", "high"))
+    value, low, high = (
+        format_percentage(read_finite_number(estimate[name]), 0)
+        for name in ("value", "low", "high")
+    )
     return f"{value}{of} ({low} to {high})"
 
 

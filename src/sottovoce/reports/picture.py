@@ -9,13 +9,13 @@ from ..util.typing import Any
 from .coefficients import (
     CONSTANT,
     Axis,
-    make_axis,
     compared,
-    one_sided_interval_text,
     groups,
     interval_text,
-    question_mark_text,
+    make_axis,
     one_end,
+    one_sided_interval_text,
+    question_mark_text,
     scaled_interval,
 )
 from .plain import refusing_foreign_documents

@@ -13,14 +13,14 @@ from ..util.typing import Any, Array, ArrayLike
 from .coefficients import (
     CONSTANT,
     Axis,
-    make_axis,
-    compared,
-    one_sided_interval_text,
-    groups,
     are_log_odds,
+    compared,
+    groups,
     interval_text,
-    question_mark_text,
+    make_axis,
     one_end,
+    one_sided_interval_text,
+    question_mark_text,
     scaled_interval,
 )
 
@@ -115,7 +115,9 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
     """
     every = [line for line in lines if line["name"] != CONSTANT]
     # Refused lines count as the largest, so that none is left out as if it were small.
-    sizes = np.array([math.inf if line["refused"] else abs(scaled_interval(line)[1]) for line in every])
+    sizes = np.array(
+        [math.inf if line["refused"] else abs(scaled_interval(line)[1]) for line in every]
+    )
     kept = [every[k] for k in _largest_positions(sizes)]
     odds = are_log_odds(kept)
     rows = _forest_rows(kept, odds)
@@ -123,7 +125,9 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
     ax = make_or_reuse_axes(ax, len(rows))
     if odds:
         ax.set_xscale("log")
-    ax.axvline(_place_on_axis(0.0, axis), color=_SOFT, linewidth=1.0, linestyle=(0, (3, 3)), zorder=1)
+    ax.axvline(
+        _place_on_axis(0.0, axis), color=_SOFT, linewidth=1.0, linestyle=(0, (3, 3)), zorder=1
+    )
     for y, row in enumerate(rows):
         _draw_forest_row(ax, axis, y, row)
     _finish_named_rows(ax, [row.name for row in rows], bold=[row.kind == "head" for row in rows])
@@ -185,7 +189,9 @@ def _forest_rows(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
         if of_levels:
             rows.append(_Row(_plain_short_name(group.name), "", None, "head"))
         if group.reference is not None:
-            rows.append(_Row(f"   {_plain_short_name(group.reference)}", "reference", None, "reference"))
+            rows.append(
+                _Row(f"   {_plain_short_name(group.reference)}", "reference", None, "reference")
+            )
         for line in group.lines:
             if of_levels:
                 name = f"   {_plain_short_name(line['level'])}"
@@ -335,4 +341,4 @@ def survival_plot(
     return ax
 
 
-__all__ = ["make_or_reuse_axes", "coefficient_plot", "forest_plot", "survival_plot"]
+__all__ = ["coefficient_plot", "forest_plot", "make_or_reuse_axes", "survival_plot"]

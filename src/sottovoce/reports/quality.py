@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..privacy.statement import Statement, ceil_text
-from ..util.pages import Column, Table, svg_path_of_line, plot_coordinates
+from ..util.pages import Column, Table, plot_coordinates, svg_path_of_line
 from ..util.typing import Any
 from .coefficients import Axis
-from .plain import read_finite_number, format_percentage
+from .plain import format_percentage, read_finite_number
 
 _MEASURES = {
     "auc": ("area under the ROC curve", "pairs that are ordered rightly"),
@@ -44,7 +44,9 @@ def _four_digits(x: float) -> str:
     return f"{x:.4g}"
 
 
-def _estimate_text(plain: dict[str, Any], shown: Callable[[float], str] = _three_decimals) -> str | None:
+def _estimate_text(
+    plain: dict[str, Any], shown: Callable[[float], str] = _three_decimals
+) -> str | None:
     """Format an estimate with its interval; None if it is refused."""
     if plain["value"] is None:
         return None
@@ -113,7 +115,10 @@ def _roc_curve_plot(found: dict[str, Any]) -> SquarePlot:
         said = f"Area refused: {area['refused']}"
     else:
         said = f"Area {_estimate_text(area)}"
-    in_words = (f"{format_percentage(y, 0)} of positives at {format_percentage(x, 0)} of negatives" for x, y in inner)
+    in_words = (
+        f"{format_percentage(y, 0)} of positives at {format_percentage(x, 0)} of negatives"
+        for x, y in inner
+    )
     return SquarePlot(
         about="; ".join(in_words),
         said=said,
@@ -141,7 +146,9 @@ def _calibration_plot(found: dict[str, Any]) -> SquarePlot:
 
 
 def _cell_in_words(cell: dict[str, Any]) -> str:
-    observed, low, high = (format_percentage(read_finite_number(cell[name])) for name in ("observed", "low", "high"))
+    observed, low, high = (
+        format_percentage(read_finite_number(cell[name])) for name in ("observed", "low", "high")
+    )
     return f"given {calibration_cell_text(cell)}, {observed} were positive ({low} to {high})"
 
 
@@ -150,7 +157,10 @@ def _slope_sentence(found: dict[str, Any]) -> str:
     told = found["calibration_slope_interval"]
     if told["value"] is None:
         return f"Calibration slope refused: {told['refused']}."
-    return f"Calibration slope {_estimate_text(told, _two_decimals)}; 1 is best, below 1 is too sure of itself."
+    return (
+        f"Calibration slope {_estimate_text(told, _two_decimals)}; 1 is best, below 1 is too sure "
+        "of itself."
+    )
 
 
 class Measure(NamedTuple):
@@ -167,14 +177,23 @@ def _quality_measures(found: dict[str, Any], exact: dict[str, Any]) -> list[Meas
     lines = []
     for key, (name, about) in (_MEASURES | RECALIBRATION).items():
         shown: Callable[[float], str] = format_percentage if key == "positives" else _three_decimals
-        lines.append(Measure(name, about, _estimate_text(found[key], shown), _exact_value_text(exact, key)))
+        lines.append(
+            Measure(name, about, _estimate_text(found[key], shown), _exact_value_text(exact, key))
+        )
     for key, estimate in found["rates"].items():
         about = _RATES.get(key, "")
         if key == "accuracy":
             # An accuracy means something beside that of a constant answer only.
             about += _constant_accuracy_text(found["positives"])
         name = f"{key} at {_threshold_text(found)}"
-        lines.append(Measure(name, about, _estimate_text(estimate, format_percentage), _exact_value_text(exact, key)))
+        lines.append(
+            Measure(
+                name,
+                about,
+                _estimate_text(estimate, format_percentage),
+                _exact_value_text(exact, key),
+            )
+        )
     return lines
 
 
@@ -195,11 +214,16 @@ def _constant_accuracy_text(positives: dict[str, Any]) -> str:
     share = positives["value"]
     if share is None:
         return ""
-    return f"; calling all rows alike: {format_percentage(max(read_finite_number(share), 1.0 - share))}"
+    return (
+        "; calling all rows alike: "
+        f"{format_percentage(max(read_finite_number(share), 1.0 - share))}"
+    )
 
 
 def _confusion_table(found: dict[str, Any]) -> Table:
-    counts = {name: f"{read_finite_number(value):,.0f}" for name, value in found["confusion"].items()}
+    counts = {
+        name: f"{read_finite_number(value):,.0f}" for name, value in found["confusion"].items()
+    }
     columns = [
         Column(f"from {_threshold_text(found)} on a row is called positive"),
         Column("positive in fact", "n"),
@@ -244,7 +268,10 @@ def _lay_out_subgroups(by: dict[str, Any]) -> Subgroups:
     rows, cells = [], []
     for name, one in by.items():
         rows.append(_subgroup_row(name, one["auc"], axis))
-        numbers = [f"{read_finite_number(one['rows']):,.0f}", _estimate_text(one["positives"], format_percentage)]
+        numbers = [
+            f"{read_finite_number(one['rows']):,.0f}",
+            _estimate_text(one["positives"], format_percentage),
+        ]
         numbers += [_estimate_text(one["rates"][rate], format_percentage) for rate in rates]
         numbers += [_estimate_text(one[key], _two_decimals) for key in RECALIBRATION]
         cells.append([name, *numbers])
@@ -286,7 +313,9 @@ def _class_rates_table(found: dict[str, Any], exact: dict[str, Any]) -> Table:
     for one in found["classes"]:
         name = str(one["name"])
         row: list[str | None] = [name]
-        row += [_estimate_text(one[key], format_percentage) for key in ("share", "recall", "precision")]
+        row += [
+            _estimate_text(one[key], format_percentage) for key in ("share", "recall", "precision")
+        ]
         if exact:
             row.append(f"{read_finite_number(exact[f'recall on {name}']):.4f}")
         rows.append(row)

@@ -18,7 +18,7 @@ from ..problem.losses import make_loss
 from ..util.typing import Any
 from .auto_trials import Ground
 from .config import RunConfig
-from .prepare import build_algorithm, gradient_tolerance, default_penalty, prepare
+from .prepare import build_algorithm, default_penalty, gradient_tolerance, prepare
 from .pricing import Prepared
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
@@ -88,7 +88,9 @@ class Plans:
             return prepare(config, self.ground.site_sizes, self.ground.model_entries)
         key = (config.method, config.noise_growth)
         if key not in self._calibrated:
-            once = next(valid_changes(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}]))
+            once = next(
+                valid_changes(config, [{"rounds": 1, "max_grad_norm": math.inf, "eta": None}])
+            )
             self._calibrated[key] = prepare(once, self.ground.site_sizes, self.ground.model_entries)
         one = self._calibrated[key]
         rho = one.facts.rho * (config.rho / one.config.rho)
@@ -179,9 +181,13 @@ class Candidates:
         """Return the same with other numbers of rounds; none of a method of one round."""
         if REGISTRY[at.method].single:
             return []
-        return self.valid_variants(at, [{"rounds": rounds} for rounds in self._rounds_to_try(at.method)])
+        return self.valid_variants(
+            at, [{"rounds": rounds} for rounds in self._rounds_to_try(at.method)]
+        )
 
-    def refine_knobs(self, at: RunConfig, factors: Sequence[float], *, first: bool) -> list[RunConfig]:
+    def refine_knobs(
+        self, at: RunConfig, factors: Sequence[float], *, first: bool
+    ) -> list[RunConfig]:
         """Refine a candidate: vary its cap, penalty and regulariser by factors, one at a time.
 
         Parameters
@@ -220,7 +226,9 @@ class Candidates:
 
         Penalties stay the same multiple of the default.
         """
-        return list(valid_changes(at, [change | self._rescaled_penalty(at, change) for change in changes]))
+        return list(
+            valid_changes(at, [change | self._rescaled_penalty(at, change) for change in changes])
+        )
 
     def _rescaled_penalty(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:
         """Return the penalty after a change, the same multiple of the default as before."""

@@ -5,9 +5,9 @@ What errs least there is taken; among candidates whose errors tie, the one whose
 the least log loss. How hard the real rows are is not known, so a rehearsal compares methods and
 does not say how well any of them will do.
 
-Everything that :func:`choose_method` sees is public: sizes, graph, budget, what the schema lets one expect
-of rows, and how the sites are declared to differ.  No argument could carry a private row to it, so
-a choice costs no privacy and may be told to anybody.
+Everything that :func:`choose_method` sees is public: sizes, graph, budget, what the schema lets one
+expect of rows, and how the sites are declared to differ.  No argument could carry a private row to
+it, so a choice costs no privacy and may be told to anybody.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Choice:
 
 def knobs_at_defaults(config: RunConfig) -> tuple[str, ...]:
     """Return the knobs of `KNOBS` that have their default values."""
-    return tuple(knob for knob in KNOBS if value_of_knob(config, knob) == RunConfig.defaults()[knob])
+    return tuple(
+        knob for knob in KNOBS if value_of_knob(config, knob) == RunConfig.defaults()[knob]
+    )
 
 
 def heterogeneity_of_partition(partition: str, strength: float = 1.0) -> str:
@@ -304,7 +306,9 @@ class _Search:
         """The first guess."""
         return self.candidates.config
 
-    def run_candidates(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
+    def run_candidates(
+        self, configs: Sequence[RunConfig], stage: str, *, check: bool = False
+    ) -> list[_Trial]:
         """Run candidates in every world, those of one method and number of rounds together.
 
         Candidates that break a rule of their method, or whose solves fail, drop out; `refused` is
@@ -414,13 +418,18 @@ class _Search:
         # Of the two best methods, the second is refined less.
         for leader, finer in zip(leaders, (FINER, FINER[:1]), strict=False):
             method = leader.config.method
-            if self.rank_trials([self.best_trial(method), self.best_trial()])[0].config.method == method:
+            if (
+                self.rank_trials([self.best_trial(method), self.best_trial()])[0].config.method
+                == method
+            ):
                 self.refine_method(method, finer)
         self.run_candidates(self.sibling_candidates(), "sibling")
 
     def refine_method(self, method: str, finer: Sequence[Sequence[float]]) -> None:
         """Try more rounds around a method's best; then finer caps, penalties, regularisers."""
-        self.run_candidates(self.candidates.other_round_numbers(self.best_trial(method).config), "rounds")
+        self.run_candidates(
+            self.candidates.other_round_numbers(self.best_trial(method).config), "rounds"
+        )
         for k, factors in enumerate(finer):
             best = self.best_trial(method).config
             self.run_candidates(self.candidates.refine_knobs(best, factors, first=k == 0), "finer")
@@ -499,7 +508,9 @@ class _Search:
         # Where no finalist ran again, the search alone decides.
         checked = [self._join_with_search(one) for one in checked or last]
         best = self.rank_trials(checked)[0]
-        return Choice(best.config, tuple(self.table), _describe_choice(self, best, checked, first, tried))
+        return Choice(
+            best.config, tuple(self.table), _describe_choice(self, best, checked, first, tried)
+        )
 
 
 def _describe_choice(
@@ -522,7 +533,11 @@ def _describe_choice(
             f".  Where errors are within {100 * TIE:g} points the log loss decides, for "
             "probabilities that hold"
         )
-    close = {one.config.method for one in others if one.mean_error - best.mean_error <= best.standard_error_to(one)}
+    close = {
+        one.config.method
+        for one in others
+        if one.mean_error - best.mean_error <= best.standard_error_to(one)
+    }
     rivals = sorted(close - {best.config.method})
     if rivals:
         says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
@@ -532,7 +547,9 @@ def _describe_choice(
     (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
     says += f".  In the search before, {leader} erred least"
     if behind:
-        differences = [f"{name} by {_error_difference_text(error - lowest)}" for name, error in behind]
+        differences = [
+            f"{name} by {_error_difference_text(error - lowest)}" for name, error in behind
+        ]
         says += ", then " + ", ".join(differences)
     says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
     return says
@@ -541,7 +558,8 @@ def _describe_choice(
 def _against_first_guess(search: _Search, best: _Trial, guess: _Trial) -> str:
     """Compare the choice with the first guess, in words."""
     says = (
-        f".  There it errs {_error_difference_text(best.mean_error - guess.mean_error)} than the first guess "
+        f".  There it errs {_error_difference_text(best.mean_error - guess.mean_error)} than the "
+        "first guess "
         f"({_knobs_in_words(guess.config)}), "
     )
     says += f"with a standard error of {100 * best.standard_error_to(guess):.1f}"

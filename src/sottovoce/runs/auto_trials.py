@@ -157,7 +157,8 @@ class Ground:
         if self.tilt == 0.0:
             alike = "alike"
         return (
-            f"on {self._world_source.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites "
+            f"on {self._world_source.says} ({len(self.n)} sites of {size} rows, {self.d} features, "
+            "sites "
             f"{alike})"
         )
 
@@ -231,7 +232,9 @@ class Rehearsal:
             facts, algorithm = self._stack_candidates(candidates, facts, algorithm)
         stream = _Stream(self.seed, (worlds, 1, self.replicates, nodes), lead, width, facts.d)
         asked = _Rehearsed(facts, Vault(solver, stream))
-        place = Place(facts, DenseNet(first.graph), asked, lead, width, start=self._stacked_starts(many))
+        place = Place(
+            facts, DenseNet(first.graph), asked, lead, width, start=self._stacked_starts(many)
+        )
         outcome = engine.run_rounds(algorithm, place, first.config.rounds)
         models = place.fold_to_original_rows(algorithm.model(outcome.state))
         average = np.broadcast_to(models, (*lead, width)).mean(axis=1)

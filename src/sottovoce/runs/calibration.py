@@ -21,7 +21,7 @@ from ..privacy.calibration import (
 from ..problem.schedules import Schedule
 from ..util.plain import canonical_json
 from ..util.typing import Any, Array, ArrayLike
-from .gaussian_runs import scalar_if_equal, price_of_gaussian_run
+from .gaussian_runs import price_of_gaussian_run, scalar_if_equal
 from .pricing import RunSetting, plan_ledger
 
 A = TypeVar("A", bound=Algorithm[Any])
@@ -63,9 +63,9 @@ def calibrate_method(
 
     Guarantee
     ---------
-    By the setting's accountant, the total of the ledger that :func:`sottovoce.runs.pricing.plan_ledger`
-    returns for the result is at most the target (unless `claimed`):
-    :func:`sottovoce.privacy.calibration.calibrate`.
+    By the setting's accountant, the total of the ledger that
+    :func:`sottovoce.runs.pricing.plan_ledger` returns for the result is at most the target (unless
+    `claimed`): :func:`sottovoce.privacy.calibration.calibrate`.
     """
     validate_target(epsilon, setting.delta or None)
     shape = method.noise

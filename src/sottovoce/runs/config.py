@@ -22,7 +22,7 @@ from ..algorithms import (
 )
 from ..algorithms.knobs import WRITTEN, values_of
 from ..algorithms.method import TRUSTS
-from ..errors import InvalidInput, raise_collected_errors, format_declared_value
+from ..errors import InvalidInput, format_declared_value, raise_collected_errors
 from ..privacy import accountants
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
@@ -84,9 +84,9 @@ class RunConfig:
     method : str
         A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together:
         "sum_momentum" for "momentum" under "sum", which may also be given.  "auto" leaves the
-        choice to :func:`sottovoce.runs.auto_search.choose_method`; stored is the first guess, `prox_admm`
-        with a delta, a cap on gradients or a loss without a proof for noise inside objectives, else
-        `mr_admm`.
+        choice to :func:`sottovoce.runs.auto_search.choose_method`; stored is the first guess,
+        `prox_admm` with a delta, a cap on gradients or a loss without a proof for noise inside
+        objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total of the whole run, per row of one site: for all nodes, or for each.  ``inf`` runs
         without noise.
@@ -200,7 +200,9 @@ class RunConfig:
     rho: float = constrained_field(0.001, positive_weight_constraint("it makes every solve unique"))
     eta: float | tuple[float, ...] | Schedule | None = constrained_field(None, _FINITE_OR_SCHEDULE)
     eta_growth: float | tuple[float, ...] = constrained_field(1.0, _FINITE)
-    noise: float | tuple[float, ...] | Schedule | None = constrained_field(None, _FINITE_OR_SCHEDULE)
+    noise: float | tuple[float, ...] | Schedule | None = constrained_field(
+        None, _FINITE_OR_SCHEDULE
+    )
     noise_growth: float = constrained_field(1.0, Both(Interval(closed="neither"), UsableSize()))
     relation: str = constrained_field("replace-one", OneOf(*RELATIONS))
     accountant: str | None = constrained_field(None, optional_constraint(Text()))
@@ -218,27 +220,41 @@ class RunConfig:
     replicates: int = constrained_field(1, Count(most=MOST_REPLICATES))
     auto: bool = constrained_field(False, Flag())
     start: str | None = constrained_field(
-        None, optional_constraint(Pattern(_DIGEST, "the digest of a starting point")), remedy="leave it out"
+        None,
+        optional_constraint(Pattern(_DIGEST, "the digest of a starting point")),
+        remedy="leave it out",
     )
-    trust: str | None = constrained_field(None, optional_constraint(OneOf(*TRUSTED)), remedy="use 'nobody'")
+    trust: str | None = constrained_field(
+        None, optional_constraint(OneOf(*TRUSTED)), remedy="use 'nobody'"
+    )
     colluders: int = constrained_field(
         1,
         Count(),
         remedy="use colluders=1: every site knows its own share of the noise, so one may always "
         "collude",
     )
-    participants: int | None = constrained_field(None, optional_constraint(Count()), remedy="leave it out")
-    centre: str | None = constrained_field(
-        None, optional_constraint(Pattern(_DIGEST, "the digest of a centring")), remedy="leave it out"
+    participants: int | None = constrained_field(
+        None, optional_constraint(Count()), remedy="leave it out"
     )
-    rows_per_person: int | None = constrained_field(None, optional_constraint(Count(most=MOST_REPLICATES)))
-    options: MethodOptions = constrained_field(NO_OPTIONS, Instance(MethodOptions), remedy="leave it out")
+    centre: str | None = constrained_field(
+        None,
+        optional_constraint(Pattern(_DIGEST, "the digest of a centring")),
+        remedy="leave it out",
+    )
+    rows_per_person: int | None = constrained_field(
+        None, optional_constraint(Count(most=MOST_REPLICATES))
+    )
+    options: MethodOptions = constrained_field(
+        NO_OPTIONS, Instance(MethodOptions), remedy="leave it out"
+    )
     other_options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for one in fields(self):
             object.__setattr__(self, one.name, as_python_numbers(getattr(self, one.name)))
-        raise_collected_errors([*collect_broken_constraints(self), *broken_options(self.other_options)])
+        raise_collected_errors(
+            [*collect_broken_constraints(self), *broken_options(self.other_options)]
+        )
         self._resolve_method()
         self._resolve_options()
         raise_collected_errors(collect_broken_rules(self, RULES))
@@ -253,7 +269,10 @@ class RunConfig:
             object.__setattr__(self, "auto", True)
         if self.method not in KNOWN and find_method(self.method) is None:
             raise InvalidInput(
-                "method", self.method, f"must be one of {offered_methods()}", "see `sottovoce methods`"
+                "method",
+                self.method,
+                f"must be one of {offered_methods()}",
+                "see `sottovoce methods`",
             )
         # Recipes go by one name under every trust, so the field alone says whom they trust.
         if self.method in ANSWERS:
@@ -393,7 +412,9 @@ class RunConfig:
             For what is wrong, and for names that are neither a field nor an option of a method.
         """
         known = cls.defaults()
-        raise_collected_errors([_unknown_name_error(name, known) for name in flat if name not in known])
+        raise_collected_errors(
+            [_unknown_name_error(name, known) for name in flat if name not in known]
+        )
         values: dict[str, Any] = dict(flat)
         for name, value in flat.items():
             if isinstance(value, list):
@@ -480,7 +501,8 @@ def refusal_of_method(plain: Any) -> Refusal | None:
     if not isinstance(method, str) or method in KNOWN:
         return None
     rule = (
-        f"names the method {format_declared_value(method)}, which this program does not know, and a file makes "
+        f"names the method {format_declared_value(method)}, which this program does not know, and "
+        "a file makes "
         "it load no package"
     )
     return Refusal(rule, "import or register the method first, or type --method NAME")

@@ -96,7 +96,9 @@ class Place:
         """Return the oracle's answer; from a start, about the point that the query stands for."""
         if self.start is None:
             return self.oracle.request_answer(query)
-        return query.answer_from_origin(self.oracle.request_answer(query.around_origin(self.start, self.facts)), self.start)
+        return query.answer_from_origin(
+            self.oracle.request_answer(query.around_origin(self.start, self.facts)), self.start
+        )
 
     def among(self) -> Among:
         return self.oracle.participating_sites()
@@ -379,7 +381,9 @@ def _restore_from_file(
         if name.startswith(OF_GUARD)
     }
     guard.restore(of_guard)
-    known = [_check_array_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields]
+    known = [
+        _check_array_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields
+    ]
     return done, type(blank)(*known)
 
 
@@ -393,5 +397,6 @@ def _check_array_like(found: Array, blank: Any) -> Array:
 
 def _unreadable_error(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"checkpoint={format_declared_value(path)}: not a readable checkpoint; remove it to start over"
+        f"checkpoint={format_declared_value(path)}: not a readable checkpoint; remove it to start "
+        "over"
     )

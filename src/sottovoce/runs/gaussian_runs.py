@@ -176,7 +176,11 @@ def scalar_if_equal(scale: Array) -> Array:
 def _releases_of_groups(
     groups: Sequence[Group], alpha: Array, facts: Facts, sites_per_row: int
 ) -> list[Release]:
-    return [release for group in groups for release in group.releases_at_shift(alpha, facts, sites_per_row)]
+    return [
+        release
+        for group in groups
+        for release in group.releases_at_shift(alpha, facts, sites_per_row)
+    ]
 
 
 def _has_equal_shift(query: Query | Sum, alpha: Array) -> bool:

@@ -59,7 +59,8 @@ class Oracle(ABC):
         Parameters
         ----------
         answer : array (..., d)
-            A released mean over the rows it was asked of: each node's own, or those of `participating_sites`.
+            A released mean over the rows it was asked of: each node's own, or those of
+            `participating_sites`.
         among : Among
             The sites over which to average, and how many rows they have together.
 
@@ -127,7 +128,9 @@ class OwnAnswers(Oracle):
         return self.net.sum_of_all_nodes(answer * (self.facts.n / among.rows))
 
     def mix_with_neighbours(self, x: Array, share: float = 1.0) -> Array:
-        return x + share * self.facts.mixing_weight * (self.net.neighbour_sum(x) - self.net.degree * x)
+        return x + share * self.facts.mixing_weight * (
+            self.net.neighbour_sum(x) - self.net.degree * x
+        )
 
     def diffuse_exactly(self, step: Array, current: Array, previous: Array) -> Array:
         """Mix with the neighbours by exact diffusion.

@@ -259,7 +259,9 @@ def prepare(
         rho = rho / len(n)
         n = n.sum(axis=0, keepdims=True)
     if graph is None:
-        graph = _graph_of_config(config, len(n), sums=config.trusted.opens_sums or method is not None)
+        graph = _graph_of_config(
+            config, len(n), sums=config.trusted.opens_sums or method is not None
+        )
     accountant = accountants.make_accountant(config.notion)
     facts = _collect_facts(config, n, d, rho, loss, graph, centre, pure=accountant.name == "pure")
     _check_node_counts(config, len(n))

@@ -2,10 +2,10 @@
 
 Every price of a run is made here, in four steps, and nothing here reads rows:
 
-1. :func:`collect_queries` runs the method itself, against a row guard without data, and returns what it
-   asks.
-2. :func:`plan_ledger` charges the events of these queries to a ledger: the ledger that the run will leave
-   behind.
+1. :func:`collect_queries` runs the method itself, against a row guard without data, and returns
+   what it asks.
+2. :func:`plan_ledger` charges the events of these queries to a ledger: the ledger that the run will
+   leave behind.
 3. A ledger's totals by an accountant are the prices that :mod:`sottovoce.runs.calibration` brings
    to a target.
 4. :class:`Prepared` is the priced run.  :func:`privacy_statement` says what its ledger proves, and
@@ -158,7 +158,14 @@ class _DryRun(NamedTuple):
         if setting.first is not None:
             first = setting.first.method_of_node(node)
         degree = setting.graph.degree[node]
-        return cls(method.method_of_node(node), first, setting.facts.facts_of_node(node), (), degree, setting.rounds)
+        return cls(
+            method.method_of_node(node),
+            first,
+            setting.facts.facts_of_node(node),
+            (),
+            degree,
+            setting.rounds,
+        )
 
     def make_place(self, note: Callable[[Query | Sum], None]) -> Place:
         # Prices depend on public curvatures only, never on vectors: one column stands for all
@@ -180,7 +187,9 @@ class _DryRun(NamedTuple):
     ) -> None:
         """Run the method's rounds, with blank answers."""
         place = self.make_place(note)
-        run_rounds(self.method, place, self.rounds, observers=observers, step=self.method.priced_round)
+        run_rounds(
+            self.method, place, self.rounds, observers=observers, step=self.method.priced_round
+        )
 
 
 class Queries(NamedTuple):

@@ -160,7 +160,9 @@ def offered_methods() -> list[str]:
 
 def is_from_outside(name: str) -> bool:
     """Return whether a method of this name comes from outside this package."""
-    return name in _REGISTERED or (name not in KNOWN and name in plugins.installed_entry_points(plugins.METHODS))
+    return name in _REGISTERED or (
+        name not in KNOWN and name in plugins.installed_entry_points(plugins.METHODS)
+    )
 
 
 def unregister(name: str) -> None:
@@ -211,7 +213,9 @@ def _check_method(method: Any) -> None:
     if known is None or known is method:
         return
     # A class that is defined again in the same place, as by a cell of a notebook.
-    again = method.name in _REGISTERED and _place_of_definition(known) == _place_of_definition(method)
+    again = method.name in _REGISTERED and _place_of_definition(known) == _place_of_definition(
+        method
+    )
     if not again:
         rule = f"the name {method.name!r} is taken, by {known.__module__}.{known.__name__}"
         raise InvalidInput("method", method.name, rule, "give the class another `name`")

@@ -58,7 +58,10 @@ def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None
     there = replace(facts, relation=relation, solved_for=facts.relation)
     ours = prepared.plan_ledger().rows
     theirs = replace(prepared, facts=there).plan_ledger().rows
-    known = {canonical_json(a.to_dict()): event_under_other(a, b) for a, b in zip(ours, theirs, strict=True)}
+    known = {
+        canonical_json(a.to_dict()): event_under_other(a, b)
+        for a, b in zip(ours, theirs, strict=True)
+    }
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for text in released * config.copies:
         event = known.get(text)
@@ -99,9 +102,13 @@ def event_under_other(own: Event, planned: Event) -> Event | None:
             | events.CarriedGaussianMechanism()
             | events.ExactSphericalMechanism()
         ):
-            return replace(own, relation=relation, sensitivity=_sensitivity_under(own, planned, relation))
+            return replace(
+                own, relation=relation, sensitivity=_sensitivity_under(own, planned, relation)
+            )
         case events.SummedGaussianMechanism():
-            return replace(own, relation=relation, alpha=_shift_of_sum_under(own, planned, relation))
+            return replace(
+                own, relation=relation, alpha=_shift_of_sum_under(own, planned, relation)
+            )
         case _:
             # Zero-out neighbours are replace-one neighbours, but not the other way round.
             if relation == "zero-out":
@@ -118,7 +125,9 @@ def _sensitivity_under(own: Event, planned: Event, relation: str) -> np.ndarray:
     return there
 
 
-def _shift_of_sum_under(own: events.SummedGaussianMechanism, planned: Event, relation: str) -> np.ndarray:
+def _shift_of_sum_under(
+    own: events.SummedGaussianMechanism, planned: Event, relation: str
+) -> np.ndarray:
     """Bound the shift over sigma of a sum whose noise was sized for the relation of the run.
 
     With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized

@@ -60,7 +60,9 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
             return np.asarray(more[0])
         return more
 
-    low, _ = bisect_elementwise(noisier, own * (1.0 - _FARTHEST), own * (1.0 + _FARTHEST), _HALVINGS)
+    low, _ = bisect_elementwise(
+        noisier, own * (1.0 - _FARTHEST), own * (1.0 + _FARTHEST), _HALVINGS
+    )
     # Spreads are rounded, so the halvings end near the scale and not at it: numbers on both sides
     # are tried until the events are equal to the last bit.
     for _ in range(_NEIGHBOURS):

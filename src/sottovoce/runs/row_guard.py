@@ -96,7 +96,8 @@ class RowGuard:
         self.move = self.centring.map_for_mean(mean)
         # Each replicate of a simulation released a mean of its own, and so has rows of its own.
         solvers = [
-            self.solver(replace(self.rows, move=one), self.facts) for one in self.move.split_by_replicate()
+            self.solver(replace(self.rows, move=one), self.facts)
+            for one in self.move.split_by_replicate()
         ]
         solver = solvers[0]
         if len(solvers) > 1:

@@ -19,7 +19,13 @@ import numpy as np
 from ..algorithms import ANSWERS, Algorithm, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
-from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerMismatch, format_declared_value
+from ..errors import (
+    BudgetExceeded,
+    CheckpointError,
+    InvalidInput,
+    LedgerMismatch,
+    format_declared_value,
+)
 from ..ledger.digest import rows_digest
 from ..ledger.joint import Joint
 from ..ledger.memory import Ledger
@@ -42,11 +48,11 @@ from .centre import Centring
 from .config import RunConfig, refusal_of_method
 from .engine import Observer, Place
 from .planned import PlannedRun, check_rows_fit_loss, plan_run
-from .prepare import config_of_asked_run, rows_on_backend, prepare
+from .prepare import config_of_asked_run, prepare, rows_on_backend
 from .pricing import Prepared, privacy_facts, privacy_statement
 from .reserved import with_reserved_noise
 from .row_guard import Book, RowGuard
-from .start import Start, with_start_digest, vector_of_start
+from .start import Start, vector_of_start, with_start_digest
 
 if TYPE_CHECKING:
     from ..ledger.durable import DurableLedger  # SQLite, which few runs need
@@ -225,7 +231,9 @@ class Result:
         said = Statement.from_dict(meta.pop("privacy"))
         start = None
         if "start" in arrays:
-            start = Start.from_record(arrays["start"], files.parse_bounded_json(str(arrays["start_record"])))
+            start = Start.from_record(
+                arrays["start"], files.parse_bounded_json(str(arrays["start_record"]))
+            )
         with_start_digest(config, start, facts.d)
         centring = _centring_of_record(arrays, config, facts)
         move = None
@@ -255,7 +263,9 @@ def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
         raise ValueError("models of another run")
 
 
-def _centring_of_record(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -> Centring | None:
+def _centring_of_record(
+    arrays: Mapping[str, Array], config: RunConfig, facts: Facts
+) -> Centring | None:
     """Return the centring of a saved run; a ValueError if its configuration says otherwise."""
     centring, digest = None, None
     if "centring" in arrays:
@@ -311,8 +321,8 @@ def simulate(
         :func:`sottovoce.runs.pricing.privacy_statement`.
     deal : bytes, optional
         Digest of which row is at which node, for a ledger in memory
-        (:meth:`sottovoce.ledger.memory.Ledger.record_event`): of a table and of each node's row numbers
-        in it.  None digests every node's rows, right if they stay there.
+        (:meth:`sottovoce.ledger.memory.Ledger.record_event`): of a table and of each node's row
+        numbers in it.  None digests every node's rows, right if they stay there.
     start : Start, optional
         The public point from which the run starts, and to which its regulariser pulls; None for
         zero.  It changes no price; the statement says what it was computed from.
@@ -327,8 +337,8 @@ def simulate(
         them too.
     centre : Centring, optional
         Asks for the rows' mean first, within epsilon, and runs the method on rows without it
-        (:func:`sottovoce.runs.centre.decide_centring`).  States are of moved rows; models, start and result
-        of rows as they were.
+        (:func:`sottovoce.runs.centre.decide_centring`).  States are of moved rows; models, start
+        and result of rows as they were.
     dropout : float
         Probability of each site to be lost for good in a round, drawn from the seed, for all
         replicates alike: the run goes on, or ends, as separate sites would.  The ledger keeps the
@@ -717,7 +727,9 @@ def _affordable_releases(prepared: Prepared) -> tuple[Event, ...]:
     return allowed.rows
 
 
-def check_ledger_accountant(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
+def check_ledger_accountant(
+    config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger
+) -> None:
     """Refuse a ledger whose accountant cannot price the run's releases.
 
     Parameters

@@ -11,7 +11,7 @@ from ..data.table import Table
 from ..errors import InvalidInput
 from ..network.graphs import make_graph
 from .prepare import check_run_size
-from .training import TrainConfig, deal_rows_to_nodes, config_for_dataset, rows_of_sites
+from .training import TrainConfig, config_for_dataset, deal_rows_to_nodes, rows_of_sites
 
 
 def review_for_training(schema: Schema, table: Table) -> Review:

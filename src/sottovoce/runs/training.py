@@ -24,7 +24,16 @@ from ..errors import InvalidInput
 from ..network.graphs import make_graph
 from ..problem.losses import make_loss
 from ..problem.task import Detail, Task
-from ..util.constraints import Count, Each, Flag, Interval, Text, constrained_field, optional_constraint, validate_fields_and_rules
+from ..util.constraints import (
+    Count,
+    Each,
+    Flag,
+    Interval,
+    Text,
+    constrained_field,
+    optional_constraint,
+    validate_fields_and_rules,
+)
 from ..util.plain import infinities_to_text, merge_held_back_figures
 from ..util.typing import Any, Array, IntArray
 from .auto_search import Choice, choose_method, heterogeneity_of_partition
@@ -71,8 +80,8 @@ class TrainConfig:
     public_share : float, optional
         Share of the training rows that a simulation takes as public instead.
     centre : bool
-        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide_centring` says
-        that it pays.
+        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide_centring`
+        says that it pays.
     dropout : float
         Probability of each site to be lost in a round: see
         :func:`sottovoce.runs.simulate.simulate`.
@@ -97,11 +106,15 @@ class TrainConfig:
     strength: float = constrained_field(1.0, Interval(0, 10, closed="low"))
     sizes: tuple[float, ...] | None = constrained_field(None, optional_constraint(Each(POSITIVE)))
     test_share: float | None = constrained_field(
-        0.2, optional_constraint(Interval(0, 1, closed="neither")), remedy="use None for no test rows"
+        0.2,
+        optional_constraint(Interval(0, 1, closed="neither")),
+        remedy="use None for no test rows",
     )
     start: str | None = constrained_field(None, optional_constraint(Text()))
     public: str | None = constrained_field(None, optional_constraint(Text()))
-    public_share: float | None = constrained_field(None, optional_constraint(Interval(0, 1, closed="neither")))
+    public_share: float | None = constrained_field(
+        None, optional_constraint(Interval(0, 1, closed="neither"))
+    )
     centre: bool = constrained_field(True, Flag())
     dropout: float = constrained_field(0.0, Interval(0, 1, closed="low"), remedy="use e.g. 0.01")
 
@@ -141,10 +154,11 @@ class Report:
         Error of the best linear model without privacy on the same columns: see
         :mod:`sottovoce.runs.yardstick`.
     baseline_test_errors : dict of str to float or None
-        Errors of models that use no columns: see :meth:`sottovoce.problem.task.Task.baseline_margins`.
+        Errors of models that use no columns: see
+        :meth:`sottovoce.problem.task.Task.baseline_margins`.
     site_labels : array (N,)
-        :meth:`sottovoce.problem.task.Task.label_summary` of every node's training labels, for the data's
-        holder only.
+        :meth:`sottovoce.problem.task.Task.label_summary` of every node's training labels, for the
+        data's holder only.
     choice, public : Choice or None, Public or None
         What ``method="auto"`` picked, and the public rows from which the run started.
     decision : Decision or None
@@ -314,7 +328,10 @@ def deal_rows_to_nodes(config: TrainConfig, dataset: data.Dataset) -> list[IntAr
     else:
         rule = "deals rows by what they hold, and a person's rows stay together"
         raise InvalidInput("partition", partition, rule, "use iid or site:NAME")
-    return [part[person.first_rows_of_each(dataset.people[part], dataset.schema.person.rows)] for part in parts]
+    return [
+        part[person.first_rows_of_each(dataset.people[part], dataset.schema.person.rows)]
+        for part in parts
+    ]
 
 
 def _check_site_column(how: str, dataset: data.Dataset) -> None:

@@ -112,7 +112,9 @@ def _add_constant_column(X: Array) -> Array:
     return np.column_stack([X, np.full(len(X), _CONSTANT)])
 
 
-def _fit_minimiser(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -> Iterator[Array]:
+def _fit_minimiser(
+    dataset: data.Dataset, X: Array, X_test: Array, penalty: float
+) -> Iterator[Array]:
     """Yield margins of the minimiser of the logistic loss or softmax; none if the solver fails."""
     task = dataset.task
     # Rows of a run lie in the unit ball, so these are divided by their largest norm, and the

@@ -105,4 +105,6 @@ class Apart(Solver):
         return np.stack([s.total_over_rows(x, each) for s, x in zip(self._solvers, w, strict=True)])
 
     def clipped_objective(self, w: Array, clip: float) -> Array:
-        return np.stack([s.clipped_objective(x, clip) for s, x in zip(self._solvers, w, strict=True)])
+        return np.stack(
+            [s.clipped_objective(x, clip) for s, x in zip(self._solvers, w, strict=True)]
+        )

@@ -12,7 +12,7 @@ from ..problem.losses import Loss
 from ..util.typing import Any, Array, BoolArray
 from .newton import MOST as NEWTON
 from .newton import minimise_by_newton
-from .quasinewton import Memory, Problem, row_inner_products, gather_memories
+from .quasinewton import Memory, Problem, gather_memories, row_inner_products
 
 MAX_ITERATIONS = 500
 # below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the
@@ -203,7 +203,10 @@ class Descent:
         self.slope, self.length, self.goal = (x[cut] for x in (self.slope, self.length, self.goal))
         if self.fresh is not None:
             self.fresh = self.fresh[cut]
-        self.memory, self.problem = self.memory.keep(cut), self.problem.subset_of_solves(keep_node, keep_rep)
+        self.memory, self.problem = (
+            self.memory.keep(cut),
+            self.problem.subset_of_solves(keep_node, keep_rep),
+        )
         if not keep_node.all():
             self.sweep = self.sweep.select_nodes(keep_node)
 
@@ -218,11 +221,16 @@ class Descent:
         """Set a new direction, and the length one, for the solves that are at a new point."""
         if self.all_fresh or self.fresh is None:
             self.direction = self.memory.direction(self.g, self.eased)
-            self.slope, self.length = row_inner_products(self.g, self.direction), np.ones(self.g.shape[:2])
+            self.slope, self.length = (
+                row_inner_products(self.g, self.direction),
+                np.ones(self.g.shape[:2]),
+            )
         elif self.fresh.any():
             new = self.memory.direction(self.g, self.eased)
             self.direction = np.where(self.fresh[:, :, None], new, self.direction)
-            self.slope = np.where(self.fresh, row_inner_products(self.g, self.direction), self.slope)
+            self.slope = np.where(
+                self.fresh, row_inner_products(self.g, self.direction), self.slope
+            )
             self.length = np.where(self.fresh, 1.0, self.length)
 
     def _step_along_directions(self) -> None:
@@ -258,7 +266,9 @@ class Descent:
     def _finish_by_newton(self) -> None:
         """Solve, one by one, what has not reached its goal."""
         for i, r in np.argwhere(~(self.out_norm <= self.goals)):
-            one = self.problem.subset_of_solves(np.flatnonzero(self.node == i), np.flatnonzero(self.rep == r))
+            one = self.problem.subset_of_solves(
+                np.flatnonzero(self.node == i), np.flatnonzero(self.rep == r)
+            )
             sweep = self.sweep.select_nodes(self.node == i)
             w, g = minimise_by_newton(
                 self.loss,

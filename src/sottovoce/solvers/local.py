@@ -37,7 +37,7 @@ import numpy as np
 
 from ..data.design import Design
 from ..data.rows import Rows
-from ..data.sweep import Sweep, one_thread_a_product, map_on_threads
+from ..data.sweep import Sweep, map_on_threads, one_thread_a_product
 from ..errors import SolverError
 from ..problem.losses import Loss
 from ..util.typing import Array, ArrayLike
@@ -337,7 +337,9 @@ class Solver:
         sweep = self._rows.given.every_nth_row(part, parts) if parts > 1 else self._rows.given
         # n itself: C / (C / n) may round below it
         weight = self._rows.C / np.maximum(self._rows.units // parts, 1.0)
-        return unstack_replicates(weight[:, :, None] * sweep.sum_gradients(self._rows.loss, points), lead)
+        return unstack_replicates(
+            weight[:, :, None] * sweep.sum_gradients(self._rows.loss, points), lead
+        )
 
     def total_over_rows(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
         """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block
@@ -348,7 +350,9 @@ class Solver:
         """
         lead, points = w.shape[:-1], self._rows.stack_replicates(w, w.shape[:-1])
         with one_thread_a_product():
-            return unstack_replicates(self._rows.given.sum_statistic(self._rows.loss, points, each), lead)
+            return unstack_replicates(
+                self._rows.given.sum_statistic(self._rows.loss, points, each), lead
+            )
 
     def clipped_objective(self, w: Array, clip: float) -> Array:
         """The data term with every row's loss clipped to [0, clip], ``(C / n)`` times their sum,

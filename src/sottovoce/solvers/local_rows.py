@@ -80,9 +80,13 @@ class LocalRows:
         """
         rows.check_loss_fits(loss)
         sweep = rows.sweep_over_rows()
-        given, distinct = (x.with_known_norms() if loss.by_norm else x for x in (sweep, sweep.with_distinct_rows()))
+        given, distinct = (
+            x.with_known_norms() if loss.by_norm else x for x in (sweep, sweep.with_distinct_rows())
+        )
         stretch = 1.0 if rows.move is None else rows.move.stretch_bound
-        return cls(given, distinct, rows.rows_per_node.astype(float)[:, None], rows.n, loss, C, stretch)
+        return cls(
+            given, distinct, rows.rows_per_node.astype(float)[:, None], rows.n, loss, C, stretch
+        )
 
     @property
     def nodes(self) -> int:
@@ -147,7 +151,11 @@ class Grouping:
     def _shared_out(self, work: Sequence[float]) -> int:
         """Return how many of the longest tasks, of this many multiplications, threads share."""
         many = len(work) >= number_of_cores()
-        if not self._rows.distinct.is_on_this_machine or sum(work) < WORTH or not (many or max(work) < INLINE):
+        if (
+            not self._rows.distinct.is_on_this_machine
+            or sum(work) < WORTH
+            or not (many or max(work) < INLINE)
+        ):
             return 0
         return len(work) - len(work) % number_of_cores() if many else len(work)
 
@@ -174,7 +182,11 @@ class Grouping:
             keep = np.zeros(len(size), dtype=bool)
             keep[ids] = True
             found.append(
-                Part(np.sort(ids), sweep.select_nodes(keep), None if short is None else short.select_nodes(keep))
+                Part(
+                    np.sort(ids),
+                    sweep.select_nodes(keep),
+                    None if short is None else short.select_nodes(keep),
+                )
             )
         return found
 

@@ -82,7 +82,9 @@ def _newton_steps(
     """
 
     def gradient(x: Array) -> Array:
-        whole = problem.weight * sweep.sum_gradients(loss, x[None, None]) + problem.c + problem.q * x
+        whole = (
+            problem.weight * sweep.sum_gradients(loss, x[None, None]) + problem.c + problem.q * x
+        )
         return np.asarray(whole[0, 0])
 
     g = gradient(w)
@@ -117,7 +119,8 @@ def _newton_direction(
     along, worth = eased, float(left @ eased)
     for _ in range(CONJUGATE):
         turned = (
-            problem.weight * sweep.hessian_vector_product(loss, w[None, None], along[None, None]) + problem.q * along
+            problem.weight * sweep.hessian_vector_product(loss, w[None, None], along[None, None])
+            + problem.q * along
         )
         bent = float(along @ turned[0, 0])
         if not bent > 0.0:  # lost in rounding

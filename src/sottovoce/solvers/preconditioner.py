@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..data.sweep import Sweep, number_of_cores, map_on_threads
+from ..data.sweep import Sweep, map_on_threads, number_of_cores
 from ..problem.losses import Loss
 from ..util.typing import Array
 from .descent import SAMPLE
@@ -64,7 +64,12 @@ class Preconditioner:
         assert self.spectrum is not None
         spectrum = self.spectrum[:, None, :]
         return Problem(
-            c, q, self._rows.weight[:, :, None], self._basis, spectrum, self._inverse_preconditioner(q)
+            c,
+            q,
+            self._rows.weight[:, :, None],
+            self._basis,
+            spectrum,
+            self._inverse_preconditioner(q),
         )
 
     def renewed_problem(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
@@ -83,7 +88,9 @@ class Preconditioner:
         -------
         Problem
         """
-        basis, spectrum = self._hessian_eigenpairs(loss, sweep, problem.weight[:, :, 0], at, typical=False)
+        basis, spectrum = self._hessian_eigenpairs(
+            loss, sweep, problem.weight[:, :, 0], at, typical=False
+        )
         return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
     def _factorise(self, reference: Array) -> None:
@@ -100,7 +107,9 @@ class Preconditioner:
                 (rows.single_precision_rows() or rows.distinct) if large else rows.distinct,
                 rows.weight,
             )
-        self._basis, self.spectrum = self._hessian_eigenpairs(rows.loss, sweep, weight, reference, typical=True)
+        self._basis, self.spectrum = self._hessian_eigenpairs(
+            rows.loss, sweep, weight, reference, typical=True
+        )
         self._inverse = None
 
     def _hessian_eigenpairs(
@@ -113,7 +122,9 @@ class Preconditioner:
         hessian = sweep.sum_curvatures(loss, at, wide, typical)
         if wide:
             return None, hessian * weight
-        parts = np.array_split(hessian * weight[:, :, None], min(len(hessian), 2 * number_of_cores()))
+        parts = np.array_split(
+            hessian * weight[:, :, None], min(len(hessian), 2 * number_of_cores())
+        )
         found = [*map_on_threads(np.linalg.eigh, parts)]
         values, vectors = (np.concatenate([one[k] for one in found]) for k in (0, 1))
         return vectors, np.maximum(values, 0.0)  # rounding puts some below

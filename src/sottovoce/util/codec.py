@@ -134,7 +134,10 @@ def _read_record(cls: type[T], plain: Any, place: str, elsewhere: Mapping[str, A
     # Other keys are not named, because they may come from anybody.
     if plain.keys() != kinds.keys():
         raise Unreadable(f"{where}has keys other than {', '.join(kinds)}")
-    values = {name: _read_typed_value(kind, plain[name], f"{within}{name}") for name, kind in kinds.items()}
+    values = {
+        name: _read_typed_value(kind, plain[name], f"{within}{name}")
+        for name, kind in kinds.items()
+    }
     return cls(**values, **elsewhere)
 
 
@@ -191,7 +194,8 @@ def _read_dict_value(kinds: tuple[Any, ...], plain: Any, place: str) -> dict[str
         raise _unreadable_at_place(place, "an object")
     # Places are numbers, because a key may come from anybody.
     return {
-        key: _read_typed_value(kinds[1], one, f"{place}[{k}]") for k, (key, one) in enumerate(plain.items())
+        key: _read_typed_value(kinds[1], one, f"{place}[{k}]")
+        for k, (key, one) in enumerate(plain.items())
     }
 
 

@@ -13,7 +13,8 @@ the check when it is made::
             validate(self, rules=(one_run_without_a_seed,))
 
 A rule over several fields is a named function of the object, which yields an :class:`InvalidInput`
-for what is wrong. :func:`validate_fields_and_rules` collects everything that is wrong and raises one error.
+for what is wrong. :func:`validate_fields_and_rules` collects everything that is wrong and raises
+one error.
 
 There are about ten kinds of constraint.  A library for them (pydantic, cattrs) would convert
 values, report in its own words and load before the first command's help is printed; here a value is
@@ -294,7 +295,9 @@ class Both(Constraint):
         return any(one.concerns_kind_of(value) for one in self.parts)
 
     def broken_rule_text(self, value: object) -> str:
-        return next(one.broken_rule_text(value) for one in self.parts if not one.is_satisfied_by(value))
+        return next(
+            one.broken_rule_text(value) for one in self.parts if not one.is_satisfied_by(value)
+        )
 
 
 @dataclass(frozen=True, init=False)
@@ -345,7 +348,11 @@ class PerNode(Constraint):
     def broken_rule_text(self, value: object) -> str:
         if not self.concerns_kind_of(value):
             return f"must be {self.requirement_text}"
-        return next(self.each.broken_rule_text(one) for one in _entries_of_value(value) if not self.each.is_satisfied_by(one))
+        return next(
+            self.each.broken_rule_text(one)
+            for one in _entries_of_value(value)
+            if not self.each.is_satisfied_by(one)
+        )
 
 
 @dataclass(frozen=True)
@@ -434,7 +441,9 @@ def constrained_field(default: Any, constraint: Constraint, remedy: str = "") ->
 
 
 def constraint_metadata(constraint: Constraint, remedy: str = "") -> dict[str, Any]:
-    """Return the metadata of a field by which :func:`validate_fields_and_rules` finds its constraint."""
+    """Return the metadata of a field by which :func:`validate_fields_and_rules` finds its
+    constraint.
+    """
     return {_KEY: (constraint, remedy)}
 
 
@@ -442,7 +451,9 @@ Rule = Callable[[Any], Iterable[InvalidInput]]
 """A rule over several fields: it yields what is wrong, and nothing if it holds."""
 
 
-def collect_broken_constraints(target: Any, error: type[InvalidInput] = InvalidInput) -> list[InvalidInput]:
+def collect_broken_constraints(
+    target: Any, error: type[InvalidInput] = InvalidInput
+) -> list[InvalidInput]:
     """Return an error for every field of a dataclass that breaks its constraint, in order."""
     found = []
     for one in fields(target):
@@ -450,7 +461,7 @@ def collect_broken_constraints(target: Any, error: type[InvalidInput] = InvalidI
             continue
         constraint, remedy = one.metadata[_KEY]
         value = getattr(target, one.name)
-        if constraint.holds(value):
+        if constraint.is_satisfied_by(value):
             continue
         rule = constraint.broken_rule_text(value)
         # A message shows no value where it is None, so the type stands for it.

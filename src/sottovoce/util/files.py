@@ -271,8 +271,8 @@ def check_writable_path(
 ) -> None:
     """Refuse a path where no file can be written, before any budget is spent.
 
-    A quarter MiB is written on trial and removed.  Only :func:`write_atomically` notices a disk that fills up
-    later.
+    A quarter MiB is written on trial and removed.  Only :func:`write_atomically` notices a disk
+    that fills up later.
 
     Parameters
     ----------
@@ -380,7 +380,8 @@ def write_atomically(
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise NotWritten(
-            f"{field}={format_declared_value(Path(path))}: cannot be written: {reason}; free some space, or give "
+            f"{field}={format_declared_value(Path(path))}: cannot be written: {reason}; free some "
+            "space, or give "
             "another path"
         ) from None
     finally:

@@ -22,7 +22,9 @@ def _numpy_scalar_to_python(value: object) -> object:
     raise ValueError(type(value).__name__)
 
 
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_numpy_scalar_to_python)
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, default=_numpy_scalar_to_python
+)
 
 
 def as_python_numbers(value: Any) -> Any:
@@ -63,7 +65,9 @@ def infinities_to_text(value: Any) -> Any:
 
 def format_json_text(value: Any, indent: int | None = None) -> str:
     """Return plain data as a JSON text: infinities are texts, and NaN is null."""
-    return json.dumps(_replace_nan_by_none(infinities_to_text(value)), allow_nan=False, indent=indent)
+    return json.dumps(
+        _replace_nan_by_none(infinities_to_text(value)), allow_nan=False, indent=indent
+    )
 
 
 def _replace_nan_by_none(value: Any) -> Any:

@@ -71,7 +71,9 @@ def show_bar_on_console(
 
 
 class Teller:
-    """Progress of a fit: ``told.phase("choosing a method")``, then ``open_progress_teller(k)`` after each round."""
+    """Progress of a fit: ``told.phase("choosing a method")``, then ``open_progress_teller(k)``
+    after each round.
+    """
 
     def __init__(self, update: Callable[..., None] | None, lines: bool) -> None:
         self._update = update

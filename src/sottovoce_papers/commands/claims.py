@@ -55,7 +55,10 @@ def _print_rows(found: list[dict[str, Any]]) -> None:
     for row in found:
         constants = row["constants"].replace(sample_size.FREE, "free")
         table.add_row(
-            row["theorem"], f"{row['printed']:.3g}", f"{row['corrected']:.3g}", escape_markup(constants)
+            row["theorem"],
+            f"{row['printed']:.3g}",
+            f"{row['corrected']:.3g}",
+            escape_markup(constants),
         )
     Console().print(table)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sottovoce.cli.options import json_flag_option, make_option, decorate_with_options
+from sottovoce.cli.options import decorate_with_options, json_flag_option, make_option
 from sottovoce.cli.screen import Console, escape_markup, make_listing, print_json
 from sottovoce.privacy.statement import ceil_text
 from sottovoce.problem.losses import loss_texts
@@ -18,8 +18,12 @@ from ..aggregation import compare as compare_methods
 _TASK = TwoClasses()  # the only one that 003's methods know
 _DEFAULT = CompareConfig()
 _OPTIONS = [
-    make_option("--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT.data),
-    make_option("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
+    make_option(
+        "--data", "A name of `sottovoce data`, or a CSV or Parquet file.", default=_DEFAULT.data
+    ),
+    make_option(
+        "--schema", "TOML file declaring the public facts of your table.", type=click.Path()
+    ),
     make_option("--sites", "Number of sites.", type=int, default=_DEFAULT.sites),
     make_option("--rows", "Training rows of every site.", type=int, default=_DEFAULT.rows),
     make_option(
@@ -40,7 +44,9 @@ _OPTIONS = [
         "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]",
         type=float,
     ),
-    make_option("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
+    make_option(
+        "--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation
+    ),
     make_option("--loss", f"One of: {', '.join(loss_texts())}.", default=_DEFAULT.loss),
     make_option(
         "--lambda", "Weight of the regulariser.", name="Lambda", type=float, default=_DEFAULT.Lambda

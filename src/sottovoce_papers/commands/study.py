@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 
 import click
 
-from sottovoce.cli.options import json_flag_option, make_option, decorate_with_options, typed_command_line
+from sottovoce.cli.options import (
+    decorate_with_options,
+    json_flag_option,
+    make_option,
+    typed_command_line,
+)
 from sottovoce.cli.screen import Console, escape_markup, make_listing, print_json, show_progress_bar
 from sottovoce.errors import SottovoceError
 
@@ -208,7 +213,9 @@ def _render(
         for one in claims:
             console.print(f"  {escape_markup(page.said_of(one))}", highlight=False)
             for basis, verdict in one.verdicts.items():
-                told = f"    {BASES[basis]}: {escape_markup(verdict.reason)}: [bold]{verdict.word}[/]"
+                told = (
+                    f"    {BASES[basis]}: {escape_markup(verdict.reason)}: [bold]{verdict.word}[/]"
+                )
                 console.print(told, highlight=False)
         console.print(
             f"  {escape_markup(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True

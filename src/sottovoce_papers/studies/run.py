@@ -292,7 +292,9 @@ def code(kind: str) -> str:
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Write a file in one step, its folder too: see :func:`sottovoce.util.files.write_atomically`."""
+    """Write a file in one step, its folder too: see
+    :func:`sottovoce.util.files.write_atomically`.
+    """
     files.write_atomically("out", path, content, make=True)
 
 

@@ -17,7 +17,9 @@ def play(asked: Options) -> Verdict:
     released = [count + draw.laplace(scale=1.0 / epsilon, size=runs) for count in (10, 11)]
     half = runs // 2
     test = choose_test((released[0][:half], released[1][:half]), 0.0, asked.confidence)
-    bound = test.epsilon_lower_bound((released[0][half:], released[1][half:]), 0.0, asked.confidence)
+    bound = test.epsilon_lower_bound(
+        (released[0][half:], released[1][half:]), 0.0, asked.confidence
+    )
     why = "one row more in the count"
     return Verdict(
         "count",

@@ -6,7 +6,7 @@ import click
 import numpy as np
 
 from sottovoce import RunConfig
-from sottovoce.cli.options import json_flag_option, make_option, decorate_with_options
+from sottovoce.cli.options import decorate_with_options, json_flag_option, make_option
 from sottovoce.cli.screen import Console, make_listing, print_json
 from sottovoce.runs.prepare import prepare
 

@@ -51,7 +51,8 @@ def provision(
         click.echo(f"wrote {project}; go on with: nvflare provision -p {project} -w {workspace}")
         return
     click.echo(
-        f"kits are in {kits.make_startup_kits(description, workspace)}; keep {workspace}/*/state to "
+        f"kits are in {kits.make_startup_kits(description, workspace)}; keep {workspace}/*/state "
+        "to "
         "yourself"
     )
 

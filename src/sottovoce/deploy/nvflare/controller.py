@@ -1,4 +1,6 @@
-"""The hub's side of a job: NVFlare's tasks around :func:`sottovoce.deploy.nvflare.tasks.serve_sites`."""
+"""The hub's side of a job: NVFlare's tasks around
+:func:`sottovoce.deploy.nvflare.tasks.serve_sites`.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ class Federation:
         try:
             for name in self._process_names:
                 self._start_process(name)
-            self._watch = threading.Thread(target=self._restart_ended_processes, name="watchdog", daemon=True)
+            self._watch = threading.Thread(
+                target=self._restart_ended_processes, name="watchdog", daemon=True
+            )
             self._watch.start()
         except BaseException:
             self.stop_all_processes()

@@ -3,8 +3,9 @@
 One for the hub, one a site, one for the supervisor, all with our policies.
 
 ``nvflare make_startup_kits -p FILE`` on the file that :func:`write_project` writes does the same as
-:func:`make_startup_kits`: the file names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a
-builder, so that no kit leaves without them.
+:func:`make_startup_kits`: the file names
+:class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, so that no kit leaves
+without them.
 """
 
 from __future__ import annotations

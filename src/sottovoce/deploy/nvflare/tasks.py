@@ -32,7 +32,13 @@ from ...util.typing import Any
 from .. import requests
 from ..hub import Hub
 from ..plan import Plan
-from ..requests import OTHER_REQUEST, OTHER_VERSION, RequestTransport, reply_to_request, request_and_reply_sizes
+from ..requests import (
+    OTHER_REQUEST,
+    OTHER_VERSION,
+    RequestTransport,
+    reply_to_request,
+    request_and_reply_sizes,
+)
 from ..transport import to_printable_text
 
 Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]

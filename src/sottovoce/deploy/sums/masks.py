@@ -108,7 +108,8 @@ def erase_old_masking_keys(ledger: DurableLedger, present: str = "") -> dict[str
     foreign = [
         run
         for run in keys
-        if run not in states and _ledgers_of_key_name(ledger.path, f"{ledger.path.stem}.{run}") == alone
+        if run not in states
+        and _ledgers_of_key_name(ledger.path, f"{ledger.path.stem}.{run}") == alone
     ]
     over = {run: states[run] for run in keys if states.get(run, "open") != "open"}
     for run in over:
@@ -123,7 +124,8 @@ def erase_old_masking_keys(ledger: DurableLedger, present: str = "") -> dict[str
         if present in foreign:
             kept = "; the key stays for that one"
         raise LedgerCorrupt(
-            f"ledger={format_declared_value(ledger.path)}: beside it lies a key of the run {foreign[0]!r}, which "
+            f"ledger={format_declared_value(ledger.path)}: beside it lies a key of the run "
+            f"{foreign[0]!r}, which "
             "it lacks: it is an older copy, or another ledger; nothing was drawn; find the newest "
             f"one, and never restore a ledger from a backup{kept}"
         )
@@ -165,7 +167,9 @@ class RunKey:
         """
         need_cryptography()
         if not path.exists():
-            write_new_file(path, x25519.X25519PrivateKey.generate().private_bytes_raw(), secret=True)
+            write_new_file(
+                path, x25519.X25519PrivateKey.generate().private_bytes_raw(), secret=True
+            )
             _sync_folder(path)
         return cls.read(path)
 
@@ -183,7 +187,8 @@ class RunKey:
             raw = b""
         if len(raw) != BYTES:
             raise LedgerCorrupt(
-                f"key={format_declared_value(path)}: the key of this run is gone or damaged, and there is never a "
+                f"key={format_declared_value(path)}: the key of this run is gone or damaged, and "
+                "there is never a "
                 "second one; halted, nothing was drawn; the other sites go on without this one"
             )
         return cls(x25519.X25519PrivateKey.from_private_bytes(raw), path)

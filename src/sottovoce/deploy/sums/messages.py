@@ -93,7 +93,9 @@ class Roster:
         epoch = self.epoch.to_bytes(8, "big")
         first = self.first.to_bytes(8, "big")
         members = encode_fields(*(name.encode() for name in self.members))
-        return personalised_hash(b"roster", encode_fields(self.session, epoch, first, members, self.parent))
+        return personalised_hash(
+            b"roster", encode_fields(self.session, epoch, first, members, self.parent)
+        )
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,9 @@ def read_signed_message(plan: Plan, data: bytes, sender: str, round: int) -> Sig
     if not plan.uses_secure_sums and not data.startswith(b'{"epoch":'):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
     where = f"message of {to_printable_text(sender)!r} in round {round}"
-    body = parse_unverified(plan, where, data, *_KINDS[plan.uses_secure_sums], sender=sender, round=round)
+    body = parse_unverified(
+        plan, where, data, *_KINDS[plan.uses_secure_sums], sender=sender, round=round
+    )
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
@@ -267,7 +271,9 @@ def _read_share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
     if body["dtype"] != DTYPE or body["shape"] != [width] or len(raw) != 8 * width:
         raise Refused(f"{where}: must hold {width} words of 64 bits")
     words = np.frombuffer(raw, dtype=DTYPE).astype(np.uint64)
-    return Share(_read_digest(where, body["roster"]), attempt, _read_digest(where, body["parent"]), words)
+    return Share(
+        _read_digest(where, body["roster"]), attempt, _read_digest(where, body["parent"]), words
+    )
 
 
 def _members_to_bits(plan: Plan, members: Sequence[str]) -> str:
@@ -279,7 +285,9 @@ def _members_to_bits(plan: Plan, members: Sequence[str]) -> str:
 
 
 def _members_from_bits(plan: Plan, where: str, text: object) -> tuple[str, ...]:
-    """Return the members of the text of :func:`_members_to_bits`; raises :class:`Refused` for any other."""
+    """Return the members of the text of :func:`_members_to_bits`; raises :class:`Refused` for
+    any other.
+    """
     # four sites a digit
     longest = len(plan.sites) // 4 + 1
     if not isinstance(text, str) or not 0 < len(text) <= longest or set(text) - _HEXADECIMAL:
@@ -314,7 +322,9 @@ def _to_base64(raw: bytes) -> str:
 
 def make_proof(first: bytes, second: bytes) -> bytes:
     """Return two different messages of one site for one exchange, as the proof against it."""
-    return canonical_json({"first": first.decode("ascii"), "second": second.decode("ascii")}).encode()
+    return canonical_json(
+        {"first": first.decode("ascii"), "second": second.decode("ascii")}
+    ).encode()
 
 
 def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None:
@@ -425,7 +435,9 @@ def read_question(plan: Plan, data: bytes, asker: str) -> Question:
     Refused
         If it is not that of `asker` in this run.
     """
-    body = _read_question_or_answer(plan, f"question of {to_printable_text(asker)!r}", data, _QUESTION, asker, _ASKING)
+    body = _read_question_or_answer(
+        plan, f"question of {to_printable_text(asker)!r}", data, _QUESTION, asker, _ASKING
+    )
     return Question(asker, body["round"], body["nonce"])
 
 

@@ -66,7 +66,9 @@ class OwnKey:
         """Return the share under masks that are bound to roster, attempt, query and history."""
         query = self._event_digests[state.attempt - 1]
         bound = Bound(state.session, state.roster, state.attempt, query, state.parent)
-        masked = mask_share(share, self.check_against_greeting(state), self._name, state.members, state.keys, bound)
+        masked = mask_share(
+            share, self.check_against_greeting(state), self._name, state.members, state.keys, bound
+        )
         return masked.view(np.int64)
 
     def erase_file(self) -> None:

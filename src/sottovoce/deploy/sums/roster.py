@@ -158,9 +158,15 @@ class ProtocolState:
         """
         members = tuple(sorted(plan.names))
         if not plan.uses_secure_sums:
-            session = personalised_hash(b"session", encode_fields(b"graph", bytes.fromhex(plan.digest)))
+            session = personalised_hash(
+                b"session", encode_fields(b"graph", bytes.fromhex(plan.digest))
+            )
             return cls(
-                plan, members, session=session, parent=personalised_hash(b"history", session), attempt=0
+                plan,
+                members,
+                session=session,
+                parent=personalised_hash(b"history", session),
+                attempt=0,
             )
         facts = plan.facts
         check_quorum(len(plan.sites), facts.participants, facts.colluders)

@@ -30,7 +30,9 @@ class Witnesses:
         one = self._exchanges
         asked = read_question(one.plan, question, asker)
         seen = one.seen.get(asker, -1)
-        return Attestation(one.name, asked.round, asked.nonce, asker, seen).to_signed_bytes(one.plan, one.key)
+        return Attestation(one.name, asked.round, asked.nonce, asker, seen).to_signed_bytes(
+            one.plan, one.key
+        )
 
     def check_journal_is_newest(self) -> None:
         """Ask the others how far they have seen this site, before it goes on after a restart.
@@ -46,7 +48,9 @@ class Witnesses:
         # any N - K + t + 1 sites hold an honest one of the last roster
         need = len(one.plan.sites) - facts.participants + facts.colluders + 1
         question = Question(one.name, one.journal.highest_round, secrets.token_hex(NONCE // 2))
-        found = one.call_hub(lambda: one.transport.ask_other_sites(question.to_signed_bytes(one.plan, one.key), need))
+        found = one.call_hub(
+            lambda: one.transport.ask_other_sites(question.to_signed_bytes(one.plan, one.key), need)
+        )
         answers = [
             read_attestation(one.plan, data, name, question)
             for name, data in found.items()

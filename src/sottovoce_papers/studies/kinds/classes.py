@@ -67,7 +67,11 @@ def several(p: Mapping[str, Any]) -> list[Row]:
     config = RunConfig.from_dict(knobs | {key: value for key, value in p.items() if key in _RUN})
     result = simulate(config, rows)
     models = result.models
-    own = Solver(rows, make_loss(config.loss), 1.0).clipped_objective(models, np.inf)[..., 0].mean(axis=1)
+    own = (
+        Solver(rows, make_loss(config.loss), 1.0)
+        .clipped_objective(models, np.inf)[..., 0]
+        .mean(axis=1)
+    )
     scores = np.einsum("nd,rkd->rnk", X, models.mean(axis=1).reshape(len(models), K, -1))
     wrong = (scores.argmax(axis=-1) != y).mean(axis=-1)
     says = f"{config.method} ({K} classes): {result.privacy['says']}"

@@ -83,7 +83,9 @@ def once(
     if found is None or not wanted <= set(found["rounds"]):
         rows = run()
         content = json.dumps({"rounds": sorted(wanted), "rows": rows}).encode()
-        files.write_atomically("out", place, gzip.compress(content, compresslevel=1, mtime=0), make=True)
+        files.write_atomically(
+            "out", place, gzip.compress(content, compresslevel=1, mtime=0), make=True
+        )
         return rows
     return [row for row in found["rows"] if row.get("round") is None or row["round"] in wanted]
 

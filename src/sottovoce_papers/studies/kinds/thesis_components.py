@@ -83,16 +83,18 @@ def components(p: Mapping[str, Any]) -> list[Row]:
             )
             if moments is not None:
                 guard = RowGuard(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
-                basis = np.linalg.eigh(unflatten_symmetric(guard.charge_and_answer(moments).mean(axis=0), width))[1][:, ::-1][
-                    :, :kept
-                ]
+                basis = np.linalg.eigh(
+                    unflatten_symmetric(guard.charge_and_answer(moments).mean(axis=0), width)
+                )[1][:, ::-1][:, :kept]
                 seen = held.onto(np.ascontiguousarray(basis))
             elif before:
                 ledger.record_event(before[0])
             projected = rows if moments is None else Rows.build_from_parts(seen.deal([m] * N, seed))
             noise = KeyedNoise(derived(own, 1), range(R), range(N))
             models = (
-                RowGuard(projected, facts, noise, ledger).charge_and_answer(_model(sigma, facts, R)).mean(axis=1)
+                RowGuard(projected, facts, noise, ledger)
+                .charge_and_answer(_model(sigma, facts, R))
+                .mean(axis=1)
             )
             row = _row(pca, ledger, terms, kept) | held.notes
             row["_privacy"] = held.told(row["_privacy"])
@@ -129,7 +131,9 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
     accountant = accountants.make_accountant(terms.accountant)
 
     def worst(scale: Array) -> Array:
-        return np.max(accountant.epsilon_of_events(events(1.0 / float(scale[0])), DELTA), keepdims=True)
+        return np.max(
+            accountant.epsilon_of_events(events(1.0 / float(scale[0])), DELTA), keepdims=True
+        )
 
     found = calibrate(worst, [terms.epsilon], tolerance=tolerance_for(accountant))
     if not found.met.all():

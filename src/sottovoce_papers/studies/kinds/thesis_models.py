@@ -307,7 +307,11 @@ def _split(
         fits = {**own, "global": pooled(Rows.build_from_parts(dealt), terms), **fits}
         if setting != "non-private":
             own = {f"site {i + 1}": replace(letter, models=letter.models[:, i]) for i in range(N)}
-            printed = {**own, "global": pooled(Rows.build_from_parts(dealt), rough, "printed"), **printed}
+            printed = {
+                **own,
+                "global": pooled(Rows.build_from_parts(dealt), rough, "printed"),
+                **printed,
+            }
     fits |= {f"{name}{LETTER}": fit for name, fit in printed.items()}
     for name, fit in fits.items():
         says = {"sites": fit.sites, "aggregator": fit.aggregator}

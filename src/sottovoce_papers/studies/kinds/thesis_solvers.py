@@ -65,7 +65,10 @@ def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
             noise = noise_of(models, sites, facts, ridge_of(terms.epsilon, facts)[0])
             models = np.array(
                 [
-                    [flat(sites.rows_of_node(i).signed[0], one[i], total, facts.loss) for i in range(N)]
+                    [
+                        flat(sites.rows_of_node(i).signed[0], one[i], total, facts.loss)
+                        for i in range(N)
+                    ]
                     for one in noise
                 ]
             )
@@ -298,7 +301,9 @@ def folds(p: Mapping[str, Any]) -> list[Row]:
         for k in range(_FOLDS):
             left = np.arange(len(y)) % _FOLDS == k
             model = pooled_minimiser(
-                Rows.build_from_parts([(X[~left], y[~left])]), RunConfig(loss=p["loss"]), float(p["Lambda"])
+                Rows.build_from_parts([(X[~left], y[~left])]),
+                RunConfig(loss=p["loss"]),
+                float(p["Lambda"]),
             )
             wrong += int((y[left] * (X[left] @ model) <= 0).sum())
         row: Row = {"replicate": replicate, "error": wrong / len(y)}
