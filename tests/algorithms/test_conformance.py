@@ -232,11 +232,11 @@ def test_both_noises_of_an_objective_have_the_laws_of_the_event(
                 polish = (1 / event.beta_release if pure else event.sigma_release)[:, None]
             q = facts.mu + query.curvature  # type: ignore[attr-defined]
             if use == 0:
-                w = answer - getattr(noise, polish_law)(d, k, use=1) * polish
+                w = answer - getattr(noise, f"draw_{polish_law}")(d, k, use=1) * polish
                 gradient = parents.gradient(seen, facts.C, w) + query.linear + q * w  # type: ignore[attr-defined]
                 found.append(-gradient * facts.n / facts.C / inside)
             else:
-                b = getattr(noise, inside_law)(d, k) * inside
+                b = getattr(noise, f"draw_{inside_law}")(d, k) * inside
                 linear = query.linear + facts.C / facts.n * b  # type: ignore[attr-defined]
                 exact = Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
                 found.append((answer - exact) / polish)

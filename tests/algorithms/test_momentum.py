@@ -48,7 +48,7 @@ def test_gradient_descent_without_correction_does_not() -> None:
 def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(rows: Rows) -> None:
     config = CASE.make(delta=1e-5, epsilon=1.0, relation="zero-out")
     ledger = prepare(config, rows.n, rows.d).plan_ledger().rows
-    mu = np.sqrt(sum(row.shift() ** 2 for row in ledger))  # type: ignore[attr-defined]
+    mu = np.sqrt(sum(row.sensitivity_over_sigma() ** 2 for row in ledger))  # type: ignore[attr-defined]
     assert np.all(mu <= gaussian_mu(1.0, 1e-5))
     np.testing.assert_allclose(mu, gaussian_mu(1.0, 1e-5), rtol=1e-3)
     np.testing.assert_allclose(ledger[0].sensitivity, 1.0 / rows.n[:, 0], rtol=1e-5)  # type: ignore[attr-defined]

@@ -417,7 +417,7 @@ def test_a_row_s_site_decides_its_own_margin_alone(numbered: Any) -> None:
     saved, _, _ = numbered
     n = len(SPELLED)
     rows = {"x": np.zeros(n), "ward": np.array(["a"] * n, dtype=object)}
-    places = saved.places(rows | {"site": np.array(SPELLED, dtype=object)})
+    places = saved.site_indices(rows | {"site": np.array(SPELLED, dtype=object)})
     assert places.tolist() == [0, 0, 0, -1, -1, -1, 1, -1, -1, -1]
     margins = saved.margins(rows | {"site": np.array(SPELLED, dtype=object)})
     for k, text in enumerate(SPELLED):
@@ -427,14 +427,14 @@ def test_a_row_s_site_decides_its_own_margin_alone(numbered: Any) -> None:
         assert saved.margins(alone)[0] == margins[k]
     for column in (np.array([1.0, np.nan, 7.0]), np.array([1, 5, 7]), np.array(["1", "x", "7.0"])):
         three = {name: values[:3] for name, values in rows.items()} | {"site": column}
-        assert saved.places(three).tolist() == [0, -1, 3]
+        assert saved.site_indices(three).tolist() == [0, -1, 3]
     for column in (
         [1, "x", 2.5],
         [1, None, True],
         [np.float64(1.0), b"2", {}],
     ):  # as a dict of lists has them
         three = {name: values[:3] for name, values in rows.items()} | {"site": column}
-        assert saved.places(three)[0] == 0
+        assert saved.site_indices(three)[0] == 0
     without = saved.margins(rows)  # no site column at all
     np.testing.assert_array_equal(without, np.full(n, margins[4]))
 

@@ -87,7 +87,7 @@ def subgroup_levels(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
             if block.base is not None:
                 rest = name_of_reference(block)
             return (*named, Level(rest, None))
-        first += len(block.names)
+        first += len(block.feature_names)
     known = [block.name for block in blocks if isinstance(block, Bins | Category)]
     remedy = "leave it out"
     if known:
