@@ -273,8 +273,8 @@ def test_what_is_planted_in_a_centred_training_is_refuted(
 
 GAME = """
 import json
-from sottovoce.audit.answers import cases, play_one
-found = [play_one(cases()[name], 200) for name in {names!r}]
+from sottovoce.audit.answers import all_answer_cases, play_answer_case
+found = [play_answer_case(all_answer_cases()[name], 200) for name in {names!r}]
 print(json.dumps([[one.claimed_epsilon, one.exact_epsilon] for one in found]))
 """
 ONE = "\n\n    def changed(self, facts):\n        return 1.0\n"

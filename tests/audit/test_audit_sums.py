@@ -145,8 +145,8 @@ def test_noise_that_is_used_for_two_attempts_is_refuted() -> None:
 GAME = """
 import json
 from sottovoce.audit.game import Options
-from sottovoce.audit.sums import cases, play
-verdict = play(Options(replicates={runs}), {{"one": cases()[{name!r}]}})
+from sottovoce.audit.sums import summing_cases, play
+verdict = play(Options(replicates={runs}), {{"one": summing_cases()[{name!r}]}})
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound]))
 """
 REFUTED = {

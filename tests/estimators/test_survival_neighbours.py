@@ -97,7 +97,10 @@ def asked(monkeypatch: pytest.MonkeyPatch, model: ConsensusSurvival, *data: Any)
     planned, rows = found["planned"], found["rows"]
     prepared = planned.prepared
     return Asked(
-        rows_on_backend(planned.config, rows), planned.loss, prepared.facts, prepared.plan_ledger().rows
+        rows_on_backend(planned.config, rows),
+        planned.loss,
+        prepared.facts,
+        prepared.plan_ledger().rows,
     )
 
 

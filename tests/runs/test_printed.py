@@ -140,7 +140,9 @@ def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answ
         prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5)
     ).rows
     assert all(isinstance(row, MinimiserGateRelease) for row in rows)
-    assert [bool(np.all(row.sensitivity_over_sigma() > 0)) for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
+    assert [bool(np.all(row.sensitivity_over_sigma() > 0)) for row in rows] == [
+        k < 4 for k in range(12)
+    ]  # type: ignore[attr-defined]
     first, last = rows[0], rows[-1]
     assert isinstance(first, MinimiserGateRelease) and np.all(first.test_epsilon > 0)
     minimiser, test = (

@@ -63,7 +63,9 @@ class Scored:
     def __post_init__(self) -> None:
         if not self.model:
             rule = "must be the digest of the public model that is evaluated"
-            raise InvalidInput("model", None, rule, "give sottovoce.util.plain.digest_of(...)")
+            raise InvalidInput(
+                "model", None, rule, "give sottovoce.util.plain.digest_public_values(...)"
+            )
         inside = np.nan_to_num(np.clip(self.margins, -FARTHEST, FARTHEST), nan=0.0)
         object.__setattr__(self, "margins", inside)
 

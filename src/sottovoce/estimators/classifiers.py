@@ -176,7 +176,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
 
     Attributes
     ----------
-    coefficients_ : dict, or sottovoce.answers.inference.Coefficients
+    coefficients_ : dict, or sottovoce.answers.coefficients.Coefficients
         A table that ``pandas.DataFrame`` takes: names, coefficients, and odds ratios of the
         logistic loss for two classes.  With `inference`: estimates, standard errors, intervals and
         what was refused.

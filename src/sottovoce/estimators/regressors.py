@@ -79,7 +79,7 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
     site_intercept_ : ndarray of shape (n_sites,)
         Sites that `groups` or the schema's site column name have constants of their own under the
         squared loss.
-    coefficients_ : dict, or sottovoce.answers.inference.Coefficients
+    coefficients_ : dict, or sottovoce.answers.coefficients.Coefficients
         A table that ``pandas.DataFrame`` takes; with `inference`: estimates, standard errors,
         intervals and what was refused.
     y_bounds_ : (float, float)

@@ -137,7 +137,7 @@ class Centring:
                 "needs distinct columns, 0 < k <= 1 <= gain, a positive alpha, and a share "
                 "inside (0, 1)"
             )
-            raise InvalidInput("centre", None, rule, "use sottovoce.runs.centre.decide")
+            raise InvalidInput("centre", None, rule, "use sottovoce.runs.centre.decide_centring")
 
     @cached_property
     def digest(self) -> str:
