@@ -203,7 +203,7 @@ def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):
         command, "targets", lambda form: [("output", "corrected"), ("output", "printed")]
     )
     monkeypatch.setattr(
-        command, "measure", lambda seed, quick: asked.append((seed, quick)) or learned
+        command, "measure_inference_attacks", lambda seed, quick: asked.append((seed, quick)) or learned
     )
     path = tmp_path / "audit.html"
     words = ["all", "--quick", "--seed", "3", "--report", str(path), "--json"]

@@ -16,10 +16,10 @@ class Slow:
     def __init__(self) -> None:
         self.looks, self.waits, self.alarms = 0, True, list[dict[str, str]]()
 
-    def look(self, *, now: bool = False) -> None:
+    def note_new_messages(self, *, now: bool = False) -> None:
         self.looks += 1
 
-    def status(self) -> dict[str, Any]:
+    def status_with_times(self) -> dict[str, Any]:
         def site(name: str, waits_for: list[str], since: str | None) -> dict[str, Any]:
             return {
                 "site": name,

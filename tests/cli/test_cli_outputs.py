@@ -253,7 +253,7 @@ def test_a_signal_after_the_charge_costs_nothing_more(
     """Before the result is stored, the ledger has all of it; afterwards it is in its file."""
     words = PAID[name]
     stop = (
-        "import os; from sottovoce.cli import results; results.store = lambda *a, **k: "
+        "import os; from sottovoce.cli import results; results.store_before_showing = lambda *a, **k: "
         f"os.kill(os.getpid(), {sent})"
     )
     done = shell(words, code=stop)
@@ -349,7 +349,7 @@ def test_a_run_is_stored_before_it_is_scored(
     """
     stop = (
         "from sottovoce.runs import training\ndef fails(*given):\n    raise "
-        f"{fault}\ntraining.least_error = fails"
+        f"{fault}\ntraining.least_nonprivate_error = fails"
     )
     done = shell((*ROUNDS, *words), code=stop)
     assert done.returncode not in (0, 2)
