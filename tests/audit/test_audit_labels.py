@@ -125,10 +125,10 @@ def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
         def release(self, y: Any, classes: Any) -> None:
             raise InvalidInput("epsilon", None, "is too small", "use 1")
 
-    with pytest.raises(InvalidInput, match="no model is released by planted"):
+    with pytest.raises(InvalidInput, match=r"^epsilon=.*planted"):
         play(stands=stands(Refuses))
     both = {"whole": stands(Declared)["planted"], **stands(Refuses)}
-    with pytest.raises(InvalidInput, match="no model is released by planted"):
+    with pytest.raises(InvalidInput, match=r"^epsilon=.*planted"):
         play(stands=both)
 
 

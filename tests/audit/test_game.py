@@ -112,12 +112,12 @@ class Forgetful:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def charge(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         if not self._ledger.rows:
             self._ledger.record_event(event)
 
-    def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        self.charge(event)
+    def charge_once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        self.record_event(event)
         return draw()
 
 

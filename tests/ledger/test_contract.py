@@ -127,7 +127,7 @@ class LedgerContract(ABC):
             single.record_event(release())
         assert ledger.to_list() == single.to_list()
         np.testing.assert_array_equal(ledger.per_node(), single.per_node())
-        with pytest.raises(BudgetExceeded, match="a run of 2 releases"):
+        with pytest.raises(BudgetExceeded, match="run of 2"):
             ledger.record_event(release(0.2), count=2)
         for wrong in (0, -1, 1.0):
             with pytest.raises(InvalidInput, match=r"^count="):

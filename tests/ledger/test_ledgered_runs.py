@@ -199,9 +199,7 @@ def test_a_checkpoint_of_another_ledger_is_refused(tmp_path: Path) -> None:
         with pytest.raises(Interrupted):
             simulate(config, rows, ledger=first, checkpoint=path, observers=[stop])
         own = simulate(config, rows, ledger=second)
-        with pytest.raises(
-            LedgerMismatch, match="other answers than the run in this ledger; remove it to go on"
-        ):
+        with pytest.raises(LedgerMismatch, match="answers"):
             simulate(config, rows, ledger=second, checkpoint=path)
         assert len(second.rows) == 4 and len(first.rows) == 2
         resumed = simulate(config, rows, ledger=first, checkpoint=path)

@@ -109,9 +109,7 @@ def test_every_class_says_what_it_needs_and_what_it_costs_without() -> None:
 
 def test_a_class_that_does_not_say_is_none() -> None:
     for wrong in ({}, {"needs": "luck"}):
-        with pytest.raises(
-            TypeError, match="Careless: needs must say what its price presumes, one of"
-        ):
+        with pytest.raises(TypeError, match=r"^Careless: needs "):
             dataclass(type("Careless", (Event,), wrong))
     with pytest.raises(TypeError):  # nor by inheritance
         type("Heir", (CarriedGaussianMechanism,), {})

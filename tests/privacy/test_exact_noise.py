@@ -648,9 +648,9 @@ def test_noise_without_a_scale_is_refused(wrong: float) -> None:
     for draw, name in ((rounded_gaussian, "sigma"), (rounded_spherical, "rate")):
         with pytest.raises(InvalidInput, match=f"^{name}=.*finite and > 0"):
             draw(3, [1.0, wrong], [1.0, 1.0])
-        with pytest.raises(InvalidInput, match=r"^step=.*finite and > 0"):
+        with pytest.raises(InvalidInput, match=r"^step=.*finite"):
             draw(3, [1.0], [wrong])
-        with pytest.raises(InvalidInput, match=r"^d=0: noise has at least one coordinate"):
+        with pytest.raises(InvalidInput, match=r"^d=0: .*at least 1"):
             draw(0, [1.0], [1.0])
 
 

@@ -71,7 +71,7 @@ class Joint:
             own_price, own_after = self.own.account.price_affordable_release(event, None)
             if not left or event.terms != left[0][0].terms:
                 raise LedgerMismatch(
-                    "ledger: the release is not the next one planned; nothing was drawn"
+                    "ledger: this release is not the next one of the plan; nothing was drawn"
                 )
             # The shared ledger first, which held the price and cannot refuse it: an interrupt in
             # between leaves too much spent there, never too little.
@@ -91,5 +91,5 @@ class Joint:
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Refuse to go on: whether the shared ledger holds these rows cannot be known."""
         raise LedgerError(
-            "ledger: a ledger in memory cannot go on from a checkpoint; use a ledger on disk"
+            "ledger: an in-memory ledger cannot continue from a checkpoint; use a DurableLedger"
         )

@@ -71,7 +71,7 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
         **loss_terms(facts),  # type: ignore[arg-type]
     )
     if np.any(np.isnan(rate)):
-        rule = "a release costs more than this through its curvature alone, whatever the noise"
+        rule = "is below what the curvature of the loss alone costs, whatever the noise"
         error = InvalidInput("alpha", np.min(epsilon).item(), rule, "raise alpha, eta, phi or rho")
         error.nodes = np.isnan(np.broadcast_to(rate, facts.n.shape)).ravel()
         raise error
@@ -114,7 +114,7 @@ def check_law(law: str, facts: Facts) -> None:
         raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
     if law == "gaussian" and facts.pure:
         raise InvalidInput(
-            "law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'"
+            "law", law, "Gaussian noise has no pure epsilon", "give a delta, or use law='spherical'"
         )
 
 
