@@ -104,7 +104,11 @@ def test_every_class_says_what_it_needs_and_what_it_costs_without() -> None:
         names = {field.name for field in fields(cls)}
         assert vars(cls)["needs"] in NEEDS
         assert (cls.needs == "rounds") == ("alone" in vars(cls)) == ("index" in names)
-        assert (cls.needs == "people") == ("of_people" in vars(cls)) == ("sites_per_row" in names)
+        assert (
+            (cls.needs == "people")
+            == ("event_for_people" in vars(cls))
+            == ("sites_per_row" in names)
+        )
 
 
 def test_a_class_that_does_not_say_is_none() -> None:

@@ -125,7 +125,7 @@ def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: R
     assert not can_correlate_noise(two_sided, even, T) and not can_correlate_noise(
         of("softmax:2"), even, T
     )
-    with pytest.raises(InvalidInput, match="of one sign"):
+    with pytest.raises(InvalidInput, match=r"^correlation=.*one sign"):
         CarriedGradient(np.zeros(rows.d), np.array([0.1]), "test", index=1, rounds=T).event(
             two_sided
         )
@@ -234,8 +234,8 @@ def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before
 ) -> None:
     guard, alpha = vaulted(rows)
     for query, said in (
-        (CarriedGradient(points(rows)[0], alpha, "test", index=T + 1, rounds=T), "planned for 6"),
-        (CarriedGradient(points(rows)[0] + 1e12, alpha, "test", index=1, rounds=T), "too long"),
+        (CarriedGradient(points(rows)[0], alpha, "test", index=T + 1, rounds=T), "^rounds=7: "),
+        (CarriedGradient(points(rows)[0] + 1e12, alpha, "test", index=1, rounds=T), "norm"),
     ):
         with pytest.raises(InvalidInput, match=said):
             guard.charge_and_answer(query)
@@ -324,7 +324,7 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
     if gain > 2.0:  # margins alone do not explain it, and such a round is refused
         assert most > margins * float(np.linalg.norm(w)) * loss.hessian_bound
         asked = CarriedGradient(w[None], np.array([[0.1]]), "test", index=1, rounds=T)
-        with pytest.raises(InvalidInput, match="too long"):
+        with pytest.raises(InvalidInput, match=r"^eta: .*norm"):
             asked.check_before_charge(facts)
 
 

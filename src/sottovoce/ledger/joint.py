@@ -71,7 +71,7 @@ class Joint:
             own_price, own_after = self.own.account.price_affordable_release(event, None)
             if not left or event.terms != left[0][0].terms:
                 raise LedgerMismatch(
-                    "ledger: this release is not the next one of the plan; nothing was drawn"
+                    "ledger: the release is not the next one planned; nothing was drawn"
                 )
             # The shared ledger first, which held the price and cannot refuse it: an interrupt in
             # between leaves too much spent there, never too little.

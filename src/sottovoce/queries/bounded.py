@@ -836,7 +836,7 @@ class NoisyBounded(NoisyValue):
             raise InvalidInput(
                 "delta",
                 None,
-                "must be > 0, because Gaussian noise on sums has no pure epsilon",
+                "must be > 0, because Gaussian noise on sums has no pure price",
                 "use delta=1e-5",
             )
 

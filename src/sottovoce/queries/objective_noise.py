@@ -114,7 +114,7 @@ def check_law(law: str, facts: Facts) -> None:
         raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
     if law == "gaussian" and facts.pure:
         raise InvalidInput(
-            "law", law, "Gaussian noise has no pure epsilon", "give a delta, or use law='spherical'"
+            "law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'"
         )
 
 

@@ -193,7 +193,9 @@ def check_solve(
     public_vector_norm(start, "start")
     pull = public_vector_norm(linear, "linear") + np.asarray(noise, dtype=float)
     if not np.all(_ROOM * _gradient_rounding_bound(facts, tol, pull, q) <= np.asarray(tol)):
-        rule = "is too small to certify in double precision, because public vectors are too long"
+        rule = (
+            "double precision cannot certify so small a gradient norm with public vectors so long"
+        )
         shown = float(np.min(tol))
         raise InvalidInput(
             "tol",
