@@ -79,7 +79,7 @@ def test_the_command_tells_the_rate() -> None:
     shown = CliRunner().invoke(
         cli, ["audit", "rare", "--replicates", "100"], catch_exceptions=False
     )
-    assert "of 200 surveys" in shown.stdout and "stated: at most 0.05" in shown.stdout
+    assert "of 200 surveys" in shown.stdout and "at most 0.05" in shown.stdout
     plain = CliRunner().invoke(
         cli, ["audit", "rare", "--replicates", "100", "--json"], catch_exceptions=False
     )

@@ -341,7 +341,7 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
     monkeypatch.setattr(chain, "_READS", (3, 4))
     monkeypatch.setattr(chain, "SCHEMA_VERSION", 4)
     for name in ("True", "False"):
-        with pytest.raises(LedgerVersion, match=r"schema 5, .* reads 4"):
+        with pytest.raises(LedgerVersion, match=r"schema 5,.*4"):
             DurableLedger.open(tmp_path / name)
 
 

@@ -44,7 +44,7 @@ def gauss(*mus: float, relation: str = "replace-one") -> GaussianMechanism:
 def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() -> None:
     ledger = Ledger(epsilon=2.5)
     ledger.record_event(laplace(1.0, 0.2), deal=b"first")
-    with pytest.raises(BudgetExceeded, match=r"release 2 .* 2 partitions from 1 to 2.7;"):
+    with pytest.raises(BudgetExceeded, match=r"2 partitions.* 2.7;"):
         ledger.record_event(laplace(0.2, 1.7), deal=b"second")
     ledger.record_event(laplace(0.2, 1.0), deal=b"second")
     assert (
@@ -58,9 +58,9 @@ def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() ->
         ledger.account.against([0]) == pytest.approx(0.5 + 1.0)
         and ledger.account.against([0, 1]) == 0.0
     )
-    with pytest.raises(BudgetExceeded, match=r"^epsilon=2.5: release 4 .* 3 partitions") as no:
+    with pytest.raises(BudgetExceeded, match=r"^epsilon=2.5: .*3 partitions") as no:
         ledger.record_event(laplace(0.1, 0.35), deal=b"third")
-    assert "from 2.2 to 2.55" in str(no.value) and "\n" not in str(no.value)
+    assert "to 2.55" in str(no.value) and "\n" not in str(no.value)
     assert (
         len(ledger.rows) == 3 and ledger.total() == pytest.approx(2.2) and ledger.claimed() is None
     )
@@ -125,9 +125,9 @@ def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -
     assert ledger.total() == pytest.approx(0.95)
     wide = Ledger()
     wide.record_event(laplace(0.1, 0.1, 0.1))
-    with pytest.raises(InvalidInput, match=r"^nodes=2: must be 3"):
+    with pytest.raises(InvalidInput, match=r"^nodes=2: .*3"):
         wide.record_event(laplace(0.1, 0.1))
-    with pytest.raises(InvalidInput, match=r"^epsilon: .*2 budgets.* 3 nodes"):
+    with pytest.raises(InvalidInput, match=r"^epsilon: .*2 budgets"):
         ledger.record_event(laplace(0.1, 0.1, 0.1), deal=b"three")
 
 
@@ -158,7 +158,7 @@ def test_runs_on_the_same_rows_add_node_by_node_and_runs_that_deal_them_anew_do_
 def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -> None:
     rows = make_rows([60, 45, 50], 4)
     config = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=1.0, sites_per_row=2)
-    with pytest.raises(InvalidInput, match=r"^sites_per_row=2: .*at 1 site;"):
+    with pytest.raises(InvalidInput, match=r"^sites_per_row=2: .*1 site;"):
         simulate(config, rows, ledger=(small := Ledger()))
     assert small.rows == ()
     simulate(config, rows, ledger=(large := Ledger(sites_per_row=3)))
@@ -170,7 +170,7 @@ def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -
     pooled = RunConfig(method="central", epsilon=1.0, rounds=1)
     with pytest.raises(
         InvalidInput,
-        match=r"^method='central': the ledger counts people with rows at 3 sites, and thi",
+        match=r"^method='central': .*3 sites",
     ):
         simulate(pooled, rows, ledger=large)
     for wrong in (0, 1.5, "2"):
@@ -320,9 +320,9 @@ def test_a_run_holds_what_it_will_cost_until_it_is_over() -> None:
     shared, event = Ledger(epsilon=5.5), laplace(1.0)
     with Joint(Ledger(), shared, [event] * 3, b"a") as run:
         run.record_event(event)
-        with pytest.raises(BudgetExceeded, match=r"^epsilon=5.5: a run of 3 .*in progress"):
+        with pytest.raises(BudgetExceeded, match=r"^epsilon=5.5: .*in progress"):
             Joint(Ledger(), shared, [event] * 3, b"a")
-        with pytest.raises(BudgetExceeded, match=r"1 spent, .*in progress"):
+        with pytest.raises(BudgetExceeded, match=r"1 spent,.*progress"):
             shared.record_event(laplace(2.6), deal=b"b")
         with pytest.raises(LedgerMismatch, match="not the next"):
             run.record_event(laplace(0.9))

