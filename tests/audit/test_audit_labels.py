@@ -118,7 +118,7 @@ def test_a_difference_that_noise_makes_does_not_hide_one_that_a_label_makes() ->
     assert verdict.refuted and "not declared" in verdict.attack
 
 
-def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
+def test_a_label_audit_without_releases_is_refused() -> None:
     class Refuses(Declared):
         def release(self, y: Any, classes: Any) -> None:
             raise InvalidInput("epsilon", None, "is too small", "use 1")

@@ -41,7 +41,7 @@ def gauss(*mus: float, relation: str = "replace-one") -> GaussianMechanism:
 # Deals
 
 
-def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() -> None:
+def test_repartitioned_rows_are_charged_at_the_worst_node_each_time() -> None:
     ledger = Ledger(epsilon=2.5)
     ledger.record_event(laplace(1.0, 0.2), deal=b"first")
     with pytest.raises(BudgetExceeded, match=r"2 partitions.* 2.7;"):
@@ -67,7 +67,7 @@ def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() ->
     assert Ledger().trial().total() == 0.0 and ledger.trial().total() == ledger.total()
 
 
-def test_charges_without_a_deal_are_of_the_same_rows_at_the_same_nodes() -> None:
+def test_charges_without_a_partition_share_one_partition() -> None:
     ledger = Ledger()
     ledger.record_event(laplace(1.0, 0.2))
     ledger.record_event(laplace(0.2, 1.0))
@@ -132,7 +132,7 @@ def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -
 
 
 @pytest.mark.parametrize("name", ["pld", "best"])
-def test_what_keeps_no_sums_takes_one_deal(name: str) -> None:
+def test_accountants_without_sums_accept_one_partition_only(name: str) -> None:
     ledger = Ledger(make_accountant(name), np.inf, 1e-5)
     ledger.record_event(gauss(0.1, 0.2), deal=b"1")
     with pytest.raises(
@@ -181,7 +181,7 @@ def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -
 # Names
 
 
-def test_an_accountants_name_means_one_for_life() -> None:
+def test_an_accountants_name_selects_a_lifetime_accountant() -> None:
     assert (
         Ledger("rdp", 2.0, 1e-5).accountant.is_filter
         and Ledger("zcdp:5", 2.0, 1e-5).accountant.label == "zcdp:5.0"
@@ -274,7 +274,7 @@ def test_every_fit_of_a_cross_validation_and_of_a_search_is_charged(threads: int
     assert len(ledger.rows) == 8 + 14 and ledger.total() == pytest.approx(2.0 + 3.5, rel=1e-5)
 
 
-def test_a_pool_of_processes_is_refused_in_words() -> None:
+def test_a_process_pool_is_refused() -> None:
     ledger, rows = Ledger(epsilon=9.0), make_rows([60, 45], 4)
     run = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=1.0)
     with pytest.raises(LedgerError, match=r"n_jobs=1.*DurableLedger"):
@@ -316,7 +316,7 @@ def test_threads_cannot_race_for_a_budget() -> None:
         assert (len(ledger.rows), len(refused), ledger.total()) == (20, 20, 20.0)
 
 
-def test_a_run_holds_what_it_will_cost_until_it_is_over() -> None:
+def test_an_open_run_reserves_its_whole_cost() -> None:
     shared, event = Ledger(epsilon=5.5), laplace(1.0)
     with Joint(Ledger(), shared, [event] * 3, b"a") as run:
         run.record_event(event)

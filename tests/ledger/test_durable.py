@@ -200,7 +200,7 @@ def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(
     assert first.charge_once(release(0.1), pytest.fail) == b"third"
 
 
-def test_the_first_commit_wins(ledger: DurableLedger) -> None:
+def test_the_first_stored_bytes_win(ledger: DurableLedger) -> None:
     slow, fast = (ledger.reserve("run", "plan", [release()]) for _ in range(2))
     assert (
         slow.charge_once(

@@ -176,7 +176,7 @@ def test_a_damaged_file_is_refused_or_unharmed(used: Path, tmp_path: Path) -> No
     assert refused >= 40
 
 
-def test_files_that_are_no_ledger(tmp_path: Path, copy: Path) -> None:
+def test_files_that_are_not_ledgers_are_refused(tmp_path: Path, copy: Path) -> None:
     other = tmp_path / "other.sqlite"
     tamper(other, "CREATE TABLE t (x)")
     (tmp_path / "text").write_text("no ledger " * 1000)
@@ -268,7 +268,7 @@ def test_a_busy_file_is_waited_for_then_refused(copy: Path) -> None:
     "options",
     [{"n_nodes": 0}, {"epsilon": [1.0, 2.0], "n_nodes": 3}, {"accountant": "nope"}, {"delta": 2.0}],
 )
-def test_ledgers_that_cannot_be_made(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_options_make_no_ledger(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         DurableLedger.create(tmp_path / "a", **({"epsilon": 1.0} | options))
     assert not list(tmp_path.iterdir())

@@ -93,13 +93,13 @@ def test_restored_ledger_goes_on_with_the_same_total() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, [1.0, 0.0], "1"])
-def test_targets_that_are_none(epsilon: float) -> None:
+def test_invalid_epsilons_are_refused(epsilon: float) -> None:
     with pytest.raises(InvalidInput, match=r"^epsilon="):
         validate_target(epsilon, None)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 1.5, -1e-5, math.nan])
-def test_deltas_that_are_none(delta: float) -> None:
+def test_invalid_deltas_are_refused(delta: float) -> None:
     with pytest.raises(InvalidInput, match=r"^delta="):
         validate_target(1.0, delta)
 

@@ -381,7 +381,7 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
         pure.account.against([0, 3])
 
 
-def test_names() -> None:
+def test_accountants_are_found_by_name() -> None:
     assert accountants.make_accountant("rdp:20.5").label == "rdp:20.5"
     assert accountants.make_accountant("rdp").label == "rdp"
     assert (
@@ -394,7 +394,7 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["pld", "best"])
-def test_what_is_no_filter_cannot_serve_for_life(name: str) -> None:
+def test_accountants_that_are_no_filters_are_refused_for_lifetime_budgets(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^accountant=.*adaptively"):
         accountants.lifetime_accountant(name, vector(1.0), 1e-5)
 

@@ -65,7 +65,7 @@ def test_a_price_with_a_jump_ends_below_it() -> None:
     )
 
 
-def test_what_no_scale_can_meet_is_said_for_its_node() -> None:
+def test_an_unreachable_target_is_reported_for_its_node() -> None:
     floor = np.array([0.0, 2.0])
     found = calibrate(lambda scale: floor + scale, np.array([1.0, 1.0]), tolerance=1e-9)
     assert found.met.tolist() == [True, False]

@@ -111,7 +111,7 @@ def test_every_class_says_what_it_needs_and_what_it_costs_without() -> None:
         )
 
 
-def test_a_class_that_does_not_say_is_none() -> None:
+def test_event_classes_without_needs_are_refused() -> None:
     for wrong in ({}, {"needs": "luck"}):
         with pytest.raises(TypeError, match=r"^Careless: needs "):
             dataclass(type("Careless", (Event,), wrong))

@@ -229,7 +229,7 @@ def test_nothing_is_proved_of_a_release_without_noise() -> None:
     assert "the span" in with_further_facts(said, Unproved("the span")).text
 
 
-def test_reasons_and_assumptions_need_something_to_speak_of() -> None:
+def test_reasons_and_assumptions_are_dropped_where_they_do_not_apply() -> None:
     assert (
         one(Unproved("no noise")).unprotected is None
         and with_further_facts(one(), Unproved("no noise")) == one()
@@ -238,7 +238,7 @@ def test_reasons_and_assumptions_need_something_to_speak_of() -> None:
     assert one(Claim(0.5, EXACT)).assumes == EXACT
 
 
-def test_rows_that_are_not_used() -> None:
+def test_a_statement_of_unused_rows_has_epsilon_zero() -> None:
     said = unused()
     assert (said.epsilon, said.protects, said.not_protected) == (0.0, "all rows: none is used", "")
     assert said.words[0] == ("epsilon = 0.000", ": none of these rows is used.")

@@ -474,7 +474,7 @@ def test_vectors_too_long_are_refused_by_public_numbers_that_all_sites_share() -
             query.check(whole)
 
 
-def test_one_price_for_all_sites_and_no_pure_one() -> None:
+def test_sums_refuse_unequal_alphas_and_pure_prices() -> None:
     uneven = np.array([[0.1], [0.2], [0.1], [0.1], [0.1]])
     for query in queries(alpha=uneven, start=np.zeros((5, 4))):
         with pytest.raises(InvalidInput, match=r"^alpha"):
@@ -513,7 +513,7 @@ def test_without_noise_a_sum_is_its_mean_and_no_epsilon_is_printed() -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"max_grad_norm": 0.3}, {"relation": "zero-out"}, {"sites_per_row": 2}]
 )
-def test_sites_in_threads_are_the_simulation(method: str, more: dict[str, Any]) -> None:
+def test_threaded_sites_equal_the_simulation(method: str, more: dict[str, Any]) -> None:
     """Bit by bit for gradients; minimisers stop at their tolerance, wherever they are solved."""
     rows = make_rows(SIZES, 4)
     config = RunConfig.from_dict(
