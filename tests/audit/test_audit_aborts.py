@@ -126,7 +126,7 @@ def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) ->
     assert not play(stand(method, **knobs), replicates=FAST).refuted
     site = stand(method, **knobs)["planted"]
     ends = [site.observe_run(0, length, Silence(())).told for length in (1.0, 1e18)]
-    assert "finished" in ends[0] and "a site sent something else" in ends[1]
+    assert "finished" in ends[0] and "sent something else" in ends[1]
 
 
 def test_a_refusal_that_noise_decides_gives_a_row_away_together_with_the_answer() -> None:
@@ -139,7 +139,7 @@ def test_a_refusal_that_noise_decides_gives_a_row_away_together_with_the_answer(
     assert all(len(side) > 1 for side in verdict.told)
 
 
-def test_an_answer_that_is_no_number_gives_a_row_away() -> None:
+def test_a_nan_answer_reveals_a_row() -> None:
     verdict = play(stand("dgd", guard=with_solver(Overflowing)), replicates=FAST)
     assert verdict.refuted and any(
         "no numbers" in told for told in {**verdict.told[0], **verdict.told[1]}
@@ -155,7 +155,9 @@ def test_an_answer_that_is_no_number_gives_a_row_away() -> None:
         ("pp_admm", 1, {"delta": 1e-5}),
     ],
 )
-def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str, Any]) -> None:
+def test_a_refusal_by_a_public_rule_reveals_nothing(
+    method: str, features: int, knobs: dict[str, Any]
+) -> None:
     stands = stand(method, features, guard=Careful, **knobs)
     verdict = play(stands, replicates=FAST)
     assert not verdict.refuted and not verdict.channels
@@ -260,7 +262,7 @@ class Broken(RowGuard):
         raise ValueError("the site is gone")
 
 
-def test_a_mistake_in_the_code_is_no_site_that_left() -> None:
+def test_a_programming_error_is_not_reported_as_a_departed_site() -> None:
     """It was: both tables then looked alike, and an audit of nothing passed."""
     (one,) = stand("prox_admm", guard=Mistaken).values()
     with pytest.raises(TypeError, match="positional argument"):

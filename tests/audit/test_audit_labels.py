@@ -115,20 +115,18 @@ def test_a_difference_that_noise_makes_does_not_hide_one_that_a_label_makes() ->
     noisy = {f"restless {k}": stand for k in range(4) for stand in stands(Restless).values()}
     assert not play(stands=noisy).refuted
     verdict = play(stands=noisy | stands(Counts))
-    assert (
-        verdict.refuted and verdict.attack == "all outputs of planted, the rare label not declared"
-    )
+    assert verdict.refuted and "not declared" in verdict.attack
 
 
-def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
+def test_a_label_audit_without_releases_is_refused() -> None:
     class Refuses(Declared):
         def release(self, y: Any, classes: Any) -> None:
             raise InvalidInput("epsilon", None, "is too small", "use 1")
 
-    with pytest.raises(InvalidInput, match="no model is released by planted"):
+    with pytest.raises(InvalidInput, match=r"^epsilon=.*planted"):
         play(stands=stands(Refuses))
     both = {"whole": stands(Declared)["planted"], **stands(Refuses)}
-    with pytest.raises(InvalidInput, match="no model is released by planted"):
+    with pytest.raises(InvalidInput, match=r"^epsilon=.*planted"):
         play(stands=both)
 
 

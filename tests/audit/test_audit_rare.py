@@ -75,11 +75,11 @@ def test_planted_faults_are_refuted(tmp_path: Path, fault: str) -> None:
     assert refuted and shown > 0
 
 
-def test_the_command_tells_the_rate() -> None:
+def test_the_rare_audit_command_shows_the_error_rate() -> None:
     shown = CliRunner().invoke(
         cli, ["audit", "rare", "--replicates", "100"], catch_exceptions=False
     )
-    assert "of 200 surveys" in shown.stdout and "stated: at most 0.05" in shown.stdout
+    assert "of 200 surveys" in shown.stdout and "at most 0.05" in shown.stdout
     plain = CliRunner().invoke(
         cli, ["audit", "rare", "--replicates", "100", "--json"], catch_exceptions=False
     )

@@ -25,7 +25,7 @@ def test_probabilities_are_bounded_as_scipy_bounds_them(hits: int, trials: int) 
     assert probability_upper_limit(hits, trials, 0.025) == pytest.approx(low.high, abs=1e-12)
 
 
-def test_all_hits_against_none_is_the_closed_form() -> None:
+def test_all_hits_against_none_matches_the_closed_form() -> None:
     least, most = 0.025 ** (1 / 100), 1 - 0.025 ** (1 / 100)
     assert epsilon_bound(100, 100, 0, 100, 0.0, 0.95) == pytest.approx(math.log(least / most))
     assert epsilon_bound(0, 100, 0, 100, 0.0, 0.95) == 0.0
@@ -63,13 +63,13 @@ def test_the_informative_end_is_found(sign: float) -> None:
     assert test.table == 1 and test.sign == sign and 0.95 < test.threshold < 1.2
 
 
-def test_scores_that_say_nothing_bound_nothing() -> None:
+def test_uninformative_scores_give_a_bound_of_zero() -> None:
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(2, 4000))
     test = choose_test((scores[0, :2000], scores[1, :2000]), 0.0, 0.95)
     assert test.epsilon_lower_bound((scores[0, 2000:], scores[1, 2000:]), 0.0, 0.95) < 0.1
 
 
-def test_a_handful_of_replicates_is_refused() -> None:
+def test_too_few_replicates_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^replicates=10"):
         choose_test((np.zeros(10), np.zeros(10)), 0.0, 0.95)

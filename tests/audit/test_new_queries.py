@@ -113,9 +113,7 @@ def test_a_query_without_a_density_is_scored_along_the_line_of_its_answers() -> 
 def test_quadrature_takes_a_density_that_is_stated_and_refuses_without_one() -> None:
     at = densities(case_of(Told, 1)).epsilon_at_delta(1e-5)
     assert at == pytest.approx(densities(case_of(known, 1)).epsilon_at_delta(1e-5), rel=1e-3)
-    with pytest.raises(
-        InvalidInput, match=r"^method='dgd': its density is not known in closed form; use a game$"
-    ):
+    with pytest.raises(InvalidInput, match=r"^method='dgd': .*closed form"):
         densities(case_of(Silent, 1))
 
 
@@ -137,9 +135,5 @@ def test_canaries_are_read_by_what_a_query_says_of_them() -> None:
 
 
 def test_canaries_behind_a_query_that_says_nothing_are_refused_in_a_sentence() -> None:
-    said = (
-        r"^method='Silent': does not say how canaries move its answer \(Query\.leaning\); use "
-        r"the game of"
-    )
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=r"^method='Silent': .*canaries"):
         scores(*one_run(Silent))

@@ -109,7 +109,7 @@ def test_the_bound_moves_the_right_way() -> None:
 
 
 @pytest.mark.parametrize("bad", [(10, 11, 5), (10, 5, 6), (10, 5, -1)])
-def test_counts_that_cannot_be_are_refused(bad: tuple[int, int, int]) -> None:
+def test_inconsistent_counts_are_refused(bad: tuple[int, int, int]) -> None:
     with pytest.raises(InvalidInput, match="right"):
         guesses_p_value(*bad, 1.0)
 

@@ -157,7 +157,7 @@ def test_the_words_of_a_private_run(ok: Call, epsilon: float) -> None:
     words = squeeze(shown)
     spent = report["privacy"]["epsilon"]
     stated = re.search(
-        r"epsilon = (\d+\.\d{3}), delta = 0 \(pure\), proved; by sum of pure epsilons, ", words
+        r"epsilon = (\d+\.\d{3}), delta = 0 \(pure\), proved .*Accountant: sum of pure ", words
     )
     assert stated is not None
     assert spent <= float(stated[1]) < spent + 0.001 + 1e-9
@@ -215,7 +215,7 @@ def test_the_printed_form_is_judged(ok: Call) -> None:
     words = squeeze(ok(*small, "--method", "dvp").out)
     assert "the paper claims 5.000, which is not proved. Assumes exact minimisation" in words
     words = squeeze(ok(*small, "--method", "mr_admm").out)
-    assert "the paper claims 5.000, which holds, and is loose. Assumes exact minimisation" in words
+    assert re.search("the paper claims 5.000, which holds: .* Assumes exact minimisation", words)
 
 
 def test_zero_out_is_said_in_words(ok: Call) -> None:

@@ -438,7 +438,7 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
         lists = (len(events) - 4, 4)
         # those that were priced
         assert (said.releases, said.others) == (lists if prices[0] > prices[1] else lists[::-1])
-        assert f"{said.releases} releases a site, and {said.others} of other rows" in said.text
+        assert f"{said.releases} releases a site and {said.others} of other rows" in said.text
         assert (
             "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
         )

@@ -111,7 +111,7 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
     ),
     "a run cost more of a larger lifetime budget, and nobody said so": (
         "ledger/test_life.py::test_what_is_said_is_what_a_ledger_takes",
-        "ledger/test_life.py::test_the_sentence_for_a_new_ledger",
+        "ledger/test_life.py::test_wording_of_the_sentence_for_a_new_ledger",
     ),
     "the key that was read out was not the one that signs": (
         "cli/test_cli_invite.py::test_an_answer_that_was_changed_on_its_way_is_not_admitted",

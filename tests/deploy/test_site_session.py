@@ -215,9 +215,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
         ledger.reserve("trial", other.digest, other.planned_privacy.events("north"))
-        with pytest.raises(
-            LedgerMismatch, match="go on with that one, or give this run another name"
-        ):
+        with pytest.raises(LedgerMismatch, match=r"another plan; .*another name"):
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
     assert log.messages("trial") == {}
 
@@ -299,7 +297,7 @@ def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
         assert journal.highest_round == -1 and Journal(ledger, "unknown").highest_round == -1
         journal.store_message(0, b"hello")
         journal.store_message(0, b"hello")
-        with pytest.raises(LedgerMismatch, match="something else was sent in round 0"):
+        with pytest.raises(LedgerMismatch, match=r"different message .*sent in round 0"):
             journal.store_message(0, b"good day")
         with pytest.raises(ValueError):  # the fold refuses what the rules do not allow
             journal.store_message(1, b"before the inbox of round 0")

@@ -155,11 +155,8 @@ def test_folds_are_other_rows_to_a_ledger_that_is_bound(
     spent = on_disk.total()
     with pytest.raises(LedgerMismatch if error_score == "raise" else ValueError) as caught:
         cross_val_score(model, X, y, cv=3, error_score=error_score)
-    said = (
-        "belongs to other rows; open the ledger of these, or give those unchanged; "
-        "cross-validation fits parts"
-    )
-    assert said in str(caught.value)
+    assert "other rows" in str(caught.value)
+    assert "cross-validation" in str(caught.value)
     if error_score == "raise":
         one_line(caught.value)
         assert caught.value.__context__ is None

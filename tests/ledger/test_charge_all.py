@@ -182,7 +182,7 @@ def test_a_budget_refuses_all_or_none() -> None:
 
 
 @pytest.mark.parametrize("times", [0, -1, 1.5, "2", True, None])
-def test_a_number_of_times_that_is_none_is_refused(times: object) -> None:
+def test_charge_all_refuses_an_invalid_number_of_times(times: object) -> None:
     ledger = Ledger(make_accountant("zcdp"), np.inf, 1e-5)
     with pytest.raises(InvalidInput, match="times"):
         ledger.charge_all([gaussian()], times=times)  # type: ignore[arg-type]

@@ -120,7 +120,7 @@ def test_where_not_all_is_affordable_the_run_ends_where_the_budget_does() -> Non
     ledger = Ledger(epsilon=2.0)
     ledger.expect([release(0.6)] * 3)
     ledger.record_event(release(0.6))
-    with pytest.raises(BudgetExceeded, match="release 2 would bring"):
+    with pytest.raises(BudgetExceeded, match="release 2 "):
         ledger.record_event(release(0.6))
 
 
@@ -138,7 +138,7 @@ def test_a_count_is_so_many_charges_to_the_last_bit(accountant: Any) -> None:
 
 def test_a_count_is_charged_whole_or_not_at_all_and_is_a_number() -> None:
     ledger = Ledger(epsilon=2.0)
-    with pytest.raises(BudgetExceeded, match="a run of 3 releases"):
+    with pytest.raises(BudgetExceeded, match="run of 3"):
         ledger.record_event(release(0.6), count=3)
     assert ledger.rows == () and ledger.total() == 0.0
     for wrong in (0, -1, 1.0):
@@ -180,7 +180,11 @@ def test_a_total_without_a_number_is_infinite(accountant: Any) -> None:
     )
     with np.errstate(all="ignore"):
         assert np.all(
-            np.isinf(accountant().epsilon(accountant().add(accountant().nothing(), event), 1e-5))
+            np.isinf(
+                accountant().epsilon(
+                    accountant().add_event(accountant().zero_spending(), event), 1e-5
+                )
+            )
         )
 
 
@@ -254,7 +258,7 @@ def test_a_count_on_disk_is_so_many_charges(tmp_path: Path, events: list[Any]) -
 def test_a_count_on_disk_is_charged_whole_or_not_at_all(tmp_path: Path) -> None:
     with _on_disk(tmp_path / "a", epsilon=3.0) as ledger:
         head = ledger.file.head()
-        with pytest.raises(BudgetExceeded, match="a run of 900 releases"):
+        with pytest.raises(BudgetExceeded, match="run of 900"):
             ledger.record_event(noisy(nodes=1), count=900)
         for wrong in (0, -1, 1.0, 10**9):
             with pytest.raises(InvalidInput, match="count"):
@@ -337,7 +341,7 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
     monkeypatch.setattr(chain, "_READS", (3, 4))
     monkeypatch.setattr(chain, "SCHEMA_VERSION", 4)
     for name in ("True", "False"):
-        with pytest.raises(LedgerVersion, match="has schema 5, this version reads 4"):
+        with pytest.raises(LedgerVersion, match=r"schema 5,.*4"):
             DurableLedger.open(tmp_path / name)
 
 

@@ -41,12 +41,10 @@ def gauss(*mus: float, relation: str = "replace-one") -> GaussianMechanism:
 # Deals
 
 
-def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() -> None:
+def test_repartitioned_rows_are_charged_at_the_worst_node_each_time() -> None:
     ledger = Ledger(epsilon=2.5)
     ledger.record_event(laplace(1.0, 0.2), deal=b"first")
-    with pytest.raises(
-        BudgetExceeded, match=r"release 2 would bring a row .* 2 times from 1 to 2.7;"
-    ):
+    with pytest.raises(BudgetExceeded, match=r"2 partitions.* 2.7;"):
         ledger.record_event(laplace(0.2, 1.7), deal=b"second")
     ledger.record_event(laplace(0.2, 1.0), deal=b"second")
     assert (
@@ -60,18 +58,16 @@ def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() ->
         ledger.account.against([0]) == pytest.approx(0.5 + 1.0)
         and ledger.account.against([0, 1]) == 0.0
     )
-    with pytest.raises(
-        BudgetExceeded, match=r"^epsilon=2.5: release 4 would bring a row that was dealt to nodes"
-    ) as no:
+    with pytest.raises(BudgetExceeded, match=r"^epsilon=2.5: .*3 partitions") as no:
         ledger.record_event(laplace(0.1, 0.35), deal=b"third")
-    assert "3 times from 2.2 to 2.55" in str(no.value) and "\n" not in str(no.value)
+    assert "to 2.55" in str(no.value) and "\n" not in str(no.value)
     assert (
         len(ledger.rows) == 3 and ledger.total() == pytest.approx(2.2) and ledger.claimed() is None
     )
     assert Ledger().trial().total() == 0.0 and ledger.trial().total() == ledger.total()
 
 
-def test_charges_without_a_deal_are_of_the_same_rows_at_the_same_nodes() -> None:
+def test_charges_without_a_partition_share_one_partition() -> None:
     ledger = Ledger()
     ledger.record_event(laplace(1.0, 0.2))
     ledger.record_event(laplace(0.2, 1.0))
@@ -129,16 +125,14 @@ def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -
     assert ledger.total() == pytest.approx(0.95)
     wide = Ledger()
     wide.record_event(laplace(0.1, 0.1, 0.1))
-    with pytest.raises(InvalidInput, match=r"^nodes=2: releases of these rows were of 3 nodes"):
+    with pytest.raises(InvalidInput, match=r"^nodes=2: .*3"):
         wide.record_event(laplace(0.1, 0.1))
-    with pytest.raises(
-        InvalidInput, match=r"^epsilon: has 2 budgets, and the release is of 3 nodes"
-    ):
+    with pytest.raises(InvalidInput, match=r"^epsilon: .*2 budgets"):
         ledger.record_event(laplace(0.1, 0.1, 0.1), deal=b"three")
 
 
 @pytest.mark.parametrize("name", ["pld", "best"])
-def test_what_keeps_no_sums_takes_one_deal(name: str) -> None:
+def test_accountants_without_sums_accept_one_partition_only(name: str) -> None:
     ledger = Ledger(make_accountant(name), np.inf, 1e-5)
     ledger.record_event(gauss(0.1, 0.2), deal=b"1")
     with pytest.raises(
@@ -164,23 +158,19 @@ def test_runs_on_the_same_rows_add_node_by_node_and_runs_that_deal_them_anew_do_
 def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -> None:
     rows = make_rows([60, 45, 50], 4)
     config = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=1.0, sites_per_row=2)
-    with pytest.raises(
-        InvalidInput, match=r"^sites_per_row=2: the ledger counts people with rows at 1 site;"
-    ):
+    with pytest.raises(InvalidInput, match=r"^sites_per_row=2: .*1 site;"):
         simulate(config, rows, ledger=(small := Ledger()))
     assert small.rows == ()
     simulate(config, rows, ledger=(large := Ledger(sites_per_row=3)))
     assert large.total() > simulate(config, rows).privacy["epsilon"] == pytest.approx(1.0, rel=1e-5)
     with sottovoce.DurableLedger.create(tmp_path / "a", epsilon=3.0, n_nodes=3) as durable:
-        with pytest.raises(
-            InvalidInput, match=r"^sites_per_row=2: a ledger on disk counts each node's rows alone"
-        ):
+        with pytest.raises(InvalidInput, match=r"^sites_per_row=2: .*on disk"):
             simulate(config, rows, ledger=durable)
         assert not durable.runs
     pooled = RunConfig(method="central", epsilon=1.0, rounds=1)
     with pytest.raises(
         InvalidInput,
-        match=r"^method='central': the ledger counts people with rows at 3 sites, and thi",
+        match=r"^method='central': .*3 sites",
     ):
         simulate(pooled, rows, ledger=large)
     for wrong in (0, 1.5, "2"):
@@ -191,7 +181,7 @@ def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -
 # Names
 
 
-def test_an_accountants_name_means_one_for_life() -> None:
+def test_an_accountants_name_selects_a_lifetime_accountant() -> None:
     assert (
         Ledger("rdp", 2.0, 1e-5).accountant.is_filter
         and Ledger("zcdp:5", 2.0, 1e-5).accountant.label == "zcdp:5.0"
@@ -268,9 +258,7 @@ def test_what_another_process_gets_of_it_refuses_everything() -> None:
         lambda: Joint(Ledger(), away, [laplace(1.0)]),
     ]
     for use in uses:
-        with pytest.raises(
-            LedgerError, match=r"^ledger: one in memory stays in its process"
-        ) as refusal:
+        with pytest.raises(LedgerError, match=r"^ledger: .*another process") as refusal:
             use()
         assert "\n" not in str(refusal.value)
 
@@ -286,10 +274,10 @@ def test_every_fit_of_a_cross_validation_and_of_a_search_is_charged(threads: int
     assert len(ledger.rows) == 8 + 14 and ledger.total() == pytest.approx(2.0 + 3.5, rel=1e-5)
 
 
-def test_a_pool_of_processes_is_refused_in_words() -> None:
+def test_a_process_pool_is_refused() -> None:
     ledger, rows = Ledger(epsilon=9.0), make_rows([60, 45], 4)
     run = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=1.0)
-    with pytest.raises(LedgerError, match=r"use n_jobs=1, threads .* or a DurableLedger"):
+    with pytest.raises(LedgerError, match=r"n_jobs=1.*DurableLedger"):
         Parallel(n_jobs=2)(delayed(simulate)(run, rows, ledger=ledger) for _ in range(2))
     assert ledger.rows == ()
 
@@ -328,17 +316,15 @@ def test_threads_cannot_race_for_a_budget() -> None:
         assert (len(ledger.rows), len(refused), ledger.total()) == (20, 20, 20.0)
 
 
-def test_a_run_holds_what_it_will_cost_until_it_is_over() -> None:
+def test_an_open_run_reserves_its_whole_cost() -> None:
     shared, event = Ledger(epsilon=5.5), laplace(1.0)
     with Joint(Ledger(), shared, [event] * 3, b"a") as run:
         run.record_event(event)
-        with pytest.raises(
-            BudgetExceeded, match=r"^epsilon=5.5: a run of 3 releases would bring .*in progress"
-        ):
+        with pytest.raises(BudgetExceeded, match=r"^epsilon=5.5: .*in progress"):
             Joint(Ledger(), shared, [event] * 3, b"a")
-        with pytest.raises(BudgetExceeded, match="1 spent, the rest held by runs in progress"):
+        with pytest.raises(BudgetExceeded, match=r"1 spent,.*progress"):
             shared.record_event(laplace(2.6), deal=b"b")
-        with pytest.raises(LedgerMismatch, match="not the next one planned"):
+        with pytest.raises(LedgerMismatch, match="not the next"):
             run.record_event(laplace(0.9))
         assert shared.total() == 1.0 and len(shared.rows) == len(run.rows) == 1
         shared.record_event(laplace(2.5), deal=b"b")

@@ -67,7 +67,7 @@ def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path
     ):
         other.reserve("second", "p2", [release()] * 2)
     assert "\n" not in str(refusal.value)
-    with pytest.raises(BudgetExceeded, match="held by open runs"):
+    with pytest.raises(BudgetExceeded, match="open runs"):
         ledger.record_event(release(1.0))
     first.record_event(release())
     first.close()  # gives one back
@@ -91,13 +91,13 @@ def test_a_run_reads_like_a_ledger_in_memory(ledger: DurableLedger) -> None:
 
 def test_only_what_was_planned_is_charged(ledger: DurableLedger) -> None:
     reserved = ledger.reserve("run", "plan", [release(0.5), release(0.2)])
-    with pytest.raises(LedgerMismatch, match="differs in beta from what was reserved"):
+    with pytest.raises(LedgerMismatch, match="differs in beta"):
         reserved.record_event(release(0.2))
     reserved.record_event(release(0.5))
-    with pytest.raises(LedgerMismatch, match="release 3 is not the next"):
+    with pytest.raises(LedgerMismatch, match=r"not the next"):
         ledger.runs.records_of_run("run").charge_release(3, release(0.2), kept=True)
     reserved.record_event(release(0.2))
-    with pytest.raises(BudgetExceeded, match="all 2 reserved releases are made"):
+    with pytest.raises(BudgetExceeded, match="all 2 reserved"):
         reserved.record_event(release(0.2))
     assert len(ledger.rows) == 2
 
@@ -109,11 +109,11 @@ def test_a_run_belongs_to_its_plan(ledger: DurableLedger) -> None:
             ledger.reserve("run", plan_digest, events)
     with pytest.raises(LedgerMismatch, match="another plan"):
         ledger.resume("run", "other")
-    with pytest.raises(LedgerError, match="not in this ledger"):
+    with pytest.raises(LedgerError, match=r"^run='runs'"):
         ledger.resume("runs", "plan")
-    with pytest.raises(InvalidInput, match="at least one event"):
+    with pytest.raises(InvalidInput, match=r"^run='empty'"):
         ledger.reserve("empty", "plan", [])
-    with pytest.raises(InvalidInput, match="must price 2 nodes"):
+    with pytest.raises(InvalidInput, match=r"^event=.* 2 nodes"):
         ledger.reserve("wide", "plan", [Unprotected(source="t", rows=np.ones(3))])
 
 
@@ -123,13 +123,11 @@ def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(
     living = ledger.reserve("run", "plan", [release()] * 3)
     living.record_event(release(), kept=True)
     with again(path) as other:
-        with pytest.raises(LedgerError, match=r"2 of 3 reserved .* reclaim=True"):
+        with pytest.raises(LedgerError, match=r"2 of 3"):
             other.close_run("run")
         other.close_run("run", reclaim=True)
         assert other.account.committed_epsilon()[0] == price()
-    with pytest.raises(
-        LedgerError, match="is closed; nothing was drawn"
-    ):  # it lives, and cannot pass the budget
+    with pytest.raises(LedgerError, match="is closed"):  # it lives, and cannot pass the budget
         living.record_event(release())
     living.store_payload(b"was being drawn")  # its row is spent, so what it drew may still be kept
     with pytest.raises(LedgerMismatch, match="is closed"):
@@ -202,7 +200,7 @@ def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(
     assert first.charge_once(release(0.1), pytest.fail) == b"third"
 
 
-def test_the_first_commit_wins(ledger: DurableLedger) -> None:
+def test_the_first_stored_bytes_win(ledger: DurableLedger) -> None:
     slow, fast = (ledger.reserve("run", "plan", [release()]) for _ in range(2))
     assert (
         slow.charge_once(
@@ -210,7 +208,7 @@ def test_the_first_commit_wins(ledger: DurableLedger) -> None:
         )
         == b"fast"
     )
-    with pytest.raises(LedgerMismatch, match="has other bytes already"):
+    with pytest.raises(LedgerMismatch, match="different bytes"):
         slow.store_payload(b"slow")
     slow.store_payload(b"fast")
     assert len(ledger.rows) == 1
@@ -223,7 +221,7 @@ def test_a_draw_that_failed_in_view_is_never_repeated(ledger: DurableLedger, pat
     first = ledger.reserve("run", "plan", [release()] * 2)
     with pytest.raises(ZeroDivisionError):
         first.charge_once(release(), fails)
-    with again(path) as other, pytest.raises(LedgerError, match="failed in view"):
+    with again(path) as other, pytest.raises(LedgerError, match="others saw that"):
         other.resume("run", "plan").charge_once(release(), pytest.fail)
     assert ledger.total() == price() and ledger.show()["runs"][0]["failed"] == 1
 
@@ -244,7 +242,7 @@ def test_a_failure_beside_a_release_of_the_same_row_is_kept_quiet(ledger: Durabl
             slow.charge_once(release(), lambda: bytes(1 // 0))
         return b"too late"
 
-    with pytest.raises(LedgerError, match="failed in view"):
+    with pytest.raises(LedgerError, match="others saw that"):
         fast.charge_once(release(), fails_first)
 
 
@@ -255,15 +253,15 @@ def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
         lambda: resumed.record_event(release(0.1)),
         lambda: resumed.charge_once(release(0.1), pytest.fail),
     ):
-        with pytest.raises(LedgerError, match="may have been seen"):
+        with pytest.raises(LedgerError, match="not kept"):
             attempt()
     with pytest.raises(LedgerError, match="bytes are unknown"):
         ledger.runs.records_of_run("run").store_payload(1, b"x")
-    with pytest.raises(LedgerError, match="release 2 has no row"):
+    with pytest.raises(LedgerError, match=r"is not charged"):
         ledger.runs.records_of_run("run").payload(2)
     resumed.restore([release(0.1).to_dict()])  # a checkpoint behind that row
     resumed.record_event(release(0.1))
-    with pytest.raises(LedgerCorrupt, match="lacks rows of this checkpoint"):
+    with pytest.raises(LedgerCorrupt, match="lacks rows"):
         resumed.restore([release(0.1).to_dict()] * 3)
 
 

@@ -60,9 +60,7 @@ def test_a_file_with_two_paths_is_refused_until_one_is_gone(path: Path, tmp_path
             lambda: again(other),
             lambda: again(path),
         ):
-            with pytest.raises(
-                LedgerError, match=r"has 2 paths \(hard links\).*remove all but one"
-            ) as refusal:
+            with pytest.raises(LedgerError, match=r"2 paths") as refusal:
                 use()
             assert "\n" not in str(refusal.value)
         other.unlink()
@@ -88,7 +86,7 @@ def test_a_ledger_that_moved_or_was_replaced_while_it_was_open_is_refused(
         with pytest.raises(LedgerError, match="cannot be opened"):
             ledger.record_event(release())
         shutil.copy(tmp_path / "moved", path)
-        with pytest.raises(LedgerError, match="is another file than the one that was opened"):
+        with pytest.raises(LedgerError, match="not the file"):
             ledger.record_event(release())
         path.unlink()
         (tmp_path / "moved").rename(path)
@@ -108,7 +106,7 @@ def test_a_ledger_that_moved_and_left_a_link_is_refused_until_it_is_back(
     with again(home / path.name) as ledger:
         old.rename(new)
         old.symlink_to(new)  # the same file, and its journals would still go to the old place
-        with pytest.raises(LedgerError, match="was moved or replaced meanwhile"):
+        with pytest.raises(LedgerError, match="moved or replaced"):
             ledger.record_event(release())
         old.unlink()
         new.rename(old)
@@ -148,7 +146,7 @@ def test_a_file_that_is_mounted_is_refused(path: Path, tmp_path: Path) -> None:
         if "unshare:" in done.stderr or done.returncode == 77:
             pytest.skip("may not mount")
         found.append(done.stdout + done.stderr)
-    assert "is mounted as a file" in found[0] and "mount the folder that holds it" in found[0]
+    assert "is mounted" in found[0] and "mount the folder" in found[0]
     assert found[1] == "1\n"  # a folder that is mounted brings the files beside the ledger along
 
 
@@ -165,7 +163,7 @@ def test_the_file_itself_is_locked_whatever_it_is_called(path: Path, tmp_path: P
             lambda: ledger.record_event(release()),
             lambda: again(name, timeout=0.05),
         ):
-            with pytest.raises(LedgerError, match="in use by another process"):
+            with pytest.raises(LedgerError, match="by another process"):
                 use()
         fcntl.flock(held, fcntl.LOCK_UN)
         ledger.record_event(release())
@@ -234,16 +232,14 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
             again(path).close()
             assert not side.exists()
         else:
-            with pytest.raises(
-                LedgerCorrupt, match=r"beside it lies 'data.ledger-journal' of another time"
-            ) as refusal:
+            with pytest.raises(LedgerCorrupt, match=r"'data.ledger-journal'.* not used") as refusal:
                 again(path)
             assert "\n" not in str(refusal.value) and side.exists()
             side.unlink()
         assert path.read_bytes() == states[-1]
     with again(path) as ledger:
         side.write_bytes(journal(states[0]))  # while it is open, too
-        with pytest.raises(LedgerCorrupt, match="of another time"):
+        with pytest.raises(LedgerCorrupt, match="its last change"):
             ledger.record_event(release())
         side.write_bytes(b"")
         ledger.record_event(release())
@@ -283,7 +279,7 @@ def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None
             verified(path)
         path.write_bytes(half)
         Path(f"{path}-journal").write_bytes(journal(before))  # with one of another time
-        with pytest.raises(LedgerCorrupt, match="of another time"):
+        with pytest.raises(LedgerCorrupt, match="its last change"):
             again(path)
         assert path.read_bytes() == half
         Path(f"{path}-journal").unlink()
@@ -372,7 +368,7 @@ def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(
         for _ in range(3):
             charge(chain)
         killed = picture(path, tmp_path / "killed")
-        with pytest.raises(LedgerError, match="in use by another process"):
+        with pytest.raises(LedgerError, match="by another process"):
             DurableLedger.open(path, timeout=0.05)
         charge(chain)
     assert beside(killed) == ["-shm", "-wal"]
@@ -406,9 +402,7 @@ def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_p
         assert db.execute("SELECT records FROM meta").fetchone() == (4,)
     for log in (early, strange):
         shutil.copy(f"{log}-wal", side)
-        with pytest.raises(
-            LedgerCorrupt, match=r"beside it lies 'data.ledger-wal' of another time|edited"
-        ):
+        with pytest.raises(LedgerCorrupt, match=r"'data.ledger-wal'.* not used|edited"):
             again(path)
         assert path.read_bytes() == before
     side.unlink()
@@ -416,7 +410,7 @@ def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_p
         assert len(ledger.rows) == 3
         shutil.copy(f"{early}-wal", side)  # now there may be none at all
         for use in (lambda: ledger.record_event(release()), lambda: again(path)):
-            with pytest.raises(LedgerCorrupt, match="of another time"):
+            with pytest.raises(LedgerCorrupt, match="its last change"):
                 use()
         side.write_bytes(b"")
         ledger.record_event(release())
@@ -427,7 +421,7 @@ def test_a_file_whose_mode_is_changed_while_it_is_open_is_refused(path: Path) ->
     with again(path) as ledger:
         with closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA journal_mode = WAL")
-        with pytest.raises(LedgerError, match="was given a log beside it while it was open"):
+        with pytest.raises(LedgerError, match="write-ahead log appeared"):
             ledger.record_event(release())
     with again(path) as ledger:
         ledger.record_event(release())
@@ -448,9 +442,9 @@ def test_a_ledger_on_disk_is_shared_or_opened_again_never_copied(
         with pickle.loads(data) as twin:
             assert twin.file.timeout == 7.0 and len(twin.rows) == 1
             with pytest.raises(LedgerMismatch, match="were not shown"):
-                twin.charge(release())
-            twin.identity.bind(DATA)
-            twin.charge(release())
+                twin.record_event(release())
+            twin.identity.bind_to_rows(DATA)
+            twin.record_event(release())
             assert len(ledger.rows) == 2
     with DurableLedger.create(tmp_path / "free", epsilon=1.0) as free:
         assert not free.identity.bound and not pickle.loads(pickle.dumps(free)).identity.bound

@@ -79,13 +79,13 @@ SWAP = (
             "record 1 was edited",
         ),
         (["UPDATE log SET hash = zeroblob(32) WHERE id = 5"], "record 5 was edited"),
-        (["DELETE FROM log WHERE id = 10"], "holds 9 records where 10 were written"),
-        (["DELETE FROM log WHERE id > 8"], "holds 8 records where 10 were written"),
+        (["DELETE FROM log WHERE id = 10"], "holds 9 records, but 10"),
+        (["DELETE FROM log WHERE id > 8"], "holds 8 records, but 10"),
         (
             ["DELETE FROM log WHERE id = 10", "UPDATE meta SET records = 9"],
-            "holds 9 records where 9 were written",
+            "holds 9 records, but 9",
         ),
-        (["DELETE FROM log WHERE id = 3"], "record 3 was edited, removed or moved"),
+        (["DELETE FROM log WHERE id = 3"], "record 3 was edited"),
         (["DELETE FROM log WHERE id = 3", "UPDATE log SET id = id - 1 WHERE id > 3"], "record 3"),
         (["DELETE FROM log"], "holds 0 records"),
         (["DELETE FROM meta"], "its head is missing"),
@@ -93,13 +93,13 @@ SWAP = (
         ([s.format(9, 10) for s in SWAP], "record 9"),
         (["INSERT INTO log SELECT 11, body, hash FROM log WHERE id = 10"], "record 11"),
         (["INSERT INTO log SELECT -5, body, hash FROM log WHERE id = 10"], "outside its chain"),
-        (["UPDATE meta SET head = zeroblob(32)"], "where 10 were written"),
-        (["UPDATE meta SET secret = zeroblob(32)"], "record 1 does not follow"),
+        (["UPDATE meta SET head = zeroblob(32)"], "10 were written"),
+        (["UPDATE meta SET secret = zeroblob(32)"], "record 1 contradicts"),
         (["UPDATE meta SET file_id = zeroblob(16)"], "record 1"),
         (["UPDATE payload SET bytes = x'00' WHERE id = 6"], "payload of record 6"),
-        (["DELETE FROM payload WHERE id = 8"], "payloads were added or removed"),
-        (["INSERT INTO payload VALUES (7, x'00')"], "payloads were added or removed"),
-        (["DROP TABLE log"], "is damaged or not a ledger"),
+        (["DELETE FROM payload WHERE id = 8"], "payloads were added"),
+        (["INSERT INTO payload VALUES (7, x'00')"], "payloads were added"),
+        (["DROP TABLE log"], "is damaged"),
     ],
 )
 def test_tampering_is_detected(copy: Path, statements: list[str], message: str) -> None:
@@ -116,7 +116,7 @@ def test_tampering_is_detected_by_a_ledger_that_is_open(copy: Path) -> None:
             "DELETE FROM log WHERE id = 10",
             "UPDATE meta SET records = 9, head = (SELECT hash FROM log WHERE id = 9)",
         )
-        with pytest.raises(LedgerCorrupt, match="went back"):
+        with pytest.raises(LedgerCorrupt, match="lacks records"):
             ledger.record_event(release(0.1))
 
 
@@ -147,12 +147,10 @@ def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(
     db.close()
     with again(forged) as ledger:
         ledger.file.verify()
-        with pytest.raises(LedgerCorrupt, match="does not go through the expected head"):
+        with pytest.raises(LedgerCorrupt, match="expected head"):
             ledger.file.verify(expected_head=early)
         for nonsense in ("", "x:1", "3:00"):
-            with pytest.raises(
-                InvalidInput, match=r"^head=.*must be a count, a colon and 64 hexadecimal digits"
-            ):
+            with pytest.raises(InvalidInput, match=r"^head=.*64 hexadecimal"):
                 ledger.file.verify(expected_head=nonsense)
 
 
@@ -178,7 +176,7 @@ def test_a_damaged_file_is_refused_or_unharmed(used: Path, tmp_path: Path) -> No
     assert refused >= 40
 
 
-def test_files_that_are_no_ledger(tmp_path: Path, copy: Path) -> None:
+def test_files_that_are_not_ledgers_are_refused(tmp_path: Path, copy: Path) -> None:
     other = tmp_path / "other.sqlite"
     tamper(other, "CREATE TABLE t (x)")
     (tmp_path / "text").write_text("no ledger " * 1000)
@@ -194,7 +192,7 @@ def test_files_that_are_no_ledger(tmp_path: Path, copy: Path) -> None:
     with pytest.raises(LedgerError, match="exists"):
         DurableLedger.create(copy, epsilon=1.0)
     tamper(copy, "PRAGMA user_version = 9")
-    with pytest.raises(LedgerVersion, match="has schema 9, this version reads 5"):
+    with pytest.raises(LedgerVersion, match=r"schema 9,.*5"):
         again(copy)
 
 
@@ -204,13 +202,13 @@ def test_an_event_of_a_newer_version_is_not_guessed_at(
     monkeypatch.delitem(
         sys.modules["sottovoce.privacy.events"]._KINDS, "SphericalObjectivePerturbation"
     )
-    with pytest.raises(UnknownEvent, match="use the version that wrote it"):
+    with pytest.raises(UnknownEvent, match=r"^event="):
         again(copy)
 
 
 def test_another_data_set_is_refused(copy: Path) -> None:
     other = rows_digest(np.arange(12.0).reshape(3, 4))  # the same numbers, other rows
-    with pytest.raises(LedgerMismatch, match="belongs to other rows"):
+    with pytest.raises(LedgerMismatch, match="other rows"):
         DurableLedger.open(copy, fingerprint=other)
     with DurableLedger.open(copy) as ledger:  # without rows, it can be read only
         assert ledger.show()["bound"] and ledger.total() > 0
@@ -229,7 +227,7 @@ def test_another_data_set_is_refused(copy: Path) -> None:
 def test_rows_that_are_known_are_known_by_a_further_digest(copy: Path) -> None:
     raw, encoded = rows_digest(np.arange(3.0)), rows_digest(np.arange(4.0))
     with DurableLedger.open(copy) as ledger:
-        with pytest.raises(LedgerMismatch, match="belongs to other rows"):
+        with pytest.raises(LedgerMismatch, match="other rows"):
             ledger.identity.bind_to_rows(raw, encoded)
         before = ledger.file.head()
         ledger.identity.bind_to_rows(raw, DATA, learn=False)
@@ -242,7 +240,7 @@ def test_rows_that_are_known_are_known_by_a_further_digest(copy: Path) -> None:
     with DurableLedger.open(copy, fingerprint=raw) as ledger:
         # An alternative is never learnt: another unit of privacy may encode the same.
         ledger.identity.bind_to_rows(raw, encoded)
-        with pytest.raises(LedgerMismatch, match="belongs to other rows"):
+        with pytest.raises(LedgerMismatch, match="other rows"):
             ledger.identity.bind_to_rows(encoded)
     assert is_ledger_of_rows(copy, encoded, raw) and not is_ledger_of_rows(copy, encoded)
 
@@ -250,7 +248,7 @@ def test_rows_that_are_known_are_known_by_a_further_digest(copy: Path) -> None:
 def test_a_ledger_in_use_cannot_be_bound(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a", epsilon=9.0, n_nodes=2) as ledger:
         ledger.record_event(release())
-        with pytest.raises(LedgerMismatch, match="used before it was bound"):
+        with pytest.raises(LedgerMismatch, match="used before"):
             ledger.identity.bind_to_rows(DATA)
     with pytest.raises(LedgerError, match="closed"):
         ledger.total()
@@ -261,7 +259,7 @@ def test_a_busy_file_is_waited_for_then_refused(copy: Path) -> None:
     db.execute("BEGIN IMMEDIATE")
     with DurableLedger.open(copy, timeout=0.05) as ledger:
         assert ledger.total() > 0  # reading does not wait
-        with pytest.raises(LedgerError, match="in use by another process"):
+        with pytest.raises(LedgerError, match="by another process"):
             ledger.identity.bind_to_rows(DATA)
     db.close()
 
@@ -270,7 +268,7 @@ def test_a_busy_file_is_waited_for_then_refused(copy: Path) -> None:
     "options",
     [{"n_nodes": 0}, {"epsilon": [1.0, 2.0], "n_nodes": 3}, {"accountant": "nope"}, {"delta": 2.0}],
 )
-def test_ledgers_that_cannot_be_made(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_options_make_no_ledger(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         DurableLedger.create(tmp_path / "a", **({"epsilon": 1.0} | options))
     assert not list(tmp_path.iterdir())

@@ -56,12 +56,12 @@ def test_unknown_events_are_refused_by_name() -> None:
 
 def test_an_event_of_another_module_takes_the_place_of_none_of_ours() -> None:
     stored = release(0.3).to_dict()
-    with pytest.raises(TypeError, match="ledgers hold events of this name"):
+    with pytest.raises(TypeError, match="of this name"):
 
         class SphericalObjectivePerturbation(Event):
             needs = "nothing"
 
-    with pytest.raises(TypeError, match="would have its price"):
+    with pytest.raises(TypeError, match="derive from Event"):
 
         class Bolder(type(release())):  # type: ignore[misc]
             needs = "nothing"
@@ -93,13 +93,13 @@ def test_restored_ledger_goes_on_with_the_same_total() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, [1.0, 0.0], "1"])
-def test_targets_that_are_none(epsilon: float) -> None:
+def test_invalid_epsilons_are_refused(epsilon: float) -> None:
     with pytest.raises(InvalidInput, match=r"^epsilon="):
         validate_target(epsilon, None)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 1.5, -1e-5, math.nan])
-def test_deltas_that_are_none(delta: float) -> None:
+def test_invalid_deltas_are_refused(delta: float) -> None:
     with pytest.raises(InvalidInput, match=r"^delta="):
         validate_target(1.0, delta)
 
@@ -112,5 +112,5 @@ def test_accountants_by_name() -> None:
 
 def test_an_event_with_other_fields_is_not_guessed_at() -> None:
     plain = release().to_dict() | {"delta_gradient": 2.0}
-    with pytest.raises(UnknownEvent, match="its fields are not this version's"):
+    with pytest.raises(UnknownEvent, match=r"^event=.* fields"):
         events.from_dict(plain)

@@ -74,7 +74,7 @@ def test_the_least_budget_is_used_up_and_no_smaller_one_does(
         ledger.account.epsilon_added_by_run(events)
 
 
-def test_the_sentence_for_a_new_ledger() -> None:
+def test_wording_of_the_sentence_for_a_new_ledger() -> None:
     said = str(describe_example_run("rdp", 3.0, 1e-5))
     assert (
         "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first, and 0.274 "

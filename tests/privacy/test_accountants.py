@@ -377,11 +377,11 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
             float(accountant.epsilon_of_events([merged], 1e-5)[0]), rel=1e-6
         )
         assert ledger.account.against([0]) < ledger.total() == ledger.account.against([])
-    with pytest.raises(InvalidInput, match=r"^coalition=3: sites are numbered 0 to 2"):
+    with pytest.raises(InvalidInput, match=r"^coalition=3: .*to 2"):
         pure.account.against([0, 3])
 
 
-def test_names() -> None:
+def test_accountants_are_found_by_name() -> None:
     assert accountants.make_accountant("rdp:20.5").label == "rdp:20.5"
     assert accountants.make_accountant("rdp").label == "rdp"
     assert (
@@ -394,8 +394,8 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["pld", "best"])
-def test_what_is_no_filter_cannot_serve_for_life(name: str) -> None:
-    with pytest.raises(InvalidInput, match="chosen as one goes"):
+def test_accountants_that_are_no_filters_are_refused_for_lifetime_budgets(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^accountant=.*adaptively"):
         accountants.lifetime_accountant(name, vector(1.0), 1e-5)
 
 

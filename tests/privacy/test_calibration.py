@@ -65,7 +65,7 @@ def test_a_price_with_a_jump_ends_below_it() -> None:
     )
 
 
-def test_what_no_scale_can_meet_is_said_for_its_node() -> None:
+def test_an_unreachable_target_is_reported_for_its_node() -> None:
     floor = np.array([0.0, 2.0])
     found = calibrate(lambda scale: floor + scale, np.array([1.0, 1.0]), tolerance=1e-9)
     assert found.met.tolist() == [True, False]
@@ -159,5 +159,5 @@ def test_aggregators_and_the_thesis_use_it() -> None:
     assert 0.02 / sigma <= gaussian_mu(1.0, 1e-5) * (1.0 + 1e-9)
     assert 0.02 / sigma == pytest.approx(gaussian_mu(1.0, 1e-5), rel=2e-4)
     paid = moments(0.01)  # alone above the target
-    with pytest.raises(InvalidInput, match="is spent before the models"):
+    with pytest.raises(InvalidInput, match="spent before"):
         _least_noise(lambda s: [*paid, *moments(s)], terms)

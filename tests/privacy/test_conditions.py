@@ -104,14 +104,16 @@ def test_every_class_says_what_it_needs_and_what_it_costs_without() -> None:
         names = {field.name for field in fields(cls)}
         assert vars(cls)["needs"] in NEEDS
         assert (cls.needs == "rounds") == ("alone" in vars(cls)) == ("index" in names)
-        assert (cls.needs == "people") == ("of_people" in vars(cls)) == ("sites_per_row" in names)
+        assert (
+            (cls.needs == "people")
+            == ("event_for_people" in vars(cls))
+            == ("sites_per_row" in names)
+        )
 
 
-def test_a_class_that_does_not_say_is_none() -> None:
+def test_event_classes_without_needs_are_refused() -> None:
     for wrong in ({}, {"needs": "luck"}):
-        with pytest.raises(
-            TypeError, match="Careless: needs must say what its price presumes, one of"
-        ):
+        with pytest.raises(TypeError, match=r"^Careless: needs "):
             dataclass(type("Careless", (Event,), wrong))
     with pytest.raises(TypeError):  # nor by inheritance
         type("Heir", (CarriedGaussianMechanism,), {})

@@ -631,7 +631,7 @@ def test_noise_of_every_size_has_its_standard_deviation(power: int) -> None:
         assert len({abs(number) for number in found.tolist()}) == n
 
 
-def test_the_rounding_of_rate_and_step_is_none() -> None:
+def test_rate_and_step_are_used_without_rounding() -> None:
     """Tiny and huge noise: no overflow, no bias to zero."""
     assert rounded_spherical(3, [1e200], [1.0], _seeded(1)).tolist() == [[0, 0, 0]]
     assert min(abs(cell) for cell in rounded_spherical(3, [1e-200], [1.0], _seeded(1))[0]) > 10**190
@@ -648,9 +648,9 @@ def test_noise_without_a_scale_is_refused(wrong: float) -> None:
     for draw, name in ((rounded_gaussian, "sigma"), (rounded_spherical, "rate")):
         with pytest.raises(InvalidInput, match=f"^{name}=.*finite and > 0"):
             draw(3, [1.0, wrong], [1.0, 1.0])
-        with pytest.raises(InvalidInput, match=r"^step=.*finite and > 0"):
+        with pytest.raises(InvalidInput, match=r"^step=.*finite"):
             draw(3, [1.0], [wrong])
-        with pytest.raises(InvalidInput, match=r"^d=0: noise has at least one coordinate"):
+        with pytest.raises(InvalidInput, match=r"^d=0: .*least 1"):
             draw(0, [1.0], [1.0])
 
 

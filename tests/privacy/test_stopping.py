@@ -181,7 +181,7 @@ def test_an_interrupt_while_the_order_is_chosen_forgets_nothing(
     shared = Ledger(kind(), epsilon=5.0, delta=DELTA)
     for mu in (0.5, 0.4, 0.3):  # equal ones would be added at once
         shared.record_event(gauss(mu))
-    before, add, calls = shared.total(), kind.add, []
+    before, add, calls = shared.total(), kind.add_event, []
 
     def interrupted(self: Any, spent: Any, event: Event, count: int) -> Any:
         calls.append(1)
@@ -190,7 +190,7 @@ def test_an_interrupt_while_the_order_is_chosen_forgets_nothing(
         return add(self, spent, event, count)
 
     with monkeypatch.context() as patch:
-        patch.setattr(kind, "add", interrupted)
+        patch.setattr(kind, "add_event", interrupted)
         with pytest.raises(KeyboardInterrupt):
             shared.settle()
     assert shared.total() >= before

@@ -64,16 +64,34 @@ def test_a_pure_run_adds_nothing() -> None:
     assert (factor, plus) == (2.72, 0.0) and "plus" not in words
 
 
-def test_both_ways_where_they_differ() -> None:
+def test_wording_of_zero_out_says_both_directions() -> None:
     words = said(epsilon=1.0, relation="zero-out")[2]
     assert "with an empty one in its place, and the other way round." in words
     # two rows in one place: either may be called the row
-    assert "the other way round" not in said(epsilon=1.0)[2]
+    assert "other way round" not in said(epsilon=1.0)[2]
 
 
-def test_rows_at_several_sites() -> None:
+def test_wording_of_rows_at_several_sites() -> None:
     words = said(epsilon=1.0, sites_per_row=2)[2]
     assert "Protects one row at each of 2 sites" in words and "with others in their place" in words
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_wording_of_the_plain_sentences_claims_a_limit_and_refers_to_the_exact_one(
+    relation: str,
+) -> None:
+    """Plain words promise no more than (epsilon, delta): a limit, which weakens as they grow."""
+    plain, limit, exact, accountant, *_ = said(epsilon=1.0, relation=relation)[2].split("\n")
+    assert (
+        plain == f"epsilon = 1.000, delta = 0 (pure), proved for one row of one site ({relation})."
+    )
+    other = {"replace-one": "another", "zero-out": "an empty one"}[relation]
+    assert limit == (
+        "This limits how well the adversary described below can tell data with the row from data "
+        f"with {other} in its place; the larger epsilon and delta, the weaker the limit."
+    )
+    assert SENTENCE.search(exact) and exact.startswith("Protects")
+    assert accountant.startswith("Accountant: ")
 
 
 def test_a_delta_is_not_rounded() -> None:

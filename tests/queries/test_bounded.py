@@ -300,7 +300,7 @@ class TestValues:
             (rows.with_weight(weights), Logistic()),
             (rows.with_offset(numbers), HuberResidual(0.5)),
         ):
-            with pytest.raises(InvalidInput, match="these rows may be longer"):
+            with pytest.raises(InvalidInput, match="may be longer"):
                 long.check_loss_fits(plain)
             long.check_loss_fits(Weighted(plain))
 
@@ -556,5 +556,5 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
 def test_a_pure_price_is_refused() -> None:
     of = replace(facts([30]), pure=True)
     query = NoisyBounded.of_statistic(Gradient(at(W, 1)), np.ones((1, 1)), "test")
-    with pytest.raises(InvalidInput, match="has no pure price"):
+    with pytest.raises(InvalidInput, match=r"^delta: "):
         guard(Rows.build_from_parts([table(30)]), of).charge_and_answer(query)

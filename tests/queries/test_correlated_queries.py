@@ -125,7 +125,7 @@ def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: R
     assert not can_correlate_noise(two_sided, even, T) and not can_correlate_noise(
         of("softmax:2"), even, T
     )
-    with pytest.raises(InvalidInput, match="of one sign"):
+    with pytest.raises(InvalidInput, match=r"^correlation=.*one sign"):
         CarriedGradient(np.zeros(rows.d), np.array([0.1]), "test", index=1, rounds=T).event(
             two_sided
         )
@@ -141,7 +141,7 @@ def test_knobs_and_losses_decide_which_gradients_a_run_releases(rows: Rows) -> N
     assert kinds(correlation="none") == kinds(noise_growth=1.1) == kinds(rounds=1) == independent
     assert kinds(loss="log-cosh") == independent
     assert kinds(delta=None) == {"ExactSphericalMechanism"}
-    with pytest.raises(InvalidInput, match=r"^correlation='all': must be 'half' or 'none'"):
+    with pytest.raises(InvalidInput, match=r"^correlation='all'"):
         RunConfig.from_dict(RUN | {"correlation": "all"})
 
 
@@ -179,12 +179,12 @@ def test_a_gradient_that_was_not_computed_again_is_missed_and_not_made_up(rows: 
     first, second = (
         CarriedGradient(points(rows)[k], alpha, "test", index=k + 1, rounds=T) for k in (0, 1)
     )
-    with pytest.raises(LedgerError, match="start the run from round 1"):
+    with pytest.raises(LedgerError, match=r"^resume: .*round 1"):
         guard.charge_and_answer(second)
     assert not guard.ledger.rows
     guard.charge_and_answer(first)
     guard.charge_and_answer(second)
-    with pytest.raises(LedgerError, match="start the run from round 1"):  # a round is answered once
+    with pytest.raises(LedgerError, match=r"^resume: .*round 1"):  # a round is answered once
         guard.charge_and_answer(second)
     assert len(guard.ledger.rows) == 2
 
@@ -225,9 +225,7 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     np.testing.assert_array_equal(kept.before + kept.last, once.before + once.last)
     asked(again, 3, at[3])
     led = site()
-    with pytest.raises(
-        LedgerMismatch, match="release 1 of this run was computed at a different iterate"
-    ):
+    with pytest.raises(LedgerMismatch, match=r"different iterate"):
         asked(led, 0, at[0] + 1e-9)
 
 
@@ -236,8 +234,8 @@ def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before
 ) -> None:
     guard, alpha = vaulted(rows)
     for query, said in (
-        (CarriedGradient(points(rows)[0], alpha, "test", index=T + 1, rounds=T), "planned for 6"),
-        (CarriedGradient(points(rows)[0] + 1e12, alpha, "test", index=1, rounds=T), "too long"),
+        (CarriedGradient(points(rows)[0], alpha, "test", index=T + 1, rounds=T), "^rounds=7: "),
+        (CarriedGradient(points(rows)[0] + 1e12, alpha, "test", index=1, rounds=T), "norm"),
     ):
         with pytest.raises(InvalidInput, match=said):
             guard.charge_and_answer(query)
@@ -326,7 +324,7 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
     if gain > 2.0:  # margins alone do not explain it, and such a round is refused
         assert most > margins * float(np.linalg.norm(w)) * loss.hessian_bound
         asked = CarriedGradient(w[None], np.array([[0.1]]), "test", index=1, rounds=T)
-        with pytest.raises(InvalidInput, match="too long"):
+        with pytest.raises(InvalidInput, match=r"^eta: .*norm"):
             asked.check_before_charge(facts)
 
 

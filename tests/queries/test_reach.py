@@ -214,7 +214,7 @@ def test_noise_inside_an_objective_refuses_losses_whose_slopes_its_events_do_not
     """At rate 0.1 and K -> infinity the event reads 2 x 0.1 = 0.2, and a slope of 5 costs 1.0."""
     f = facts(loss, pure=isinstance(law, SphericalLaw))
     query = PerturbedObjective(np.zeros(D), np.array([Q]), np.zeros(D), law, "test")
-    with pytest.raises(InvalidInput, match="noise inside the objective is proved for"):
+    with pytest.raises(InvalidInput, match=r"^loss=.*inside"):
         query.event(f)
     alone = NoisyMinimiser(np.zeros(D), np.array([0.5]), "test", curvature=np.array([Q]))
     assert float(alone.exact_sensitivity(f)[0]) >= 2 * loss.derivative_bound / (N * (f.mu + Q))
@@ -308,9 +308,7 @@ def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(
     """
     book = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
     guard = RowGuard(neighbours()[0], facts(pure=pure), SystemNoise(), book)
-    with pytest.raises(
-        InvalidInput, match=r"^(sigma|beta)=.*of a size from 1e-150 to 1e\+150; change the noise"
-    ):
+    with pytest.raises(InvalidInput, match=r"^(sigma|beta)=.*1e-150 and 1e\+150"):
         guard.charge_and_answer(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
     assert not book.rows
     for least in (1e100, 1e-100):

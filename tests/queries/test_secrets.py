@@ -90,9 +90,7 @@ def half(name: str, rows: Rows, path: Path) -> None:
 
 
 def test_a_class_of_another_module_takes_the_place_of_no_secret_of_ours(rows: Rows) -> None:
-    with pytest.raises(
-        TypeError, match=r"sottovoce\.queries\.sparse_vector keeps secrets of this name"
-    ):
+    with pytest.raises(TypeError, match=r"sparse_vector keeps secrets"):
         type("Gate", (Secret,), {"__annotations__": {"bar": Array, "left": Array}})
     held = vault(rows)
     held.restore_state({"Gate.bar": np.zeros(1), "Gate.left": np.ones(1)})
@@ -184,7 +182,7 @@ def test_a_checkpoint_with_a_secret_of_no_query_is_refused(rows: Rows, tmp_path:
     half("last", rows, path)
     changed = files.read_packed_arrays(path) | {"curator.memory.other": np.zeros(2)}
     files.write_atomically("checkpoint", path, files.pack_arrays(**changed), mode=0o600)
-    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+    with pytest.raises(CheckpointError, match="readable checkpoint"):
         simulate(config("last"), rows, checkpoint=path)
 
 

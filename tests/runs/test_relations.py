@@ -120,7 +120,7 @@ def test_what_prices_a_release_there() -> None:
 def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
     for relation, words in (
         ("replace-one", "as most others state it: epsilon = 0."),
-        ("zero-out", "Against any other row"),
+        ("zero-out", "Compared with any other row"),
     ):
         result = simulate(
             RunConfig("momentum", epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation),

@@ -150,11 +150,11 @@ def _find_adversary(name: str) -> Adversary | None:
     if entry is None:
         return None
     if outside:
-        rule = f"is brought by the package {entry.package}, and a method has the same name"
-        raise InvalidInput("audit", name, rule, "let its package give the audit another name")
+        rule = f"comes from the package {entry.package}, but a method has the same name"
+        raise InvalidInput("audit", name, rule, "rename the audit in its package")
     brought = plugins.load_entry_point(plugins.AUDITS, name)
     if not isinstance(brought, Adversary):
-        rule = f"is brought by the package {entry.package}, and is no sottovoce.audit.Adversary"
+        rule = f"comes from the package {entry.package}, but is not a sottovoce.audit.Adversary"
         raise InvalidInput("audit", name, rule, f"repair or uninstall {entry.package}")
     return brought
 
@@ -257,7 +257,9 @@ def _play_adversary(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
 def _check_claim(method: str, form: str, confidence: float, colluders: int | None) -> None:
     """Raise InvalidInput if there is no such claim, or a number is out of its range."""
     if colluders is not None and method != "sums":
-        raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")
+        raise InvalidInput(
+            "colluders", colluders, "is used only by the audit of sums", "leave it out"
+        )
     if not 0.5 <= confidence < 1.0:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     forms = forms_of(method)
@@ -265,7 +267,9 @@ def _check_claim(method: str, form: str, confidence: float, colluders: int | Non
         rule = f"must be all, or one of {', '.join(sorted(_attackable_names()))}"
         raise InvalidInput("method", method, rule, "see docs/explanation/audit.md")
     if form not in forms:
-        raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
+        raise InvalidInput(
+            "form", form, f"must be one of {', '.join(forms)} for {method}", f"use {forms[0]!r}"
+        )
 
 
 def _exact_epsilon(case: Case, verdict: Verdict) -> float | None:

@@ -169,7 +169,7 @@ def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) ->
     sizes = [len(x) for x in scores]
     if min(sizes) < 20:
         raise InvalidInput(
-            "replicates", min(sizes), "an audit needs at least 40 a table", "use --replicates 2000"
+            "replicates", min(sizes), "must be at least 40 for each table", "use --replicates 2000"
         )
     # With more confidence, the best of thousands of thresholds is not merely the luckiest.
     careful = 1.0 - (1.0 - confidence) / 50.0

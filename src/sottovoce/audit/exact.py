@@ -85,7 +85,7 @@ def densities(case: Case, seed: int = 0) -> Exact:
     seen = [record_transcripts(case, table, _SEEN, seed + table) for table in (0, 1)]
     facts, d = seen[0].facts, case.tables[0].d
     if d not in _POINTS:
-        raise InvalidInput("features", d, "quadrature is for one or two", "use a game")
+        raise InvalidInput("features", d, "must be 1 or 2 for quadrature", "use a simulated audit")
     if seen[0].opened:
         return _densities_of_sum(case, seen[0])
     whole = seen[0].asked[0][0]
@@ -95,8 +95,8 @@ def densities(case: Case, seed: int = 0) -> Exact:
         [restrict_to_node(one.asked[0][1], victim, n_nodes)[:, 0] for one in seen]
     )
     if answers.shape[1] != d:
-        rule = "its answer is more than a model"
-        raise InvalidInput("method", case.config.method, rule, "use a game")
+        rule = "releases more than a model"
+        raise InvalidInput("method", case.config.method, rule, "use a simulated audit")
     # A few simulated answers place the grid, around their median.
     centre = np.median(answers, axis=0)
     spread = np.abs(answers - centre).mean(axis=0) + 1e-300
@@ -109,12 +109,12 @@ def densities(case: Case, seed: int = 0) -> Exact:
     for one in tables:
         query = _without_replicates(one.cut(whole))
         if not one.has_exact_density(query, grid):
-            rule = "noise on its answer blurs a density that is not Gaussian there"
-            raise InvalidInput("method", case.config.method, rule, "use a game")
+            rule = "adds noise to an answer whose density is not Gaussian near the grid"
+            raise InvalidInput("method", case.config.method, rule, "use a simulated audit")
         density = one.log_density(query, grid)
         if density is None or not np.all(np.isfinite(density)):
-            rule = "its density is not known in closed form"
-            raise InvalidInput("method", case.config.method, rule, "use a game")
+            rule = "has no density in closed form"
+            raise InvalidInput("method", case.config.method, rule, "use a simulated audit")
         logs.append(density - logsumexp(density))
     return Exact((logs[0], logs[1]))
 

@@ -319,7 +319,9 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     apart, released = _select_by_first_look(tried, stands, epsilon)
     silent = sorted(stands.keys() - {one.name for one in released})
     if silent and not apart:
-        rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
+        rule = (
+            f"is too small: {silent[0]} releases no model at this budget, so nothing can be audited"
+        )
         raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
     # What differs by its noise alone must not stand before what differs by the label.
     games = apart or released[:1]

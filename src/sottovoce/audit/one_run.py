@@ -101,7 +101,7 @@ def guesses_p_value(
             "right",
             right,
             f"must be from 0 to guesses={guesses} <= canaries={canaries}",
-            "count again",
+            "count the guesses again",
         )
     if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
         raise InvalidInput(
@@ -496,7 +496,9 @@ def audit_one_run(
         systems = nodes if sites is None else len(sites)
         canaries = d if pooled else d * systems
     if canaries < _LEAST:
-        raise InvalidInput("canaries", canaries, f"fewer than {_LEAST} show nothing", "use 500")
+        raise InvalidInput(
+            "canaries", canaries, f"must be at least {_LEAST} to show anything", "use 500"
+        )
     planted = plant_canaries(parts, canaries, config.relation, sites, seed, nodes if pooled else 1)
     what = "with one label or the other" if config.relation == "replace-one" else "there or not"
     why = f"{canaries} rows at random in orthogonal systems of {d}, each {what}"
@@ -539,17 +541,23 @@ def _check_one_run(config: RunConfig, confidence: float) -> None:
     cls = REGISTRY[config.method]
     if not (cls.private and config.budgeted):
         raise InvalidInput(
-            "epsilon", config.epsilon, "a run without noise makes no claim", "use a private method"
+            "epsilon",
+            config.epsilon,
+            "a run without noise claims no privacy",
+            "use a private method",
         )
     if cls.trust.opens_sums:
         rule = (
-            "one-run audits look for canaries in the releases of single sites, and need trust in "
-            "nobody"
+            "must use trust='nobody', because one-run audits look for canaries in the releases of "
+            "single sites"
         )
         raise InvalidInput("method", config.method, rule, "use `sottovoce audit sums`")
     if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:
         raise InvalidInput(
-            "loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'"
+            "loss",
+            config.loss,
+            "must be a loss for two classes, because canaries have a label of two",
+            f"use {LOSS!r} or 'logistic'",
         )
 
 

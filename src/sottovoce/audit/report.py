@@ -306,10 +306,10 @@ def _largest_gain_in_words(those: Sequence[dict[str, Any]]) -> str:
                 gains.append((gain, column["attribute"], one))
     most, attribute, one = max(gains, key=lambda gain: gain[0])
     if most <= 0.0:
-        return "Corrected forms gain nothing over it"
+        return "Corrected forms gain nothing over the base rate"
     return (
-        f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({attribute}, "
-        f"{_setting_name(one)}, ε {one['claimed_epsilon']:g})"
+        f"The largest gain of a corrected form over the base rate is {100.0 * most:.1f} points "
+        f"({attribute}, {_setting_name(one)}, ε {one['claimed_epsilon']:g})"
     )
 
 

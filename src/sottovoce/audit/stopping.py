@@ -469,8 +469,8 @@ def _bound_of_last(last: float, margins: Array, delta: float, confidence: float)
 def _check_delta(delta: float) -> None:
     """Raise InvalidInput for a delta at which nothing can be seen."""
     if not 0.0 < delta < 1.0:
-        rule = "must lie inside (0, 1): without it there is no quote to outrun"
+        rule = "must lie inside (0, 1): without a delta, this audit has nothing to test"
         raise InvalidInput("delta", delta, rule, "use 1e-3")
     if delta < _LEAST:
-        rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
+        rule = f"must be at least {_LEAST:g}: probabilities here are exact to about 1e-16 only"
         raise InvalidInput("delta", delta, rule, "use 1e-3")

@@ -117,8 +117,11 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
         sites, victims = len(case.tables[0].n), case.config.sites_per_row
         # The colluding sites are the last ones, those of the victim the first.
         if not 0 <= colluders <= sites - victims:
-            rule = f"of {sites} sites, {victims} hold rows of the victim"
-            raise InvalidInput("colluders", colluders, rule, "let fewer collude")
+            rule = (
+                f"must be from 0 to {sites - victims}: of {sites} sites, {victims} hold rows of "
+                "the victim"
+            )
+            raise InvalidInput("colluders", colluders, rule, "use fewer colluders")
         with_colluders = replace(case, colluders=colluders)
         runs = asked.replicates or RUNS
         return game(with_colluders, runs, seed=asked.seed, confidence=each)

@@ -20,7 +20,7 @@ from .book import Deal, RowBook, agreed_node_count
 from .spending import Budget, Spending
 
 STAYS = (
-    "ledger: one in memory stays in its process, where charges from elsewhere would be lost; "
+    "ledger: an in-memory ledger cannot be charged from another process or a saved model; "
     "nothing was drawn; use n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
 )
 
@@ -240,8 +240,8 @@ class Account:
             most = max(self.book.nodes.values(), default=0)
             strange = [site for site in inside if not 0 <= site < most]
             if strange and self.book.nodes:
-                rule = f"sites are numbered 0 to {most - 1}"
-                raise InvalidInput("coalition", min(strange), rule, "name others")
+                rule = f"must be the number of a site, 0 to {most - 1}"
+                raise InvalidInput("coalition", min(strange), rule, "use numbers of this range")
             outside = {
                 deal: [site for site in range(nodes) if site not in inside]
                 for deal, nodes in self.book.nodes.items()

@@ -99,8 +99,8 @@ def agreed_node_count(nodes: int, event: Event) -> int:
     InvalidInput if its number is another one.
     """
     if 1 not in (event.nodes, nodes) and event.nodes != nodes:
-        rule = f"releases of these rows were of {nodes} nodes so far"
-        raise InvalidInput("nodes", event.nodes, rule, "use a ledger of its own for each network")
+        rule = f"must be {nodes}, as in the earlier releases of these rows"
+        raise InvalidInput("nodes", event.nodes, rule, "use a separate ledger for each network")
     return max(nodes, event.nodes)
 
 

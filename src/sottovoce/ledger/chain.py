@@ -32,6 +32,7 @@ OF_PRESENT_SCHEMA = ("reserve", "charge")
 """Kinds of records that readers of earlier schemas cannot read."""
 APPLICATION = 0x736F7474
 """The letters "sott", which tell a ledger from any other SQLite file."""
+IN_USE = "is in use by another process; try again when that process has ended"
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")
 """Codes of a damaged file: SQLITE_ERROR, for instance, if a table is missing."""
 TABLES = (
@@ -118,12 +119,12 @@ class Chain(Generic[F]):
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION:
             raise LedgerCorrupt(
-                f"{self.name}: is not a ledger; give the path of one, or make one with create"
+                f"{self.name}: is not a ledger; give the path of a ledger, or create one"
             )
         if version not in _READS:
             raise LedgerVersion(
-                f"{self.name}: has schema {version}, this version reads {SCHEMA_VERSION}; use the "
-                "version that wrote it"
+                f"{self.name}: has schema {version}, but this version of sottovoce reads "
+                f"{SCHEMA_VERSION}; use the version that wrote it"
             )
         found = self._db.execute("SELECT file_id, secret FROM meta").fetchone()
         if found is None or not all(isinstance(value, bytes) for value in found):
@@ -170,7 +171,7 @@ class Chain(Generic[F]):
         try:
             # A file that was replaced by an older copy lacks the last record that was read.
             if self.records and not self.has_record_with_hash(self.records, self._head):
-                self.raise_corrupt("went back behind what this process has read")
+                self.raise_corrupt("lacks records that this process has read before")
             for number, body, stored in self._db.execute(
                 "SELECT id, body, hash FROM log WHERE id > ? ORDER BY id", (self.records,)
             ):
@@ -186,12 +187,12 @@ class Chain(Generic[F]):
                     # An event or accountant of a newer version says so itself.
                     raise
                 except (ValueError, KeyError, TypeError):
-                    self.raise_corrupt(f"record {number} does not follow from those before it")
+                    self.raise_corrupt(f"record {number} contradicts the records before it")
                 self.records, self._head = number, stored
             # By the second copy of count and hash: a chain that lost its last records is sound by
             # itself.
             if (self.records, self._head) != (records, head):
-                self.raise_corrupt(f"holds {self.records} records where {records} were written")
+                self.raise_corrupt(f"holds {self.records} records, but {records} were written")
         except BaseException:
             # Nothing that was folded so far is believed.
             self.forget_all_records()
@@ -202,7 +203,7 @@ class Chain(Generic[F]):
         self.forget_all_records()
         self.apply_new_records()
         if self._db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-            self.raise_corrupt("SQLite finds damaged pages")
+            self.raise_corrupt("SQLite reports damaged pages")
         # Records with numbers below 1 are not of the chain, and no sync reads them.
         if self._db.execute("SELECT count(*) FROM log").fetchone()[0] != self.records:
             self.raise_corrupt("holds records outside its chain")
@@ -238,8 +239,8 @@ class Chain(Generic[F]):
     def raise_corrupt(self, what: str) -> NoReturn:
         """Raise LedgerCorrupt, with what is wrong."""
         raise LedgerCorrupt(
-            f"{self.name}: {what}; spend nothing on this data set until it is known who changed "
-            "the file"
+            f"{self.name}: {what}; "
+            "release nothing from this data set until you know who changed the file"
         )
 
     @contextmanager
@@ -256,14 +257,13 @@ class Chain(Generic[F]):
                 without_code = "SQLITE_CORRUPT"
             code = getattr(error, "sqlite_errorname", without_code)
             if code.startswith("SQLITE_BUSY"):
-                raise LedgerError(
-                    f"{self.name}: is in use by another process; try again when it is done"
-                ) from error
+                raise LedgerError(f"{self.name}: {IN_USE}") from error
             if code.startswith(_DAMAGE):
                 raise LedgerCorrupt(
-                    f"{self.name}: is damaged or not a ledger; count its budget as spent, unless "
-                    "every record up to the last head that was noted is recovered"
+                    f"{self.name}: is damaged or not a ledger; treat its budget as spent, "
+                    "unless you recover every record up to the last head that you noted"
                 ) from error
             raise LedgerError(
-                f"{self.name}: {code}; hand out nothing, repair the cause, then open it again"
+                f"{self.name}: {code}; publish nothing, repair the cause, "
+                "then open the ledger again"
             ) from error

@@ -83,11 +83,11 @@ class DiskAccount:
             where = f"node {node}" if state.epsilon.size > 1 else "these rows"
             now, remedy = "spent", "plan a smaller run"
             if held:
-                now = f"{spent[node]:.6g} spent, the rest held by open runs"
+                now = f"{spent[node]:.6g} spent, the rest reserved by open runs"
                 remedy += ", or close abandoned runs"
             raise BudgetExceeded(
                 f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from "
-                f"{committed[node]:.6g} ({now}) to {after[node]:.6g}, past the ledger's budget; "
+                f"{committed[node]:.6g} ({now}) to {after[node]:.6g}, above the ledger's budget; "
                 f"nothing was {undone}; {remedy}"
             )
         return after - committed
@@ -108,8 +108,8 @@ def _count_by_text(
         relation = same_relation(relation, event)
         shape = state.alone(text, event).shape
         if shape not in ((), (1,), state.epsilon.shape):
-            rule = f"must price {state.epsilon.size} nodes"
-            raise InvalidInput("event", shape, rule, "use the ledger's n_nodes")
+            rule = f"must have a price for each of the {state.epsilon.size} nodes"
+            raise InvalidInput("event", shape, rule, "plan as many nodes as the ledger's n_nodes")
     return counts, events
 
 

@@ -152,8 +152,8 @@ class DurableLedger(NeverCopied, Readings):
         values = np.asarray(epsilon, dtype=float)
         name = accountants.lifetime_accountant(accountant, values, delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
-            rule = "must fit the values of epsilon"
-            raise InvalidInput("n_nodes", n_nodes, rule, "give one value, or one a node")
+            rule = "must be at least 1, and fit the number of values of epsilon"
+            raise InvalidInput("n_nodes", n_nodes, rule, "give one value, or one for each node")
         per_node = np.broadcast_to(np.ravel(values), (n_nodes,))
         record = {
             "kind": "create",
@@ -352,7 +352,7 @@ class DurableLedger(NeverCopied, Readings):
         state = self.file.chain.state
         if find_run_history(state, run).plan != plan:
             another = f"give this run another name, such as {unused_run_name(state, run)!r}"
-            rule = f"is in this ledger with another plan; go on with that one, or {another}"
+            rule = f"is in this ledger with another plan; continue with that plan, or {another}"
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return self._open_run(run)
 
@@ -393,13 +393,12 @@ def _check_same_run(
         raise LedgerMismatch(explain_run_is_over(state, run))
     if not known.open:
         rule = (
-            f"is closed; choose a new name, such as {unused_run_name(state, run)!r}, or replay it "
-            "with "
-            "resume"
+            f"is closed; choose a new name, such as {unused_run_name(state, run)!r}, "
+            "or replay it with resume"
         )
         raise LedgerMismatch(f"run={run!r}: {rule}")
     if known.plan != plan or known.texts != [canonical_json(event) for event in plain]:
-        again = f"resume it as it was, or name this run {unused_run_name(state, run)!r}"
+        again = f"resume it with that plan, or name this run {unused_run_name(state, run)!r}"
         raise LedgerMismatch(f"run={run!r}: was reserved with another plan; {again}")
 
 

@@ -104,7 +104,8 @@ class ChainFile(Generic[F]):
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise LedgerError(
-                f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python"
+                f"SQLite {sqlite3.sqlite_version}: version 3.37 or later is needed; "
+                "use a newer build of Python"
             )
         file = Path(path)
         secret, file_id = os.urandom(32), os.urandom(16)
@@ -115,7 +116,8 @@ class ChainFile(Generic[F]):
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             raise LedgerError(
-                f"ledger={str(path)!r}: exists; open it, or if it is no ledger choose another path"
+                f"ledger={str(path)!r}: exists already; open it if it is a ledger, "
+                "or choose another path"
             ) from None
         except OSError as error:
             raise _not_written_error(file, error) from None
@@ -177,7 +179,8 @@ class ChainFile(Generic[F]):
         ):
             if logged:
                 raise LedgerError(
-                    f"{self.name}: was given a log beside it while it was open; open it again"
+                    f"{self.name}: a write-ahead log appeared next to it while it was open; "
+                    "open it again"
                 )
             # What waits is appended first, so that even a read needs the right to write then.
             if self._waiting:
@@ -228,8 +231,8 @@ class ChainFile(Generic[F]):
             # The state refuses them: another process was first.
             self._waiting.clear()
             raise LedgerMismatch(
-                f"{self.name}: another process went on with the same run meanwhile; nothing of "
-                "this one was handed out; use one process for a run"
+                f"{self.name}: another process continued the same run in the meantime; "
+                "this process handed out nothing; use one process for each run"
             ) from None
 
     def head(self) -> str:
@@ -257,8 +260,8 @@ class ChainFile(Generic[F]):
         with self.transaction("DEFERRED"):
             if not self.chain.has_record_with_hash(int(count), bytes.fromhex(text)):
                 self.chain.raise_corrupt(
-                    f"does not go through the expected head at record {count}: another, or an "
-                    "older copy"
+                    f"does not contain the expected head at record {count}: "
+                    "it is another ledger or an older copy"
                 )
 
     def contains_head(self, head: str) -> bool:
@@ -316,8 +319,8 @@ class ChainFile(Generic[F]):
         # The switch folds the log in, which SQLite refuses while another process has it open.
         if logged and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             raise LedgerError(
-                f"{self.name}: is in use by a process of an older version; try again when it is "
-                "done"
+                f"{self.name}: is in use by a process of an older version; "
+                "try again when that process has ended"
             )
         make_synchronous(self._db)
         # Readers of schema 3 would write a log beside the file again.
@@ -332,7 +335,7 @@ def read_without_lock(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]
     """
     name = f"ledger={str(path)!r}"
     if not Path(path).is_file():
-        raise LedgerError(f"{name}: no such file; give the path of one")
+        raise LedgerError(f"{name}: no such file; give the path of a ledger")
     try:
         with alone(Path(path), name, blank) as chain:
             chain.apply_new_records()

@@ -70,8 +70,8 @@ class RowsIdentity:
                 )
             if state.tags and not _is_known_tag(state, tags):
                 raise LedgerMismatch(
-                    f"{self._file.name}: belongs to other rows; open the ledger of these, or give "
-                    "those unchanged"
+                    f"{self._file.name}: belongs to other rows; "
+                    "open the ledger of these rows, or use the rows that it belongs to, unchanged"
                 )
             # The first digest ties the ledger; later ones are learned only on request.
             if tags[0] not in state.tags and (learn or not state.tags):
@@ -85,8 +85,8 @@ class RowsIdentity:
         """
         if state.tags and not self._shown:
             raise LedgerMismatch(
-                f"{self._file.name}: is bound to rows that were not shown; open with "
-                "fingerprint=..."
+                f"{self._file.name}: is bound to rows that were not shown; "
+                "open it with fingerprint=..."
             )
 
 

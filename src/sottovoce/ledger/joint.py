@@ -91,5 +91,5 @@ class Joint:
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Refuse to go on: whether the shared ledger holds these rows cannot be known."""
         raise LedgerError(
-            "ledger: a ledger in memory cannot go on from a checkpoint; use a ledger on disk"
+            "ledger: an in-memory ledger cannot continue from a checkpoint; use a DurableLedger"
         )

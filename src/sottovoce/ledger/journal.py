@@ -84,7 +84,7 @@ class Journal:
                 self._file.append_record(record, data)
             elif found != data:
                 raise LedgerMismatch(
-                    f"run={self._run!r}: something else was {which} in round {round} already; that "
-                    "stands, and nothing was done under this one"
+                    f"run={self._run!r}: a different message was already {which} in round {round}; "
+                    "that message stands, and nothing was done with this one"
                 )
             return self._stored_in_round(state, "received", round)

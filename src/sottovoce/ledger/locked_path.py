@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..errors import LedgerCorrupt, LedgerError
-from .chain import Chain, Fold
+from .chain import IN_USE, Chain, Fold
 from .connection import alone, open_connection
 
 if sys.platform == "win32":
@@ -34,6 +34,7 @@ else:
 
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """The first bytes of SQLite's journals."""
+_MOVED = "was moved or replaced while it was in use; open it at its present path"
 
 
 class LockedPath:
@@ -65,13 +66,13 @@ class LockedPath:
         self._inode: tuple[int, int] | None = None
         if not self.real.is_file():
             raise LedgerError(
-                f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data "
-                "set; if it was lost, count its budget as spent"
+                f"{self.name}: no such file; create it with `sottovoce ledger init`, "
+                "once for each data set; if it was lost, treat its budget as spent"
             )
         if _is_mounted_as_file(self.real):
             raise LedgerError(
-                f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to "
-                "its other path; mount the folder that holds it"
+                f"{self.name}: is mounted as a file, so its other path lacks the journal that "
+                "SQLite writes next to it; mount the folder that holds it"
             )
 
     @contextmanager
@@ -83,13 +84,9 @@ class LockedPath:
         with exclusively_locked(self.real, self.name, self.timeout) as inode:
             # If a link stands there now: SQLite's journals do not move with the file.
             if os.path.realpath(self.real) != str(self.real):
-                raise LedgerError(
-                    f"{self.name}: was moved or replaced meanwhile; open it where it is"
-                )
+                raise LedgerError(f"{self.name}: {_MOVED}")
             if self._inode not in (None, inode):
-                raise LedgerError(
-                    f"{self.name}: is another file than the one that was opened; open it again"
-                )
+                raise LedgerError(f"{self.name}: is not the file that was opened; open it again")
             self._inode = inode
             with self.real.open("rb") as file:
                 header = file.read(28)
@@ -125,8 +122,8 @@ class LockedPath:
     def refuse_foreign_file(self, beside: Path) -> NoReturn:
         """Raise LedgerCorrupt: a file beside the log is not of its last change."""
         raise LedgerCorrupt(
-            f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; "
-            "spend nothing until it is known who put it there, then move it away"
+            f"{self.name}: {beside.name!r} next to it is not of its last change, and was not used; "
+            "release nothing until you know who put it there, then move it away"
         )
 
     def _handle_leftover_journal(self, journal: Path, changes: int) -> None:
@@ -216,7 +213,7 @@ def exclusively_locked(path: Path, name: str, timeout: float) -> Iterator[tuple[
         handle = os.open(target, mode)
     except OSError as error:
         raise LedgerError(
-            f"{name}: cannot be opened ({error.strerror}); if it is lost, count its budget as spent"
+            f"{name}: cannot be opened ({error.strerror}); if it is lost, treat its budget as spent"
         ) from None
     owner = os.getpid()
     try:
@@ -224,11 +221,11 @@ def exclusively_locked(path: Path, name: str, timeout: float) -> Iterator[tuple[
         # The file may have been replaced while the lock was waited for.
         found = path.stat() if path.exists() else None
         if found is None or (target == path and not os.path.samestat(found, os.fstat(handle))):
-            raise LedgerError(f"{name}: was moved or replaced meanwhile; open it where it is")
+            raise LedgerError(f"{name}: {_MOVED}")
         if found.st_nlink > 1:
             raise LedgerError(
-                f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside "
-                "one is lost to the others; remove all but one"
+                f"{name}: has {found.st_nlink} paths (hard links), and SQLite writes its journal "
+                "next to one of them only; remove all but one"
             )
         yield found.st_dev, found.st_ino
     finally:
@@ -244,7 +241,7 @@ def _wait_for_lock(handle: int, name: str, timeout: float) -> None:
     pause = 0.0005
     while not _lock(handle):
         if time.monotonic() > until:
-            raise LedgerError(f"{name}: is in use by another process; try again when it is done")
+            raise LedgerError(f"{name}: {IN_USE}")
         time.sleep(pause)
         pause = min(2.0 * pause, 0.01)
 

@@ -35,7 +35,7 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
         remedy = "use e.g. epsilon=1, or epsilon=inf for a run without noise"
         raise InvalidInput("epsilon", shown, "must be > 0", remedy)
     if delta is not None and not 0.0 < delta < 1.0:
-        remedy = "use e.g. delta=1e-5, or none for pure epsilon"
+        remedy = "use e.g. delta=1e-5, or leave delta out for pure epsilon"
         raise InvalidInput("delta", delta, "must lie inside (0, 1)", remedy)
 
 
@@ -292,7 +292,8 @@ def refuse_draw_on_trial(ledger: Ledger) -> None:
     """Raise LedgerError for the trial of another ledger, on which nothing may be drawn."""
     if ledger._trial:
         raise LedgerError(
-            "ledger: this is the trial() of another, which would not know; nothing was drawn"
+            "ledger: nothing may be drawn on the trial() of a ledger; nothing was drawn; "
+            "use the ledger itself"
         )
 
 

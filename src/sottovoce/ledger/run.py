@@ -167,8 +167,8 @@ class Run(Readings):
         reserved = history.texts[: len(rows)]
         if len(rows) > history.charged or [canonical_json(row) for row in rows] != reserved:
             raise LedgerCorrupt(
-                f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger "
-                "that was used with it"
+                f"run={self.name!r}: the ledger lacks rows of this checkpoint; "
+                "use the ledger that the checkpoint was made with"
             )
         self.release = len(rows)
 

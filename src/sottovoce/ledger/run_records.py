@@ -87,9 +87,9 @@ class RunRecords:
                 self._file.append_record(record)
             elif release in known.loose:
                 raise LedgerError(
-                    f"run={self.name!r}: release {release} was charged before and its bytes were "
-                    "not kept, so they may have been seen; nothing was drawn; close the run and "
-                    "plan another"
+                    f"run={self.name!r}: release {release} was charged before, "
+                    "but its bytes were not kept, so they may have been seen; "
+                    "nothing was drawn; close the run and plan another"
                 )
             if not kept:
                 return None
@@ -110,8 +110,8 @@ class RunRecords:
         """
         if self.store_or_get_payload(release, payload) != payload:
             raise LedgerMismatch(
-                f"run={self.name!r}: release {release} has other bytes already; hand out those of "
-                "payload()"
+                f"run={self.name!r}: release {release} is stored with different bytes; "
+                "hand out those of payload()"
             )
 
     def store_or_get_payload(self, release: int, payload: bytes) -> bytes:
@@ -176,7 +176,7 @@ class RunRecords:
             if known.left and not reclaim:
                 raise LedgerError(
                     f"run={self.name!r}: {known.left} of {len(known.planned)} reserved releases "
-                    "have no row; resume the run, or close it with reclaim=True to give them back"
+                    "were not made; resume the run, or close it with reclaim=True to give them back"
                 )
             returned = known.left
             record: dict[str, Any] = {"kind": "close", "run": self.name, "returned": returned}
@@ -192,8 +192,9 @@ class RunRecords:
         """
         if not 1 <= release <= min(known.charged + 1, len(known.planned)):
             raise LedgerMismatch(
-                f"run={self.name!r}: release {release} is not the next of {known.charged} charged "
-                f"and {len(known.planned)} reserved; plan every release before the first round"
+                f"run={self.name!r}: release {release} is not the next one ({known.charged} of "
+                f"{len(known.planned)} reserved releases are charged); "
+                "plan every release before the first round"
             )
         plain = event.to_dict()
         # By text, since events with arrays have no equality of their own.
@@ -202,18 +203,21 @@ class RunRecords:
             keys = plain.keys() | reserved.keys()
             names = sorted(key for key in keys if plain.get(key) != reserved.get(key))
             raise LedgerMismatch(
-                f"run={self.name!r}: release {release} differs in {', '.join(names)} from what was "
-                "reserved; nothing was drawn; run what was planned"
+                f"run={self.name!r}: release {release} differs in {', '.join(names)} from what "
+                "was reserved; nothing was drawn; run what was planned"
             )
 
     def _stored_payload(self, known: RunHistory, release: int) -> bytes | None:
         """Return the bytes of a row, inside a transaction."""
         run = f"run={self.name!r}"
         if not 1 <= release <= known.charged:
-            raise LedgerError(f"{run}: release {release} has no row; charge it before it is drawn")
+            raise LedgerError(
+                f"{run}: release {release} is not charged; charge it before it is drawn"
+            )
         if release in known.failed:
             raise LedgerError(
-                f"{run}: the draw of release {release} failed in view; close the run, plan another"
+                f"{run}: the draw of release {release} failed, and others saw that; "
+                "close the run and plan another"
             )
         if release in known.loose:
             raise LedgerError(

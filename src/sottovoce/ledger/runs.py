@@ -71,6 +71,6 @@ def explain_run_is_over(state: History, run: str) -> str:
         return f"run={run!r}: is of a later version; update sottovoce, or {again}"
     if not known.open:
         return f"run={run!r}: {FORMER}; replay it with version 0.2, or {again}"
-    held = f"the {known.left} releases that it holds stay charged until it is closed"
+    held = f"its {known.left} reserved releases stay charged until it is closed"
     close = f"close it with `sottovoce ledger close` and {again}"
     return f"run={run!r}: {FORMER}, and {held}; end it with version 0.2, or {close}"

@@ -13,7 +13,7 @@ from ..privacy.events import Event
 from ..util.typing import Any, Array, ArrayLike, BoolArray
 from .book import Deal
 
-_REMEDY = "nothing was drawn; raise the budget or lower the noise's price"
+_REMEDY = "nothing was drawn; raise the budget or the noise"
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Budget:
         """Raise InvalidInput if releases of so many nodes do not fit the values of epsilon."""
         # One value of either is for any number of the other.
         if 1 not in (nodes, self.epsilon.size) and nodes != self.epsilon.size:
-            rule = f"has {self.epsilon.size} budgets, and the release is of {nodes} nodes"
+            rule = f"has {self.epsilon.size} budgets, but the release has {nodes} nodes"
             raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
 
     def check_within_budget(
@@ -203,14 +203,14 @@ def _explain_refusal_at_node(
     """Explain why the releases at hand are refused at a node."""
     total = np.atleast_1d(after.per_node())
     if after.several:
-        where = f"a row that was dealt to nodes {len(after.by_deal)} times"
+        where = f"a row in {len(after.by_deal)} partitions"
         spent = before.total()
     else:
         where = f"node {node}"
         spent = _value_of_node(before.per_node(), node)
     now = f"{spent:.6g}"
     if held:
-        now = f"{spent:.6g} spent, the rest held by runs in progress"
+        now = f"{spent:.6g} spent, the rest reserved by runs in progress"
     budget = _value_of_node(limits, node)
     return (
         f"epsilon={budget:g}: {what} would bring {where} from {now} to "

@@ -125,7 +125,10 @@ class Accountant(ABC, Generic[Spent]):
         """
         rule = "this accountant cannot combine runs that assigned rows to sites differently"
         raise InvalidInput(
-            "accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal"
+            "accountant",
+            self.name,
+            rule,
+            "use 'pure', 'zcdp' or 'rdp', or a separate ledger for each partition",
         )
 
     def within_budget(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
@@ -231,7 +234,10 @@ def _orders(name: str, order: float | None) -> Orders:
         return tuple(ORDERS.tolist())
     if not (np.isfinite(order) and order >= 1.01):  # closer to 1, digits cancel
         raise InvalidInput(
-            "accountant", f"{name}:{order}", "an order must be finite and >= 1.01", f"use {name!r}"
+            "accountant",
+            f"{name}:{order}",
+            "the order must be finite and at least 1.01",
+            f"use {name!r}",
         )
     return (order,)
 
@@ -774,8 +780,8 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
             after.append(sum_after)
         if all(value is None for value in after):
             raise UnknownEvent(
-                f"event={type(event).__name__}: no accountant has a proof for it and what came "
-                "before"
+                f"event={type(event).__name__}: no accountant can price it "
+                "together with the events before it"
             )
         return tuple(after)
 
@@ -903,7 +909,7 @@ def make_accountant(name: str) -> Accountant[Any]:
             return _ORDERED[kind](float(order))
         except ValueError:
             raise InvalidInput(
-                "accountant", name, "an order must be a number > 1", f"use e.g. '{kind}:20'"
+                "accountant", name, "the order must be a number > 1", f"use e.g. '{kind}:20'"
             ) from None
     if name not in ACCOUNTANTS:
         raise InvalidInput(
@@ -985,12 +991,12 @@ def lifetime_accountant(name: str, epsilon: Array, delta: float) -> Accountant[A
         raise InvalidInput(
             "delta",
             delta,
-            f"the {chosen.name} accountant needs one inside (0, 1)",
+            f"must lie inside (0, 1) for the {chosen.name} accountant",
             "use delta=1e-5",
         )
     chosen = at_one_order(chosen, epsilon, delta)
     if not chosen.is_filter:
-        rule = "its totals are not proved for runs that are chosen as one goes"
+        rule = "its totals are not proved for runs that are chosen adaptively"
         raise InvalidInput(
             "accountant",
             name,

@@ -70,15 +70,16 @@ class Event(ABC):
     def __init_subclass__(cls) -> None:
         if vars(cls).get("needs") not in NEEDS:
             raise TypeError(
-                f"{cls.__name__}: needs must say what its price presumes, one of {sorted(NEEDS)}"
+                f"{cls.__name__}: needs must say what its price presumes; "
+                f"use one of {sorted(NEEDS)}"
             )
         if cls.__module__ == __name__:
             _KINDS[cls.__name__] = cls
             return
         if cls.__name__ in _KINDS:
             raise TypeError(
-                f"{cls.__module__}.{cls.__name__}: ledgers hold events of this name; use another "
-                "name"
+                f"{cls.__module__}.{cls.__name__}: ledgers hold events of this name; "
+                "use another name"
             )
         priced = [base.__name__ for base in cls.__mro__[1:] if base in _KINDS.values()]
         if priced:
@@ -93,7 +94,7 @@ class Event(ABC):
                 flat.setflags(write=False)
                 object.__setattr__(self, field.name, flat)
                 if not field.name.startswith("claimed") and not np.all(flat >= 0):
-                    rule = "an event's parameters are >= 0 and never NaN"
+                    rule = "must be >= 0 and not NaN"
                     raise InvalidInput(
                         field.name, flat.tolist(), rule, "correct the query that states it"
                     )
@@ -184,8 +185,8 @@ def same_relation(known: str | None, event: Event) -> str | None:
     if known is None or relation is None or relation == known:
         return known or relation
     rule = (
-        f"the ledger's releases so far are under {known!r}, and prices under two relations do "
-        "not add up"
+        f"must be {known!r} as in the ledger's earlier releases: "
+        "privacy losses under two relations do not add up"
     )
     raise InvalidInput("relation", relation, rule, f"use relation={known!r}, or another ledger")
 
@@ -204,7 +205,8 @@ def from_dict(plain: dict[str, Any]) -> Event:
     name = values.pop("event", None)
     if name not in _KINDS:
         raise UnknownEvent(
-            f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it"
+            f"event={name!r}: is unknown; this version knows {sorted(_KINDS)}; "
+            "use the version that wrote it"
         )
     try:
         arrays: dict[str, Any] = {}
@@ -219,7 +221,8 @@ def from_dict(plain: dict[str, Any]) -> Event:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise UnknownEvent(
-            f"event={name!r}: its fields are not this version's; use the version that wrote it"
+            f"event={name!r}: its fields are not those of this version; "
+            "use the version that wrote it"
         ) from error
     return found
 
@@ -241,10 +244,7 @@ def check_parameter_sizes(event: Event) -> None:
                 (value > 0) & np.isfinite(value) & ((value < 1.0 / _LARGEST) | (value > _LARGEST))
             ]
             if strange.size:
-                rule = (
-                    f"an event's parameters are 0, or of a size from {1.0 / _LARGEST:g} to "
-                    f"{_LARGEST:g}"
-                )
+                rule = f"must be 0, or lie between {1.0 / _LARGEST:g} and {_LARGEST:g}"
                 raise InvalidInput(
                     field.name, float(strange[0]), rule, "change the noise, C, rho or eta"
                 )
@@ -482,9 +482,9 @@ class SummedGaussianMechanism(Event):
 
     needs: ClassVar[str] = "people"
     caution: ClassVar[str] = (
-        "sums over sites are priced against whoever sees all messages and all that as many of "
-        "their sites know as "
-        "their plans allow; against more of them together they cost more"
+        "sums over sites are priced against an adversary who sees all messages and knows all that "
+        "as many sites know as the plans allow to collude; "
+        "against more colluding sites they cost more"
     )
     relation: str
     alpha: Array
@@ -567,8 +567,8 @@ class SphericalMechanism(Event):
 
     needs: ClassVar[str] = "nothing"
     caution: ClassVar[str] = (
-        "rows that 0.1 wrote for pure noise on answers are priced at the worse of the two laws "
-        "that it drew"
+        "releases with pure noise on answers that version 0.1 recorded are priced at the worse of "
+        "the two noise distributions that it drew from"
     )
     relation: str
     beta: Array

@@ -382,7 +382,10 @@ def rounded_spherical(
 def _whole(d: int) -> int:
     if d < 1:
         raise InvalidInput(
-            "d", d, "noise has at least one coordinate", "leave out noise on nothing"
+            "d",
+            d,
+            "must be at least 1, the number of coordinates of the noise",
+            "draw no noise for an empty vector",
         )
     return d
 
@@ -392,7 +395,10 @@ def _exact_values(field: str, values: Sequence[float]) -> list[Fraction]:
     for value in values:
         if not 0.0 < value < math.inf:
             raise InvalidInput(
-                field, value, "scales and steps of noise are finite and > 0", "change the noise"
+                field,
+                value,
+                "must be finite and > 0, as a scale or step of noise",
+                "change the noise",
             )
     return [Fraction(value) for value in values]
 

@@ -59,7 +59,9 @@ def _sum_sensitivity_over_sigma(event: events.SummedGaussianMechanism) -> Array:
     _check_positive(event, "alpha", "dimension", "sites_per_row")
     honest = event.participants - event.colluders
     if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites):
-        raise UnknownEvent("sites: not of a sum with a proof; nothing was drawn")
+        raise UnknownEvent(
+            "sites: no proof covers a sum with these participants and colluders; nothing was drawn"
+        )
     if event.bits < COARSEST:
         return np.full(event.alpha.shape, np.inf)
     return event.sensitivity_over_sigma()
@@ -78,7 +80,9 @@ def _sensitivity_over_sigma(
         return event.sensitivity / event.sigma
     _check_positive(event, "sensitivity", "dimension")
     if not 1 <= event.index <= event.rounds:
-        raise UnknownEvent("index: not of a round with a proof; nothing was drawn")
+        raise UnknownEvent(
+            "index: must be from 1 to the number of rounds for the proof to hold; nothing was drawn"
+        )
     return event.sensitivity_over_sigma()
 
 

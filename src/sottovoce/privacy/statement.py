@@ -23,8 +23,8 @@ DEMONSTRATION = "demonstration, not a release"
 _NAMES = {
     "pure": "sum of pure epsilons",
     "zcdp": "zCDP",
-    "rdp": "Renyi",
-    "pld": "loss distributions",
+    "rdp": "Renyi DP",
+    "pld": "privacy loss distributions",
 }
 
 Words = list[tuple[str, str]]
@@ -146,10 +146,8 @@ class Statement:
         if self.made is None or self.made >= self.planned_releases:
             return None
         return (
-            f"after {self.made} of {self.planned_releases} releases; this is the price of all of "
-            "them: "
-            "whoever ended it "
-            "had seen some, and for a part that is chosen in such a way nothing less is proved"
+            f"after {self.made} of {self.planned_releases} releases; epsilon counts all of them, "
+            "because whoever ended the run had seen some, and no smaller epsilon is proved then"
         )
 
     @property
@@ -358,18 +356,29 @@ def _proved_sentences(said: Statement) -> Words:
     delta = f"delta = {float(said.delta)!r}"
     if said.delta == 0:
         delta = "delta = 0 (pure)"
+    subject, other, place = _compared_data(said)
+    limit = (
+        f"This limits how well the adversary described below can tell data with {subject} from "
+        f"data with {other} in {place}; the larger epsilon and delta, the weaker the limit."
+    )
+    return [
+        (
+            f"epsilon = {ceil_text(said.epsilon)}",
+            f", {delta}, proved for {said.unit} ({said.relation}).",
+        ),
+        ("", limit),
+        ("", f"{_protection_sentence(said)}: {_definition_sentence(said)}."),
+        ("Accountant", f": {_accountant_text(said)}."),
+    ]
+
+
+def _accountant_text(said: Statement) -> str:
+    """Return the notion that proves epsilon, for which releases, and epsilon by the others."""
     notion = _NAMES.get(said.accountant, said.accountant)
     more = ""
     if said.others:
-        more = f", and {said.others} of other rows"
-    proved = (
-        f", {delta}, proved; by {notion}, {said.releases} releases a "
-        f"site{more}{_by_other_notions(said)}."
-    )
-    return [
-        (f"epsilon = {ceil_text(said.epsilon)}", proved),
-        ("", f"{_protection_sentence(said)}: {_definition_sentence(said)}."),
-    ]
+        more = f" and {said.others} of other rows"
+    return f"{notion}, for {said.releases} releases a site{more}{_by_other_notions(said)}"
 
 
 def _by_other_notions(said: Statement) -> str:
@@ -380,13 +389,13 @@ def _by_other_notions(said: Statement) -> str:
         if name != said.accountant
     ]
     finite = [
-        f"{_NAMES.get(name, name)} {ceil_text(epsilon)}"
+        f"by {_NAMES.get(name, name)} {ceil_text(epsilon)}"
         for name, epsilon in others
         if math.isfinite(epsilon)
     ]
     if not finite:
         return ""
-    return f" (by {', '.join(finite)})"
+    return f" ({', '.join(finite)})"
 
 
 def _protection_sentence(said: Statement) -> str:
@@ -396,8 +405,8 @@ def _protection_sentence(said: Statement) -> str:
     return f"Protects {said.unit} ({said.relation}) against whoever {said.trust.adversary}{but}"
 
 
-def _definition_sentence(said: Statement) -> str:
-    """Return differential privacy itself in words: a bound on every set's probability."""
+def _compared_data(said: Statement) -> tuple[str, str, str]:
+    """Return, in words, what is protected, what stands in its place instead, and that place."""
     if said.unit.startswith(PERSON):
         subject, place = "the person", "their place"
         replacement, removal = "another", "nobody"
@@ -407,10 +416,18 @@ def _definition_sentence(said: Statement) -> str:
     else:
         subject, place = "the row", "its place"
         replacement, removal = "another", "an empty one"
+    if said.relation == "replace-one":
+        return subject, replacement, place
+    return subject, removal, place
+
+
+def _definition_sentence(said: Statement) -> str:
+    """Return differential privacy itself in words: a bound on every set's probability."""
+    subject, other, place = _compared_data(said)
     # Replacing is its own inverse; adding and removing are two directions.
-    other, back = replacement, ""
+    back = ""
     if said.relation != "replace-one":
-        other, back = removal, ", and the other way round"
+        back = ", and the other way round"
     plus = ""
     if said.delta != 0:
         plus = f", plus {float(said.delta)!r}"
@@ -445,23 +462,23 @@ def _other_relation(said: Statement) -> str:
     if said.relation == "replace-one":
         if person:
             return (
-                "Against nobody in their place (zero-out, the person added or removed), as most "
-                "others state it:"
+                "Compared with nobody in their place (zero-out, the person added or removed), as "
+                "most others state it:"
             )
         return (
-            "Against an empty row in its place (zero-out, the row added or removed), as most "
+            "Compared with an empty row in its place (zero-out, the row added or removed), as most "
             "others state it:"
         )
     if person:
-        return "Against any other person in their place (replace-one):"
-    return "Against any other row in its place (replace-one):"
+        return "Compared with any other person in their place (replace-one):"
+    return "Compared with any other row in its place (replace-one):"
 
 
 def _paper_claim_sentence(said: Statement) -> Words:
     """Return what a paper claims, and whether that holds."""
     if said.printed_claim is None:
         return []
-    verdict = "holds, and is loose"
+    verdict = "holds: it is not below the epsilon that is proved"
     if said.printed_claim < said.epsilon * (1 - 1e-9):  # but for rounding
         verdict = "is not proved"
     assumed = ""

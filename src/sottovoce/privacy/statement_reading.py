@@ -49,7 +49,10 @@ def _trust(plain: dict[str, Any]) -> Trust:
 
 def _unknown_field_error(key: str) -> InvalidInput:
     return InvalidInput(
-        key, None, "is not what a statement holds", "use a file that this library wrote"
+        key,
+        None,
+        "is missing, or not a value of a privacy statement",
+        "use a file that this library wrote",
     )
 
 

@@ -98,8 +98,8 @@ class Leaning:
 
 def refusal_of_secret(query: object) -> InvalidInput:
     """Return the error for a query whose answer depends on a secret."""
-    rule = f"what {type(query).__name__} keeps secret stands between rows and releases"
-    return InvalidInput("form", "printed", rule, "use the game of two tables")
+    rule = f"the answer of {type(query).__name__} depends on a secret that the audit does not know"
+    return InvalidInput("form", "printed", rule, "use the audit with two tables")
 
 
 def certain_log_density(answer: Array, exact: Array) -> Array:

@@ -34,12 +34,10 @@ def check_unit(proved: bool, facts: Facts) -> None:
         If a unit may have several rows and the release is proved for one row a unit only.
     """
     if facts.has_several_rows and not proved:
-        rule = (
-            "bounds several rows of a person together, and this release is proved for one row "
-            "a person"
-        )
+        rule = "is for several rows a person, and this release is proved for one row a person"
         remedy = (
-            "use prox_admm, prox_average, momentum or dgd, which are proved, or one row a person"
+            "use prox_admm, prox_average, momentum or dgd, which are proved for several rows, "
+            "or declare one row a person"
         )
         raise InvalidInput("person", None, rule, remedy)
 
@@ -180,7 +178,7 @@ class Query(ABC):
         InvalidInput
             By default: the query has no such form.
         """
-        rule = f"{type(self).__name__} has no form that counts from another point than zero"
+        rule = f"{type(self).__name__} cannot start from a point other than zero"
         raise InvalidInput("start", None, rule, "leave it out, or use another method")
 
     def answer_from_origin(self, answer: Array, origin: Array) -> Array:
@@ -248,4 +246,4 @@ class Query(ABC):
             By default: how canaries move the answer is not known.
         """
         rule = "does not say how canaries move its answer (Query.leaning)"
-        raise InvalidInput("method", type(self).__name__, rule, "use the game of two tables")
+        raise InvalidInput("method", type(self).__name__, rule, "use the audit with two tables")

@@ -834,7 +834,10 @@ class NoisyBounded(NoisyValue):
         super().check_before_charge(facts)
         if facts.pure and self.alpha is not None:
             raise InvalidInput(
-                "delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5"
+                "delta",
+                None,
+                "must be > 0, because Gaussian noise on sums has no pure price",
+                "use delta=1e-5",
             )
 
     def number_of_entries(self, facts: Facts) -> int:

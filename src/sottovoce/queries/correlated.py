@@ -224,8 +224,8 @@ class CarriedGradient(NoisyGradient):
             raise InvalidInput(
                 "correlation",
                 "half",
-                "is proved for losses of one sign and Gaussian noise",
-                "use none",
+                "is proved only for Gaussian noise and losses whose derivatives have one sign",
+                "use correlation='none'",
             )
         sensitivity = self.sensitivity(facts)
         return CarriedGaussianMechanism(
@@ -250,11 +250,14 @@ class CarriedGradient(NoisyGradient):
         check_places(facts, self.start)
         if not 1 <= self.index <= self.rounds:
             raise InvalidInput(
-                "rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many"
+                "rounds",
+                self.index,
+                f"must be from 1 to {self.rounds}, the planned number",
+                "plan as many rounds as you run",
             )
         far = float(np.max(public_vector_norm(self.start, "start"), initial=0.0))
         if not computed_twice(facts, far) <= _AGAIN * facts.loss.derivative_bound:
-            rule = "the model is too long for gradients to be computed twice alike"
+            rule = "the model's norm is too large for gradients to be recomputed exactly enough"
             raise InvalidInput("eta", None, rule, "use a larger eta, or correlation='none'")
 
     def prepare_before_charge(self, vault: Vault) -> None:

@@ -71,7 +71,7 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
         **loss_terms(facts),  # type: ignore[arg-type]
     )
     if np.any(np.isnan(rate)):
-        rule = "a release costs more than this through its curvature alone, whatever the noise"
+        rule = "is below what the curvature of the loss alone costs, whatever the noise"
         error = InvalidInput("alpha", np.min(epsilon).item(), rule, "raise alpha, eta, phi or rho")
         error.nodes = np.isnan(np.broadcast_to(rate, facts.n.shape)).ravel()
         raise error

@@ -154,9 +154,9 @@ def public_vector_norm(vector: ArrayLike, name: str) -> Array:
     """
     x = np.asarray(vector, dtype=float)
     if not np.all(np.abs(x) <= _LONGEST):  # NaN too
-        rule = f"public vectors must be finite, with entries up to {_LONGEST:.0e}"
+        rule = f"must be finite, with entries of size at most {_LONGEST:.0e}"
         raise InvalidInput(
-            name, None, rule, "find the site that sent such a vector, and leave it out"
+            name, None, rule, "find the site that sent this vector, and leave it out"
         )
     return np.asarray(np.linalg.norm(np.atleast_1d(x), axis=-1, keepdims=True))
 
@@ -194,10 +194,12 @@ def check_solve(
     pull = public_vector_norm(linear, "linear") + np.asarray(noise, dtype=float)
     if not np.all(_ROOM * _gradient_rounding_bound(facts, tol, pull, q) <= np.asarray(tol)):
         rule = (
-            "double precision cannot certify a gradient norm this small where public vectors "
-            "are so long"
+            "double precision cannot certify so small a gradient norm with public vectors so long"
         )
         shown = float(np.min(tol))
         raise InvalidInput(
-            "tol", shown, rule, "use a larger tol, rho or eta, or leave out the site that sent them"
+            "tol",
+            shown,
+            rule,
+            "use a larger tol, rho or eta, or leave out the site that sent these vectors",
         )

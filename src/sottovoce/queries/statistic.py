@@ -145,7 +145,7 @@ def check_places(facts: Facts, start: Array) -> None:
     if facts.has_several_rows:
         far = float(np.max(public_vector_norm(start, "start"), initial=0.0))
     if not change_at_other_places(facts, far) <= MOVED * facts.loss.derivative_bound:
-        rule = "the model is too long for so many people's gradients to be told apart from rounding"
+        rule = "the model's norm is too large to tell the gradients of so many people from rounding"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
 
@@ -372,7 +372,7 @@ class NoisyValue(NoisyStatistic):
 
 def no_sum_error(query: Query) -> InvalidInput:
     """Return the error for a query that has no form in which sites add up."""
-    rule = f"{type(query).__name__} has no form in which sites add up"
+    rule = f"{type(query).__name__} cannot be summed over sites"
     return InvalidInput("trust", "sum", rule, "use trust='nobody', or another method")
 
 

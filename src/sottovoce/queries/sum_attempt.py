@@ -88,18 +88,15 @@ class SharedNoise:
             return
         if np.ptp(alpha) > 0:
             raise InvalidInput(
-                "alpha", None, "a sum over sites has one price", "give one number, not one a site"
+                "alpha", None, "must be the same at all sites of a sum", "give one number"
             )
         if self.grid_bits < COARSEST:
-            rule = (
-                f"{self.facts.rows:,.0f} rows with so little noise do not fit into sums of "
-                "64-bit words"
-            )
+            rule = f"{self.facts.rows:,.0f} rows with so little noise overflow sums of 64-bit words"
             raise InvalidInput(
                 "epsilon", None, rule, "use a smaller epsilon, fewer rows, or trust='nobody'"
             )
         if not self._fits(float(np.min(np.asarray(alpha)))):
-            rule = "so much noise does not fit into sums of 64-bit words"
+            rule = "so much noise overflows sums of 64-bit words"
             raise InvalidInput("epsilon", None, rule, "use a larger epsilon, or fewer features")
 
     def _fits(self, alpha: float) -> bool:

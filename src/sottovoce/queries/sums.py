@@ -115,7 +115,10 @@ class Sum:
         public_vector_norm(self.what.start, "start")
         if facts.pure and self.alpha is not None:
             raise InvalidInput(
-                "delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5"
+                "delta",
+                None,
+                "must be > 0, because Gaussian noise on sums has no pure price",
+                "use delta=1e-5",
             )
         SharedNoise(self.what, facts).check()
         self.what.check_before_charge(facts.pooled_facts)
