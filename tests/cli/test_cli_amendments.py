@@ -182,11 +182,11 @@ def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
     )
     file.write_text(json.dumps(plain | {"runs": None, "old": SigningKey.make().public}))
     assert (
-        "its key of before"
+        "its old key"
         in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
     )
     file.write_text(json.dumps(plain | {"runs": {"trial-1": 7}}))
-    assert "is none" in run("site", "accept", "east/site.toml", file).err
+    assert "is not an amendment" in run("site", "accept", "east/site.toml", file).err
     file.write_text(json.dumps(plain))
     assert "the others sign it" in run("site", "accept", "north-2/site.toml", file).err
     assert Amendment.read(file).signatures.keys() == {"north"}

@@ -492,9 +492,9 @@ def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(
 # Refusals
 
 REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
-    ("nothing", lambda at: Asks(), "asks nothing"),
+    ("nothing", lambda at: Asks(), "^asks: "),
     ("share", lambda at: Asks(evaluation=1.0), "holdout=0.0: must be a share"),
-    ("idle", lambda at: Asks(inference=True, holdout=0.2), "is for an evaluation"),
+    ("idle", lambda at: Asks(inference=True, holdout=0.2), "^holdout=0.2: "),
     ("no number", lambda at: Asks(evaluation=math.nan, holdout=0.2), "^evaluation="),
     ("no share", lambda at: Asks(evaluation=1.0, holdout=math.nan), "^holdout="),
     ("no flag", lambda at: Asks(inference="yes"), "^inference="),  # type: ignore[arg-type]
@@ -522,7 +522,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
     ("copies", lambda at: answering(at, TRAINED, copies=2), "copies=2"),
     ("method", lambda at: answering(at, INFERRED, method="sum_momentum"), "leave method out"),
     ("cap", lambda at: answering(at, INFERRED, max_grad_norm=0.5), "without a cap"),
-    ("noise", lambda at: answering(at, INFERRED, noise=0.5), "calibrates the noise"),
+    ("noise", lambda at: answering(at, INFERRED, noise=0.5), "^noise: "),
     ("pure", lambda at: answering(at, TRAINED, trust="nobody", delta=None), "no pure price"),
     ("numbers", lambda at: answering(at, TRAINED, loss="huber-residual:0.25"), "two classes"),
     (
@@ -550,7 +550,7 @@ def test_a_site_without_its_table_spends_nothing(tmp_path: Path) -> None:
     others = tables(seed=2)[0]
     for changes, why in (
         ({"table": None}, "must be the raw table"),
-        ({"table": others}, "holds other rows"),
+        ({"table": others}, "^table: "),
     ):
         with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=why):
             sites.session("north", ledger, **changes).check_before_run(bind=True)

@@ -333,12 +333,12 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
         rewrite(tmp_path / "plan.json", changed(plain, ("config", "graph"), graph))
         assert read_plan_file(tmp_path / "plan.json").edges == plan.edges
     for place, odd, why in (
-        (("config", "graph"), "ring", "is not the graph of the plan's edges"),
+        (("config", "graph"), "ring", "^graph='ring': "),
         (("edges",), [[0, 1]], "must be connected"),
         (("edges",), [[1, 0], [1, 2]], "must be sorted"),
         (("edges",), [[0, 1], [1, 2], [1, 2]], "must be sorted"),
-        (("edges",), [[0, 1], [1, 3]], "leaves the nodes"),
-        (("config", "noise"), None, "must stand in a plan"),
+        (("edges",), [[0, 1], [1, 3]], "must join nodes"),
+        (("config", "noise"), None, "^noise: "),
         (("config", "method"), "central", "curator"),
     ):
         rewrite(tmp_path / "plan.json", changed(plain, place, odd))
@@ -348,7 +348,7 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
 
 DEEP = 100_000
 TEXTS: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"", "no JSON"),
+    "nothing": (b"", "not JSON"),
     "NaN": (b'{"a":NaN}', "holds NaN"),
     "Infinity": (b"[-Infinity]", "holds -Infinity"),
     "too large a number": (b"[1e999]", "is not finite"),
@@ -359,8 +359,8 @@ TEXTS: dict[str, tuple[bytes, str]] = {
     "deeper than a plan": (b'{"a":' * 70 + b"1" + b"}" * 70, "nested too deeply"),
     "too many": (b"[" + b"[]," * 1_000_001 + b"[]]", "more than 1,000,000 lists"),
     "too long": (b" " * 5_000_001, "longer than"),
-    "no text": (b"\xff\xfe", "no text"),
-    "half": (b'{"a":', "no JSON"),
+    "no text": (b"\xff\xfe", "not UTF-8"),
+    "half": (b'{"a":', "not JSON"),
 }
 
 
@@ -370,10 +370,10 @@ def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
     with pytest.raises(NotStrict, match=why):
         parse_json(data, 5_000_000)
     (tmp_path / "plan.json").write_bytes(data)
-    with pytest.raises(InvalidInput, match=r"is no plan file|was changed"):
+    with pytest.raises(InvalidInput, match=r"not a plan file|was changed"):
         read_plan_file(tmp_path / "plan.json")
     (tmp_path / "north.public.json").write_bytes(data)
-    with pytest.raises(InvalidInput, match="is not what `site init` writes"):
+    with pytest.raises(InvalidInput, match="`site init`"):
         Member.read(tmp_path / "north.public.json")
 
 
@@ -396,7 +396,7 @@ def test_messages_are_read_strictly(name: str, tmp_path: Path) -> None:
             lambda: hub.exchange("east", 0, data, 0.0),
             lambda: hub.record_farewell("east", data),
         ):
-            with pytest.raises(Refused, match="no message of this schema"):
+            with pytest.raises(Refused, match="message of this schema"):
                 read()
 
 
@@ -478,19 +478,19 @@ def test_keys_that_cannot_be_read_are_one_line(
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: None, "No such file"),
         (lambda: path.mkdir(), "Is a directory"),
-        (lambda: path.write_bytes(b""), "is no Ed25519 key"),
-        (lambda: path.write_bytes(b"\x00" * 1000), "is no Ed25519 key"),
+        (lambda: path.write_bytes(b""), "not an Ed25519 key"),
+        (lambda: path.write_bytes(b"\x00" * 1000), "not an Ed25519 key"),
         (
             lambda: path.write_bytes(
                 b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
             ),
-            "no Ed25519",
+            "not an Ed25519",
         ),
         (
             lambda: path.write_bytes(
                 certificates.private_key_to_pem(certificates._generate_tls_key())
             ),
-            "is no Ed25519 key",
+            "not an Ed25519 key",
         ),
         (lambda: path.write_bytes(encrypted(own._key)), "is encrypted"),
         (lambda: path.write_bytes(b"x" * 10**6), "has more than 65,536 bytes"),
@@ -505,7 +505,7 @@ def test_keys_that_cannot_be_read_are_one_line(
     own.write(path)
     assert SigningKey.read(path).public == own.public
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
-    with pytest.raises(InvalidInput, match="cannot be read: Permission denied"):
+    with pytest.raises(InvalidInput, match="Permission denied"):
         SigningKey.read(path)
 
 
@@ -535,14 +535,14 @@ def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         half,
         b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
     ):
-        with pytest.raises(InvalidInput, match="no certificate request"):
+        with pytest.raises(InvalidInput, match=r"^request: "):
             authority.sign_site_request(broken)
     (tmp_path / "ca.key").unlink()
     (tmp_path / "ca.key").write_bytes(encrypted(authority.key))
-    with pytest.raises(InvalidInput, match="holds no authority"):
+    with pytest.raises(InvalidInput, match=r"ca\.key cannot be read"):
         certificates.Authority.read(tmp_path)
     (tmp_path / "ca.key").write_bytes(key)  # of another
-    with pytest.raises(InvalidInput, match="holds no authority"):
+    with pytest.raises(InvalidInput, match=r"ca\.key cannot be read"):
         certificates.Authority.read(tmp_path)
 
 
@@ -621,7 +621,7 @@ def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -
             log.store_message("trial", 0, "east", sites.sealed("north", 0))
         else:
             log.record_farewell("trial", "east", 0, sites.farewell("north", 0))
-        with pytest.raises(InvalidInput, match="log: does not hold what the plan allows"):
+        with pytest.raises(InvalidInput, match=r"^log: does not match"):
             Hub(sites.plan, log).check_log()
 
 

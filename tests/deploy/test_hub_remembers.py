@@ -78,7 +78,7 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
     shutil.copy(old, sites.folder / "north.ledger")
     with pytest.raises(
         LedgerCorrupt,
-        match="lacks the run 'trial', of which the hub has this site's own signed words",
+        match="lacks the run 'trial', of which the hub",
     ):
         after.run_site("north", DOORS[door](hub, "north"))
     with after.ledger("north") as ledger:
@@ -121,9 +121,7 @@ def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) ->
         with sites.ledger("north") as ledger:
             ledger.close_run("trial", reclaim=True)
         after = second(sites)
-        with pytest.raises(
-            LedgerCorrupt, match="does not hold what it held at the end of the run 'trial'"
-        ):
+        with pytest.raises(LedgerCorrupt, match=r"lacks records .* 'trial', of which the hub"):
             after.run_site("north", LocalTransport(Hub(after.plan, log), "north"))
 
 
@@ -151,7 +149,7 @@ def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
         greeting = log.messages("trial")[0, "north"]
         shutil.copy(old, ledger)
         what = "the greeting of the run" if reserved else "the run"
-        with pytest.raises(LedgerCorrupt, match=f"lacks {what} 'trial', of which the hub has"):
+        with pytest.raises(LedgerCorrupt, match=f"lacks {what} 'trial', of which the hub"):
             sites.run_site("north", LocalTransport(hub, "north", 0.1))
         assert log.messages("trial") == {(0, "north"): greeting}
 

@@ -130,16 +130,16 @@ def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(
         others = [
             pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]
         ]
-        with pytest.raises(Refused, match="this plan waits for all its sites"):
+        with pytest.raises(Refused, match="waits for all sites"):
             sites.run_site("north", Lying(hub, "north", 2, "south", words))
         sites.run_site("north", LocalTransport(hub, "north"))
         assert [other.result().outcome.rounds for other in others] == [4, 4]
 
 
 def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, hub: Hub) -> None:
-    with pytest.raises(Refused, match="no message of this schema"):
+    with pytest.raises(Refused, match="message of this schema"):
         hub.exchange("east", 0, sites.farewell("east", 0), 0.0)
-    with pytest.raises(Refused, match="no message of this schema"):
+    with pytest.raises(Refused, match="message of this schema"):
         read_farewell(sites.plan, sites.sealed("east", 0), "east", 0)
 
 
@@ -162,7 +162,7 @@ def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium,
         note(*said)
 
     hub.log.record_farewell = late  # type: ignore[method-assign]
-    with pytest.raises(Refused, match="left before another round than its next"):
+    with pytest.raises(Refused, match="for its next round"):
         hub.record_farewell("east", sites.farewell("east", 0))
     hub.check_log()
     assert hub.gone() == {} and hub.highest_round_of("east") == 0
@@ -220,7 +220,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
                 jobs["east"].result()
         gone = hub.gone()
         with pytest.raises(
-            EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"
+            EndedEarly, match="the hub ended" if by == "the hub" else "these sites left"
         ):
             hub.check_complete_end()
     for name, end in ends.items():

@@ -270,9 +270,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     link = world.kits / SERVER / "local" / layout.HUB_FOLDER
     link.unlink()
     link.symlink_to(tmp_path / "hub")
-    with pytest.raises(
-        Refused, match=r"no further after 1 more jobs; site '.*' stopped: Refused.*another plan"
-    ):
+    with pytest.raises(Refused, match=r"after 1 more jobs; .*Refused.*another plan"):
         Supervisor(kit, tmp_path / "hub", tries=1).run()
     link.unlink()
     link.symlink_to(world.hub)
@@ -351,7 +349,7 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
 
 
 def test_a_supervisor_needs_its_own_kit(world: World) -> None:
-    with pytest.raises(InvalidInput, match="no startup kit of a supervisor"):
+    with pytest.raises(InvalidInput, match="supervisor's startup kit"):
         Supervisor(world.kits / "north", world.hub)
 
 

@@ -98,7 +98,7 @@ def test_a_stranger_is_told_after_its_patience(
     theirs = credentials(tmp_path / "other", "north", authority=folder)
     with (
         RelayTransport(hub[0], theirs, sites.plan, patience=0.2) as stranger,
-        pytest.raises(Unreachable, match="does not take the other's certificate"),
+        pytest.raises(Unreachable, match="the other's certificate"),
     ):
         stranger.highest_stored_round(sites.plan.digest)
 
@@ -127,7 +127,7 @@ def test_a_valid_certificate_speaks_for_its_own_name_only(
         other = replace(sites.plan, run="elsewhere")
         with (
             RelayTransport(hub[0], credentials(folder, "east"), other, 1.0) as elsewhere,
-            pytest.raises(Refused, match="carries another one"),
+            pytest.raises(Refused, match=r"^run: "),
         ):
             elsewhere.highest_stored_round(sites.plan.digest)
     assert hub[1].messages("trial") == {}
@@ -140,7 +140,7 @@ def test_a_certificate_of_no_site_of_the_plan_is_refused(
     guest = RelayTransport(
         hub[0], credentials(tmp_path / "more", "guest", authority=folder), sites.plan, 1.0
     )
-    with guest, pytest.raises(Refused, match="no site of this plan"):
+    with guest, pytest.raises(Refused, match="not a site"):
         guest.highest_stored_round(sites.plan.digest)
 
 
@@ -179,20 +179,20 @@ def test_the_hub_keeps_only_what_belongs_there(
             (forged(sites.sealed("north", 1, one)), "not signed by 'north'"),
             (sites.sealed("north", 1, [np.nan, 0, 0, 0]), "NaN or infinite"),
             (sites.sealed("north", 1, [np.inf, 0, 0, 0]), "NaN or infinite"),
-            (sites.sealed("north", 1, huge), "longer than the plan's cap"),
+            (sites.sealed("north", 1, huge), "payload: its norm"),
             (sites.sealed("north", 1, np.ones(5)), "shape"),
-            (sites.sealed("north", 1, np.ones(300)), "more than any of this plan|too long"),
-            (sites.sealed("north", 1, np.zeros(0), "hello"), "does not belong there"),
+            (sites.sealed("north", 1, np.ones(300)), "more than any message|too long"),
+            (sites.sealed("north", 1, np.zeros(0), "hello"), "is not allowed here"),
             (b"\x80\x04K\x01.", "schema|version"),  # a pickle
-            (b"[" * 900, "no message of this schema"),
+            (b"[" * 900, "message of this schema"),
             *(
-                (other, "no message of this schema")
+                (other, "message of this schema")
                 for other in otherwise(sites.sealed("north", 1, one))
             ),
         ):
             with pytest.raises(Refused, match=match):
                 north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))
-        with pytest.raises(Refused, match=r"out of order; the next .* is that of round 1"):
+        with pytest.raises(Refused, match=r"out of order; .* round 1$"):
             north.exchange(2, sites.sealed("north", 2, one))
         hub[1].store_message("trial", 1, "north", sites.sealed("north", 1, one))
         with pytest.raises(Refused, match="another message of this round"):
@@ -425,7 +425,7 @@ def test_the_wire_shows_nothing_but_tls_and_no_name_is_looked_up(
 
 def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
     authority = certificates.Authority.read(folder)
-    with pytest.raises(InvalidInput, match="no certificate request"):
+    with pytest.raises(InvalidInput, match=r"^request: "):
         authority.sign_site_request(b"anything")
     certificates.write_certificate_request(tmp_path, "west")
     with pytest.raises(InvalidInput, match="never overwritten"):
@@ -437,7 +437,7 @@ def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "west.key").stat().st_mode & 0o077 == 0
     with pytest.raises(InvalidInput, match="letters"):
         certificates.write_certificate_request(tmp_path, "no/name")
-    with pytest.raises(InvalidInput, match="holds no authority"):
+    with pytest.raises(InvalidInput, match="holds no certificate"):
         certificates.Authority.read(tmp_path)
 
 
@@ -521,7 +521,7 @@ def test_what_is_no_request_is_the_sites_fault(
 ) -> None:
     with (
         transport(sites, folder, hub[0], "north") as north,
-        pytest.raises(Refused, match="request: is none of this"),
+        pytest.raises(Refused, match=r"^request: .* version"),
     ):
         north.send_request(method, {"run": "trial"} | asked)
 

@@ -211,7 +211,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
     hub = Hub(sites.plan, log)
     other = replace(sites.plan, norm_cap=sites.plan.norm_cap * 2)
     with sites.ledger("north") as ledger:
-        with pytest.raises(Refused, match="of another plan"):
+        with pytest.raises(Refused, match="another plan"):
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
         ledger.reserve("trial", other.digest, other.planned_privacy.events("north"))
@@ -225,8 +225,8 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"noise": None}, "all three be of a demonstration"),
-        ({"name": "west"}, "no site of the plan"),
+        ({"noise": None}, "for a demonstration"),
+        ({"name": "west"}, "not a site"),
         ({"name": "east"}, "signing_key"),
     ],
 )
@@ -245,7 +245,7 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
     for plan, ledgers in ((real, real), (real, shown), (shown, real)):
         with ledgers.ledger("north") as ledger:
             session = plan.session("north", ledger, noise=noise)
-            with pytest.raises(InvalidInput, match="all three be of a demonstration"):
+            with pytest.raises(InvalidInput, match="for a demonstration"):
                 session.run(LocalTransport(Hub(plan.plan, log), "north"))
     with shown.ledger("north") as ledger:
         assert ledger.show()["demonstration"]
@@ -256,7 +256,7 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
 def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
     with (
         sites.ledger("north") as ledger,
-        pytest.raises(InvalidInput, match="rows=45: the plan says 60"),
+        pytest.raises(InvalidInput, match=r"^rows=45: .* 60"),
     ):
         sites.session("north", ledger, rows=sites.rows.rows_of_node(1)).check_before_run()
 
@@ -281,13 +281,13 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
         with pytest.raises(InvalidInput, match=rule):
             read_plan_file(path)
     path.write_text("{}")
-    with pytest.raises(InvalidInput, match="no plan file"):
+    with pytest.raises(InvalidInput, match="not a plan file"):
         read_plan_file(path)
     with pytest.raises(InvalidInput, match="curator"):
         make_calibrated_plan(
             Proposal("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4)
         )
-    with pytest.raises(InvalidInput, match="a name of its own"):
+    with pytest.raises(InvalidInput, match="file names"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 
 

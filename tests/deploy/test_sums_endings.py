@@ -231,7 +231,7 @@ def test_a_closed_run_leaves_no_key(
     shown = Ran("ledger", "show", str(sites.folder / "north.ledger"), "--json")
     assert json.loads(shown.out)["runs"][0]["state"] == "given up"
     checked = Ran("site", "check", settings)
-    assert checked.code == 2 and "this site's part in it was ended for good" in checked.err
+    assert checked.code == 2 and "ended its part" in checked.err
 
 
 def test_a_hub_that_ends_the_run_leaves_no_key(
@@ -439,16 +439,14 @@ def test_a_key_of_a_run_that_the_ledger_lacks_shows_an_older_copy(
     RunKey.make(home / "north.before.masks")
     for start in ("check", "run"):
         ran = Ran("site", start, settings)
-        assert (
-            ran.code == 2 and "beside it lies a key of the run 'before', which it lacks" in ran.err
-        )
+        assert ran.code == 2 and "lacks the run 'before'" in ran.err
         assert "the key is erased" in ran.err and disk.left() == ["north.before.masks"]
         assert (home / "north.before.masks").read_bytes() == b""
     (home / "north.before.masks").unlink()
     key = RunKey.make(home / "north.trial.masks")
     for _ in range(2):
         ran = Ran("site", "run", settings)
-        assert ran.code == 2 and "the key stays for that one" in ran.err
+        assert ran.code == 2 and "the key stays" in ran.err
     assert RunKey.read(home / "north.trial.masks").public == key.public
     assert Ran("site", "end", settings).code == 2 and disk.left() == []  # if that ledger is lost
     with sites.ledger("north") as ledger:

@@ -154,12 +154,12 @@ WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
     "a second greeting": (
         "roster",
         lambda t: Hello(t.keys["north"].public),
-        "do not have the same history",
+        "same history",
     ),
     "a share before the roster": (
         "roster",
         lambda t: t.share("north", roster=bytes(32)),
-        "do not have the same",
+        "same history",
     ),
     "another epoch": (
         "roster",
@@ -189,7 +189,7 @@ WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
     "a roster among shares": (
         "share",
         lambda t: t.state.next_roster,
-        "do not have the same history",
+        "same history",
     ),
     "a share of another roster": (
         "share",
@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_refused(table: Table, wrong: str) -> None:
 def test_a_signer_outside_the_roster_is_refused(table: Table) -> None:
     table.go(), table.go("west"), table.go()
     stranger = table.said("west", table.share("west"))
-    with pytest.raises(Refused, match="'west': it is not in the present roster"):
+    with pytest.raises(Refused, match=r"'west': .* present roster"):
         table.state.take_messages(
             {n: table.said(n) for n in table.state.members} | {"west": stranger}, {}
         )
@@ -230,7 +230,7 @@ def test_a_signer_outside_the_roster_is_refused(table: Table) -> None:
 
 def test_two_sites_with_one_key_are_refused(table: Table) -> None:
     table.keys["east"] = table.keys["west"]
-    with pytest.raises(Refused, match="'west': has the key of 'east'"):
+    with pytest.raises(Refused, match=r"'west': .* of 'east'"):
         table.go()
 
 
@@ -304,28 +304,28 @@ def resigned(key: SigningKey, body: dict[str, Any], domain: bytes = b"sottovoce 
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "members beyond the plan": ("roster", {"members": "3f"}, "no sites of the plan"),
-    "members written otherwise": ("roster", {"members": "01f"}, "no sites of the plan"),
-    "members in capitals": ("roster", {"members": "1F"}, "no sites of the plan"),
-    "a list of members": ("roster", {"members": ["north", "north"]}, "no sites of the plan"),
-    "no members": ("roster", {"members": ""}, "no sites of the plan"),
-    "a negative epoch": ("roster", {"epoch": -1}, "no message of this schema"),
-    "attempt zero": ("share", {"attempt": 0}, "no message of this schema"),
-    "a true attempt": ("share", {"attempt": True}, "no message of this schema"),
-    "a huge attempt": ("share", {"attempt": 2**63}, "no message of this schema"),
+    "members beyond the plan": ("roster", {"members": "3f"}, "not sites of the plan"),
+    "members written otherwise": ("roster", {"members": "01f"}, "not sites of the plan"),
+    "members in capitals": ("roster", {"members": "1F"}, "not sites of the plan"),
+    "a list of members": ("roster", {"members": ["north", "north"]}, "not sites of the plan"),
+    "no members": ("roster", {"members": ""}, "not sites of the plan"),
+    "a negative epoch": ("roster", {"epoch": -1}, "message of this schema"),
+    "attempt zero": ("share", {"attempt": 0}, "message of this schema"),
+    "a true attempt": ("share", {"attempt": True}, "message of this schema"),
+    "a huge attempt": ("share", {"attempt": 2**63}, "message of this schema"),
     "doubles": ("share", {"dtype": "<f8"}, "words of 64 bits"),
     "another shape": ("share", {"shape": [2, 2]}, "words of 64 bits"),
     "too few words": ("share", {"words": "AAAAAAAAAAA=", "shape": [1]}, "words of 64 bits"),
-    "a short digest": ("share", {"parent": "00"}, "no message of this schema"),
+    "a short digest": ("share", {"parent": "00"}, "message of this schema"),
     "a low-order key": ("key", {"key": "A" * 43 + "="}, "its key is of low order"),
     "an aliased key": (
         "key",
         {"key": "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAIA="},
-        "not the one encoding",
+        "canonical encoding",
     ),
-    "another kind": ("share", {"kind": "roster"}, "a kind that does not belong there"),
-    "another run": ("share", {"run": "earlier"}, "is of another plan"),
-    "another plan": ("share", {"plan": "0" * 64}, "is of another plan"),
+    "another kind": ("share", {"kind": "roster"}, "its kind"),
+    "another run": ("share", {"run": "earlier"}, "another plan"),
+    "another plan": ("share", {"plan": "0" * 64}, "another plan"),
     "another round": ("share", {"round": 3}, "is of another round"),
     "another sender": ("share", {"sender": "east"}, "names another sender"),
 }
@@ -411,7 +411,7 @@ def test_an_answer_is_to_one_question(sites: Consortium) -> None:
         replace(question, round=4),
         replace(question, sender="west"),
     ):
-        with pytest.raises(Refused, match="to another question"):
+        with pytest.raises(Refused, match="another question"):
             read_attestation(plan, data, "east", other)
     with pytest.raises(Refused, match="names another sender"):
         read_attestation(plan, data, "west", question)
@@ -438,7 +438,7 @@ def test_a_message_of_an_earlier_run_masks_nothing_here(sites: Consortium, tmp_p
     later = Consortium(tmp_path / "later", plan, sites.keys, sites.rows)
     with hub_of(later, tmp_path / "later.log") as hub:
         for (round, name), data in old.items():
-            with pytest.raises(Refused, match="is of another plan"):
+            with pytest.raises(Refused, match="another plan"):
                 hub.exchange(name, round, data, 0.0)
 
 
@@ -450,7 +450,7 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
             hub.exchange(
                 "north", 1, sign_content(sites.plan, 1, "north", early, sites.keys["north"]), 0.0
             )
-        with pytest.raises(Refused, match="no site of this plan"):
+        with pytest.raises(Refused, match="not a site"):
             hub.exchange("stranger", 0, table.said("north").data, 0.0)
         with pytest.raises(Refused, match="names another sender"):
             hub.exchange("east", 0, table.said("north").data, 0.0)

@@ -37,7 +37,7 @@ def test_it_tells_rounds_sites_and_state() -> None:
     text = render_watch_page(STATUS)
     for shown in (
         "Run trial",
-        "Round 3 of 9, 1.25 s a round; goes on.",
+        "Round 3 of 9, 1.25 s a round; running.",
         "aue",
         "1,200",
         "round 3",
@@ -48,7 +48,7 @@ def test_it_tells_rounds_sites_and_state() -> None:
     assert "demonstration" not in text and "A demonstration" in render_watch_page(
         STATUS | {"demonstration": True}
     )
-    assert "the hub does not run" in render_watch_page(STATUS | {"running": False})
+    assert "not running" in render_watch_page(STATUS | {"running": False})
     assert "ended by the hub" in render_watch_page(STATUS | {"running": False, "ended": True})
 
 
