@@ -33,6 +33,7 @@ from sottovoce.util.plain import personalised_hash
 
 NAMES = ("north", "east", "south")
 SIZES = (60, 45, 80)
+CANNOT_GO_ON: Reason = "it cannot go on"
 
 
 @dataclass

@@ -53,6 +53,7 @@ from sottovoce.privacy.statement import Statement
 from sottovoce.problem.facts import Among
 from sottovoce.reports import answer
 from sottovoce.reports import page as report_page
+from sottovoce.runs.engine import FEW
 from sottovoce.runs.simulate import simulate
 
 pytest.importorskip("cryptography")
@@ -108,7 +109,7 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
     ):
         assert ("Which columns matter" in page) == sites.plan.is_inference
         assert ("beyond their columns" in page) == ("between_sites" in add_site_effects(known))
-        assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
+        assert ("tell them apart" in page) == (known["evaluation"] is not None)
     check_spending(sites)
     assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.is_inference
     assert (
@@ -324,7 +325,7 @@ def test_a_share_that_is_missing_ends_an_inference(tmp_path: Path) -> None:
         ends = run(sites, hub, lambda name: Lost(hub, name, 4) if name == "south" else None)
         assert hub.results.models() is None and hub.results.found() is None
     for end in (ends[name] for name in NAMES if name != "south"):
-        assert isinstance(end, Finished) and end.outcome.stopped == "too few sites are left"
+        assert isinstance(end, Finished) and end.outcome.stopped == FEW
         assert (
             end.found is not None
             and end.found.estimates is None
@@ -438,10 +439,8 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
         lists = (len(events) - 4, 4)
         # those that were priced
         assert (said.releases, said.others) == (lists if prices[0] > prices[1] else lists[::-1])
-        assert f"{said.releases} releases a site, and {said.others} of other rows" in said.text
-        assert (
-            "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
-        )
+        assert f"{said.releases} releases a site, and {said.others} " in said.text
+        assert "held out" in said.public and Statement.from_dict(said.to_dict()) == said
     assert [part.epsilon for part in plan.planned_privacy.statements_by_rows] == pytest.approx(
         prices[:2], rel=1e-6
     )

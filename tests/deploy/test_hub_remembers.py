@@ -78,7 +78,7 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
     shutil.copy(old, sites.folder / "north.ledger")
     with pytest.raises(
         LedgerCorrupt,
-        match="lacks the run 'trial', of which the hub",
+        match=r"lacks the .* 'trial', .* hub",
     ):
         after.run_site("north", DOORS[door](hub, "north"))
     with after.ledger("north") as ledger:
@@ -121,7 +121,7 @@ def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) ->
         with sites.ledger("north") as ledger:
             ledger.close_run("trial", reclaim=True)
         after = second(sites)
-        with pytest.raises(LedgerCorrupt, match=r"lacks records .* 'trial', of which the hub"):
+        with pytest.raises(LedgerCorrupt, match=r"lacks records .* 'trial', .* hub"):
             after.run_site("north", LocalTransport(Hub(after.plan, log), "north"))
 
 
@@ -179,7 +179,7 @@ def test_a_hub_cannot_make_up_a_run(sites: Consortium) -> None:
             true + b" " * 5000,
         ):
             check_ledger_against_hub(ledger, "north", own.public, [lie])
-        with pytest.raises(LedgerCorrupt, match="lacks the run 'never'"):
+        with pytest.raises(LedgerCorrupt, match="the run 'never'"):
             check_ledger_against_hub(ledger, "north", own.public, [b"", true])
 
 

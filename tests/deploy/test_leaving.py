@@ -7,20 +7,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from relay_in_tests import certify, relay, transport
-from sites_in_tests import NAMES, Consortium, Stop, consortium
+from sites_in_tests import CANNOT_GO_ON, NAMES, Consortium, Stop, consortium
 
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.messages import COMPLETE, Farewell, read_farewell
+from sottovoce.deploy.messages import COMPLETE, OUT, Farewell, Reason, read_farewell
 from sottovoce.deploy.report import render_site_report
 from sottovoce.deploy.session import HUB, Finished, check_complete_end
 from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code_for_error
-from sottovoce.runs.engine import FEW
+from sottovoce.runs.engine import BUDGET, FEW
 from sottovoce.runs.pricing import privacy_statement
 from sottovoce.util.plain import canonical_json
 
@@ -31,6 +31,16 @@ pytest.importorskip("cryptography")
 def altered(data: bytes, **changes: object) -> bytes:
     """The same signature under other words."""
     return canonical_json(json.loads(data) | changes).encode()
+
+
+def test_wording_of_stop_reasons() -> None:
+    """They are stored in records and sent between sites: a published one never changes."""
+    reasons = ("done", BUDGET, HUB, FEW, CANNOT_GO_ON)
+    assert reasons == get_args(Reason)
+    assert BUDGET == "its budget is spent"
+    assert HUB == "the hub ended the run"
+    assert FEW == "too few sites are left"
+    assert OUT == "the other sites go on without this one"
 
 
 FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
@@ -65,12 +75,12 @@ def test_a_leave_that_a_site_did_not_sign_is_refused(
     sites: Consortium, hub: Hub, name: str
 ) -> None:
     hub.log.store_message("trial", 0, "east", sites.sealed("east", 0))
-    with pytest.raises(Refused, match=r"farewell of 'east' before round 1: "):
+    with pytest.raises(Refused, match=r"^farewell of 'east' .* 1: "):
         hub.record_farewell("east", FALSE[name](sites, 1))
     assert hub.gone() == {}
     hub.record_farewell("east", sites.farewell("east", 1))
     hub.record_farewell("east", sites.farewell("east", 1, "done"))  # the first stands
-    assert hub.gone() == {"east": "too few sites are left"}
+    assert hub.gone() == {"east": FEW}
 
 
 def test_a_tls_key_alone_does_not_end_a_run(sites: Consortium, tmp_path: Path) -> None:
@@ -130,16 +140,16 @@ def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(
         others = [
             pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]
         ]
-        with pytest.raises(Refused, match="waits for all sites"):
+        with pytest.raises(Refused, match="for all sites"):
             sites.run_site("north", Lying(hub, "north", 2, "south", words))
         sites.run_site("north", LocalTransport(hub, "north"))
         assert [other.result().outcome.rounds for other in others] == [4, 4]
 
 
 def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, hub: Hub) -> None:
-    with pytest.raises(Refused, match="message of this schema"):
+    with pytest.raises(Refused, match="this schema"):
         hub.exchange("east", 0, sites.farewell("east", 0), 0.0)
-    with pytest.raises(Refused, match="message of this schema"):
+    with pytest.raises(Refused, match="this schema"):
         read_farewell(sites.plan, sites.sealed("east", 0), "east", 0)
 
 
@@ -147,7 +157,7 @@ def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
     for name in NAMES:
         hub.exchange(name, 0, sites.sealed(name, 0), 0.0)
     hub.record_farewell("east", sites.farewell("east", 1))
-    with pytest.raises(Refused, match="has left this run"):
+    with pytest.raises(Refused, match="has left"):
         hub.exchange("east", 1, sites.sealed("east", 1), 0.0)
     heard = hub.exchange("east", 0, sites.sealed("east", 0), 0.0)  # as it stands
     assert heard is not None and heard.keys() == {"north", "south"}
@@ -162,7 +172,7 @@ def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium,
         note(*said)
 
     hub.log.record_farewell = late  # type: ignore[method-assign]
-    with pytest.raises(Refused, match="for its next round"):
+    with pytest.raises(Refused, match="next round"):
         hub.record_farewell("east", sites.farewell("east", 0))
     hub.check_log()
     assert hub.gone() == {} and hub.highest_round_of("east") == 0
@@ -261,7 +271,7 @@ def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> 
     for end in ends:
         assert (end.outcome.stopped, end.outcome.rounds, end.spent, end.by) == (FEW, 0, 0.0, "east")
         assert end.statement_as_dict["made"] == 0 and end.statement_as_dict["epsilon"] > 0.0
-    assert hub.gone() == dict.fromkeys(sorted(NAMES), "too few sites are left")
+    assert hub.gone() == dict.fromkeys(sorted(NAMES), FEW)
 
 
 def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
@@ -289,11 +299,11 @@ def test_a_hub_ends_a_run_once_it_has_begun_and_for_good(sites: Consortium, hub:
         and not hub.log.decisions.is_run_ended("another")
         and hub.status_as_dict()["ended"]
     )
-    with pytest.raises(TransportClosed, match="the hub ended the run 'trial'") as caught:
+    with pytest.raises(TransportClosed, match=r"hub ended .*'trial'") as caught:
         hub.exchange("north", 0, sites.sealed("north", 0), 0.0)
     assert caught.value.site is None
     for name in NAMES:
-        hub.record_farewell(name, sites.farewell(name, 1, "the hub ended the run"))
+        hub.record_farewell(name, sites.farewell(name, 1, HUB))
     assert hub.all_sites_left
-    with pytest.raises(EndedEarly, match="the hub ended it"):
+    with pytest.raises(EndedEarly, match="the hub ended"):
         hub.check_complete_end()

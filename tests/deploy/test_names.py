@@ -117,7 +117,7 @@ def test_a_name_that_cannot_be_a_sites(
     if isinstance(caught.value, SystemExit):
         said = capsys.readouterr().err.removeprefix("error: ").removesuffix("\n")
         assert caught.value.code == 2
-    assert said.startswith("name") and "; use e.g. 'north-1'" in said and said.isprintable(), said
+    assert said.startswith("name") and "'north-1'" in said and said.isprintable(), said
     assert [path.name for path in tmp_path.iterdir()] in ([], ["site.toml"])
 
 

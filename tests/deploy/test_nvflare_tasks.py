@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from sites_in_tests import Consortium, consortium
+from tasks_in_tests import SILENT
 
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.messages import HUB
 from sottovoce.deploy.nvflare import __main__ as entry
 from sottovoce.deploy.nvflare import layout, tasks
 from sottovoce.deploy.nvflare.__main__ import main
@@ -119,7 +121,7 @@ def test_a_second_job_goes_on_where_the_first_was_cut_off(
 
 def test_a_site_that_does_not_answer_ends_the_job(sites: Consortium, hub: Hub) -> None:
     failure = Job(sites, hub, lambda name, result: None if name == "east" else result).run()
-    assert failure == "site 'east' does not answer"
+    assert failure == SILENT.format("east")
 
 
 def test_a_forged_message_is_refused(sites: Consortium, hub: Hub) -> None:
@@ -137,7 +139,7 @@ def test_a_forged_message_is_refused(sites: Consortium, hub: Hub) -> None:
 
 def test_a_site_that_stops_without_its_signed_word_has_failed(sites: Consortium, hub: Hub) -> None:
     failure = serve_sites(hub, lambda site, task: {tasks.ENDED: ""}, threading.Event())
-    assert failure is not None and failure.endswith("without a signed farewell")
+    assert failure is not None and failure.endswith("signed farewell")
 
 
 def test_what_a_site_says_of_its_end_is_no_text_for_a_terminal(sites: Consortium, hub: Hub) -> None:
@@ -152,9 +154,9 @@ def test_the_hub_ends_a_run_whose_sites_wait(sites: Consortium, hub: Hub, tmp_pa
         return result
 
     assert Job(sites, hub, end).run() is None
-    assert "the hub ended the run" in hub.gone().values() and hub.all_sites_left
+    assert HUB in hub.gone().values() and hub.all_sites_left
     supervisor: Any = SimpleNamespace(_hub=tmp_path, plan=sites.plan)
-    with pytest.raises(EndedEarly, match="the hub ended it"):
+    with pytest.raises(EndedEarly, match="the hub ended"):
         Supervisor._check_and_report(supervisor)
 
 
@@ -176,6 +178,7 @@ def test_a_supervisor_that_ends_early_says_so_to_the_shell(
         assert stop.value.code == code and capsys.readouterr().err == f"Error: {error}\n"
 
 
+SERVER_LOG = "the server's log says why"
 NO_REQUESTS = [
     {tasks.REQUEST: b"{}"},
     {tasks.METHOD: "highest"},
@@ -275,10 +278,7 @@ def test_a_site_that_computes_says_so(sites: Consortium, hub: Hub) -> None:
     post = Post()
     assert post.carry_task({}, 0.01) == {}
     results: list[dict[str, Any] | None] = [{}, {}, None]
-    assert (
-        serve_one_site(hub, "east", lambda site, task: results.pop(0))
-        == "site 'east' does not answer"
-    )
+    assert serve_one_site(hub, "east", lambda site, task: results.pop(0)) == SILENT.format("east")
     post.end_session("")
     assert post.carry_task({}, 30.0) == {tasks.ENDED: ""}
 
@@ -313,7 +313,7 @@ def test_an_error_of_the_hubs_own_is_written_down_as_that(
     with pytest.raises(KeyError):
         controller.control_flow(Signal(), None)
     said = (tmp_path / layout.LAST_FAILURE).read_text()
-    assert said == "the hub failed: KeyError; the server's log says why\n"
+    assert said == f"the hub failed: KeyError; {SERVER_LOG}\n"
 
 
 def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> None:

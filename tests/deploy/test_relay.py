@@ -192,10 +192,10 @@ def test_the_hub_keeps_only_what_belongs_there(
         ):
             with pytest.raises(Refused, match=match):
                 north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))
-        with pytest.raises(Refused, match=r"out of order; .* round 1$"):
+        with pytest.raises(Refused, match=r"out of order; .* 1$"):
             north.exchange(2, sites.sealed("north", 2, one))
         hub[1].store_message("trial", 1, "north", sites.sealed("north", 1, one))
-        with pytest.raises(Refused, match="another message of this round"):
+        with pytest.raises(Refused, match="another message"):
             north.exchange(1, sites.sealed("north", 1, 2 * one))
         with pytest.raises(Refused, match="of another round"):  # replayed
             north.exchange(2, sites.sealed("north", 1, one))
@@ -268,7 +268,7 @@ def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
             "north": farewell,
             "south": farewell,
         }
-        with pytest.raises(TransportClosed, match="go on without 'east'"):
+        with pytest.raises(TransportClosed, match="without 'east'"):
             east.exchange(0, sites.sealed("east", 0))
 
 
@@ -324,7 +324,7 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
         server.stop(0.2).wait()
     (said,) = {why for _, why in told}
     assert not refused  # it is no fault of theirs
-    assert "hub.log': cannot be written: no space, or the disk fails; the sites wait" in said
+    assert "hub.log'" in said and "disk is full" in said
 
 
 def test_nobody_answers(sites: Consortium, folder: Path) -> None:

@@ -16,7 +16,7 @@ from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.messages import read_message
+from sottovoce.deploy.messages import HUB, read_message
 from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
 from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import Finished
@@ -138,14 +138,12 @@ def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda name: until(name, 4), NAMES))
     shutil.copy(backup, sites.folder / "north.ledger")
-    with pytest.raises(
-        LedgerCorrupt, match=r"hub holds round 3 .* ends at round 2.*nothing was drawn"
-    ):
+    with pytest.raises(LedgerCorrupt, match=r"round 3 .* round 2.*nothing was"):
         sites.run_site("north", LocalTransport(hub, "north"))
     with sites.ledger("north") as ledger:
         assert len(ledger.rows) == 2
     (sites.folder / "north.ledger").unlink()
-    with pytest.raises(LedgerCorrupt, match="ends at round 0"):
+    with pytest.raises(LedgerCorrupt, match="at round 0"):
         sites.run_site("north", LocalTransport(hub, "north"))
 
 
@@ -197,7 +195,7 @@ def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
     for last in (1, 2, 3, 4):
         sites = consortium(tmp_path / f"{last}", delta=1e-5)
         ends.append(sites.run_site("north", Ending(sites, last)))
-    assert [end.outcome.stopped for end in ends] == ["the hub ended the run"] * 3 + ["finished"]
+    assert [end.outcome.stopped for end in ends] == [HUB] * 3 + ["finished"]
     assert [end.statement_as_dict["made"] for end in ends] == [2, 3, 4, 4]
     assert {end.statement_as_dict["epsilon"] for end in ends} == {
         ends[-1].statement_as_dict["epsilon"]
@@ -215,9 +213,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
         ledger.reserve("trial", other.digest, other.planned_privacy.events("north"))
-        with pytest.raises(
-            LedgerMismatch, match="go on with that one, or give this run another name"
-        ):
+        with pytest.raises(LedgerMismatch, match="another name"):
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
     assert log.messages("trial") == {}
 
@@ -249,7 +245,7 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
                 session.run(LocalTransport(Hub(plan.plan, log), "north"))
     with shown.ledger("north") as ledger:
         assert ledger.show()["demonstration"]
-        with pytest.raises(InvalidInput, match="made for a demonstration"):
+        with pytest.raises(InvalidInput, match="for a demonstration"):
             simulate(replace(real.plan.config), real.rows.rows_of_node(0), ledger=ledger)
 
 
@@ -281,7 +277,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
         with pytest.raises(InvalidInput, match=rule):
             read_plan_file(path)
     path.write_text("{}")
-    with pytest.raises(InvalidInput, match="not a plan file"):
+    with pytest.raises(InvalidInput, match="plan file"):
         read_plan_file(path)
     with pytest.raises(InvalidInput, match="curator"):
         make_calibrated_plan(
@@ -299,12 +295,12 @@ def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
         assert journal.highest_round == -1 and Journal(ledger, "unknown").highest_round == -1
         journal.store_message(0, b"hello")
         journal.store_message(0, b"hello")
-        with pytest.raises(LedgerMismatch, match="something else was sent in round 0"):
+        with pytest.raises(LedgerMismatch, match="sent in round 0"):
             journal.store_message(0, b"good day")
         with pytest.raises(ValueError):  # the fold refuses what the rules do not allow
             journal.store_message(1, b"before the inbox of round 0")
         journal.store_inbox(0, b"inbox")
-        with pytest.raises(LedgerMismatch, match="received in round 0"):
+        with pytest.raises(LedgerMismatch, match="received in round"):
             journal.store_inbox(0, b"another")
         assert (journal.sent(0), journal.received(0), journal.sent(1)) == (b"hello", b"inbox", None)
         ledger.file.verify()

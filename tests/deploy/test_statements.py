@@ -108,9 +108,7 @@ def test_the_plan_and_a_sites_schema_say_the_same_of_that(tmp_path: Path) -> Non
     with sites.ledger("north") as ledger:
         found.session(ledger).check_before_run()
     (home / "schema.toml").write_text(SCHEMA.format(truth="false"))
-    with pytest.raises(
-        InvalidInput, match="data_dependent=False: the plan's schema says True"
-    ) as caught:
+    with pytest.raises(InvalidInput, match=r"^data_dependent=False: .* True") as caught:
         SiteSettings.read(settings).agreed_plan  # noqa: B018
     assert caught.value.field == "data_dependent"
 

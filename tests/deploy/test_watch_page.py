@@ -49,7 +49,7 @@ def test_it_tells_rounds_sites_and_state() -> None:
         STATUS | {"demonstration": True}
     )
     assert "not running" in render_watch_page(STATUS | {"running": False})
-    assert "ended by the hub" in render_watch_page(STATUS | {"running": False, "ended": True})
+    assert "ended by" in render_watch_page(STATUS | {"running": False, "ended": True})
 
 
 def test_every_text_is_escaped() -> None:

@@ -16,6 +16,7 @@ from sottovoce.network import dropout
 from sottovoce.network.graphs import make_graph
 from sottovoce.runs import simulate as simulations
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.engine import FEW
 
 ROWS = make_rows([60, 45, 80, 50, 40], 4)
 
@@ -64,7 +65,7 @@ def test_a_run_ends_where_the_sites_that_are_left_are_too_few(
     )
     config = RunConfig("prox_admm", 2.0, 1e-5, 8, "complete", seed=3, rho=0.02)
     result = simulations.simulate(config, ROWS, dropout=0.1)
-    assert (result.rounds, result.stopped) == (3, "too few sites are left")
+    assert (result.rounds, result.stopped) == (3, FEW)
 
 
 def test_who_is_left_follows_the_rules_of_a_roster() -> None:
