@@ -80,7 +80,7 @@ def judged(held: Held, plan: Plan, rows: Rows, model: np.ndarray) -> Quality:
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
 @pytest.mark.parametrize("what", EVERY)
-def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, trust: str) -> None:
+def test_sites_compute_same_answers_as_one_process(tmp_path: Path, what: str, trust: str) -> None:
     sites = answering(tmp_path / "sites", EVERY[what], trust=trust)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
@@ -133,7 +133,7 @@ def test_pages_begin_with_the_answer(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
-def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
+def test_site_answers_equal_simulation(tmp_path: Path, trust: str) -> None:
     """The row guard of a simulation holds all nodes at once; the same noise gives the same
     numbers.
     """
@@ -235,7 +235,7 @@ class Falls(LocalTransport):
         ("both", "nobody", 10),
     ],
 )
-def test_a_site_that_is_killed_goes_on_and_draws_nothing_twice(
+def test_killed_site_resumes_without_second_draw(
     tmp_path: Path, what: str, trust: str, at: int, after: bool
 ) -> None:
     """In the last gradient, in the histogram, in the count of positives, and while models are
@@ -284,7 +284,7 @@ def test_an_evaluation_goes_on_without_a_site_that_was_lost_in_training(tmp_path
     )
 
 
-def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -> None:
+def test_intervals_account_for_noise_of_fewer_sites(tmp_path: Path) -> None:
     """Counts of three sites of four: shares are larger, and so is what an interval takes the
     noise to be.
     """
@@ -302,7 +302,7 @@ def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -
     assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)
 
 
-def test_a_share_that_is_missing_ends_an_evaluation_and_not_the_run(tmp_path: Path) -> None:
+def test_missing_share_ends_evaluation_but_not_run(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", TRAINED)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         # the count of positives
@@ -319,7 +319,7 @@ def test_a_share_that_is_missing_ends_an_evaluation_and_not_the_run(tmp_path: Pa
     assert at_hub is not None and at_hub.notes == (LOST,)
 
 
-def test_a_share_that_is_missing_ends_an_inference(tmp_path: Path) -> None:
+def test_missing_share_ends_inference(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", INFERRED)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 4) if name == "south" else None)
@@ -420,9 +420,7 @@ def test_which_rows_are_held_out_depends_on_positions_alone() -> None:
 
 @pytest.mark.parametrize("what", ["trained", "both"])
 @pytest.mark.parametrize("evaluation", [4.0, 30.0])
-def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
-    tmp_path: Path, what: str, evaluation: float
-) -> None:
+def test_row_is_charged_maximum_of_both_lists(tmp_path: Path, what: str, evaluation: float) -> None:
     sites = answering(tmp_path, replace(EVERY[what], evaluation=evaluation, holdout=0.3))
     plan, accountant = sites.plan, make_accountant("best")
     prices, events = [], plan.planned_privacy.planned_events(0)
@@ -449,7 +447,7 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
     assert None not in alone and plan.planned_privacy.statement.alone == max(alone)  # type: ignore[type-var]
 
 
-def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
+def test_plan_file_keeps_requested_answers(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", BOTH)
     write_plan_file(sites.plan, tmp_path / "plan.json")
     again = read_plan_file(tmp_path / "plan.json")
@@ -478,7 +476,7 @@ def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(
+def test_plan_file_with_invalid_answers_is_refused(
     tmp_path: Path, change: dict[str, Any], why: str
 ) -> None:
     plan = answering(tmp_path / "sites", BOTH).plan
@@ -536,7 +534,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(
     ("make", "why"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED]
 )
-def test_what_cannot_be_is_refused_before_there_is_a_plan(
+def test_invalid_answers_are_refused_before_planning(
     tmp_path: Path, make: Callable[[Path], object], why: str
 ) -> None:
     with pytest.raises(InvalidInput, match=why) as refusal:

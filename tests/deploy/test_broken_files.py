@@ -109,7 +109,7 @@ def one_line(said: str) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
-def test_a_full_disk_leaves_no_half_of_a_site(tmp_path: Path, full: Any) -> None:
+def test_full_disk_leaves_no_partial_site(tmp_path: Path, full: Any) -> None:
     (tmp_path / "rows.csv").write_text("age,ill\n" + "30,yes\n60,no\n" * 5)
     (tmp_path / "s.toml").write_text(SCHEMA)
     init = (
@@ -287,7 +287,7 @@ PLAIN_SCHEMA = {
 }
 
 
-def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
+def test_broken_plan_is_reported_in_one_line(tmp_path: Path) -> None:
     """Every part of a plan replaced, under a digest that is right."""
     sites = consortium(tmp_path / "sites", delta=1e-5, method="prox_admm", epsilon=(2.0, 3.0, 2.5))
     schema = Schema.from_dict(PLAIN_SCHEMA)
@@ -317,7 +317,7 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None:
+def test_plan_cannot_trigger_file_reads_or_graph_draws(tmp_path: Path) -> None:
     (tmp_path / "edges").write_text("0 1\n1 2\n")
     sites = consortium(tmp_path / "sites", graph=f"edges:{tmp_path / 'edges'}")
     write_plan_file(sites.plan, tmp_path / "plan.json")
@@ -377,7 +377,7 @@ def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
         Member.read(tmp_path / "north.public.json")
 
 
-def test_json_that_is_sound_is_read() -> None:
+def test_valid_json_is_read() -> None:
     for value in ([], {}, {"a": [1, -0.5, "é", None, True, {"b": [10**39]}]}, "text", 1e308):
         assert (
             parse_json(json.dumps(value), 1000)
@@ -400,7 +400,7 @@ def test_messages_are_read_strictly(name: str, tmp_path: Path) -> None:
                 read()
 
 
-def test_no_message_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
+def test_broken_message_is_reported_in_one_line(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites")
     whole = json.loads(sites.sealed("east", 0))
     with HubLog(tmp_path / "hub.log") as log:
@@ -430,7 +430,7 @@ def test_no_message_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
         "x = " + "1" * 5000,
     ],
 )
-def test_no_settings_however_odd_are_more_than_one_line(tmp_path: Path, text: str) -> None:
+def test_broken_settings_are_reported_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "site.toml"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InvalidInput):
@@ -448,7 +448,7 @@ def test_no_settings_however_odd_are_more_than_one_line(tmp_path: Path, text: st
         ('hub = ""', "hub"),
     ],
 )
-def test_settings_that_cannot_be(tmp_path: Path, line: str, field: str) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, line: str, field: str) -> None:
     path = write_settings(tmp_path, "north", "h:1", Path("rows.csv"))
     kept = [old for old in path.read_text().splitlines() if not old.startswith(f"{field} ")]
     path.write_text("\n".join([line, *kept]))
@@ -471,7 +471,7 @@ def encrypted(key: Any) -> bytes:
     )
 
 
-def test_keys_that_cannot_be_read_are_one_line(
+def test_unreadable_key_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, own = tmp_path / "north.signing", SigningKey.make()
@@ -509,7 +509,7 @@ def test_keys_that_cannot_be_read_are_one_line(
         SigningKey.read(path)
 
 
-def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+def test_unreadable_tls_file_is_reported_in_one_line(tmp_path: Path) -> None:
     authority = certificates.Authority.make(tmp_path)
     certificates.write_certificate_request(tmp_path, "north")
     certificate = authority.sign_site_request((tmp_path / "north.csr").read_bytes())[1]
@@ -595,7 +595,7 @@ OLD = (
         "ledger",
     ],
 )
-def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
+def test_foreign_log_is_refused_and_not_modified(
     tmp_path: Path, make: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     sites = consortium(tmp_path / "sites")
@@ -614,7 +614,7 @@ def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
 
 
 @pytest.mark.parametrize("table", ["message", "farewell"])
-def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -> None:
+def test_log_with_messages_outside_plan_is_refused(tmp_path: Path, table: str) -> None:
     sites = consortium(tmp_path / "sites")
     with HubLog(tmp_path / "hub.log") as log:
         if table == "message":
@@ -625,7 +625,7 @@ def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -
             Hub(sites.plan, log).check_log()
 
 
-def test_a_log_that_is_damaged_while_it_is_used_is_one_line(tmp_path: Path) -> None:
+def test_log_damaged_during_use_is_reported_in_one_line(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites")
     with HubLog(tmp_path / "hub.log") as log:
         log.file.db.execute("DROP TABLE message")

@@ -65,7 +65,7 @@ class TestOneMean:
         ],
         ids=str,
     )
-    def test_sites_arrive_where_one_process_does(
+    def test_sites_compute_same_model_as_one_process(
         self, tmp_path: Path, knobs: dict[str, Any]
     ) -> None:
         """Bit by bit as threads of one process, and as the batched simulation but for its
@@ -99,7 +99,7 @@ class TestOneMean:
         )
 
     @BOTH
-    def test_it_is_reserved_charged_and_stated_at_every_site(
+    def test_mean_is_reserved_charged_and_stated_at_every_site(
         self, tmp_path: Path, knobs: dict[str, Any]
     ) -> None:
         sites = centred(tmp_path / "sites", **knobs)
@@ -159,9 +159,7 @@ class TestOneMean:
         assert centred(tmp_path, **SUMS).plan.exchange_table.widths == (5, 5, 5, 5)
 
     @pytest.mark.parametrize("after", [False, True])
-    def test_a_sum_that_is_lost_leaves_rows_where_they_are(
-        self, tmp_path: Path, after: bool
-    ) -> None:
+    def test_lost_sum_leaves_rows_uncentred(self, tmp_path: Path, after: bool) -> None:
         """The mean's attempt stays charged, all go on with the mean 0, and the models are those
         of one process.
         """
@@ -189,7 +187,7 @@ class TestOneMean:
 
 @pytest.mark.parametrize("way", ["relay", "tasks"])
 @BOTH
-def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, Any]) -> None:
+def test_every_transport_carries_mean(tmp_path: Path, way: str, knobs: dict[str, Any]) -> None:
     sites = centred(tmp_path / "sites", **knobs)
     with (
         hub_of(sites, tmp_path / "hub.log") as hub,
@@ -201,7 +199,7 @@ def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, A
         assert ends[name].move == own == move is not None
 
 
-def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> None:
+def test_held_out_rows_are_clipped_like_training_rows(tmp_path: Path) -> None:
     """An evaluation after a centred training is that of one process, at sites and at the hub."""
     sites, tables = centred(tmp_path / "sites", asks=Asks(evaluation=5.0, holdout=0.3)), tables_of()
     with hub_of(sites, tmp_path / "hub.log") as hub:
@@ -249,7 +247,7 @@ class TestResuming:
         ("last", "after", "seed"),
         [(1, False, None), (1, True, 3), (2, False, 3), (2, True, 3), (3, True, None)],
     )
-    def test_a_site_that_dies_around_the_mean_goes_on_with_it(
+    def test_site_killed_around_mean_resumes_with_it(
         self, tmp_path: Path, knobs: dict[str, Any], last: int, after: bool, seed: int | None
     ) -> None:
         sites = centred(tmp_path / "sites", **knobs, seed=seed)
@@ -273,7 +271,7 @@ class TestResuming:
                 np.testing.assert_array_equal(ends[name].model, model)
 
     @BOTH
-    def test_a_resumed_site_that_draws_again_is_found(
+    def test_second_draw_of_resumed_site_is_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Planted: a book that draws for the mean again.  The message that was written down
@@ -316,7 +314,7 @@ def guards(monkeypatch: pytest.MonkeyPatch, rows: int, made: type[RowGuard]) -> 
 
 class TestPlanted:
     @BOTH
-    def test_a_site_that_uses_a_mean_of_its_own_is_found(
+    def test_site_with_different_mean_is_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No round of training follows at a site that knows of it; in sums the others go on
@@ -343,7 +341,7 @@ class TestPlanted:
             with sites.ledger(name) as ledger:
                 assert len(ledger.rows) == 1
 
-    def test_sites_that_were_told_different_means_find_out(self, tmp_path: Path) -> None:
+    def test_different_means_from_hub_are_detected(self, tmp_path: Path) -> None:
         """South and the hub plot: the ends of the path are told of different releases, each well
         signed.
         """
@@ -378,7 +376,7 @@ class TestPlanted:
             check_payload(plan, "release", np.full(5, caps[0]), 1)
 
     @BOTH
-    def test_a_mean_that_is_not_charged_is_found(
+    def test_uncharged_mean_is_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Planted: a row guard with a book of its own for the mean.  The next release is not the
@@ -431,7 +429,7 @@ class TestPlanted:
         assert status["finished"]
 
     @BOTH
-    def test_rows_that_are_not_shortened_again_are_found(
+    def test_rows_not_clipped_after_centring_are_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Planted: at one site moved rows stay as long as they come out, and derivatives pass
@@ -473,7 +471,7 @@ class TestPlanted:
 
 
 class TestPlans:
-    def test_it_is_read_back_and_what_was_changed_is_refused(self, tmp_path: Path) -> None:
+    def test_centring_roundtrips_and_edited_plan_is_refused(self, tmp_path: Path) -> None:
         plan, path = centred(tmp_path).plan, tmp_path / "plan.json"
         write_plan_file(plan, path)
         assert read_plan_file(path) == plan and read_plan_file(path).digest == plan.digest

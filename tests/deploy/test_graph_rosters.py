@@ -103,7 +103,7 @@ def test_a_run_goes_on_without_a_lost_site(
     check_spending(sites)
 
 
-def test_the_duals_that_are_left_add_up_to_zero() -> None:
+def test_remaining_duals_sum_to_zero() -> None:
     """Without noise: all duals cancel after a loss, and the run converges to the minimiser over
     what is left.
     """
@@ -210,7 +210,9 @@ def test_a_site_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [3, 4, 5])
 @pytest.mark.parametrize("after", [False, True])
-def test_who_stays_may_crash_around_a_roster(tmp_path: Path, at: int, after: bool) -> None:
+def test_remaining_site_resumes_after_crash_around_roster(
+    tmp_path: Path, at: int, after: bool
+) -> None:
     """north is killed before or after its message of the lost round (3), the roster (4), or the
     next round (5).
     """

@@ -69,7 +69,7 @@ def ran(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_beside_it(
+def test_ledger_older_than_last_run_is_refused_without_local_results(
     ran: tuple[Consortium, HubLog, Path], door: str
 ) -> None:
     sites, log, old = ran
@@ -88,7 +88,7 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
     )  # nothing was sent
 
 
-def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
+def test_current_ledger_is_accepted(ran: tuple[Consortium, HubLog, Path]) -> None:
     sites, log, _ = ran
     ends = second(sites).run_locally(log)
     assert all(one.outcome.stopped == "finished" for one in ends.values())
@@ -96,7 +96,7 @@ def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
         assert set(ledger.runs) == {"trial", "trial-2"}
 
 
-def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) -> None:
+def test_ledger_without_end_of_run_is_refused_by_hub_record(tmp_path: Path) -> None:
     """A copy of the middle of a run, which was ended in it: it has the run's name, and lacks
     what followed.
     """
@@ -126,7 +126,7 @@ def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("reserved", [False, True], ids=["before the run", "before its greeting"])
-def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
+def test_ledger_without_greeting_is_refused(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserved: bool
 ) -> None:
     """It would sign a second greeting, with another key where masks are agreed on, and the hub
@@ -183,9 +183,7 @@ def test_a_hub_cannot_make_up_a_run(sites: Consortium) -> None:
             check_ledger_against_hub(ledger, "north", own.public, [b"", true])
 
 
-def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(
-    sites: Consortium, tmp_path: Path
-) -> None:
+def test_earlier_messages_are_truncated_to_reply_size(sites: Consortium, tmp_path: Path) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         for k in range(200):
             log.record_farewell(f"run-{k}", "north", 0, b"x" * 500)

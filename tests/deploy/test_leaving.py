@@ -71,7 +71,7 @@ FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_a_leave_that_a_site_did_not_sign_is_refused(
+def test_farewell_without_valid_signature_is_refused(
     sites: Consortium, hub: Hub, name: str
 ) -> None:
     hub.log.store_message("trial", 0, "east", sites.sealed("east", 0))
@@ -128,9 +128,7 @@ def test_a_site_does_not_believe_a_hub_that_a_neighbour_left(
 
 
 @pytest.mark.parametrize("words", [b"", b"expelled"])
-def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(
-    tmp_path: Path, words: bytes
-) -> None:
+def test_unsigned_notice_is_refused_if_plan_waits_forever(tmp_path: Path, words: bytes) -> None:
     """No hub may say that a site came too late, or was taken out, also of one that is no
     neighbour.
     """
@@ -153,7 +151,7 @@ def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, h
         read_farewell(sites.plan, sites.sealed("east", 0), "east", 0)
 
 
-def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
+def test_site_that_left_cannot_send(sites: Consortium, hub: Hub) -> None:
     for name in NAMES:
         hub.exchange(name, 0, sites.sealed(name, 0), 0.0)
     hub.record_farewell("east", sites.farewell("east", 1))
@@ -163,7 +161,7 @@ def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
     assert heard is not None and heard.keys() == {"north", "south"}
 
 
-def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium, hub: Hub) -> None:
+def test_concurrent_farewell_and_message_keep_log_consistent(sites: Consortium, hub: Hub) -> None:
     note = hub.log.record_farewell
 
     def late(*said: Any) -> None:
@@ -260,7 +258,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         assert gone[name] not in COMPLETE
 
 
-def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> None:
+def test_unstarted_run_ends_early(sites: Consortium, hub: Hub) -> None:
     hub.record_farewell("east", sites.farewell("east", 0))
     with ThreadPoolExecutor(2) as pool:
         jobs = [

@@ -118,7 +118,7 @@ def test_every_limit_is_compared_with_the_largest_inbox(
     )
 
 
-def test_the_stores_take_what_they_are_said_to_take() -> None:
+def test_stores_accept_records_at_stated_limit() -> None:
     most = limits.limits_of_carriers()["a record of a ledger (SQLite)"]
     database = sqlite3.connect(":memory:")
     assert database.execute("SELECT length(zeroblob(?))", (most,)).fetchone() == (most,)

@@ -105,7 +105,7 @@ FIT = (
     ],
     ids=["check", "plan", "request", "settings", "init"],
 )
-def test_a_name_that_cannot_be_a_sites(
+def test_invalid_site_name_is_refused(
     tmp_path: Path,
     name: str,
     use: Callable[[str, Path], object],
@@ -122,7 +122,7 @@ def test_a_name_that_cannot_be_a_sites(
 
 
 @pytest.mark.parametrize("name", FIT)
-def test_a_name_that_can(name: str) -> None:
+def test_valid_site_name_is_accepted(name: str) -> None:
     check_site_name("name", name)
     check_run_name("run", name)
 
@@ -227,7 +227,7 @@ def sites(tmp_path: Path) -> Consortium:
     return consortium(tmp_path / "sites")
 
 
-def test_names_that_a_file_system_may_take_for_one(sites: Consortium) -> None:
+def test_names_equal_without_case_are_refused(sites: Consortium) -> None:
     first, second, third = sites.plan.sites
     with pytest.raises(InvalidInput, match="sites='North': must differ"):
         replace(sites.plan, sites=(first, replace(second, name="North"), third))

@@ -354,7 +354,9 @@ def test_a_supervisor_needs_its_own_kit(world: World) -> None:
 
 
 @pytest.mark.parametrize(("port", "store", "field"), [(0, "/s", "port"), (8002, "s", "store")])
-def test_bad_descriptions_are_refused(tmp_path: Path, port: int, store: str, field: str) -> None:
+def test_invalid_project_descriptions_are_refused(
+    tmp_path: Path, port: int, store: str, field: str
+) -> None:
     with pytest.raises(InvalidInput, match=field):
         describe_project(consortium(tmp_path).plan, SERVER, port, store=store)
 

@@ -137,12 +137,12 @@ def test_a_forged_message_is_refused(sites: Consortium, hub: Hub) -> None:
     assert (2, "east") not in hub.log.messages(sites.plan.run)
 
 
-def test_a_site_that_stops_without_its_signed_word_has_failed(sites: Consortium, hub: Hub) -> None:
+def test_site_without_signed_farewell_fails_job(sites: Consortium, hub: Hub) -> None:
     failure = serve_sites(hub, lambda site, task: {tasks.ENDED: ""}, threading.Event())
     assert failure is not None and failure.endswith("signed farewell")
 
 
-def test_what_a_site_says_of_its_end_is_no_text_for_a_terminal(sites: Consortium, hub: Hub) -> None:
+def test_end_message_of_site_is_made_printable(sites: Consortium, hub: Hub) -> None:
     failure = serve_one_site(hub, "east", lambda site, task: {tasks.ENDED: "\x1b[2J" + "x" * 10**6})
     assert failure is not None and failure.isprintable() and len(failure) < 1000
 
@@ -191,9 +191,7 @@ NO_REQUESTS = [
 
 
 @pytest.mark.parametrize("result", NO_REQUESTS, ids=range(len(NO_REQUESTS)))
-def test_a_request_that_makes_no_sense_is_refused(
-    sites: Consortium, hub: Hub, result: dict[str, Any]
-) -> None:
+def test_malformed_request_is_refused(sites: Consortium, hub: Hub, result: dict[str, Any]) -> None:
     results, told = [{tasks.NUMBER: 7} | result, None], list[dict[str, Any]]()
 
     def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
@@ -265,7 +263,7 @@ def test_what_a_task_brings_reaches_the_session(
             outcome.result(30.0)
 
 
-def test_the_end_of_a_job_is_no_end_of_the_run(sites: Consortium) -> None:
+def test_end_of_job_does_not_end_run(sites: Consortium) -> None:
     post, outcome = asking(sites)
     post.close_with_reason("the server went away")
     with pytest.raises(Unreachable, match="went away"):
@@ -274,7 +272,7 @@ def test_the_end_of_a_job_is_no_end_of_the_run(sites: Consortium) -> None:
         TaskTransport(sites.plan, post).highest_stored_round(sites.plan.digest)
 
 
-def test_a_site_that_computes_says_so(sites: Consortium, hub: Hub) -> None:
+def test_busy_site_gives_empty_reply(sites: Consortium, hub: Hub) -> None:
     post = Post()
     assert post.carry_task({}, 0.01) == {}
     results: list[dict[str, Any] | None] = [{}, {}, None]
@@ -283,7 +281,7 @@ def test_a_site_that_computes_says_so(sites: Consortium, hub: Hub) -> None:
     assert post.carry_task({}, 30.0) == {tasks.ENDED: ""}
 
 
-def test_an_error_of_the_hubs_own_is_written_down_as_that(
+def test_internal_hub_error_is_recorded_as_hub_failure(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The supervisor repeats the last words of a job: they name no site for what the hub could
@@ -360,7 +358,7 @@ def test_a_hub_with_the_name_of_a_site_is_refused(sites: Consortium) -> None:
 
 
 @pytest.mark.parametrize("name", ["server", "client"])
-def test_shipped_policies_let_in_one_class_of_ours(name: str) -> None:
+def test_shipped_policies_allow_one_own_class(name: str) -> None:
     policy = read_hardened_policy(name)
     (allowed,) = policy["class_allow_list"]
     module, _, cls = allowed.rpartition(".")

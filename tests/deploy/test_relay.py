@@ -77,7 +77,7 @@ def self_signed(name: str) -> tuple[bytes, bytes]:
     )
 
 
-def test_strangers_get_no_answer(
+def test_unknown_certificates_get_no_answer(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path
 ) -> None:
     body = json.dumps({"run": "trial"}).encode()
@@ -166,7 +166,7 @@ def otherwise(data: bytes) -> list[bytes]:
     ]
 
 
-def test_the_hub_keeps_only_what_belongs_there(
+def test_hub_stores_only_valid_messages(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog]
 ) -> None:
     north = transport(sites, folder, hub[0], "north")
@@ -233,7 +233,7 @@ LIES: dict[str, tuple[Callable[[Consortium, dict[str, bytes]], dict[str, bytes]]
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_site_believes_no_hub(sites: Consortium, tmp_path: Path, lie: str) -> None:
+def test_site_refuses_forged_inbox(sites: Consortium, tmp_path: Path, lie: str) -> None:
     change, match = LIES[lie]
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
         honest = Hub(sites.plan, log)
@@ -327,7 +327,7 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
     assert "hub.log'" in said and "disk is full" in said
 
 
-def test_nobody_answers(sites: Consortium, folder: Path) -> None:
+def test_absent_hub_is_unreachable_after_patience(sites: Consortium, folder: Path) -> None:
     with (
         transport(sites, folder, f"127.0.0.1:{find_free_port()}", "north", 0.2) as north,
         pytest.raises(Unreachable),
@@ -441,7 +441,7 @@ def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
         certificates.Authority.read(tmp_path)
 
 
-def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
+def test_internal_hub_error_is_retried_by_site(
     sites: Consortium,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -485,7 +485,7 @@ def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
     assert len(caplog.records) == len(errors) and all(record.exc_info for record in caplog.records)
 
 
-def test_a_hub_that_stays_broken_is_not_reached(
+def test_permanently_broken_hub_is_unreachable(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -516,7 +516,7 @@ def test_a_hub_that_stays_broken_is_not_reached(
         ("exchange", {"round": 2**63, "message": ""}),
     ],
 )
-def test_what_is_no_request_is_the_sites_fault(
+def test_invalid_request_is_refused_as_error_of_site(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], method: str, asked: dict[str, Any]
 ) -> None:
     with (
@@ -550,7 +550,7 @@ def test_a_site_with_hundreds_of_open_requests_takes_nothing_from_the_others(
             one.cancel()
 
 
-def test_refusals_are_told_so_many_a_minute() -> None:
+def test_refusals_are_reported_at_limited_rate() -> None:
     from sottovoce.deploy.relay import LINES, _News
 
     clock = [0.0]

@@ -175,9 +175,7 @@ def test_one_authority_follows_another_step_by_step(sites: Consortium, folder: P
     assert (folder / "ca.crt").read_bytes().count(b"BEGIN CERTIFICATE") == 1
 
 
-def test_a_site_that_did_not_take_the_new_authority_is_cut_off_and_not_fooled(
-    sites: Consortium, folder: Path
-) -> None:
+def test_site_without_new_authority_is_disconnected(sites: Consortium, folder: Path) -> None:
     old = join(folder, "north")
     call("hub", "renew", folder, "--authority")
     call("hub", "renew", folder)

@@ -205,9 +205,7 @@ def test_sums_need_the_digest_of_the_plan_that_was_agreed_on(tmp_path: Path, say
         SiteSettings.read(settings).run_and_write_results(Unasked())
 
 
-def test_other_plans_need_none_and_are_compared_with_it_all_the_same(
-    sites: Consortium, say: Say
-) -> None:
+def test_agreed_digest_is_optional_but_checked_without_sums(sites: Consortium, say: Say) -> None:
     settings, line = sites.folder / "site.toml", f'agreed = "{sites.plan.digest}"'
     code, told = say("site", "check", settings)
     assert code == 0 and "above [data]" in told and line in told
@@ -222,7 +220,7 @@ def test_other_plans_need_none_and_are_compared_with_it_all_the_same(
 
 
 @pytest.mark.parametrize("left", ["north.json", "north.known", "north.kept.json"])
-def test_a_restored_ledger_is_refused_by_whatever_is_left_of_a_later_run(
+def test_restored_ledger_is_refused_by_any_trace_of_later_run(
     sites: Consortium, say: Say, left: str
 ) -> None:
     home = sites.folder
@@ -289,9 +287,7 @@ def test_the_key_of_a_run_of_sums_that_the_ledger_lacks_shows_that_it_is_older(
         assert (home / "north.trial-1.masks").read_bytes() == b""
 
 
-def test_results_of_the_ledgers_own_runs_and_of_other_sites_are_no_reason(
-    sites: Consortium, say: Say
-) -> None:
+def test_results_of_known_runs_or_other_sites_are_accepted(sites: Consortium, say: Say) -> None:
     home = sites.folder
     through(sites)
     second = planned(sites, "trial-2")
@@ -372,9 +368,7 @@ def test_a_second_ledger_of_the_same_rows_is_refused(tmp_path: Path, say: Say) -
     assert code == 2 and "east.ledger" in told
 
 
-def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys_way(
-    tmp_path: Path, say: Say
-) -> None:
+def test_empty_demonstration_or_damaged_ledgers_do_not_block(tmp_path: Path, say: Say) -> None:
     home = clinic(tmp_path / "rows", False).folder
     assert made(say, tmp_path / "north", home / "north.csv", home / "schema.toml")[0] == 0
     found = SiteSettings.read(tmp_path / "north" / "site.toml")
@@ -437,7 +431,7 @@ def test_the_last_line_holds_no_times_unless_they_are_asked_for(
         assert last["head"] == ledger.file.head()
 
 
-def test_the_others_know_nothing_of_it(sites: Consortium) -> None:
+def test_other_sites_do_not_learn_of_it(sites: Consortium) -> None:
     """What a hub holds names neither a ledger's head nor any time of a site."""
     ended = through(sites)
     with HubLog(sites.folder.parent / "hub.log") as log:

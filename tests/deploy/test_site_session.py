@@ -52,7 +52,7 @@ def log(tmp_path: Path) -> HubLog:
     ],
     ids=lambda knobs: knobs["method"],
 )
-def test_separate_sites_arrive_where_one_process_does(
+def test_separate_sites_compute_same_model_as_one_process(
     tmp_path: Path, log: HubLog, knobs: dict[str, object]
 ) -> None:
     sites = consortium(tmp_path / "sites", **knobs)
@@ -125,7 +125,7 @@ def test_operating_system_noise_survives_a_crash_too(tmp_path: Path, log: HubLog
     np.testing.assert_array_equal(ends[1].model, hub.results.models()[1])
 
 
-def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
+def test_restored_journal_halts_site(sites: Consortium, log: HubLog) -> None:
     hub = Hub(sites.plan, log)
 
     def until(name: str, round: int) -> None:
@@ -189,7 +189,7 @@ class Ending:
         return {name: self._sites.sealed(name, round) for name in ("east", "south")}
 
 
-def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
+def test_early_end_does_not_change_privacy_loss(tmp_path: Path) -> None:
     """Sums of loss distributions are proved for a number of releases that was fixed before."""
     ends = []
     for last in (1, 2, 3, 4):
@@ -226,7 +226,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
         ({"name": "east"}, "signing_key"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_is_sent(
+def test_mismatches_are_reported_before_sending(
     sites: Consortium, log: HubLog, changes: dict[str, object], match: str
 ) -> None:
     with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=match):
@@ -249,7 +249,7 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
             simulate(replace(real.plan.config), real.rows.rows_of_node(0), ledger=ledger)
 
 
-def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
+def test_wrong_row_count_is_refused(sites: Consortium) -> None:
     with (
         sites.ledger("north") as ledger,
         pytest.raises(InvalidInput, match=r"^rows=45: .* 60"),
@@ -287,7 +287,7 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 
 
-def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
+def test_journal_accepts_next_round_once(sites: Consortium) -> None:
     with sites.ledger("north") as ledger:
         ledger.identity.bind_to_rows(b"1" * 32)
         ledger.reserve("trial", sites.plan.digest, sites.plan.planned_privacy.events("north"))

@@ -195,7 +195,7 @@ def test_a_site_that_is_ended_never_shares_again(
     assert disk.left() == []
 
 
-def test_there_is_nothing_to_end_before_a_run(sites: Consortium, settings: str, disk: Disk) -> None:
+def test_ending_unstarted_run_is_refused(sites: Consortium, settings: str, disk: Disk) -> None:
     ended = Ran("site", "end", settings)
     assert ended.code == 2
     assert "run='trial': is not" in ended.err
@@ -315,7 +315,7 @@ class Liar(LocalTransport):
 
 
 @pytest.mark.parametrize("ends", ["it goes on", "site end"])
-def test_a_message_that_is_refused_leaves_no_key_when_a_person_has_looked(
+def test_refused_message_leaves_no_key_after_manual_end(
     sites: Consortium, settings: str, disk: Disk, tmp_path: Path, ends: str
 ) -> None:
     """Exit 3 for what a hub said: an honest one may go on with the run, so the key stays until

@@ -66,7 +66,7 @@ def test_a_key_of_another_length_is_refused(size: int) -> None:
         check_public_key(bytes([9]) + bytes(size - 1) if size else b"")
 
 
-def test_an_exchange_that_gives_zero_is_refused_there_too(pair: tuple[RunKey, RunKey]) -> None:
+def test_zero_key_exchange_is_refused(pair: tuple[RunKey, RunKey]) -> None:
     with pytest.raises(Refused, match="gives zero"):
         pair[0].shared(number(1))
 
@@ -80,7 +80,7 @@ def test_both_sites_derive_the_same_key(pair: tuple[RunKey, RunKey]) -> None:
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields_of(Bound)])
-def test_a_key_is_bound_to_everything(pair: tuple[RunKey, RunKey], name: str) -> None:
+def test_mask_key_depends_on_every_input(pair: tuple[RunKey, RunKey], name: str) -> None:
     """Session, roster, attempt, query and history: without one of them two numbers might get the
     same mask.
     """
@@ -137,7 +137,7 @@ def test_sums_wrap_around_without_an_error(tmp_path: Path) -> None:
     np.testing.assert_array_equal(total, [-(2**63) + 5, 2**63 - 6])
 
 
-def test_a_sealed_share_looks_uniform(pair: tuple[RunKey, RunKey]) -> None:
+def test_masked_share_is_uniform(pair: tuple[RunKey, RunKey]) -> None:
     """Bits of masked zeros: 64,000 fair coins within five standard deviations; so are those of a
     difference.
     """
@@ -152,7 +152,7 @@ def test_a_sealed_share_looks_uniform(pair: tuple[RunKey, RunKey]) -> None:
         assert abs(ones - 32_000) < 5 * np.sqrt(64_000) / 2
 
 
-def test_a_stream_is_that_of_its_key() -> None:
+def test_mask_stream_depends_only_on_key() -> None:
     """ChaCha20 with a zero key, counter and nonce: the first block of RFC 8439, appendix A.1,
     test vector 1.
     """
@@ -200,7 +200,7 @@ def test_a_key_is_in_a_file_for_this_user_and_made_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
-def test_a_damaged_key_is_no_key(tmp_path: Path, content: bytes) -> None:
+def test_damaged_key_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "north.trial.masks"
     path.write_bytes(content)
     with pytest.raises(LedgerCorrupt, match="missing or damaged"):

@@ -188,9 +188,7 @@ def test_a_ledger_restored_from_any_write_opens_nothing_twice(
     np.testing.assert_array_equal(end.model, models["north"])
 
 
-def test_a_folder_restored_from_before_the_run_meets_nobody(
-    sites: Consortium, tmp_path: Path
-) -> None:
+def test_folder_restored_before_run_gets_no_answers(sites: Consortium, tmp_path: Path) -> None:
     """A second key for the same run: the greeting differs, and with it the session, so no roster
     is ever complete.
     """

@@ -210,7 +210,7 @@ WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_does_not_fit_is_refused(table: Table, wrong: str) -> None:
+def test_message_outside_phase_roster_or_attempt_is_refused(table: Table, wrong: str) -> None:
     phase, make, match = WRONG[wrong]
     while table.state.phase != phase:
         table.go()
@@ -270,7 +270,7 @@ def test_a_site_checks_the_numbers_itself(
 @pytest.mark.parametrize(
     "changes", [{"colluders": 0}, {"participants": 3}, {"colluders": 4}, {"participants": 6}]
 )
-def test_no_plan_has_such_numbers(sites: Consortium, changes: dict[str, int]) -> None:
+def test_plan_refuses_invalid_quorum(sites: Consortium, changes: dict[str, int]) -> None:
     def make() -> None:
         config = RunConfig.from_dict(
             {"method": "sum_momentum", "delta": 1e-5, "rounds": 4, "seed": 3, **changes}
@@ -359,7 +359,7 @@ def test_a_signature_vouches_for_every_byte_and_its_domain(table: Table, kind: s
             read_signed_message(plan, data, "north", round)
 
 
-def test_messages_of_other_runs_do_not_belong_here(sites: Consortium) -> None:
+def test_messages_of_other_runs_are_refused(sites: Consortium) -> None:
     for kind in ("release", "hello"):
         with pytest.raises(Refused):
             read_signed_message(sites.plan, sites.sealed("north", 2, kind=kind), "north", 2)
@@ -399,7 +399,7 @@ def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
             read_proof(plan, data, "west", 10**5)
 
 
-def test_an_answer_is_to_one_question(sites: Consortium) -> None:
+def test_answer_is_bound_to_its_question(sites: Consortium) -> None:
     plan, keys = sites.plan, sites.keys
     question = Question("north", 5, "ab" * 16)
     assert read_question(plan, question.to_signed_bytes(plan, keys["north"]), "north") == question
@@ -465,7 +465,7 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
         hub.exchange("north", 1, table.said("north").data, 0.0)
 
 
-def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path) -> None:
+def test_hub_delivers_inbox_only_when_complete(table: Table, tmp_path: Path) -> None:
     """No inbox holds a part of a round that others may still join."""
     with hub_of(table.sites, tmp_path / "hub.log", 600.0) as hub:
         for name in SORTED[:-1]:

@@ -71,7 +71,7 @@ def check_spending(sites: Consortium, ends: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_separate_sites_arrive_where_one_process_does(
+def test_separate_sites_compute_same_model_as_one_process(
     tmp_path: Path, knobs: dict[str, Any]
 ) -> None:
     sites = summed(tmp_path / "sites", **knobs)
@@ -241,7 +241,7 @@ def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], n
 
 
 @pytest.mark.parametrize("word", [0, 2**62, -(2**63)])
-def test_senseless_words_end_the_run_and_show_nothing(
+def test_random_shares_end_run_without_release(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: int
 ) -> None:
     """Masks hide who sent them; the sum is out of what rows and noise can make, and is never
@@ -269,7 +269,7 @@ def test_a_huge_addend_ends_the_run(
     assert all("sum: is larger" in str(end) for end in ends.values())
 
 
-def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
+def test_plausible_wrong_share_changes_only_sum(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot be told from an honest one: that is integrity, and no guarantee rests on it."""
@@ -284,7 +284,7 @@ def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
     check_spending(sites, ends)
 
 
-def test_a_draw_that_fails_is_silence_and_never_drawn_again(
+def test_failed_draw_sends_nothing_and_is_not_repeated(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception that depends on rows shows nothing of them but that a share is missing: its
@@ -318,9 +318,7 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         np.testing.assert_array_equal(ends[name].model, models[name])
 
 
-def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(
-    sites: Consortium, tmp_path: Path
-) -> None:
+def test_site_without_run_key_halts(sites: Consortium, tmp_path: Path) -> None:
     with hub_of(sites, tmp_path / "hub.log", 4.0) as hub:
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
@@ -336,7 +334,7 @@ def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(
     assert all(end.lost == {"east": LATE} for end in ends.values())
 
 
-def test_a_key_of_another_time_halts_the_site(sites: Consortium, tmp_path: Path) -> None:
+def test_replaced_run_key_halts_site(sites: Consortium, tmp_path: Path) -> None:
     with hub_of(sites, tmp_path / "hub.log", 3.0) as hub:
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):

@@ -233,7 +233,7 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
         assert hub.asked("centre") == {}
 
 
-def test_questions_are_of_runs_of_sums_only(tmp_path: Path) -> None:
+def test_questions_are_refused_without_secure_sums(tmp_path: Path) -> None:
     from sites_in_tests import consortium
 
     other = consortium(tmp_path / "sites")

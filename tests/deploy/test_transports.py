@@ -120,7 +120,7 @@ def test_rounds_come_in_order(sites: Consortium, hub: Hub, door: Door) -> None:
     assert len(hub.log.messages("trial")) == 3
 
 
-def test_highest_is_that_of_the_hub_now(sites: Consortium, hub: Hub, door: Door) -> None:
+def test_highest_round_is_current_at_hub(sites: Consortium, hub: Hub, door: Door) -> None:
     """An older number would let a site that was restored from a backup draw again."""
     assert door("north").highest_stored_round(sites.plan.digest) == 0
     greet(sites, door)
@@ -144,16 +144,14 @@ def test_a_site_speaks_for_itself_only(sites: Consortium, hub: Hub, door: Door) 
     assert hub.log.messages("trial") == {}
 
 
-def test_what_is_no_message_is_refused(sites: Consortium, hub: Hub, door: Door) -> None:
+def test_invalid_message_is_refused(sites: Consortium, hub: Hub, door: Door) -> None:
     for message in (b"", b"[" * 900, b"no message", b"{}", b"null"):
         with pytest.raises(Refused):
             door("east").exchange(0, message)
     assert hub.log.messages("trial") == {}
 
 
-def test_who_waits_for_a_site_that_left_gets_what_it_signed(
-    sites: Consortium, hub: Hub, door: Door
-) -> None:
+def test_waiting_site_receives_signed_farewell(sites: Consortium, hub: Hub, door: Door) -> None:
     hello = greet(sites, door)
     east, farewell = door("east"), sites.farewell("east", 1)
     east.send_farewell(farewell)
@@ -165,9 +163,7 @@ def test_who_waits_for_a_site_that_left_gets_what_it_signed(
     assert door("north").exchange(0, hello["north"]) == {"east": hello["east"]}
 
 
-def test_a_leave_that_a_site_did_not_sign_ends_nothing(
-    sites: Consortium, hub: Hub, door: Door
-) -> None:
+def test_unsigned_farewell_does_not_end_run(sites: Consortium, hub: Hub, door: Door) -> None:
     greet(sites, door)
     first = {name: sites.sealed(name, 1) for name in NAMES}
     stranger = Farewell("trial", sites.plan.digest, 1, "east", "done").to_signed_bytes(
@@ -242,19 +238,19 @@ class Faulty(LocalTransport):
 FAULTS = {
     "other bytes": "an_inbox_holds_the_bytes_of_the_neighbours",
     "everybody hears everything": "an_inbox_holds_the_bytes_of_the_neighbours",
-    "an old number": "highest_is_that_of_the_hub_now",
+    "an old number": "highest_round_is_current_at_hub",
     "any plan will do": "another_plan_is_refused",
     "the message says who speaks": "a_site_speaks_for_itself_only",
     "nobody is refused": "the_first_message_of_a_round_is_kept",
-    "a name is all it tells": "who_waits_for_a_site_that_left_gets_what_it_signed",
+    "a name is all it tells": "waiting_site_receives_signed_farewell",
     "a run that nobody ends": "a_hub_that_ends_the_run_tells_who_waits",
-    "nobody hears that a site leaves": "who_waits_for_a_site_that_left_gets_what_it_signed",
-    "any word ends it": "a_leave_that_a_site_did_not_sign_ends_nothing",
+    "nobody hears that a site leaves": "waiting_site_receives_signed_farewell",
+    "any word ends it": "unsigned_farewell_does_not_end_run",
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_tests_find_a_fault(fault: str, tmp_path: Path) -> None:
+def test_suite_detects_planted_transport_faults(fault: str, tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites", graph="path")
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log)

@@ -59,7 +59,7 @@ def of(status: dict[str, Any], name: str) -> dict[str, Any]:
     return next(site for site in status["sites"] if site["site"] == name)
 
 
-def test_it_says_who_waits_for_whom_since_when(
+def test_status_lists_waiting_and_awaited_sites(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
     seen.note_new_messages()
@@ -150,7 +150,7 @@ def test_alarms_say_what_to_do(
     assert "has expired" in alarms()["certificate"]
 
 
-def test_where_another_carrier_serves_nobody_is_said_to_be_down(
+def test_hub_state_is_unknown_without_recorded_times(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
     greet(sites, hub, "north")
@@ -169,7 +169,7 @@ def test_a_run_that_is_over_raises_no_alarm(
     assert told["finished"] and told["alarms"] == [] and told["round"] == told["rounds"]
 
 
-def test_looking_needs_no_right_to_write(sites: Consortium, tmp_path: Path) -> None:
+def test_status_works_without_write_access(sites: Consortium, tmp_path: Path) -> None:
     path = tmp_path / "hub.log"
     with HubLog(path) as log:
         sites.run_locally(log)
@@ -249,7 +249,7 @@ def test_the_page_shows_the_run_and_can_change_nothing(
             connection.close()
 
 
-def test_an_error_of_the_hubs_own_is_one_line_of_the_page() -> None:
+def test_status_error_is_one_line_of_page() -> None:
     def broken() -> dict[str, Any]:
         raise SottovoceError("log: no space")
 
@@ -272,9 +272,7 @@ def test_addresses_of_the_page() -> None:
         assert urlsplit(elsewhere).netloc != taken and elsewhere.startswith("http://127.0.0.1:")
 
 
-def test_names_and_words_of_others_are_text_on_the_page(
-    sites: Consortium, hub: Hub, seen: Watch
-) -> None:
+def test_foreign_text_is_escaped_on_page(sites: Consortium, hub: Hub, seen: Watch) -> None:
     told = seen.status_with_times()
     told["sites"][0] |= {"left": "<script>alert(1)</script>", "last_message": None}
     told["alarms"] = [{"alarm": "x", "what": "<b>", "do": "&"}]
@@ -327,7 +325,7 @@ def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(
     )
 
 
-def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path: Path) -> None:
+def test_messages_of_finished_runs_can_be_deleted(sites: Consortium, tmp_path: Path) -> None:
     from dataclasses import replace
 
     from sottovoce.cli import main

@@ -33,7 +33,7 @@ STATUS: dict[str, Any] = {
 }
 
 
-def test_it_tells_rounds_sites_and_state() -> None:
+def test_page_shows_rounds_sites_and_state() -> None:
     text = render_watch_page(STATUS)
     for shown in (
         "Run trial",

@@ -85,7 +85,7 @@ def test_components_are_those_of_networkx() -> None:
     assert 100 < several < 400
 
 
-def test_closed_forms() -> None:
+def test_small_graphs_match_closed_forms() -> None:
     assert make_graph("star", 5).degree[:, 0].tolist() == [4, 1, 1, 1, 1]
     assert make_graph("path", 4).edges == ((0, 1), (1, 2), (2, 3))
     assert make_graph("ring", 4).edges == ((0, 1), (0, 3), (1, 2), (2, 3))
@@ -177,7 +177,7 @@ def test_edge_list_file(tmp_path: Path) -> None:
         ([(0, 0.5)], 3, "must be two node numbers"),
     ],
 )
-def test_bad_edges(edges: list[tuple[int, ...]], n: int, text: str) -> None:
+def test_invalid_edges_are_refused(edges: list[tuple[int, ...]], n: int, text: str) -> None:
     with pytest.raises(GraphError) as caught:
         Graph("edges", n, tuple(edges))
     assert text in str(caught.value)
@@ -206,14 +206,14 @@ def test_bad_edges(edges: list[tuple[int, ...]], n: int, text: str) -> None:
         ("ring", 2.5, "n_nodes=2.5: must be an integer >= 1"),
     ],
 )
-def test_bad_specifications(spec: str, n: int, text: str) -> None:
+def test_invalid_graph_specification_is_refused(spec: str, n: int, text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         make_graph(spec, n)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_bad_node() -> None:
+def test_unknown_node_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^node=3: .* 2"):
         make_graph("ring", 3).neighbours(3)
 
@@ -227,7 +227,7 @@ def test_names_are_specifications() -> None:
     assert all("\n" not in line for line in names().values())
 
 
-def test_a_large_net_sums_without_the_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_net_sums_equal_dense_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_graph("erdos-renyi:p=0.4", 12, 3)
     x = np.random.default_rng(0).standard_normal((3, 12, 4))
     small = DenseNet(graph).neighbour_sum(x)
