@@ -173,11 +173,11 @@ def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
     )
     file = Path("north-2/north.amendment")
     left_out = run("site", "accept", "east/site.toml", file, "--code", code("north-2"))
-    assert left_out.code == 2 and "leaves out trial-1" in left_out.err
+    assert left_out.code == 2 and "does not list trial-1" in left_out.err
     plain = json.loads(file.read_text())
     file.write_text(json.dumps(plain | {"runs": {"trial-1": "0" * 64}}))
     assert (
-        "leaves out trial-1"
+        "does not list trial-1"
         in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
     )
     file.write_text(json.dumps(plain | {"runs": None, "old": SigningKey.make().public}))

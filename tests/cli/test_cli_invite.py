@@ -115,7 +115,7 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     assert [who for who, _ in COMMANDS] == ["hub", *NAMES, "hub", "hub"]
     command(0).ends()
     for name in NAMES:
-        send(office / "hub" / f"{name}.make_invitation_certificate", tmp_path / name)
+        send(office / "hub" / f"{name}.invite", tmp_path / name)
     sites = dict(zip(NAMES, map(command, (1, 2, 3)), strict=True))
     codes = {}
     for name, person in sites.items():
@@ -375,7 +375,7 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
         }
         assert refusals[0] == (
             "invitation of north",
-            "site='invitation of north': ",
+            "site='invitation of north': is not a site of this plan",
         )
         server.stop(0).wait()
 

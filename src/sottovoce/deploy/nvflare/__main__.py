@@ -26,7 +26,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("plan", type=_FILE)
-@click.option("--server", required=True, help="Host name of the hub as the sites reach it.")
+@click.option("--server", required=True, help="Host name under which the sites reach the hub.")
 @click.option(
     "--port",
     type=int,
@@ -75,8 +75,8 @@ def check(kit: Path) -> None:
     help="Seconds of silence after which a site counts as lost.",
 )
 def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
-    """Hand in the run of HUB's plan with the supervisor's KIT, again after every crash, until it
-    is complete.
+    """Submit the run of HUB's plan with the supervisor's KIT, and again after every crash, until
+    it is complete.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     supervisor = Supervisor(kit, hub, task_seconds=task_seconds)
