@@ -127,7 +127,7 @@ def test_a_valid_certificate_speaks_for_its_own_name_only(
         other = replace(sites.plan, run="elsewhere")
         with (
             RelayTransport(hub[0], credentials(folder, "east"), other, 1.0) as elsewhere,
-            pytest.raises(Refused, match=r"^run: "),
+            pytest.raises(Refused, match="run: "),
         ):
             elsewhere.highest_stored_round(sites.plan.digest)
     assert hub[1].messages("trial") == {}
@@ -521,7 +521,7 @@ def test_invalid_request_is_refused_as_error_of_site(
 ) -> None:
     with (
         transport(sites, folder, hub[0], "north") as north,
-        pytest.raises(Refused, match=r"^request: .* version"),
+        pytest.raises(Refused, match=r"request: .* version"),
     ):
         north.send_request(method, {"run": "trial"} | asked)
 

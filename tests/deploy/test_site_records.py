@@ -91,7 +91,7 @@ def through(sites: Consortium, **options: Any) -> Finished:
 class Unasked:
     """A hub that nobody may ask."""
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         raise AssertionError("was asked")
 
 
@@ -321,7 +321,7 @@ def test_where_nothing_is_left_the_hub_shows_that_the_ledger_lacks_the_run(
 
 def test_a_hub_that_lies_can_stop_a_site_and_not_make_it_spend(sites: Consortium) -> None:
     class Lies(Unasked):
-        def highest(self, plan: str) -> int:
+        def highest_stored_round(self, plan: str) -> int:
             return 3
 
     found = SiteSettings.read(sites.folder / "site.toml")

@@ -177,10 +177,10 @@ class Ending:
     def __init__(self, sites: Consortium, last: int) -> None:
         self._sites, self._last = sites, last
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         return -1
 
-    def leave(self, farewell: bytes) -> None:
+    def send_farewell(self, farewell: bytes) -> None:
         pass
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
