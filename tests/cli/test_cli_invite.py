@@ -115,7 +115,7 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
     assert [who for who, _ in COMMANDS] == ["hub", *NAMES, "hub", "hub"]
     command(0).ends()
     for name in NAMES:
-        send(office / "hub" / f"{name}.make_invitation_certificate", tmp_path / name)
+        send(office / "hub" / f"{name}.invite", tmp_path / name)
     sites = dict(zip(NAMES, map(command, (1, 2, 3)), strict=True))
     codes = {}
     for name, person in sites.items():
@@ -246,7 +246,7 @@ def test_an_answer_that_was_changed_on_its_way_is_not_admitted(
         and not Path("hub/north2.crt").exists()
     )
     assert (
-        "is not the code" if changed in ("key", "request", "rows") else "another invitation"
+        "is not the code" if changed in ("key", "request", "rows") else "does not answer"
     ) in refused.err
 
 
@@ -272,7 +272,7 @@ def test_an_invitation_that_was_changed_on_its_way_is_noticed(
     heard = Answer.read(Path("site/north.joined")).comparison_code
     assert heard in joined.out
     passed = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={heard}")
-    assert passed.code == 2 and "another invitation" in passed.err
+    assert passed.code == 2 and "does not answer" in passed.err
     plain = json.loads(Path("site/north.joined").read_text()) | {"invitation": honest.digest}
     Path("forged.joined").write_text(json.dumps(plain))
     forged = run("hub", "admit", "hub", "forged.joined", "--code", f"north={heard}")
@@ -375,7 +375,7 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
         }
         assert refusals[0] == (
             "invitation of north",
-            "site='invitation of north': is no site of this plan",
+            "site='invitation of north': is not a site of this plan",
         )
         server.stop(0).wait()
 
@@ -405,7 +405,7 @@ def _second(run: Call) -> str:
         (("hub", "invite", "north", "--folder", "h"), "--host hub.example.org"),
         (
             ("hub", "invite", "ca", "--host", "h.example"),
-            "is the beginning of the name of another file",
+            "which other files use",
         ),
         (("hub", "invite", "a", "A", "--host", "h.example", "--folder", "h"), "is given twice"),
         (("hub", "invite", "north", "--host", "other.example"), "is not in the hub's certificate"),
@@ -416,7 +416,7 @@ def _second(run: Call) -> str:
             ("hub", "admit", "hub", "site/north.joined", *("--code", "north=0") * 2),
             "given twice for north",
         ),
-        (("site", "join", "schema.toml", "--data", "north/rows.csv"), "is none"),
+        (("site", "join", "schema.toml", "--data", "north/rows.csv"), "not an invitation"),
         (("site", "join", "hub/north.invite", "--folder", "hub2"), "--data rows.csv"),
         (
             (

@@ -296,13 +296,13 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
 
     refused(("north.csv", "nowhere.csv"), "there is no such file")
     refused(("north.csv", "east.csv"), "belongs to other rows")
-    refused(('name = "north"', 'name = "west"'), "is no site of the plan")
-    refused(('name = "north"', 'nome = "north"'), "nome", "is none of")
-    refused(("north.signing", "north.key"), "no Ed25519 key")
+    refused(('name = "north"', 'name = "west"'), "not a site")
+    refused(('name = "north"', 'nome = "north"'), "nome", "must be one of")
+    refused(("north.signing", "north.key"), "not an Ed25519 key")
     refused(("north.crt", "none.crt"), "No such file")
     other = tmp_path / "other.toml"
     other.write_text(SCHEMA.replace("hi = 100", "hi = 99"))
-    refused((str(tmp_path / "schema.toml"), str(other)), "encodes rows in another way")
+    refused((str(tmp_path / "schema.toml"), str(other)), "encodes rows differently")
     plan = (tmp_path / "north" / "plan.json").read_text()
     (tmp_path / "north" / "plan.json").write_text(plan.replace('"rounds": 4', '"rounds": 5'))
     refused(("", ""), "was changed")
@@ -342,12 +342,14 @@ def test_one_process_at_a_time_takes_part_for_a_site(
     holder = (
         "import sys\nfrom pathlib import Path\nfrom sottovoce.deploy.lock import exclusive_lock\n"
     )
-    holder += "with only_one(Path(sys.argv[1]), 0.0):\n    print('held', flush=True)\n    input()"
+    holder += (
+        "with exclusive_lock(Path(sys.argv[1]), 0.0):\n    print('held', flush=True)\n    input()"
+    )
     command = [sys.executable, "-c", holder, str(lock)]
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None and other.stdout.readline() == "held\n"
     ran = run("site", "run", "north/site.toml")
-    assert ran.code == 1 and "another process works here now" in ran.err  # 1: a service tries again
+    assert ran.code == 1 and "another process" in ran.err  # 1: a service tries again
     other.kill()  # as a crash would
     other.communicate()
     with exclusive_lock(lock, 0.0), pytest.raises(Busy), exclusive_lock(lock, 0.0):
@@ -477,11 +479,11 @@ def test_a_hub_tells_its_operator_whom_it_refused(run: Call, agreed: int, tmp_pa
     (tmp_path / "north" / "plan.json").write_bytes((tmp_path / "other.json").read_bytes())
     hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}")
     ran = run("site", "run", "north/site.toml")
-    assert ran.code == 3 and "of another plan" in ran.err
+    assert ran.code == 3 and "another plan" in ran.err
     (tmp_path / "north" / "plan.json").write_bytes(right)
     assert run("site", "check", "north/site.toml").code == 0  # the name is free for the right plan
     second = run("hub", "run", "hub", "--listen", f"127.0.0.1:{find_free_port()}")
-    assert second.code == 1 and "another process works here now" in second.err
+    assert second.code == 1 and "another process" in second.err
     hub.send_signal(signal.SIGTERM)
     out = said(hub)[0]
     assert "north: refused: plan=" in out and "stopped; the same command goes on" in out
@@ -495,7 +497,7 @@ def test_a_site_says_what_it_waits_for(
     path.write_text(path.read_text().replace("plan = ", "patience = 1.5\nplan = ", 1))
     ran = run("site", "run", "north/site.toml")
     assert ran.code == 1 and "no answer for 1.5 s" in ran.err
-    assert ran.err.count(f"hub='127.0.0.1:{agreed}': does not answer, and is asked for 1.5 s") == 1
+    assert ran.err.count(f"hub='127.0.0.1:{agreed}': does not answer; trying for 1.5 s") == 1
     monkeypatch.setattr(transport, "POLL", 0.2)
     with HubLog(tmp_path / "hub.log") as log:
         credentials = Credentials(
@@ -540,10 +542,7 @@ def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path
         and north["last_heard"]
         and south["last_heard"] is None
     )
-    assert (
-        "north wait for south since" in (text := run("hub", "status", "hub").out)
-        or "east wait for south" in text
-    )
+    assert "for south, which" in run("hub", "status", "hub").out
     for wrong in (
         ("hub", "end", "hub", "trial-2"),
         ("hub", "end", "north", "trial-1"),
@@ -669,13 +668,9 @@ def test_a_site_sees_before_it_runs_that_it_cannot_connect(
             )
         (north / file).write_bytes(before)
 
-    refused(
-        "north.crt", (tmp_path / "south" / "south.crt").read_bytes(), "does not belong to the key"
-    )
+    refused("north.crt", (tmp_path / "south" / "south.crt").read_bytes(), "does not belong")
     assert run("hub", "init", "foreign", "--host", "127.0.0.1").code == 0
-    refused(
-        "ca.crt", (tmp_path / "foreign" / "ca.crt").read_bytes(), "was not signed by the authority"
-    )
+    refused("ca.crt", (tmp_path / "foreign" / "ca.crt").read_bytes(), "was not signed")
     text = (north / "site.toml").read_text()
     refused(
         "site.toml", text.replace(f"127.0.0.1:{agreed}", "127.0.0.1").encode(), "must be HOST:PORT"
@@ -687,5 +682,5 @@ def test_a_demonstration_writes_into_no_folder_that_is_in_use(run: Call, tmp_pat
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "hub.html").write_text("a run")
     ran = run("demo", "--keep", "hub")
-    assert ran.code == 2 and "holds files already" in ran.err
+    assert ran.code == 2 and "already holds files" in ran.err
     assert [path.name for path in (tmp_path / "hub").iterdir()] == ["hub.html"]

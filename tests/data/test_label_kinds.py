@@ -159,14 +159,14 @@ def test_a_site_of_its_own_reads_labels_of_every_kind(
 @pytest.mark.parametrize(
     ("label", "more", "said"),
     [
-        (KINDS, {}, "for two classes"),
-        (DAYS, {}, "for two classes"),
+        (KINDS, {}, "two classes"),
+        (DAYS, {}, "two classes"),
         (
             {"column": "y", "positive": "s"},
             {"weight": {"column": "w", "max": 3}},
-            "declares weights",
+            "row weights",
         ),
-        ({"column": "y", "positive": "s"}, {"class_weight": {"s": 2}}, "declares weights"),
+        ({"column": "y", "positive": "s"}, {"class_weight": {"s": 2}}, "row weights"),
     ],
 )
 def test_plans_that_ask_for_answers_take_two_classes_that_count_alike(

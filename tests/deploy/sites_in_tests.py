@@ -33,6 +33,7 @@ from sottovoce.util.plain import personalised_hash
 
 NAMES = ("north", "east", "south")
 SIZES = (60, 45, 80)
+CANNOT_GO_ON: Reason = "it cannot go on"
 
 
 @dataclass
@@ -154,10 +155,10 @@ class Fragile:
     def __init__(self, inner: Transport, round: int, after: bool) -> None:
         self._inner, self._round, self._after = inner, round, after
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         return self._inner.highest_stored_round(plan)
 
-    def leave(self, farewell: bytes) -> None:
+    def send_farewell(self, farewell: bytes) -> None:
         self._inner.send_farewell(farewell)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:

@@ -12,6 +12,8 @@ from sites_in_tests import Consortium
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, serve_one_site
 
+SILENT = "site {!r} does not answer"
+
 
 @contextmanager
 def carried(sites: Consortium, hub: Hub) -> Iterator[Callable[[str], TaskTransport]]:

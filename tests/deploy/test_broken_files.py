@@ -109,7 +109,7 @@ def one_line(said: str) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
-def test_a_full_disk_leaves_no_half_of_a_site(tmp_path: Path, full: Any) -> None:
+def test_full_disk_leaves_no_partial_site(tmp_path: Path, full: Any) -> None:
     (tmp_path / "rows.csv").write_text("age,ill\n" + "30,yes\n60,no\n" * 5)
     (tmp_path / "s.toml").write_text(SCHEMA)
     init = (
@@ -287,7 +287,7 @@ PLAIN_SCHEMA = {
 }
 
 
-def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
+def test_broken_plan_is_reported_in_one_line(tmp_path: Path) -> None:
     """Every part of a plan replaced, under a digest that is right."""
     sites = consortium(tmp_path / "sites", delta=1e-5, method="prox_admm", epsilon=(2.0, 3.0, 2.5))
     schema = Schema.from_dict(PLAIN_SCHEMA)
@@ -317,7 +317,7 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None:
+def test_plan_cannot_trigger_file_reads_or_graph_draws(tmp_path: Path) -> None:
     (tmp_path / "edges").write_text("0 1\n1 2\n")
     sites = consortium(tmp_path / "sites", graph=f"edges:{tmp_path / 'edges'}")
     write_plan_file(sites.plan, tmp_path / "plan.json")
@@ -333,12 +333,12 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
         rewrite(tmp_path / "plan.json", changed(plain, ("config", "graph"), graph))
         assert read_plan_file(tmp_path / "plan.json").edges == plan.edges
     for place, odd, why in (
-        (("config", "graph"), "ring", "is not the graph of the plan's edges"),
+        (("config", "graph"), "ring", "^graph='ring': "),
         (("edges",), [[0, 1]], "must be connected"),
         (("edges",), [[1, 0], [1, 2]], "must be sorted"),
         (("edges",), [[0, 1], [1, 2], [1, 2]], "must be sorted"),
-        (("edges",), [[0, 1], [1, 3]], "leaves the nodes"),
-        (("config", "noise"), None, "must stand in a plan"),
+        (("edges",), [[0, 1], [1, 3]], "must join nodes"),
+        (("config", "noise"), None, "^noise: "),
         (("config", "method"), "central", "curator"),
     ):
         rewrite(tmp_path / "plan.json", changed(plain, place, odd))
@@ -348,7 +348,7 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
 
 DEEP = 100_000
 TEXTS: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"", "no JSON"),
+    "nothing": (b"", "not JSON"),
     "NaN": (b'{"a":NaN}', "holds NaN"),
     "Infinity": (b"[-Infinity]", "holds -Infinity"),
     "too large a number": (b"[1e999]", "is not finite"),
@@ -359,8 +359,8 @@ TEXTS: dict[str, tuple[bytes, str]] = {
     "deeper than a plan": (b'{"a":' * 70 + b"1" + b"}" * 70, "nested too deeply"),
     "too many": (b"[" + b"[]," * 1_000_001 + b"[]]", "more than 1,000,000 lists"),
     "too long": (b" " * 5_000_001, "longer than"),
-    "no text": (b"\xff\xfe", "no text"),
-    "half": (b'{"a":', "no JSON"),
+    "no text": (b"\xff\xfe", "not UTF-8"),
+    "half": (b'{"a":', "not JSON"),
 }
 
 
@@ -370,14 +370,14 @@ def test_json_is_read_strictly(name: str, tmp_path: Path) -> None:
     with pytest.raises(NotStrict, match=why):
         parse_json(data, 5_000_000)
     (tmp_path / "plan.json").write_bytes(data)
-    with pytest.raises(InvalidInput, match=r"is no plan file|was changed"):
+    with pytest.raises(InvalidInput, match=r"plan file|was changed"):
         read_plan_file(tmp_path / "plan.json")
     (tmp_path / "north.public.json").write_bytes(data)
-    with pytest.raises(InvalidInput, match="is not what `site init` writes"):
+    with pytest.raises(InvalidInput, match="`site init`"):
         Member.read(tmp_path / "north.public.json")
 
 
-def test_json_that_is_sound_is_read() -> None:
+def test_valid_json_is_read() -> None:
     for value in ([], {}, {"a": [1, -0.5, "é", None, True, {"b": [10**39]}]}, "text", 1e308):
         assert (
             parse_json(json.dumps(value), 1000)
@@ -396,11 +396,11 @@ def test_messages_are_read_strictly(name: str, tmp_path: Path) -> None:
             lambda: hub.exchange("east", 0, data, 0.0),
             lambda: hub.record_farewell("east", data),
         ):
-            with pytest.raises(Refused, match="no message of this schema"):
+            with pytest.raises(Refused, match="this schema"):
                 read()
 
 
-def test_no_message_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
+def test_broken_message_is_reported_in_one_line(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites")
     whole = json.loads(sites.sealed("east", 0))
     with HubLog(tmp_path / "hub.log") as log:
@@ -430,7 +430,7 @@ def test_no_message_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
         "x = " + "1" * 5000,
     ],
 )
-def test_no_settings_however_odd_are_more_than_one_line(tmp_path: Path, text: str) -> None:
+def test_broken_settings_are_reported_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "site.toml"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InvalidInput):
@@ -448,7 +448,7 @@ def test_no_settings_however_odd_are_more_than_one_line(tmp_path: Path, text: st
         ('hub = ""', "hub"),
     ],
 )
-def test_settings_that_cannot_be(tmp_path: Path, line: str, field: str) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, line: str, field: str) -> None:
     path = write_settings(tmp_path, "north", "h:1", Path("rows.csv"))
     kept = [old for old in path.read_text().splitlines() if not old.startswith(f"{field} ")]
     path.write_text("\n".join([line, *kept]))
@@ -471,26 +471,26 @@ def encrypted(key: Any) -> bytes:
     )
 
 
-def test_keys_that_cannot_be_read_are_one_line(
+def test_unreadable_key_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, own = tmp_path / "north.signing", SigningKey.make()
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: None, "No such file"),
         (lambda: path.mkdir(), "Is a directory"),
-        (lambda: path.write_bytes(b""), "is no Ed25519 key"),
-        (lambda: path.write_bytes(b"\x00" * 1000), "is no Ed25519 key"),
+        (lambda: path.write_bytes(b""), "not an Ed25519 key"),
+        (lambda: path.write_bytes(b"\x00" * 1000), "not an Ed25519 key"),
         (
             lambda: path.write_bytes(
                 b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
             ),
-            "no Ed25519",
+            "not an Ed25519",
         ),
         (
             lambda: path.write_bytes(
                 certificates.private_key_to_pem(certificates._generate_tls_key())
             ),
-            "is no Ed25519 key",
+            "not an Ed25519 key",
         ),
         (lambda: path.write_bytes(encrypted(own._key)), "is encrypted"),
         (lambda: path.write_bytes(b"x" * 10**6), "has more than 65,536 bytes"),
@@ -505,11 +505,11 @@ def test_keys_that_cannot_be_read_are_one_line(
     own.write(path)
     assert SigningKey.read(path).public == own.public
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
-    with pytest.raises(InvalidInput, match="cannot be read: Permission denied"):
+    with pytest.raises(InvalidInput, match="Permission denied"):
         SigningKey.read(path)
 
 
-def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+def test_unreadable_tls_file_is_reported_in_one_line(tmp_path: Path) -> None:
     authority = certificates.Authority.make(tmp_path)
     certificates.write_certificate_request(tmp_path, "north")
     certificate = authority.sign_site_request((tmp_path / "north.csr").read_bytes())[1]
@@ -535,14 +535,14 @@ def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         half,
         b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
     ):
-        with pytest.raises(InvalidInput, match="no certificate request"):
+        with pytest.raises(InvalidInput, match=r"^request: "):
             authority.sign_site_request(broken)
     (tmp_path / "ca.key").unlink()
     (tmp_path / "ca.key").write_bytes(encrypted(authority.key))
-    with pytest.raises(InvalidInput, match="holds no authority"):
+    with pytest.raises(InvalidInput, match=r"ca\.key cannot"):
         certificates.Authority.read(tmp_path)
     (tmp_path / "ca.key").write_bytes(key)  # of another
-    with pytest.raises(InvalidInput, match="holds no authority"):
+    with pytest.raises(InvalidInput, match=r"ca\.key cannot"):
         certificates.Authority.read(tmp_path)
 
 
@@ -595,7 +595,7 @@ OLD = (
         "ledger",
     ],
 )
-def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
+def test_foreign_log_is_refused_and_not_modified(
     tmp_path: Path, make: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     sites = consortium(tmp_path / "sites")
@@ -614,18 +614,18 @@ def test_a_log_that_is_no_hubs_is_one_line_and_is_not_touched(
 
 
 @pytest.mark.parametrize("table", ["message", "farewell"])
-def test_a_log_with_foreign_words_in_it_is_refused(tmp_path: Path, table: str) -> None:
+def test_log_with_messages_outside_plan_is_refused(tmp_path: Path, table: str) -> None:
     sites = consortium(tmp_path / "sites")
     with HubLog(tmp_path / "hub.log") as log:
         if table == "message":
             log.store_message("trial", 0, "east", sites.sealed("north", 0))
         else:
             log.record_farewell("trial", "east", 0, sites.farewell("north", 0))
-        with pytest.raises(InvalidInput, match="log: does not hold what the plan allows"):
+        with pytest.raises(InvalidInput, match=r"^log: "):
             Hub(sites.plan, log).check_log()
 
 
-def test_a_log_that_is_damaged_while_it_is_used_is_one_line(tmp_path: Path) -> None:
+def test_log_damaged_during_use_is_reported_in_one_line(tmp_path: Path) -> None:
     sites = consortium(tmp_path / "sites")
     with HubLog(tmp_path / "hub.log") as log:
         log.file.db.execute("DROP TABLE message")

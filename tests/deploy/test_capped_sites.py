@@ -52,7 +52,7 @@ def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(
     ratio = np.array(whole.ledger[0]["sensitivity"]) / np.array(other.ledger[0]["sensitivity"])
     np.testing.assert_allclose(ratio, 0.15, rtol=1e-2)
     assert bare.plan.digest != capped.plan.digest
-    said = "gradients of rows up to 0.15"
+    said = "gradients clipped at 0.15"
     assert (
         said in dict(_public_facts(capped.plan))["Method"]
         and said not in dict(_public_facts(bare.plan))["Method"]
@@ -70,5 +70,5 @@ def test_a_saved_run_keeps_its_cap(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_a_method_without_the_cap_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"^max_grad_norm=0.15: the corrected mr_admm has none"):
+    with pytest.raises(InvalidInput, match=r"^max_grad_norm=0.15: "):
         consortium(tmp_path, method="mr_admm", max_grad_norm=0.15)

@@ -65,7 +65,7 @@ class TestOneMean:
         ],
         ids=str,
     )
-    def test_sites_arrive_where_one_process_does(
+    def test_sites_compute_same_model_as_one_process(
         self, tmp_path: Path, knobs: dict[str, Any]
     ) -> None:
         """Bit by bit as threads of one process, and as the batched simulation but for its
@@ -99,7 +99,7 @@ class TestOneMean:
         )
 
     @BOTH
-    def test_it_is_reserved_charged_and_stated_at_every_site(
+    def test_mean_is_reserved_charged_and_stated_at_every_site(
         self, tmp_path: Path, knobs: dict[str, Any]
     ) -> None:
         sites = centred(tmp_path / "sites", **knobs)
@@ -124,7 +124,7 @@ class TestOneMean:
             assert f"Released too: {DISCLOSED}" in " ".join(
                 "".join(pair) for pair in ends[name].statement.words
             )
-            assert "taken away from all rows" in render_site_report(plan, name, ends[name])
+            assert "taken away" in render_site_report(plan, name, ends[name])
         assert (
             plan.planned_privacy.statement.discloses == DISCLOSED
             and "taken away from all rows"
@@ -159,9 +159,7 @@ class TestOneMean:
         assert centred(tmp_path, **SUMS).plan.exchange_table.widths == (5, 5, 5, 5)
 
     @pytest.mark.parametrize("after", [False, True])
-    def test_a_sum_that_is_lost_leaves_rows_where_they_are(
-        self, tmp_path: Path, after: bool
-    ) -> None:
+    def test_lost_sum_leaves_rows_uncentred(self, tmp_path: Path, after: bool) -> None:
         """The mean's attempt stays charged, all go on with the mean 0, and the models are those
         of one process.
         """
@@ -189,7 +187,7 @@ class TestOneMean:
 
 @pytest.mark.parametrize("way", ["relay", "tasks"])
 @BOTH
-def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, Any]) -> None:
+def test_every_transport_carries_mean(tmp_path: Path, way: str, knobs: dict[str, Any]) -> None:
     sites = centred(tmp_path / "sites", **knobs)
     with (
         hub_of(sites, tmp_path / "hub.log") as hub,
@@ -201,7 +199,7 @@ def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, A
         assert ends[name].move == own == move is not None
 
 
-def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> None:
+def test_held_out_rows_are_clipped_like_training_rows(tmp_path: Path) -> None:
     """An evaluation after a centred training is that of one process, at sites and at the hub."""
     sites, tables = centred(tmp_path / "sites", asks=Asks(evaluation=5.0, holdout=0.3)), tables_of()
     with hub_of(sites, tmp_path / "hub.log") as hub:
@@ -249,7 +247,7 @@ class TestResuming:
         ("last", "after", "seed"),
         [(1, False, None), (1, True, 3), (2, False, 3), (2, True, 3), (3, True, None)],
     )
-    def test_a_site_that_dies_around_the_mean_goes_on_with_it(
+    def test_site_killed_around_mean_resumes_with_it(
         self, tmp_path: Path, knobs: dict[str, Any], last: int, after: bool, seed: int | None
     ) -> None:
         sites = centred(tmp_path / "sites", **knobs, seed=seed)
@@ -273,7 +271,7 @@ class TestResuming:
                 np.testing.assert_array_equal(ends[name].model, model)
 
     @BOTH
-    def test_a_resumed_site_that_draws_again_is_found(
+    def test_second_draw_of_resumed_site_is_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Planted: a book that draws for the mean again.  The message that was written down
@@ -316,7 +314,7 @@ def guards(monkeypatch: pytest.MonkeyPatch, rows: int, made: type[RowGuard]) -> 
 
 class TestPlanted:
     @BOTH
-    def test_a_site_that_uses_a_mean_of_its_own_is_found(
+    def test_site_with_different_mean_is_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No round of training follows at a site that knows of it; in sums the others go on
@@ -333,21 +331,17 @@ class TestPlanted:
             ends = run(sites, hub)
         assert isinstance(ends["south"], Refused)
         if sites.plan.uses_secure_sums:
-            assert "the sites do not have the same history, or move rows by different means" in str(
-                ends["south"]
-            )
+            assert "by different means" in str(ends["south"])
             others = [ends[name] for name in NAMES if name != "south"]
             assert all(isinstance(end, Finished) and end.lost == {"south": LATE} for end in others)
             return
-        assert "moves its rows by another mean" in str(ends["south"])
+        assert "by another mean" in str(ends["south"])
         for name in ("north", "east", "west"):
-            assert isinstance(
-                ends[name], Refused
-            ) and "site 'south' moves its rows by another mean" in str(ends[name])
+            assert isinstance(ends[name], Refused) and "site 'south' moves" in str(ends[name])
             with sites.ledger(name) as ledger:
                 assert len(ledger.rows) == 1
 
-    def test_sites_that_were_told_different_means_find_out(self, tmp_path: Path) -> None:
+    def test_different_means_from_hub_are_detected(self, tmp_path: Path) -> None:
         """South and the hub plot: the ends of the path are told of different releases, each well
         signed.
         """
@@ -366,7 +360,7 @@ class TestPlanted:
                 sites, hub, lambda name: Plotting(hub, name, 30.0) if name == "north" else None
             )
         assert all(isinstance(end, Refused) for end in ends.values())
-        assert "site 'north' moves its rows by another mean" in str(ends["west"])
+        assert "site 'north' moves" in str(ends["west"])
 
     def test_a_site_cannot_send_more_than_rows_and_noise_can_make(self, tmp_path: Path) -> None:
         plan = centred(tmp_path).plan
@@ -378,11 +372,11 @@ class TestPlanted:
         caps = [row.norm_cap for row in plan.exchange_table.rows]
         assert 1.0 < caps[0] == caps[1] < 1.01 + 45.0 * spread / sum(SIZES) < 10.0 < caps[2]
         check_payload(plan, "release", np.full(5, caps[0] / 3.0), 1)
-        with pytest.raises(Refused, match="longer than the plan's cap"):
+        with pytest.raises(Refused, match=r"^payload: its norm"):
             check_payload(plan, "release", np.full(5, caps[0]), 1)
 
     @BOTH
-    def test_a_mean_that_is_not_charged_is_found(
+    def test_uncharged_mean_is_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Planted: a row guard with a book of its own for the mean.  The next release is not the
@@ -403,9 +397,7 @@ class TestPlanted:
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
             ends = run(sites, hub, lambda name: LocalTransport(hub, name, 3.0))
-        assert isinstance(
-            ends["north"], LedgerMismatch
-        ) and "from what was reserved; nothing was" in str(ends["north"])
+        assert isinstance(ends["north"], LedgerMismatch) and "was reserved" in str(ends["north"])
         with sites.ledger("north") as ledger:
             assert ledger.rows == ()
 
@@ -432,12 +424,12 @@ class TestPlanted:
             (models, plan.planned_privacy.statement, None),
         ):
             make_saved_result(plan, models_, statement, how.stopped, how.rounds, move).save(path)
-            with pytest.raises(CheckpointError, match="not a saved run"):
+            with pytest.raises(CheckpointError, match="saved run"):
                 Result.load(path)
         assert status["finished"]
 
     @BOTH
-    def test_rows_that_are_not_shortened_again_are_found(
+    def test_rows_not_clipped_after_centring_are_detected(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Planted: at one site moved rows stay as long as they come out, and derivatives pass
@@ -479,7 +471,7 @@ class TestPlanted:
 
 
 class TestPlans:
-    def test_it_is_read_back_and_what_was_changed_is_refused(self, tmp_path: Path) -> None:
+    def test_centring_roundtrips_and_edited_plan_is_refused(self, tmp_path: Path) -> None:
         plan, path = centred(tmp_path).plan, tmp_path / "plan.json"
         write_plan_file(plan, path)
         assert read_plan_file(path) == plan and read_plan_file(path).digest == plan.digest
@@ -497,5 +489,5 @@ class TestPlans:
             with pytest.raises(InvalidInput):
                 read_plan_file(path)
         rewrite(path, {key: value for key, value in plain.items() if key != "centre"})
-        with pytest.raises(InvalidInput, match="centring that was not given"):
+        with pytest.raises(InvalidInput, match="centring that was"):
             read_plan_file(path)

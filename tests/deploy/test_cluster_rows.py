@@ -41,7 +41,7 @@ def spread(rows: Rows, size: int = 33) -> ClusterRows:
     )
 
 
-def test_sums_are_those_of_rows_in_memory(cluster: None) -> None:
+def test_cluster_sums_equal_sums_in_memory(cluster: None) -> None:
     rows, loss = make_rows([80], 4), make_loss("logistic")
     here, there = rows.sweep_over_rows(), spread(rows).sweep_over_rows()
     w = np.random.default_rng(0).normal(size=(1, 3, 4))
@@ -87,7 +87,7 @@ def test_a_site_may_be_a_cluster(cluster: None, tmp_path: Path) -> None:
         )
 
 
-def test_what_is_no_row_is_refused_where_it_lies(cluster: None) -> None:
+def test_invalid_row_is_refused_on_its_worker(cluster: None) -> None:
     good = da.ones((20, 2), chunks=(5, 2)) / 2
     labels = da.ones(20, chunks=5)
     for X, y, match in (

@@ -8,7 +8,7 @@ from pathlib import Path
 from sottovoce.deploy.hublog import HubLog
 
 
-def test_all_who_make_the_same_log_at_once_join_it(tmp_path: Path) -> None:
+def test_concurrent_creators_share_one_hub_log(tmp_path: Path) -> None:
     """A hub that did not wait failed somebody in one file of five; 40 files let that pass once
     in 10,000 runs.
     """

@@ -69,7 +69,7 @@ def ran(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_beside_it(
+def test_ledger_older_than_last_run_is_refused_without_local_results(
     ran: tuple[Consortium, HubLog, Path], door: str
 ) -> None:
     sites, log, old = ran
@@ -78,7 +78,7 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
     shutil.copy(old, sites.folder / "north.ledger")
     with pytest.raises(
         LedgerCorrupt,
-        match="lacks the run 'trial', of which the hub has this site's own signed words",
+        match=r"lacks the .* 'trial', .* hub",
     ):
         after.run_site("north", DOORS[door](hub, "north"))
     with after.ledger("north") as ledger:
@@ -88,7 +88,7 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
     )  # nothing was sent
 
 
-def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
+def test_current_ledger_is_accepted(ran: tuple[Consortium, HubLog, Path]) -> None:
     sites, log, _ = ran
     ends = second(sites).run_locally(log)
     assert all(one.outcome.stopped == "finished" for one in ends.values())
@@ -96,7 +96,7 @@ def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
         assert set(ledger.runs) == {"trial", "trial-2"}
 
 
-def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) -> None:
+def test_ledger_without_end_of_run_is_refused_by_hub_record(tmp_path: Path) -> None:
     """A copy of the middle of a run, which was ended in it: it has the run's name, and lacks
     what followed.
     """
@@ -121,14 +121,12 @@ def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) ->
         with sites.ledger("north") as ledger:
             ledger.close_run("trial", reclaim=True)
         after = second(sites)
-        with pytest.raises(
-            LedgerCorrupt, match="does not hold what it held at the end of the run 'trial'"
-        ):
+        with pytest.raises(LedgerCorrupt, match=r"lacks records .* 'trial', .* hub"):
             after.run_site("north", LocalTransport(Hub(after.plan, log), "north"))
 
 
 @pytest.mark.parametrize("reserved", [False, True], ids=["before the run", "before its greeting"])
-def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
+def test_ledger_without_greeting_is_refused(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserved: bool
 ) -> None:
     """It would sign a second greeting, with another key where masks are agreed on, and the hub
@@ -151,7 +149,7 @@ def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
         greeting = log.messages("trial")[0, "north"]
         shutil.copy(old, ledger)
         what = "the greeting of the run" if reserved else "the run"
-        with pytest.raises(LedgerCorrupt, match=f"lacks {what} 'trial', of which the hub has"):
+        with pytest.raises(LedgerCorrupt, match=f"lacks {what} 'trial', of which the hub"):
             sites.run_site("north", LocalTransport(hub, "north", 0.1))
         assert log.messages("trial") == {(0, "north"): greeting}
 
@@ -181,13 +179,11 @@ def test_a_hub_cannot_make_up_a_run(sites: Consortium) -> None:
             true + b" " * 5000,
         ):
             check_ledger_against_hub(ledger, "north", own.public, [lie])
-        with pytest.raises(LedgerCorrupt, match="lacks the run 'never'"):
+        with pytest.raises(LedgerCorrupt, match="the run 'never'"):
             check_ledger_against_hub(ledger, "north", own.public, [b"", true])
 
 
-def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(
-    sites: Consortium, tmp_path: Path
-) -> None:
+def test_earlier_messages_are_truncated_to_reply_size(sites: Consortium, tmp_path: Path) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         for k in range(200):
             log.record_farewell(f"run-{k}", "north", 0, b"x" * 500)

@@ -41,7 +41,7 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_sums_endings.py::test_a_site_that_is_ended_never_shares_again",
     ),
     "a greeting was incomplete, and nobody said so": (
-        "deploy/test_watch.py::test_it_says_who_waits_for_whom_since_when",
+        "deploy/test_watch.py::test_status_lists_waiting_and_awaited_sites",
         "deploy/test_watch.py::test_a_site_that_waits_says_so_again",
         "cli/test_cli_news.py::test_a_hub_says_again_and_again_who_waits_for_whom",
     ),
@@ -57,7 +57,7 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "cli/test_cli_invite.py::test_six_commands_and_six_files_of_the_page_lead_to_three_reports",
     ),
     "hub status needed the right to write, and told no time": (
-        "deploy/test_watch.py::test_looking_needs_no_right_to_write",
+        "deploy/test_watch.py::test_status_works_without_write_access",
         "deploy/test_watch.py::test_a_reader_beside_a_writer_sees_what_was_committed",
     ),
     "final pages lacked the answer's sentence": (
@@ -67,10 +67,10 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_sums_endings.py::test_a_site_that_is_ended_never_shares_again",
         "deploy/test_sums_endings.py::test_a_closed_run_leaves_no_key",
         "deploy/test_sums_endings.py::test_a_start_erases_keys_of_runs_that_cannot_go_on",
-        "deploy/test_sums_endings.py::test_a_message_that_is_refused_leaves_no_key_when_a_person_has_looked",
+        "deploy/test_sums_endings.py::test_refused_message_leaves_no_key_after_manual_end",
     ),
     "a dead process's question took the new one's place": (
-        "deploy/test_killed_sites.py::test_restarts_amid_questions_go_on",
+        "deploy/test_killed_sites.py::test_restarts_during_questions_resume",
     ),
     "known sites came back with new signing keys, and nobody was told": (
         "deploy/test_site_records.py::test_a_known_site_with_another_key_is_refused_unless_it_is_said_to_have_one",
@@ -78,10 +78,10 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "cli/test_cli_amendments.py::test_a_lost_key_is_replaced_when_all_members_have_signed",
     ),
     "a ledger was restored from a backup between runs": (
-        "deploy/test_site_records.py::test_a_restored_ledger_is_refused_by_whatever_is_left_of_a_later_run",
-        "deploy/test_hub_remembers.py::test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_beside_it",
-        "deploy/test_hub_remembers.py::test_a_ledger_that_has_the_run_and_not_its_end_is_refused",
-        "deploy/test_hub_remembers.py::test_a_ledger_of_before_the_greeting_of_this_run_is_refused",
+        "deploy/test_site_records.py::test_restored_ledger_is_refused_by_any_trace_of_later_run",
+        "deploy/test_hub_remembers.py::test_ledger_older_than_last_run_is_refused_without_local_results",
+        "deploy/test_hub_remembers.py::test_ledger_without_end_of_run_is_refused_by_hub_record",
+        "deploy/test_hub_remembers.py::test_ledger_without_greeting_is_refused",
     ),
     "a second ledger was made for the same rows": (
         "deploy/test_site_records.py::test_a_second_ledger_of_the_same_rows_is_refused",
@@ -103,7 +103,7 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
     ),
     "one site's open requests took all of the hub's threads, and its refusals filled the log": (
         "deploy/test_relay.py::test_a_site_with_hundreds_of_open_requests_takes_nothing_from_the_others",
-        "deploy/test_relay.py::test_refusals_are_told_so_many_a_minute",
+        "deploy/test_relay.py::test_refusals_are_reported_at_limited_rate",
     ),
     "an image did not build from a clone, and took keys and ledgers with it": (
         "house/test_container.py::test_all_that_the_build_needs_enters",

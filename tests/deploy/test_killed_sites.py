@@ -35,7 +35,7 @@ def test_killed_processes_leave_no_trace() -> None:
     assert report["difference"] == 0.0 and report["messages"] == report["runs"] * 3 * 12
 
 
-def test_restarts_amid_questions_go_on() -> None:
+def test_restarts_during_questions_resume() -> None:
     command = [
         sys.executable,
         str(PROGRAM.with_name("restarts.py")),

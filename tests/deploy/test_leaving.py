@@ -7,16 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from relay_in_tests import certify, relay, transport
-from sites_in_tests import NAMES, Consortium, Stop, consortium
+from sites_in_tests import CANNOT_GO_ON, NAMES, Consortium, Stop, consortium
 
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.keys import SigningKey
-from sottovoce.deploy.messages import COMPLETE, Farewell, read_farewell
+from sottovoce.deploy.messages import COMPLETE, OUT, Farewell, Reason, read_farewell
 from sottovoce.deploy.report import render_site_report
 from sottovoce.deploy.session import HUB, Finished, check_complete_end
 from sottovoce.errors import EndedEarly, Refused, TransportClosed, exit_code_for_error
@@ -31,6 +31,15 @@ pytest.importorskip("cryptography")
 def altered(data: bytes, **changes: object) -> bytes:
     """The same signature under other words."""
     return canonical_json(json.loads(data) | changes).encode()
+
+
+def test_wording_of_stop_reasons() -> None:
+    """They are stored in records and sent between sites: a published one never changes."""
+    spent = "its budget is spent"
+    assert get_args(Reason) == ("done", spent, HUB, FEW, CANNOT_GO_ON)
+    assert HUB == "the hub ended the run"
+    assert FEW == "too few sites are left"
+    assert OUT == "the other sites go on without this one"
 
 
 FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
@@ -61,16 +70,16 @@ FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_a_leave_that_a_site_did_not_sign_is_refused(
+def test_farewell_without_valid_signature_is_refused(
     sites: Consortium, hub: Hub, name: str
 ) -> None:
     hub.log.store_message("trial", 0, "east", sites.sealed("east", 0))
-    with pytest.raises(Refused, match=r"farewell of 'east' before round 1: "):
+    with pytest.raises(Refused, match=r"^farewell of 'east' .* 1: "):
         hub.record_farewell("east", FALSE[name](sites, 1))
     assert hub.gone() == {}
     hub.record_farewell("east", sites.farewell("east", 1))
     hub.record_farewell("east", sites.farewell("east", 1, "done"))  # the first stands
-    assert hub.gone() == {"east": "too few sites are left"}
+    assert hub.gone() == {"east": FEW}
 
 
 def test_a_tls_key_alone_does_not_end_a_run(sites: Consortium, tmp_path: Path) -> None:
@@ -118,9 +127,7 @@ def test_a_site_does_not_believe_a_hub_that_a_neighbour_left(
 
 
 @pytest.mark.parametrize("words", [b"", b"expelled"])
-def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(
-    tmp_path: Path, words: bytes
-) -> None:
+def test_unsigned_notice_is_refused_if_plan_waits_forever(tmp_path: Path, words: bytes) -> None:
     """No hub may say that a site came too late, or was taken out, also of one that is no
     neighbour.
     """
@@ -130,30 +137,30 @@ def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(
         others = [
             pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]
         ]
-        with pytest.raises(Refused, match="this plan waits for all its sites"):
+        with pytest.raises(Refused, match="for all sites"):
             sites.run_site("north", Lying(hub, "north", 2, "south", words))
         sites.run_site("north", LocalTransport(hub, "north"))
         assert [other.result().outcome.rounds for other in others] == [4, 4]
 
 
 def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, hub: Hub) -> None:
-    with pytest.raises(Refused, match="no message of this schema"):
+    with pytest.raises(Refused, match="this schema"):
         hub.exchange("east", 0, sites.farewell("east", 0), 0.0)
-    with pytest.raises(Refused, match="no message of this schema"):
+    with pytest.raises(Refused, match="this schema"):
         read_farewell(sites.plan, sites.sealed("east", 0), "east", 0)
 
 
-def test_who_left_sends_no_more(sites: Consortium, hub: Hub) -> None:
+def test_site_that_left_cannot_send(sites: Consortium, hub: Hub) -> None:
     for name in NAMES:
         hub.exchange(name, 0, sites.sealed(name, 0), 0.0)
     hub.record_farewell("east", sites.farewell("east", 1))
-    with pytest.raises(Refused, match="has left this run"):
+    with pytest.raises(Refused, match="has left"):
         hub.exchange("east", 1, sites.sealed("east", 1), 0.0)
     heard = hub.exchange("east", 0, sites.sealed("east", 0), 0.0)  # as it stands
     assert heard is not None and heard.keys() == {"north", "south"}
 
 
-def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium, hub: Hub) -> None:
+def test_concurrent_farewell_and_message_keep_log_consistent(sites: Consortium, hub: Hub) -> None:
     note = hub.log.record_farewell
 
     def late(*said: Any) -> None:
@@ -162,7 +169,7 @@ def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium,
         note(*said)
 
     hub.log.record_farewell = late  # type: ignore[method-assign]
-    with pytest.raises(Refused, match="left before another round than its next"):
+    with pytest.raises(Refused, match="next round"):
         hub.record_farewell("east", sites.farewell("east", 0))
     hub.check_log()
     assert hub.gone() == {} and hub.highest_round_of("east") == 0
@@ -220,7 +227,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
                 jobs["east"].result()
         gone = hub.gone()
         with pytest.raises(
-            EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"
+            EndedEarly, match="the hub ended" if by == "the hub" else "these sites left"
         ):
             hub.check_complete_end()
     for name, end in ends.items():
@@ -250,7 +257,7 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         assert gone[name] not in COMPLETE
 
 
-def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> None:
+def test_unstarted_run_ends_early(sites: Consortium, hub: Hub) -> None:
     hub.record_farewell("east", sites.farewell("east", 0))
     with ThreadPoolExecutor(2) as pool:
         jobs = [
@@ -261,7 +268,7 @@ def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> 
     for end in ends:
         assert (end.outcome.stopped, end.outcome.rounds, end.spent, end.by) == (FEW, 0, 0.0, "east")
         assert end.statement_as_dict["made"] == 0 and end.statement_as_dict["epsilon"] > 0.0
-    assert hub.gone() == dict.fromkeys(sorted(NAMES), "too few sites are left")
+    assert hub.gone() == dict.fromkeys(sorted(NAMES), FEW)
 
 
 def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
@@ -289,11 +296,11 @@ def test_a_hub_ends_a_run_once_it_has_begun_and_for_good(sites: Consortium, hub:
         and not hub.log.decisions.is_run_ended("another")
         and hub.status_as_dict()["ended"]
     )
-    with pytest.raises(TransportClosed, match="the hub ended the run 'trial'") as caught:
+    with pytest.raises(TransportClosed, match=r"hub ended .*'trial'") as caught:
         hub.exchange("north", 0, sites.sealed("north", 0), 0.0)
     assert caught.value.site is None
     for name in NAMES:
-        hub.record_farewell(name, sites.farewell(name, 1, "the hub ended the run"))
+        hub.record_farewell(name, sites.farewell(name, 1, HUB))
     assert hub.all_sites_left
-    with pytest.raises(EndedEarly, match="the hub ended it"):
+    with pytest.raises(EndedEarly, match="the hub ended"):
         hub.check_complete_end()

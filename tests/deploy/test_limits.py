@@ -118,7 +118,7 @@ def test_every_limit_is_compared_with_the_largest_inbox(
     )
 
 
-def test_the_stores_take_what_they_are_said_to_take() -> None:
+def test_stores_accept_records_at_stated_limit() -> None:
     most = limits.limits_of_carriers()["a record of a ledger (SQLite)"]
     database = sqlite3.connect(":memory:")
     assert database.execute("SELECT length(zeroblob(?))", (most,)).fetchone() == (most,)
@@ -167,7 +167,7 @@ def test_a_site_with_a_store_that_is_too_small_spends_nothing(
     )
     with pytest.raises(
         InvalidInput,
-        match=r"d=4: a site with 2 neighbours .* a record of a ledger \(SQLite\) takes",
+        match=r"^d=4: .* 2 neighbours .* ledger \(SQLite\)",
     ):
         read_plan_file(tmp_path / "plan.json")
 

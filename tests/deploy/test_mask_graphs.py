@@ -53,7 +53,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_only_the_sum_is_seen_exactly_if_the_honest_part_is_connected(name: str) -> None:
+def test_masks_hide_all_but_sum_iff_honest_graph_is_connected(name: str) -> None:
     graph, kinds = GRAPHS[name], set()
     for size in range(len(graph) - 1):
         for colluders in combinations(graph, size):
@@ -64,7 +64,7 @@ def test_only_the_sum_is_seen_exactly_if_the_honest_part_is_connected(name: str)
 
 
 @pytest.mark.parametrize(("n", "t"), [(5, 1), (8, 1), (8, 2), (9, 2), (9, 3), (12, 3)])
-def test_the_least_graphs_hold_t_colluders_and_give_a_share_away_to_more(n: int, t: int) -> None:
+def test_minimal_graphs_resist_t_colluders_and_no_more(n: int, t: int) -> None:
     graph = nx.hkn_harary_graph(t + 1, n)
     assert graph.number_of_edges() == -(-n * (t + 1) // 2)
     assert all(

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 from sites_in_tests import NAMES, Consortium, consortium
 
+from sottovoce.deploy.messages import HUB
+
 pytest.importorskip(
     "nvflare",
     reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks "
@@ -270,9 +272,7 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     link = world.kits / SERVER / "local" / layout.HUB_FOLDER
     link.unlink()
     link.symlink_to(tmp_path / "hub")
-    with pytest.raises(
-        Refused, match=r"no further after 1 more jobs; site '.*' stopped: Refused.*another plan"
-    ):
+    with pytest.raises(Refused, match=r"1 more jobs; .*Refused.*another"):
         Supervisor(kit, tmp_path / "hub", tries=1).run()
     link.unlink()
     link.symlink_to(world.hub)
@@ -340,23 +340,23 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
         for link, path in before.items():
             link.unlink()
             link.symlink_to(path)
-    assert ran.returncode == 4 and "ended early: the hub ended it" in ran.stderr.splitlines()[-1], (
-        ran.stderr
-    )
+    assert ran.returncode == 4 and "the hub ended" in ran.stderr.splitlines()[-1], ran.stderr
     for name in NAMES:
         done = json.loads((tmp_path / "homes" / name / f"{name}.json").read_text())
-        assert (done["stopped"], done["rounds"], done["spent"]) == ("the hub ended the run", 0, 0.0)
+        assert (done["stopped"], done["rounds"], done["spent"]) == (HUB, 0, 0.0)
         assert "seconds" in done  # of a demonstration
         assert json.loads((tmp_path / "homes" / name / f"{name}.known").read_text())["keys"] == {}
 
 
 def test_a_supervisor_needs_its_own_kit(world: World) -> None:
-    with pytest.raises(InvalidInput, match="no startup kit of a supervisor"):
+    with pytest.raises(InvalidInput, match="supervisor's startup kit"):
         Supervisor(world.kits / "north", world.hub)
 
 
 @pytest.mark.parametrize(("port", "store", "field"), [(0, "/s", "port"), (8002, "s", "store")])
-def test_bad_descriptions_are_refused(tmp_path: Path, port: int, store: str, field: str) -> None:
+def test_invalid_project_descriptions_are_refused(
+    tmp_path: Path, port: int, store: str, field: str
+) -> None:
     with pytest.raises(InvalidInput, match=field):
         describe_project(consortium(tmp_path).plan, SERVER, port, store=store)
 

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from sites_in_tests import Consortium, consortium
+from tasks_in_tests import SILENT
 
 from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.messages import HUB
 from sottovoce.deploy.nvflare import __main__ as entry
 from sottovoce.deploy.nvflare import layout, tasks
 from sottovoce.deploy.nvflare.__main__ import main
@@ -119,7 +121,7 @@ def test_a_second_job_goes_on_where_the_first_was_cut_off(
 
 def test_a_site_that_does_not_answer_ends_the_job(sites: Consortium, hub: Hub) -> None:
     failure = Job(sites, hub, lambda name, result: None if name == "east" else result).run()
-    assert failure == "site 'east' does not answer"
+    assert failure == SILENT.format("east")
 
 
 def test_a_forged_message_is_refused(sites: Consortium, hub: Hub) -> None:
@@ -135,12 +137,12 @@ def test_a_forged_message_is_refused(sites: Consortium, hub: Hub) -> None:
     assert (2, "east") not in hub.log.messages(sites.plan.run)
 
 
-def test_a_site_that_stops_without_its_signed_word_has_failed(sites: Consortium, hub: Hub) -> None:
+def test_site_without_signed_farewell_fails_job(sites: Consortium, hub: Hub) -> None:
     failure = serve_sites(hub, lambda site, task: {tasks.ENDED: ""}, threading.Event())
-    assert failure is not None and failure.endswith("stopped, and has not signed that it leaves")
+    assert failure is not None and failure.endswith("signed farewell")
 
 
-def test_what_a_site_says_of_its_end_is_no_text_for_a_terminal(sites: Consortium, hub: Hub) -> None:
+def test_end_message_of_site_is_made_printable(sites: Consortium, hub: Hub) -> None:
     failure = serve_one_site(hub, "east", lambda site, task: {tasks.ENDED: "\x1b[2J" + "x" * 10**6})
     assert failure is not None and failure.isprintable() and len(failure) < 1000
 
@@ -152,9 +154,9 @@ def test_the_hub_ends_a_run_whose_sites_wait(sites: Consortium, hub: Hub, tmp_pa
         return result
 
     assert Job(sites, hub, end).run() is None
-    assert "the hub ended the run" in hub.gone().values() and hub.all_sites_left
+    assert HUB in hub.gone().values() and hub.all_sites_left
     supervisor: Any = SimpleNamespace(_hub=tmp_path, plan=sites.plan)
-    with pytest.raises(EndedEarly, match="the hub ended it"):
+    with pytest.raises(EndedEarly, match="the hub ended"):
         Supervisor._check_and_report(supervisor)
 
 
@@ -176,6 +178,7 @@ def test_a_supervisor_that_ends_early_says_so_to_the_shell(
         assert stop.value.code == code and capsys.readouterr().err == f"Error: {error}\n"
 
 
+SERVER_LOG = "the server's log says why"
 NO_REQUESTS = [
     {tasks.REQUEST: b"{}"},
     {tasks.METHOD: "highest"},
@@ -188,9 +191,7 @@ NO_REQUESTS = [
 
 
 @pytest.mark.parametrize("result", NO_REQUESTS, ids=range(len(NO_REQUESTS)))
-def test_a_request_that_makes_no_sense_is_refused(
-    sites: Consortium, hub: Hub, result: dict[str, Any]
-) -> None:
+def test_malformed_request_is_refused(sites: Consortium, hub: Hub, result: dict[str, Any]) -> None:
     results, told = [{tasks.NUMBER: 7} | result, None], list[dict[str, Any]]()
 
     def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
@@ -262,7 +263,7 @@ def test_what_a_task_brings_reaches_the_session(
             outcome.result(30.0)
 
 
-def test_the_end_of_a_job_is_no_end_of_the_run(sites: Consortium) -> None:
+def test_end_of_job_does_not_end_run(sites: Consortium) -> None:
     post, outcome = asking(sites)
     post.close_with_reason("the server went away")
     with pytest.raises(Unreachable, match="went away"):
@@ -271,19 +272,16 @@ def test_the_end_of_a_job_is_no_end_of_the_run(sites: Consortium) -> None:
         TaskTransport(sites.plan, post).highest_stored_round(sites.plan.digest)
 
 
-def test_a_site_that_computes_says_so(sites: Consortium, hub: Hub) -> None:
+def test_busy_site_gives_empty_reply(sites: Consortium, hub: Hub) -> None:
     post = Post()
     assert post.carry_task({}, 0.01) == {}
     results: list[dict[str, Any] | None] = [{}, {}, None]
-    assert (
-        serve_one_site(hub, "east", lambda site, task: results.pop(0))
-        == "site 'east' does not answer"
-    )
+    assert serve_one_site(hub, "east", lambda site, task: results.pop(0)) == SILENT.format("east")
     post.end_session("")
     assert post.carry_task({}, 30.0) == {tasks.ENDED: ""}
 
 
-def test_an_error_of_the_hubs_own_is_written_down_as_that(
+def test_internal_hub_error_is_recorded_as_hub_failure(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The supervisor repeats the last words of a job: they name no site for what the hub could
@@ -313,7 +311,7 @@ def test_an_error_of_the_hubs_own_is_written_down_as_that(
     with pytest.raises(KeyError):
         controller.control_flow(Signal(), None)
     said = (tmp_path / layout.LAST_FAILURE).read_text()
-    assert said == "the hub failed: KeyError; the server's log says why\n"
+    assert said == f"the hub failed: KeyError; {SERVER_LOG}\n"
 
 
 def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> None:
@@ -355,12 +353,12 @@ def test_the_command_writes_a_project_without_nvflare(sites: Consortium, tmp_pat
 
 
 def test_a_hub_with_the_name_of_a_site_is_refused(sites: Consortium) -> None:
-    with pytest.raises(InvalidInput, match="server='North': is the name of a site"):
+    with pytest.raises(InvalidInput, match=r"^server='North': "):
         describe_project(sites.plan, "North", 8002, store="/srv/jobs")
 
 
 @pytest.mark.parametrize("name", ["server", "client"])
-def test_shipped_policies_let_in_one_class_of_ours(name: str) -> None:
+def test_shipped_policies_allow_one_own_class(name: str) -> None:
     policy = read_hardened_policy(name)
     (allowed,) = policy["class_allow_list"]
     module, _, cls = allowed.rpartition(".")

@@ -70,7 +70,7 @@ def test_sites_repeat_the_simulation(tmp_path: Path) -> None:
         np.testing.assert_allclose(state.mean, model, rtol=1e-6, atol=1e-9)
 
 
-def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
+def test_plan_states_user_level_privacy_of_schema(tmp_path: Path) -> None:
     members = tuple(Member(name, 25, SigningKey.make().public) for name in NAMES)
     plain = SCHEMA.to_dict()
     plan = make_calibrated_plan(

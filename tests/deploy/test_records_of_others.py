@@ -40,7 +40,7 @@ def written(one: Any, path: Path) -> Path:
 @pytest.mark.parametrize(
     "one", [INVITATION, ANSWER, AMENDMENT, KNOWN], ids=lambda one: type(one).__name__
 )
-def test_what_was_written_is_read(one: Any, tmp_path: Path) -> None:
+def test_written_record_is_read_back(one: Any, tmp_path: Path) -> None:
     assert type(one).read(written(one, tmp_path / "file")) == one
 
 
@@ -91,7 +91,7 @@ def test_other_keys_are_refused(one: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [2.0, math.inf])
-def test_what_a_plan_asks_comes_back(epsilon: float) -> None:
+def test_requested_answers_roundtrip(epsilon: float) -> None:
     asks = Asks(inference=True, evaluation=epsilon, holdout=0.2)
     plain = json.loads(json.dumps(asks.to_dict(), allow_nan=False))
     assert Asks.from_dict(plain) == asks

@@ -77,7 +77,7 @@ def self_signed(name: str) -> tuple[bytes, bytes]:
     )
 
 
-def test_strangers_get_no_answer(
+def test_unknown_certificates_get_no_answer(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path
 ) -> None:
     body = json.dumps({"run": "trial"}).encode()
@@ -98,7 +98,7 @@ def test_a_stranger_is_told_after_its_patience(
     theirs = credentials(tmp_path / "other", "north", authority=folder)
     with (
         RelayTransport(hub[0], theirs, sites.plan, patience=0.2) as stranger,
-        pytest.raises(Unreachable, match="does not take the other's certificate"),
+        pytest.raises(Unreachable, match="the other's certificate"),
     ):
         stranger.highest_stored_round(sites.plan.digest)
 
@@ -127,7 +127,7 @@ def test_a_valid_certificate_speaks_for_its_own_name_only(
         other = replace(sites.plan, run="elsewhere")
         with (
             RelayTransport(hub[0], credentials(folder, "east"), other, 1.0) as elsewhere,
-            pytest.raises(Refused, match="carries another one"),
+            pytest.raises(Refused, match="run: "),
         ):
             elsewhere.highest_stored_round(sites.plan.digest)
     assert hub[1].messages("trial") == {}
@@ -140,7 +140,7 @@ def test_a_certificate_of_no_site_of_the_plan_is_refused(
     guest = RelayTransport(
         hub[0], credentials(tmp_path / "more", "guest", authority=folder), sites.plan, 1.0
     )
-    with guest, pytest.raises(Refused, match="no site of this plan"):
+    with guest, pytest.raises(Refused, match="not a site"):
         guest.highest_stored_round(sites.plan.digest)
 
 
@@ -166,7 +166,7 @@ def otherwise(data: bytes) -> list[bytes]:
     ]
 
 
-def test_the_hub_keeps_only_what_belongs_there(
+def test_hub_stores_only_valid_messages(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog]
 ) -> None:
     north = transport(sites, folder, hub[0], "north")
@@ -179,23 +179,23 @@ def test_the_hub_keeps_only_what_belongs_there(
             (forged(sites.sealed("north", 1, one)), "not signed by 'north'"),
             (sites.sealed("north", 1, [np.nan, 0, 0, 0]), "NaN or infinite"),
             (sites.sealed("north", 1, [np.inf, 0, 0, 0]), "NaN or infinite"),
-            (sites.sealed("north", 1, huge), "longer than the plan's cap"),
+            (sites.sealed("north", 1, huge), "payload: its norm"),
             (sites.sealed("north", 1, np.ones(5)), "shape"),
-            (sites.sealed("north", 1, np.ones(300)), "more than any of this plan|too long"),
-            (sites.sealed("north", 1, np.zeros(0), "hello"), "does not belong there"),
+            (sites.sealed("north", 1, np.ones(300)), "more than any message|too long"),
+            (sites.sealed("north", 1, np.zeros(0), "hello"), "is not allowed here"),
             (b"\x80\x04K\x01.", "schema|version"),  # a pickle
-            (b"[" * 900, "no message of this schema"),
+            (b"[" * 900, "message of this schema"),
             *(
-                (other, "no message of this schema")
+                (other, "message of this schema")
                 for other in otherwise(sites.sealed("north", 1, one))
             ),
         ):
             with pytest.raises(Refused, match=match):
                 north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))
-        with pytest.raises(Refused, match=r"out of order; the next .* is that of round 1"):
+        with pytest.raises(Refused, match=r"out of order; .* 1$"):
             north.exchange(2, sites.sealed("north", 2, one))
         hub[1].store_message("trial", 1, "north", sites.sealed("north", 1, one))
-        with pytest.raises(Refused, match="another message of this round"):
+        with pytest.raises(Refused, match="another message"):
             north.exchange(1, sites.sealed("north", 1, 2 * one))
         with pytest.raises(Refused, match="of another round"):  # replayed
             north.exchange(2, sites.sealed("north", 1, one))
@@ -233,7 +233,7 @@ LIES: dict[str, tuple[Callable[[Consortium, dict[str, bytes]], dict[str, bytes]]
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_site_believes_no_hub(sites: Consortium, tmp_path: Path, lie: str) -> None:
+def test_site_refuses_forged_inbox(sites: Consortium, tmp_path: Path, lie: str) -> None:
     change, match = LIES[lie]
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
         honest = Hub(sites.plan, log)
@@ -268,7 +268,7 @@ def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
             "north": farewell,
             "south": farewell,
         }
-        with pytest.raises(TransportClosed, match="go on without 'east'"):
+        with pytest.raises(TransportClosed, match="without 'east'"):
             east.exchange(0, sites.sealed("east", 0))
 
 
@@ -324,10 +324,10 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
         server.stop(0.2).wait()
     (said,) = {why for _, why in told}
     assert not refused  # it is no fault of theirs
-    assert "hub.log': cannot be written: no space, or the disk fails; the sites wait" in said
+    assert "hub.log'" in said and "disk is full" in said
 
 
-def test_nobody_answers(sites: Consortium, folder: Path) -> None:
+def test_absent_hub_is_unreachable_after_patience(sites: Consortium, folder: Path) -> None:
     with (
         transport(sites, folder, f"127.0.0.1:{find_free_port()}", "north", 0.2) as north,
         pytest.raises(Unreachable),
@@ -425,7 +425,7 @@ def test_the_wire_shows_nothing_but_tls_and_no_name_is_looked_up(
 
 def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
     authority = certificates.Authority.read(folder)
-    with pytest.raises(InvalidInput, match="no certificate request"):
+    with pytest.raises(InvalidInput, match=r"^request: "):
         authority.sign_site_request(b"anything")
     certificates.write_certificate_request(tmp_path, "west")
     with pytest.raises(InvalidInput, match="never overwritten"):
@@ -437,11 +437,11 @@ def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "west.key").stat().st_mode & 0o077 == 0
     with pytest.raises(InvalidInput, match="letters"):
         certificates.write_certificate_request(tmp_path, "no/name")
-    with pytest.raises(InvalidInput, match="holds no authority"):
+    with pytest.raises(InvalidInput, match="holds no certificate"):
         certificates.Authority.read(tmp_path)
 
 
-def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
+def test_internal_hub_error_is_retried_by_site(
     sites: Consortium,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -485,7 +485,7 @@ def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
     assert len(caplog.records) == len(errors) and all(record.exc_info for record in caplog.records)
 
 
-def test_a_hub_that_stays_broken_is_not_reached(
+def test_permanently_broken_hub_is_unreachable(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -516,12 +516,12 @@ def test_a_hub_that_stays_broken_is_not_reached(
         ("exchange", {"round": 2**63, "message": ""}),
     ],
 )
-def test_what_is_no_request_is_the_sites_fault(
+def test_invalid_request_is_refused_as_error_of_site(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], method: str, asked: dict[str, Any]
 ) -> None:
     with (
         transport(sites, folder, hub[0], "north") as north,
-        pytest.raises(Refused, match="request: is none of this"),
+        pytest.raises(Refused, match=r"request: .* version"),
     ):
         north.send_request(method, {"run": "trial"} | asked)
 
@@ -550,7 +550,7 @@ def test_a_site_with_hundreds_of_open_requests_takes_nothing_from_the_others(
             one.cancel()
 
 
-def test_refusals_are_told_so_many_a_minute() -> None:
+def test_refusals_are_reported_at_limited_rate() -> None:
     from sottovoce.deploy.relay import LINES, _News
 
     clock = [0.0]

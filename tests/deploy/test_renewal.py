@@ -121,7 +121,7 @@ def test_a_certificate_never_outlives_its_authority(tmp_path: Path) -> None:
     late = certificates._to_pem(
         over._sign_leaf_certificate(builder, certificates.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)
     )
-    with pytest.raises(InvalidInput, match="by an authority that ended on"):
+    with pytest.raises(InvalidInput, match="authority that expired"):
         check_tls_files(
             "north",
             certificates._to_pem(over.certificate),
@@ -144,7 +144,7 @@ def test_a_hub_that_runs_takes_its_new_certificate(
         before = served(north, port)
         assert highest(sites, north, port) == 0
         call("hub", "renew", folder)
-        assert "a hub that runs takes it by itself" in capsys.readouterr().out
+        assert "takes it" in capsys.readouterr().out
         assert served(north, port) != before and highest(sites, north, port) == 0
         renewed = served(north, port)
         # another process is writing it: what was good stays
@@ -175,9 +175,7 @@ def test_one_authority_follows_another_step_by_step(sites: Consortium, folder: P
     assert (folder / "ca.crt").read_bytes().count(b"BEGIN CERTIFICATE") == 1
 
 
-def test_a_site_that_did_not_take_the_new_authority_is_cut_off_and_not_fooled(
-    sites: Consortium, folder: Path
-) -> None:
+def test_site_without_new_authority_is_disconnected(sites: Consortium, folder: Path) -> None:
     old = join(folder, "north")
     call("hub", "renew", folder, "--authority")
     call("hub", "renew", folder)

@@ -91,7 +91,7 @@ def through(sites: Consortium, **options: Any) -> Finished:
 class Unasked:
     """A hub that nobody may ask."""
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         raise AssertionError("was asked")
 
 
@@ -106,22 +106,17 @@ def test_a_known_site_with_another_key_is_refused_unless_it_is_said_to_have_one(
     again = planned(sites, "trial-2", east=SigningKey.make())
     for asked in (("check", settings), ("run", settings)):
         code, told = say("site", *asked)
-        assert (
-            code == 2
-            and "another signing key of east" in told
-            and "--new-keys" in told
-            and "south" not in told
-        )
+        assert code == 2 and "key of east" in told and "--new-keys" in told and "south" not in told
     assert say("site", "check", settings, "--new-keys")[0] == 0
     found = SiteSettings.read(settings)
-    with pytest.raises(InvalidInput, match="another signing key of east"):
+    with pytest.raises(InvalidInput, match="key of east"):
         found.run_and_write_results(Unasked())
     through(again, new_keys=True)
     planned(again, "trial-3")
     assert say("site", "check", settings)[0] == 0  # the new key is the known one
     planned(sites, "trial-3")
     code, told = say("site", "check", settings)
-    assert code == 2 and "another signing key of east" in told
+    assert code == 2 and "key of east" in told
 
 
 def test_a_known_site_is_known_under_its_name_in_other_capitals(
@@ -140,11 +135,7 @@ def test_a_known_site_is_known_under_its_name_in_other_capitals(
             replace(sites.plan, run="trial-2", sites=sites_of), sites.folder / "plan.json"
         )
         ended, told = say("site", "check", sites.folder / "site.toml")
-        assert (
-            ended == code
-            and ("another signing key of East" in told) == (code == 2)
-            and "not in any" not in told
-        )
+        assert ended == code and ("key of East" in told) == (code == 2) and "not in any" not in told
 
 
 def test_a_run_that_had_begun_with_new_keys_goes_on_without_being_asked_again(
@@ -179,7 +170,7 @@ def test_a_damaged_file_of_known_keys_is_not_taken_for_an_empty_one(
     (sites.folder / "north.known").write_text(content)
     planned(sites, "trial-2")
     code, told = say("site", "check", sites.folder / "site.toml")
-    assert code == 2 and "is not what `site run` writes" in told
+    assert code == 2 and "`site run`" in told
 
 
 def test_sites_that_were_in_no_run_before_are_named(sites: Consortium, say: Say) -> None:
@@ -188,7 +179,7 @@ def test_sites_that_were_in_no_run_before_are_named(sites: Consortium, say: Say)
     members = (*sites.plan.sites[:2], Member("west", sites.plan.sites[2].rows, west.public))
     write_plan_file(replace(sites.plan, run="trial-2", sites=members), sites.folder / "plan.json")
     code, told = say("site", "check", sites.folder / "site.toml")
-    assert code == 0 and "not in any run of this site before: west" in told
+    assert code == 0 and "before: west" in told
 
 
 # The agreed plan
@@ -214,28 +205,22 @@ def test_sums_need_the_digest_of_the_plan_that_was_agreed_on(tmp_path: Path, say
         SiteSettings.read(settings).run_and_write_results(Unasked())
 
 
-def test_other_plans_need_none_and_are_compared_with_it_all_the_same(
-    sites: Consortium, say: Say
-) -> None:
+def test_agreed_digest_is_optional_but_checked_without_sums(sites: Consortium, say: Say) -> None:
     settings, line = sites.folder / "site.toml", f'agreed = "{sites.plan.digest}"'
     code, told = say("site", "check", settings)
-    assert (
-        code == 0
-        and "once all have the same plan, write above [data] in site.toml:" in told
-        and line in told
-    )
+    assert code == 0 and "above [data]" in told and line in told
     settings.write_text(f"{line}\n{settings.read_text()}")
     assert say("site", "check", settings)[0] == 0
     planned(sites, "trial-2")
     code, told = say("site", "check", settings)
-    assert code == 2 and "is not the digest of plan.json" in told and sites.plan.digest in told
+    assert code == 2 and "not the digest" in told and sites.plan.digest in told
 
 
 # An older ledger
 
 
 @pytest.mark.parametrize("left", ["north.json", "north.known", "north.kept.json"])
-def test_a_restored_ledger_is_refused_by_whatever_is_left_of_a_later_run(
+def test_restored_ledger_is_refused_by_any_trace_of_later_run(
     sites: Consortium, say: Say, left: str
 ) -> None:
     home = sites.folder
@@ -249,9 +234,7 @@ def test_a_restored_ledger_is_refused_by_whatever_is_left_of_a_later_run(
     before = (home / "north.ledger").read_bytes()
     for asked in ("check", "run"):
         code, told = say("site", asked, home / "site.toml")
-        assert (
-            code == 2 and "lacks the run 'trial'" in told and left in told and "older copy" in told
-        )
+        assert code == 2 and "the run 'trial'" in told and left in told and "older copy" in told
     with pytest.raises(LedgerCorrupt, match="lacks the run"):
         SiteSettings.read(home / "site.toml").run_and_write_results(Unasked())
     assert (home / "north.ledger").read_bytes() == before
@@ -278,13 +261,13 @@ def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(
     assert say("site", "run", home / "site.toml")[0] == 0
     shutil.copy(home.parent / "backup", home / "north.ledger")
     code, told = say("site", "run", home / "site.toml")  # of the run itself, which is over
-    assert code == 2 and "does not hold what it held after the run 'trial'" in told
+    assert code == 2 and "lacks records" in told
     (home / "north.ledger").write_bytes(newest)
     planned(sites, "trial-2")
     assert say("site", "check", home / "site.toml")[0] == 0
     shutil.copy(home.parent / "backup", home / "north.ledger")
     code, told = say("site", "check", home / "site.toml")
-    assert code == 2 and "does not hold what it held after the run 'trial'" in told
+    assert code == 2 and "lacks records" in told
 
 
 def test_the_key_of_a_run_of_sums_that_the_ledger_lacks_shows_that_it_is_older(
@@ -300,13 +283,11 @@ def test_the_key_of_a_run_of_sums_that_the_ledger_lacks_shows_that_it_is_older(
     (home / "north.trial-1.masks").write_text("the private half of a key")
     for _ in range(2):  # the key is erased, and what shows that there was one stays
         code, told = say("site", "check", home / "site.toml")
-        assert code == 2 and "beside it lies a key of the run 'trial-1', which it lacks" in told
+        assert code == 2 and "holds a key" in told
         assert (home / "north.trial-1.masks").read_bytes() == b""
 
 
-def test_results_of_the_ledgers_own_runs_and_of_other_sites_are_no_reason(
-    sites: Consortium, say: Say
-) -> None:
+def test_results_of_known_runs_or_other_sites_are_accepted(sites: Consortium, say: Say) -> None:
     home = sites.folder
     through(sites)
     second = planned(sites, "trial-2")
@@ -332,7 +313,7 @@ def test_where_nothing_is_left_the_hub_shows_that_the_ledger_lacks_the_run(
     found = SiteSettings.read(home / "site.toml")
     with HubLog(home.parent / "hub.log") as log:
         transport = LocalTransport(Hub(sites.plan, log), "north")
-        with pytest.raises(LedgerCorrupt, match="the hub holds round 5 of this site"):
+        with pytest.raises(LedgerCorrupt, match="holds round 5"):
             found.run_and_write_results(transport)
     with sites.ledger("north") as ledger:
         assert not ledger.runs and ledger.rows == ()
@@ -340,11 +321,11 @@ def test_where_nothing_is_left_the_hub_shows_that_the_ledger_lacks_the_run(
 
 def test_a_hub_that_lies_can_stop_a_site_and_not_make_it_spend(sites: Consortium) -> None:
     class Lies(Unasked):
-        def highest(self, plan: str) -> int:
+        def highest_stored_round(self, plan: str) -> int:
             return 3
 
     found = SiteSettings.read(sites.folder / "site.toml")
-    with pytest.raises(LedgerCorrupt, match="the hub holds round 3"):
+    with pytest.raises(LedgerCorrupt, match="holds round 3"):
         found.run_and_write_results(Lies())
     with sites.ledger("north") as ledger:
         assert not ledger.runs and ledger.rows == ()
@@ -369,11 +350,7 @@ def test_a_second_ledger_of_the_same_rows_is_refused(tmp_path: Path, say: Say) -
     shutil.copy(home / "north.csv", tmp_path / "copy.csv")
     for data, folder in ((home / "north.csv", "again"), (tmp_path / "copy.csv", "north-2")):
         code, told = made(say, there / folder, data, home / "schema.toml")
-        assert (
-            code == 2
-            and f"has a ledger already, {ledger}" in told
-            and "take part with that one" in told
-        )
+        assert code == 2 and f"has the ledger {ledger}" in told and "use that ledger" in told
         assert not (there / folder).exists() and ledger.read_bytes() == before
     assert made(say, there / "east", home / "east.csv", home / "schema.toml")[0] == 0  # other rows
     away = tmp_path / "away" / "deep"
@@ -391,9 +368,7 @@ def test_a_second_ledger_of_the_same_rows_is_refused(tmp_path: Path, say: Say) -
     assert code == 2 and "east.ledger" in told
 
 
-def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys_way(
-    tmp_path: Path, say: Say
-) -> None:
+def test_empty_demonstration_or_damaged_ledgers_do_not_block(tmp_path: Path, say: Say) -> None:
     home = clinic(tmp_path / "rows", False).folder
     assert made(say, tmp_path / "north", home / "north.csv", home / "schema.toml")[0] == 0
     found = SiteSettings.read(tmp_path / "north" / "site.toml")
@@ -410,7 +385,7 @@ def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys
     ).close()
     (home / "text.ledger").write_text("a ledger of another program")
     code, told = made(say, tmp_path / "again", home / "north.csv", home / "schema.toml")
-    assert code == 0 and told.count("is not known: ledger=") == 2 and "damaged.ledger" in told
+    assert code == 0 and told.count("not known: ledger=") == 2 and "damaged.ledger" in told
 
 
 # Times
@@ -456,7 +431,7 @@ def test_the_last_line_holds_no_times_unless_they_are_asked_for(
         assert last["head"] == ledger.file.head()
 
 
-def test_the_others_know_nothing_of_it(sites: Consortium) -> None:
+def test_other_sites_do_not_learn_of_it(sites: Consortium) -> None:
     """What a hub holds names neither a ledger's head nor any time of a site."""
     ended = through(sites)
     with HubLog(sites.folder.parent / "hub.log") as log:

@@ -16,7 +16,7 @@ from sites_in_tests import NAMES, Consortium, Fragile, Stop, consortium
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
-from sottovoce.deploy.messages import read_message
+from sottovoce.deploy.messages import HUB, read_message
 from sottovoce.deploy.plan_file import read_plan_file, write_plan_file
 from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import Finished
@@ -52,7 +52,7 @@ def log(tmp_path: Path) -> HubLog:
     ],
     ids=lambda knobs: knobs["method"],
 )
-def test_separate_sites_arrive_where_one_process_does(
+def test_separate_sites_compute_same_model_as_one_process(
     tmp_path: Path, log: HubLog, knobs: dict[str, object]
 ) -> None:
     sites = consortium(tmp_path / "sites", **knobs)
@@ -125,7 +125,7 @@ def test_operating_system_noise_survives_a_crash_too(tmp_path: Path, log: HubLog
     np.testing.assert_array_equal(ends[1].model, hub.results.models()[1])
 
 
-def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
+def test_restored_journal_halts_site(sites: Consortium, log: HubLog) -> None:
     hub = Hub(sites.plan, log)
 
     def until(name: str, round: int) -> None:
@@ -138,14 +138,12 @@ def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda name: until(name, 4), NAMES))
     shutil.copy(backup, sites.folder / "north.ledger")
-    with pytest.raises(
-        LedgerCorrupt, match=r"hub holds round 3 .* ends at round 2.*nothing was drawn"
-    ):
+    with pytest.raises(LedgerCorrupt, match=r"round 3 .* round 2.*nothing was"):
         sites.run_site("north", LocalTransport(hub, "north"))
     with sites.ledger("north") as ledger:
         assert len(ledger.rows) == 2
     (sites.folder / "north.ledger").unlink()
-    with pytest.raises(LedgerCorrupt, match="ends at round 0"):
+    with pytest.raises(LedgerCorrupt, match="at round 0"):
         sites.run_site("north", LocalTransport(hub, "north"))
 
 
@@ -179,10 +177,10 @@ class Ending:
     def __init__(self, sites: Consortium, last: int) -> None:
         self._sites, self._last = sites, last
 
-    def highest(self, plan: str) -> int:
+    def highest_stored_round(self, plan: str) -> int:
         return -1
 
-    def leave(self, farewell: bytes) -> None:
+    def send_farewell(self, farewell: bytes) -> None:
         pass
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
@@ -191,13 +189,13 @@ class Ending:
         return {name: self._sites.sealed(name, round) for name in ("east", "south")}
 
 
-def test_who_ends_a_run_early_does_not_choose_its_price(tmp_path: Path) -> None:
+def test_early_end_does_not_change_privacy_loss(tmp_path: Path) -> None:
     """Sums of loss distributions are proved for a number of releases that was fixed before."""
     ends = []
     for last in (1, 2, 3, 4):
         sites = consortium(tmp_path / f"{last}", delta=1e-5)
         ends.append(sites.run_site("north", Ending(sites, last)))
-    assert [end.outcome.stopped for end in ends] == ["the hub ended the run"] * 3 + ["finished"]
+    assert [end.outcome.stopped for end in ends] == [HUB] * 3 + ["finished"]
     assert [end.statement_as_dict["made"] for end in ends] == [2, 3, 4, 4]
     assert {end.statement_as_dict["epsilon"] for end in ends} == {
         ends[-1].statement_as_dict["epsilon"]
@@ -211,11 +209,15 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
     hub = Hub(sites.plan, log)
     other = replace(sites.plan, norm_cap=sites.plan.norm_cap * 2)
     with sites.ledger("north") as ledger:
-        with pytest.raises(Refused, match="of another plan"):
+        with pytest.raises(Refused, match="another plan"):
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
         ledger.reserve("trial", other.digest, other.planned_privacy.events("north"))
+<<<<<<< HEAD
         with pytest.raises(LedgerMismatch, match=r"another plan; .*another name"):
+=======
+        with pytest.raises(LedgerMismatch, match="another name"):
+>>>>>>> pdeploy
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
     assert log.messages("trial") == {}
 
@@ -223,12 +225,12 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"noise": None}, "all three be of a demonstration"),
-        ({"name": "west"}, "no site of the plan"),
+        ({"noise": None}, "for a demonstration"),
+        ({"name": "west"}, "not a site"),
         ({"name": "east"}, "signing_key"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_is_sent(
+def test_mismatches_are_reported_before_sending(
     sites: Consortium, log: HubLog, changes: dict[str, object], match: str
 ) -> None:
     with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=match):
@@ -243,18 +245,18 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
     for plan, ledgers in ((real, real), (real, shown), (shown, real)):
         with ledgers.ledger("north") as ledger:
             session = plan.session("north", ledger, noise=noise)
-            with pytest.raises(InvalidInput, match="all three be of a demonstration"):
+            with pytest.raises(InvalidInput, match="for a demonstration"):
                 session.run(LocalTransport(Hub(plan.plan, log), "north"))
     with shown.ledger("north") as ledger:
         assert ledger.show()["demonstration"]
-        with pytest.raises(InvalidInput, match="made for a demonstration"):
+        with pytest.raises(InvalidInput, match="for a demonstration"):
             simulate(replace(real.plan.config), real.rows.rows_of_node(0), ledger=ledger)
 
 
-def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
+def test_wrong_row_count_is_refused(sites: Consortium) -> None:
     with (
         sites.ledger("north") as ledger,
-        pytest.raises(InvalidInput, match="rows=45: the plan says 60"),
+        pytest.raises(InvalidInput, match=r"^rows=45: .* 60"),
     ):
         sites.session("north", ledger, rows=sites.rows.rows_of_node(1)).check_before_run()
 
@@ -279,17 +281,17 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
         with pytest.raises(InvalidInput, match=rule):
             read_plan_file(path)
     path.write_text("{}")
-    with pytest.raises(InvalidInput, match="no plan file"):
+    with pytest.raises(InvalidInput, match="plan file"):
         read_plan_file(path)
     with pytest.raises(InvalidInput, match="curator"):
         make_calibrated_plan(
             Proposal("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4)
         )
-    with pytest.raises(InvalidInput, match="a name of its own"):
+    with pytest.raises(InvalidInput, match="file names"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 
 
-def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
+def test_journal_accepts_next_round_once(sites: Consortium) -> None:
     with sites.ledger("north") as ledger:
         ledger.identity.bind_to_rows(b"1" * 32)
         ledger.reserve("trial", sites.plan.digest, sites.plan.planned_privacy.events("north"))
@@ -297,12 +299,16 @@ def test_a_journal_keeps_the_first_and_only_the_next(sites: Consortium) -> None:
         assert journal.highest_round == -1 and Journal(ledger, "unknown").highest_round == -1
         journal.store_message(0, b"hello")
         journal.store_message(0, b"hello")
+<<<<<<< HEAD
         with pytest.raises(LedgerMismatch, match=r"different message .*sent in round 0"):
+=======
+        with pytest.raises(LedgerMismatch, match="sent in round 0"):
+>>>>>>> pdeploy
             journal.store_message(0, b"good day")
         with pytest.raises(ValueError):  # the fold refuses what the rules do not allow
             journal.store_message(1, b"before the inbox of round 0")
         journal.store_inbox(0, b"inbox")
-        with pytest.raises(LedgerMismatch, match="received in round 0"):
+        with pytest.raises(LedgerMismatch, match="received in round"):
             journal.store_inbox(0, b"another")
         assert (journal.sent(0), journal.received(0), journal.sent(1)) == (b"hello", b"inbox", None)
         ledger.file.verify()

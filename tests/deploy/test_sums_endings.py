@@ -22,6 +22,7 @@ from sums_in_tests import NAMES, Background, Lost, hub_of, run, summed
 from sottovoce.cli import cli
 from sottovoce.deploy.demonstration import find_free_port
 from sottovoce.deploy.hub import Hub, LocalTransport
+from sottovoce.deploy.messages import HUB, OUT
 from sottovoce.deploy.plan_file import write_plan_file
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
@@ -144,9 +145,7 @@ def test_a_lost_site_that_comes_back_is_told_and_leaves_no_key(
         assert isinstance(ends["north"], Stop) and disk.left() == ["north.trial.masks"]
         assert hub.rounds.sites_not_told == ["north"]
         late = sites.run_site("north", LocalTransport(hub, "north", 5.0))
-        assert late.outcome.stopped == (
-            "finished" if round == 6 else "the other sites go on without this one"
-        )
+        assert late.outcome.stopped == ("finished" if round == 6 else OUT)
         assert hub.rounds.sites_not_told == []
     assert disk.left() == []
 
@@ -180,31 +179,26 @@ def test_a_site_that_is_ended_never_shares_again(
         assert told["key_erased"] and told["sent"] == 0 and told["spent"] == ledger.total()
         assert ledger.show()["committed"] == ledger.show()["spent"]
         again = Ran("site", "end", settings)
-        assert again.code == 0 and "there is no key of this run here" in again.out
+        assert again.code == 0 and "no key" in again.out
         for restored in (False, True):  # not even with its key
             if restored:
                 (sites.folder / "north.trial.masks").write_bytes(key)
             before, head = hub.log.last("trial", "north"), ledger.file.head()
-            with pytest.raises(
-                LedgerError, match="ended for good, and nothing more of it is sent; agree on a plan"
-            ):
+            with pytest.raises(LedgerError, match=r"for good .*agree on"):
                 sites.run_site("north", LocalTransport(hub, "north", 1.0))
             assert hub.log.last("trial", "north") == before and ledger.file.head() == head
         ran = Ran("site", "run", settings)
-        assert (
-            ran.code == 2
-            and "erased the key of run trial, which is given up in the ledger" in ran.err
-        )
+        assert ran.code == 2 and "key of run trial" in ran.err
         hub.log.decisions.record_end_of_run("trial")
         hub.rounds.wake_waiting_threads()
         others.join()
     assert disk.left() == []
 
 
-def test_there_is_nothing_to_end_before_a_run(sites: Consortium, settings: str, disk: Disk) -> None:
+def test_ending_unstarted_run_is_refused(sites: Consortium, settings: str, disk: Disk) -> None:
     ended = Ran("site", "end", settings)
     assert ended.code == 2
-    assert "run='trial': is not in the ledger: this site has taken no part in it" in ended.err
+    assert "run='trial': is not" in ended.err
 
 
 def test_a_site_that_is_ended_on_a_full_disk_has_no_key(
@@ -226,12 +220,12 @@ def test_a_closed_run_leaves_no_key(
 ) -> None:
     lost(sites, tmp_path)
     closed = Ran("ledger", "close", str(sites.folder / "north.ledger"), "trial")
-    assert closed.code == 0 and closed.out == "closed trial; its name is taken; its key is erased\n"
+    assert closed.code == 0 and "key is erased" in closed.out
     assert disk.left() == []
     shown = Ran("ledger", "show", str(sites.folder / "north.ledger"), "--json")
     assert json.loads(shown.out)["runs"][0]["state"] == "given up"
     checked = Ran("site", "check", settings)
-    assert checked.code == 2 and "this site's part in it was ended for good" in checked.err
+    assert checked.code == 2 and "ended its part" in checked.err
 
 
 def test_a_hub_that_ends_the_run_leaves_no_key(
@@ -244,12 +238,9 @@ def test_a_hub_that_ends_the_run_leaves_no_key(
             sites.run_site("north", Lost(hub, "north", 3))
         hub.log.decisions.record_end_of_run("trial")
         hub.rounds.wake_waiting_threads()
-        assert {end.outcome.stopped for end in others.join().values()} == {"the hub ended the run"}
+        assert {end.outcome.stopped for end in others.join().values()} == {HUB}
         assert disk.left() == ["north.trial.masks"]
-        assert (
-            sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.stopped
-            == "the hub ended the run"
-        )
+        assert sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.stopped == HUB
     assert disk.left() == []
 
 
@@ -324,7 +315,7 @@ class Liar(LocalTransport):
 
 
 @pytest.mark.parametrize("ends", ["it goes on", "site end"])
-def test_a_message_that_is_refused_leaves_no_key_when_a_person_has_looked(
+def test_refused_message_leaves_no_key_after_manual_end(
     sites: Consortium, settings: str, disk: Disk, tmp_path: Path, ends: str
 ) -> None:
     """Exit 3 for what a hub said: an honest one may go on with the run, so the key stays until
@@ -398,11 +389,8 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(
     checked = Ran("site", "check", settings, "--json")
     assert checked.code == 0, checked.err
     assert json.loads(checked.out)["erased"] == ["left", "over"]
-    assert "north: erased the key of run over, which is closed in the ledger" in checked.err
-    assert (
-        "north: run open is open in the ledger: its key stays; if it will not go on, `sottovoce"
-        in checked.err
-    )
+    assert "key of run over" in checked.err
+    assert "run open" in checked.err and "its key stays" in checked.err
     assert disk.left() == ["north.left.other.masks", "north.open.masks", "south.trial.masks"]
     assert json.loads(Ran("site", "check", settings, "--json").out)["erased"] == []
 
@@ -439,16 +427,14 @@ def test_a_key_of_a_run_that_the_ledger_lacks_shows_an_older_copy(
     RunKey.make(home / "north.before.masks")
     for start in ("check", "run"):
         ran = Ran("site", start, settings)
-        assert (
-            ran.code == 2 and "beside it lies a key of the run 'before', which it lacks" in ran.err
-        )
-        assert "the key is erased" in ran.err and disk.left() == ["north.before.masks"]
+        assert ran.code == 2 and "holds a key" in ran.err
+        assert "key is erased" in ran.err and disk.left() == ["north.before.masks"]
         assert (home / "north.before.masks").read_bytes() == b""
     (home / "north.before.masks").unlink()
     key = RunKey.make(home / "north.trial.masks")
     for _ in range(2):
         ran = Ran("site", "run", settings)
-        assert ran.code == 2 and "the key stays for that one" in ran.err
+        assert ran.code == 2 and "the key stays" in ran.err
     assert RunKey.read(home / "north.trial.masks").public == key.public
     assert Ran("site", "end", settings).code == 2 and disk.left() == []  # if that ledger is lost
     with sites.ledger("north") as ledger:
@@ -536,7 +522,7 @@ def test_a_hub_that_ends_by_itself_waits_for_lost_sites(
     ends: list[Finished] = []
     said, code = once(sites, tmp_path, 120.0, back)
     assert code == 5 and said[-1] == {"untold": ["north"], "seconds": 120.0}
-    assert ends[0].outcome.stopped == "the other sites go on without this one" and disk.left() == []
+    assert ends[0].outcome.stopped == OUT and disk.left() == []
 
 
 @pytest.mark.usefixtures("no_signals")
@@ -552,7 +538,7 @@ def test_a_hub_that_ends_by_itself_waits_no_longer_than_it_is_told(
 @pytest.mark.parametrize("seconds", ["-1", "inf", "nan"])
 def test_a_hub_lingers_for_a_number_of_seconds(sites: Consortium, seconds: str) -> None:
     ran = Ran("hub", "run", str(sites.folder), "--linger", seconds)
-    assert ran.code == 2 and f"linger={float(seconds)!r}: must be 0 or above, in seconds" in ran.err
+    assert ran.code == 2 and f"linger={float(seconds)!r}: " in ran.err
 
 
 def test_a_site_says_that_its_key_stays(sites: Consortium, settings: str, disk: Disk) -> None:
@@ -567,7 +553,7 @@ def test_a_site_says_that_its_key_stays(sites: Consortium, settings: str, disk: 
     path = Path(settings)
     path.write_text(path.read_text().replace("plan = ", "patience = 0.1\nplan = ", 1))
     ran = Ran("site", "run", settings)
-    assert ran.code == 1 and "the key of this run stays beside the ledger" in ran.err
+    assert ran.code == 1 and "stays beside" in ran.err
     assert disk.left() == ["north.trial.masks"]
 
 

@@ -48,7 +48,7 @@ class MemoryJournal:
         self._received: list[bytes] = []
 
     @property
-    def highest(self) -> int:
+    def highest_round(self) -> int:
         return len(self._sent) - 1
 
     def sent(self, round: int) -> bytes | None:
@@ -57,7 +57,7 @@ class MemoryJournal:
     def received(self, round: int) -> bytes | None:
         return self._received[round] if round < len(self._received) else None
 
-    def send(self, round: int, message: bytes) -> bytes | None:
+    def store_message(self, round: int, message: bytes) -> bytes | None:
         if round < len(self._sent):
             assert self._sent[round] == message, "two messages of one exchange"
         else:
@@ -65,7 +65,7 @@ class MemoryJournal:
             self._sent.append(message)
         return self.received(round)
 
-    def receive(self, round: int, inbox: bytes) -> None:
+    def store_inbox(self, round: int, inbox: bytes) -> None:
         assert len(self._received) == round == len(self._sent) - 1
         self._received.append(inbox)
 
@@ -285,7 +285,7 @@ class Door:
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         return self._wild.exchange(self._name, round, message)
 
-    def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+    def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
         return self._wild.inquire(self._name, question, enough)
 
 

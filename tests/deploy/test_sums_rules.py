@@ -154,12 +154,12 @@ WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
     "a second greeting": (
         "roster",
         lambda t: Hello(t.keys["north"].public),
-        "do not have the same history",
+        "same history",
     ),
     "a share before the roster": (
         "roster",
         lambda t: t.share("north", roster=bytes(32)),
-        "do not have the same",
+        "same history",
     ),
     "another epoch": (
         "roster",
@@ -189,7 +189,7 @@ WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
     "a roster among shares": (
         "share",
         lambda t: t.state.next_roster,
-        "do not have the same history",
+        "same history",
     ),
     "a share of another roster": (
         "share",
@@ -210,7 +210,7 @@ WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_does_not_fit_is_refused(table: Table, wrong: str) -> None:
+def test_message_outside_phase_roster_or_attempt_is_refused(table: Table, wrong: str) -> None:
     phase, make, match = WRONG[wrong]
     while table.state.phase != phase:
         table.go()
@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_refused(table: Table, wrong: str) -> None:
 def test_a_signer_outside_the_roster_is_refused(table: Table) -> None:
     table.go(), table.go("west"), table.go()
     stranger = table.said("west", table.share("west"))
-    with pytest.raises(Refused, match="'west': it is not in the present roster"):
+    with pytest.raises(Refused, match=r"'west': .* roster"):
         table.state.take_messages(
             {n: table.said(n) for n in table.state.members} | {"west": stranger}, {}
         )
@@ -230,7 +230,7 @@ def test_a_signer_outside_the_roster_is_refused(table: Table) -> None:
 
 def test_two_sites_with_one_key_are_refused(table: Table) -> None:
     table.keys["east"] = table.keys["west"]
-    with pytest.raises(Refused, match="'west': has the key of 'east'"):
+    with pytest.raises(Refused, match=r"'west': .* 'east'"):
         table.go()
 
 
@@ -270,7 +270,7 @@ def test_a_site_checks_the_numbers_itself(
 @pytest.mark.parametrize(
     "changes", [{"colluders": 0}, {"participants": 3}, {"colluders": 4}, {"participants": 6}]
 )
-def test_no_plan_has_such_numbers(sites: Consortium, changes: dict[str, int]) -> None:
+def test_plan_refuses_invalid_quorum(sites: Consortium, changes: dict[str, int]) -> None:
     def make() -> None:
         config = RunConfig.from_dict(
             {"method": "sum_momentum", "delta": 1e-5, "rounds": 4, "seed": 3, **changes}
@@ -304,28 +304,28 @@ def resigned(key: SigningKey, body: dict[str, Any], domain: bytes = b"sottovoce 
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "members beyond the plan": ("roster", {"members": "3f"}, "no sites of the plan"),
-    "members written otherwise": ("roster", {"members": "01f"}, "no sites of the plan"),
-    "members in capitals": ("roster", {"members": "1F"}, "no sites of the plan"),
-    "a list of members": ("roster", {"members": ["north", "north"]}, "no sites of the plan"),
-    "no members": ("roster", {"members": ""}, "no sites of the plan"),
-    "a negative epoch": ("roster", {"epoch": -1}, "no message of this schema"),
-    "attempt zero": ("share", {"attempt": 0}, "no message of this schema"),
-    "a true attempt": ("share", {"attempt": True}, "no message of this schema"),
-    "a huge attempt": ("share", {"attempt": 2**63}, "no message of this schema"),
+    "members beyond the plan": ("roster", {"members": "3f"}, "not sites of the plan"),
+    "members written otherwise": ("roster", {"members": "01f"}, "not sites of the plan"),
+    "members in capitals": ("roster", {"members": "1F"}, "not sites of the plan"),
+    "a list of members": ("roster", {"members": ["north", "north"]}, "not sites of the plan"),
+    "no members": ("roster", {"members": ""}, "not sites of the plan"),
+    "a negative epoch": ("roster", {"epoch": -1}, "message of this schema"),
+    "attempt zero": ("share", {"attempt": 0}, "message of this schema"),
+    "a true attempt": ("share", {"attempt": True}, "message of this schema"),
+    "a huge attempt": ("share", {"attempt": 2**63}, "message of this schema"),
     "doubles": ("share", {"dtype": "<f8"}, "words of 64 bits"),
     "another shape": ("share", {"shape": [2, 2]}, "words of 64 bits"),
     "too few words": ("share", {"words": "AAAAAAAAAAA=", "shape": [1]}, "words of 64 bits"),
-    "a short digest": ("share", {"parent": "00"}, "no message of this schema"),
+    "a short digest": ("share", {"parent": "00"}, "message of this schema"),
     "a low-order key": ("key", {"key": "A" * 43 + "="}, "its key is of low order"),
     "an aliased key": (
         "key",
         {"key": "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAIA="},
-        "not the one encoding",
+        "canonical encoding",
     ),
-    "another kind": ("share", {"kind": "roster"}, "a kind that does not belong there"),
-    "another run": ("share", {"run": "earlier"}, "is of another plan"),
-    "another plan": ("share", {"plan": "0" * 64}, "is of another plan"),
+    "another kind": ("share", {"kind": "roster"}, "its kind"),
+    "another run": ("share", {"run": "earlier"}, "another plan"),
+    "another plan": ("share", {"plan": "0" * 64}, "another plan"),
     "another round": ("share", {"round": 3}, "is of another round"),
     "another sender": ("share", {"sender": "east"}, "names another sender"),
 }
@@ -359,7 +359,7 @@ def test_a_signature_vouches_for_every_byte_and_its_domain(table: Table, kind: s
             read_signed_message(plan, data, "north", round)
 
 
-def test_messages_of_other_runs_do_not_belong_here(sites: Consortium) -> None:
+def test_messages_of_other_runs_are_refused(sites: Consortium) -> None:
     for kind in ("release", "hello"):
         with pytest.raises(Refused):
             read_signed_message(sites.plan, sites.sealed("north", 2, kind=kind), "north", 2)
@@ -399,7 +399,7 @@ def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
             read_proof(plan, data, "west", 10**5)
 
 
-def test_an_answer_is_to_one_question(sites: Consortium) -> None:
+def test_answer_is_bound_to_its_question(sites: Consortium) -> None:
     plan, keys = sites.plan, sites.keys
     question = Question("north", 5, "ab" * 16)
     assert read_question(plan, question.to_signed_bytes(plan, keys["north"]), "north") == question
@@ -411,11 +411,11 @@ def test_an_answer_is_to_one_question(sites: Consortium) -> None:
         replace(question, round=4),
         replace(question, sender="west"),
     ):
-        with pytest.raises(Refused, match="to another question"):
+        with pytest.raises(Refused, match="another question"):
             read_attestation(plan, data, "east", other)
     with pytest.raises(Refused, match="names another sender"):
         read_attestation(plan, data, "west", question)
-    with pytest.raises(Refused, match="not signed by 'east'"):
+    with pytest.raises(Refused, match="signed by 'east'"):
         read_attestation(plan, answer.to_signed_bytes(plan, keys["west"]), "east", question)
     with pytest.raises(Refused):
         read_question(plan, question.to_signed_bytes(plan, keys["east"]), "north")
@@ -438,7 +438,7 @@ def test_a_message_of_an_earlier_run_masks_nothing_here(sites: Consortium, tmp_p
     later = Consortium(tmp_path / "later", plan, sites.keys, sites.rows)
     with hub_of(later, tmp_path / "later.log") as hub:
         for (round, name), data in old.items():
-            with pytest.raises(Refused, match="is of another plan"):
+            with pytest.raises(Refused, match="another plan"):
                 hub.exchange(name, round, data, 0.0)
 
 
@@ -450,7 +450,7 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
             hub.exchange(
                 "north", 1, sign_content(sites.plan, 1, "north", early, sites.keys["north"]), 0.0
             )
-        with pytest.raises(Refused, match="no site of this plan"):
+        with pytest.raises(Refused, match="not a site"):
             hub.exchange("stranger", 0, table.said("north").data, 0.0)
         with pytest.raises(Refused, match="names another sender"):
             hub.exchange("east", 0, table.said("north").data, 0.0)
@@ -465,7 +465,7 @@ def test_the_hub_takes_nothing_out_of_order_or_from_outside(table: Table, tmp_pa
         hub.exchange("north", 1, table.said("north").data, 0.0)
 
 
-def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path) -> None:
+def test_hub_delivers_inbox_only_when_complete(table: Table, tmp_path: Path) -> None:
     """No inbox holds a part of a round that others may still join."""
     with hub_of(table.sites, tmp_path / "hub.log", 600.0) as hub:
         for name in SORTED[:-1]:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sites_in_tests import Consortium, Stop
+from sites_in_tests import CANNOT_GO_ON, Consortium, Stop
 from sums_in_tests import NAMES, Background, Lost, hub_of, run, summed, twin
 
 from sottovoce.deploy import run_sites
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.messages import HUB, OUT
 from sottovoce.deploy.report import render_site_report, write_hub_results
 from sottovoce.deploy.session import Finished
 from sottovoce.deploy.site_net import SiteNet
@@ -35,6 +36,7 @@ from sottovoce.errors import (
 )
 from sottovoce.ledger.journal import Journal
 from sottovoce.queries.sum_attempt import Attempt
+from sottovoce.runs.engine import FEW
 
 pytest.importorskip("cryptography")
 
@@ -69,7 +71,7 @@ def check_spending(sites: Consortium, ends: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_separate_sites_arrive_where_one_process_does(
+def test_separate_sites_compute_same_model_as_one_process(
     tmp_path: Path, knobs: dict[str, Any]
 ) -> None:
     sites = summed(tmp_path / "sites", **knobs)
@@ -117,7 +119,7 @@ def test_a_run_ends_with_those_that_remain(
         assert hub.all_sites_left == (
             (last, after) != (6, True)
         )  # its word that it leaves is still to come
-        without = pytest.raises(FinishedWithout, match=r"'south' \(it sent nothing in time")
+        without = pytest.raises(FinishedWithout, match=r"'south' .*nothing in time")
         with nullcontext() if (last, after) == (6, True) else without:
             hub.check_complete_end()
         assert hub.results.models().shape == (1, sites.plan.d)
@@ -154,15 +156,12 @@ def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_p
         )
         attempts = hub.rounds.attempts
         assert hub.all_sites_left and hub.results.models() is None
-        with pytest.raises(EndedEarly, match="its sites left"):
+        with pytest.raises(EndedEarly, match="these sites left"):
             hub.check_complete_end()
     assert [one.opened for one in attempts] == [True, False, False]
     models = twin(sites, attempts)
     for name in ("north", "east", "centre"):
-        assert (
-            ends[name].outcome.stopped == "too few sites are left"
-            and ends[name].outcome.rounds == 3
-        )
+        assert ends[name].outcome.stopped == FEW and ends[name].outcome.rounds == 3
         np.testing.assert_array_equal(ends[name].model, models[name])
         with sites.ledger(name) as ledger:
             assert len(ledger.rows) == 3 and not ledger.show()["runs"][0]["held"]
@@ -176,7 +175,7 @@ def test_a_site_that_comes_late_is_told_and_ends(sites: Consortium, tmp_path: Pa
         late = sites.run_site("east", LocalTransport(hub, "east", 5.0))
         assert hub.log.last("trial", "east") == 2
         again = sites.run_site("east", LocalTransport(hub, "east", 5.0))
-    assert late.outcome.stopped == again.outcome.stopped == "the other sites go on without this one"
+    assert late.outcome.stopped == again.outcome.stopped == OUT
     assert late.outcome.rounds == 1 and isinstance(ends["east"], Stop)
     assert not masking_key_path(sites.folder / "east.ledger", "trial").exists()
     np.testing.assert_array_equal(late.model, again.model)
@@ -220,9 +219,7 @@ def test_two_shares_of_one_site_are_proof_against_it(
             sites, hub, lambda name: Doubled(hub, sites, name, 3, early) if name == "west" else None
         )
         attempts = hub.rounds.attempts
-    assert isinstance(ends["west"], Refused) and "another message of this round" in str(
-        ends["west"]
-    )
+    assert isinstance(ends["west"], Refused) and "another message" in str(ends["west"])
     assert [one.opened for one in attempts] == [True, True, False, True]
     models = twin(sites, attempts)
     for name in set(NAMES) - {"west"}:
@@ -244,7 +241,7 @@ def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], n
 
 
 @pytest.mark.parametrize("word", [0, 2**62, -(2**63)])
-def test_senseless_words_end_the_run_and_show_nothing(
+def test_random_shares_end_run_without_release(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: int
 ) -> None:
     """Masks hide who sent them; the sum is out of what rows and noise can make, and is never
@@ -255,9 +252,7 @@ def test_senseless_words_end_the_run_and_show_nothing(
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
     for name in NAMES:
-        assert isinstance(
-            ends[name], Refused
-        ) and "sum: is larger than rows and noise can make it" in str(ends[name])
+        assert isinstance(ends[name], Refused) and "sum: is larger" in str(ends[name])
         with sites.ledger(name) as ledger:
             assert len(ledger.rows) == 1  # charged, and nothing more was drawn
         # the run is over for everybody
@@ -271,12 +266,10 @@ def test_a_huge_addend_ends_the_run(
     other_words(monkeypatch, lambda words: words + added)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-    assert all(
-        "sum: is larger than rows and noise can make it" in str(end) for end in ends.values()
-    )
+    assert all("sum: is larger" in str(end) for end in ends.values())
 
 
-def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
+def test_plausible_wrong_share_changes_only_sum(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot be told from an honest one: that is integrity, and no guarantee rests on it."""
@@ -291,7 +284,7 @@ def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
     check_spending(sites, ends)
 
 
-def test_a_draw_that_fails_is_silence_and_never_drawn_again(
+def test_failed_draw_sends_nothing_and_is_not_repeated(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception that depends on rows shows nothing of them but that a share is missing: its
@@ -309,12 +302,12 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         ends = run(sites, hub)
         # With a space, which base64 has not.
         assert "is odd" not in "".join(data.decode() for data in hub.log.messages("trial").values())
-        assert hub.gone()["south"] == "it cannot go on"
+        assert hub.gone()["south"] == CANNOT_GO_ON
         monkeypatch.setattr(Attempt, "noisy_share", share)
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         with (
             sites.ledger("south") as ledger,
-            pytest.raises(LedgerError, match="the draw of release 2 failed"),
+            pytest.raises(LedgerError, match="release 2 failed"),
         ):
             ledger.runs.records_of_run("trial").payload(2)
         attempts = hub.rounds.attempts
@@ -325,9 +318,7 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         np.testing.assert_array_equal(ends[name].model, models[name])
 
 
-def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(
-    sites: Consortium, tmp_path: Path
-) -> None:
+def test_site_without_run_key_halts(sites: Consortium, tmp_path: Path) -> None:
     with hub_of(sites, tmp_path / "hub.log", 4.0) as hub:
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
@@ -335,7 +326,7 @@ def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(
         RunKey.erase_file(masking_key_path(sites.folder / "east.ledger", "trial"))
         with sites.ledger("east") as ledger:
             charged = len(ledger.rows)
-        with pytest.raises(LedgerCorrupt, match="key of this run is gone"):
+        with pytest.raises(LedgerCorrupt, match="missing or damaged"):
             sites.run_site("east", LocalTransport(hub, "east", 5.0))
         with sites.ledger("east") as ledger:
             assert len(ledger.rows) == charged
@@ -343,7 +334,7 @@ def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(
     assert all(end.lost == {"east": LATE} for end in ends.values())
 
 
-def test_a_key_of_another_time_halts_the_site(sites: Consortium, tmp_path: Path) -> None:
+def test_replaced_run_key_halts_site(sites: Consortium, tmp_path: Path) -> None:
     with hub_of(sites, tmp_path / "hub.log", 3.0) as hub:
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
@@ -351,7 +342,7 @@ def test_a_key_of_another_time_halts_the_site(sites: Consortium, tmp_path: Path)
         path = masking_key_path(sites.folder / "east.ledger", "trial")
         path.unlink()
         RunKey.make(path)
-        with pytest.raises(LedgerCorrupt, match="another than the one that was sent"):
+        with pytest.raises(LedgerCorrupt, match="differs from"):
             sites.run_site("east", LocalTransport(hub, "east", 5.0))
         assert all(end.lost == {"east": LATE} for end in others.join().values())
 
@@ -368,7 +359,7 @@ def test_a_site_that_says_it_leaves_is_not_waited_for(sites: Consortium, tmp_pat
                     raise
 
         ends = run(sites, hub, lambda name: Leaving(hub, name, 4) if name == "north" else None)
-        assert hub.gone()["north"] == "too few sites are left"
+        assert hub.gone()["north"] == FEW
     assert ends["centre"].lost == {"north": LEFT} and ends["centre"].outcome.stopped == "finished"
 
 
@@ -404,11 +395,8 @@ def test_the_hub_ends_a_run_of_sums(sites: Consortium, tmp_path: Path) -> None:
             sites.run_site("east", Lost(hub, "east", 3))
         hub.log.decisions.record_end_of_run("trial")
         ends = others.join()
-        assert set(hub.gone().values()) == {"the hub ended the run"}
-    assert all(
-        end.outcome.stopped == "the hub ended the run" and end.outcome.rounds == 1
-        for end in ends.values()
-    )
+        assert set(hub.gone().values()) == {HUB}
+    assert all(end.outcome.stopped == HUB and end.outcome.rounds == 1 for end in ends.values())
 
 
 def test_a_greeting_waits_for_all_unless_told_otherwise(sites: Consortium, tmp_path: Path) -> None:
@@ -417,7 +405,7 @@ def test_a_greeting_waits_for_all_unless_told_otherwise(sites: Consortium, tmp_p
     with hub_of(sites, tmp_path / "hub.log", 600.0, greeting=1.0) as hub:
         ends = Background(sites, hub, present).join()
         attempts = hub.rounds.attempts
-        with pytest.raises(TransportClosed, match="go on without 'south'"):
+        with pytest.raises(TransportClosed, match="without 'south'"):
             LocalTransport(hub, "south").exchange(0, hello(sites, "south", tmp_path))
     models = twin(sites, attempts)
     for name in present:
@@ -445,7 +433,7 @@ def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Pa
             )
             is None
         )
-        with pytest.raises(Refused, match="has the key of 'north'"):
+        with pytest.raises(Refused, match=r"its key .* 'north'"):
             hub.exchange(
                 "east", 0, sign_content(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0
             )

@@ -18,11 +18,14 @@ from click.testing import CliRunner
 from relay_in_tests import certify
 from sites_in_tests import Consortium, Fragile, Stop
 from sums_in_tests import NAMES, run, summed, twin
+from tasks_in_tests import SILENT
 
 from sottovoce.cli import cli
 from sottovoce.deploy.hub import Hub, LocalTransport
 from sottovoce.deploy.hublog import HubLog
+from sottovoce.deploy.messages import HUB, OUT
 from sottovoce.deploy.nvflare import tasks
+from sottovoce.deploy.report import describe_sums
 from sottovoce.deploy.requests import request_and_reply_sizes
 from sottovoce.deploy.sums.masks import masking_keys_beside
 from sottovoce.deploy.sums.messages import Attestation, Question, make_proof
@@ -91,10 +94,7 @@ def test_a_lost_site_costs_an_attempt(sites: Consortium, hub: Hub, door: Door) -
         np.testing.assert_array_equal(ends[name].model, models[name])
         assert ends[name].lost == {"west": LATE}
     late = sites.run_site("west", door("west"))
-    assert (
-        late.outcome.stopped == "the other sites go on without this one"
-        and late.outcome.rounds == 1
-    )
+    assert late.outcome.stopped == OUT and late.outcome.rounds == 1
 
 
 def test_the_longest_messages_fit(sites: Consortium, hub: Hub, door: Door) -> None:
@@ -126,7 +126,7 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(
         hub = Hub(sites.plan, log)
         for name in NAMES:
             if name != "west":
-                hub.record_farewell(name, sites.farewell(name, 0, "the hub ended the run"))
+                hub.record_farewell(name, sites.farewell(name, 0, HUB))
         job = pool.submit(tasks.serve_sites, hub, carry, over)
         with pytest.raises(TimeoutError):
             job.result(1.5)
@@ -162,7 +162,7 @@ def test_a_later_job_tells_a_site_without_which_the_run_went_on(
             session.add_done_callback(lambda _: post.end_session(""))
             assert tasks.serve_sites(hub, carry, over) is None
             post.close_with_reason("the job is over")
-            assert session.result(30.0).outcome.stopped == "the other sites go on without this one"
+            assert session.result(30.0).outcome.stopped == OUT
         assert hub.rounds.sites_not_told == [] and not masking_keys_beside(
             sites.folder / "west.ledger"
         )
@@ -176,9 +176,9 @@ def test_a_job_ends_when_nobody_is_left_to_answer(sites: Consortium, tmp_path: P
         assert failure is not None and failure.endswith("stopped: no")
         for name in NAMES:
             if name != "west":
-                hub.record_farewell(name, sites.farewell(name, 0, "the hub ended the run"))
+                hub.record_farewell(name, sites.farewell(name, 0, HUB))
         carry = lambda site, task: None if site == "west" else {tasks.ENDED: ""}  # noqa: E731
-        assert tasks.serve_sites(hub, carry, threading.Event()) == "site 'west' does not answer"
+        assert tasks.serve_sites(hub, carry, threading.Event()) == SILENT.format("west")
 
 
 def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
@@ -233,13 +233,13 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
         assert hub.asked("centre") == {}
 
 
-def test_questions_are_of_runs_of_sums_only(tmp_path: Path) -> None:
+def test_questions_are_refused_without_secure_sums(tmp_path: Path) -> None:
     from sites_in_tests import consortium
 
     other = consortium(tmp_path / "sites")
     with (
         HubLog(tmp_path / "hub.log") as log,
-        pytest.raises(Refused, match="there are none in this run"),
+        pytest.raises(Refused, match=r"^question: "),
     ):
         Hub(other.plan, log).pass_on_question("north", b"", 1, 0.0)
 
@@ -260,8 +260,8 @@ def test_the_site_check_says_the_adversary_and_what_is_left(
         .output
     )
     text = " ".join(shown.replace("│", " ").split())
-    assert "sums over at least 4 of 5 sites, 1 of which may collude" in text
-    assert "If all other sites collude: epsilon =" in text
+    assert describe_sums(sites.plan) in text
+    assert "all other sites" in text
     found = CliRunner().invoke(
         cli, ["site", "check", str(home / "site.toml"), "--json"], catch_exceptions=False
     )

@@ -52,9 +52,7 @@ def test_a_run_of_sums_does_not_wait_for_ever(tmp_path: Path) -> None:
         ((5.0, 1e9), "patience"),
     ],
 )
-def test_waits_are_numbers_of_seconds_or_both_without_end(
-    given: tuple[Any, Any], field: str
-) -> None:
+def test_waits_must_be_seconds_or_both_none(given: tuple[Any, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Waits(*given)
     assert caught.value.field == field

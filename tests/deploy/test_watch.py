@@ -59,7 +59,7 @@ def of(status: dict[str, Any], name: str) -> dict[str, Any]:
     return next(site for site in status["sites"] if site["site"] == name)
 
 
-def test_it_says_who_waits_for_whom_since_when(
+def test_status_lists_waiting_and_awaited_sites(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
     seen.note_new_messages()
@@ -82,7 +82,7 @@ def test_it_says_who_waits_for_whom_since_when(
     assert of(told, "south")["last_heard"] is None and of(told, "north")["last_heard"] is not None
     assert told["round"] == -1 and told["seconds_a_round"] is None
     assert describe_long_waits(told, 20.0, clock.now) == [
-        "north, east wait for south since 30 s, which was never heard"
+        "north, east have waited 30 s for south, which was never heard from"
     ]
     assert describe_long_waits(told, 31.0, clock.now) == []
     greet(sites, hub, "south")
@@ -137,30 +137,27 @@ def test_alarms_say_what_to_do(
     clock.now += 130.0
     seen.note_new_messages()
     assert set(alarms()) == {"stalled"}
-    assert (
-        "wait for south since 2 min; it was never heard" in alarms()["stalled"]
-        and "hub end" in alarms()["stalled"]
-    )
+    assert "2 min for" in alarms()["stalled"] and "hub end" in alarms()["stalled"]
     monkeypatch.setattr(watch.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     assert "1 MiB free" in alarms()["disk"]
     monkeypatch.undo()
     Authority.make(tmp_path).write_hub_certificate(tmp_path, ["localhost"])
     assert "certificate" not in alarms()
     clock.now = certificates.certificate_expiry(tmp_path / "hub.crt").timestamp() - 5 * 86_400
-    assert (
-        "ends in 4 days" in alarms()["certificate"] or "ends in 5 days" in alarms()["certificate"]
-    )
+    assert "in 4 days" in alarms()["certificate"] or "in 5 days" in alarms()["certificate"]
     assert "sottovoce hub renew" in alarms()["certificate"]
     clock.now += 10 * 86_400
-    assert "has ended" in alarms()["certificate"]
+    assert "has expired" in alarms()["certificate"]
 
 
-def test_where_another_carrier_serves_nobody_is_said_to_be_down(
+def test_hub_state_is_unknown_without_recorded_times(
     sites: Consortium, hub: Hub, seen: Watch, clock: Clock
 ) -> None:
     greet(sites, hub, "north")
     told = seen.status_with_times()  # nothing has kept times
-    assert told["running"] is None and told["alarms"] == [] and "goes on" in render_watch_page(told)
+    assert told["running"] is None and told["alarms"] == []
+    page = render_watch_page(told)
+    assert "running." in page and "not running" not in page
 
 
 def test_a_run_that_is_over_raises_no_alarm(
@@ -172,7 +169,7 @@ def test_a_run_that_is_over_raises_no_alarm(
     assert told["finished"] and told["alarms"] == [] and told["round"] == told["rounds"]
 
 
-def test_looking_needs_no_right_to_write(sites: Consortium, tmp_path: Path) -> None:
+def test_status_works_without_write_access(sites: Consortium, tmp_path: Path) -> None:
     path = tmp_path / "hub.log"
     with HubLog(path) as log:
         sites.run_locally(log)
@@ -186,7 +183,7 @@ def test_looking_needs_no_right_to_write(sites: Consortium, tmp_path: Path) -> N
         with pytest.raises(SottovoceError):
             looked.decisions.record_end_of_run("trial")
     assert files() == before
-    with pytest.raises(InvalidInput, match="no hub's log"):
+    with pytest.raises(InvalidInput, match=r"^log=.* a file"):
         HubLog(tmp_path / "absent.log", read_only=True)
     assert not (tmp_path / "absent.log").exists()
 
@@ -223,7 +220,7 @@ def test_the_page_shows_the_run_and_can_change_nothing(
     with served(seen.status_with_times) as address:
         with urllib.request.urlopen(address, timeout=10.0) as reply:
             text, headers = reply.read().decode(), reply.headers
-        assert "Run trial" in text and "the others wait for south" in text and "hub end" in text
+        assert "Run trial" in text and "for south, which" in text and "hub end" in text
         # nothing from elsewhere
         assert "http://" not in text and "https://" not in text and "<script" not in text
         assert (
@@ -252,7 +249,7 @@ def test_the_page_shows_the_run_and_can_change_nothing(
             connection.close()
 
 
-def test_an_error_of_the_hubs_own_is_one_line_of_the_page() -> None:
+def test_status_error_is_one_line_of_page() -> None:
     def broken() -> dict[str, Any]:
         raise SottovoceError("log: no space")
 
@@ -275,9 +272,7 @@ def test_addresses_of_the_page() -> None:
         assert urlsplit(elsewhere).netloc != taken and elsewhere.startswith("http://127.0.0.1:")
 
 
-def test_names_and_words_of_others_are_text_on_the_page(
-    sites: Consortium, hub: Hub, seen: Watch
-) -> None:
+def test_foreign_text_is_escaped_on_page(sites: Consortium, hub: Hub, seen: Watch) -> None:
     told = seen.status_with_times()
     told["sites"][0] |= {"left": "<script>alert(1)</script>", "last_message": None}
     told["alarms"] = [{"alarm": "x", "what": "<b>", "do": "&"}]
@@ -330,7 +325,7 @@ def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(
     )
 
 
-def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path: Path) -> None:
+def test_messages_of_finished_runs_can_be_deleted(sites: Consortium, tmp_path: Path) -> None:
     from dataclasses import replace
 
     from sottovoce.cli import main

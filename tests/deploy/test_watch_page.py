@@ -33,11 +33,11 @@ STATUS: dict[str, Any] = {
 }
 
 
-def test_it_tells_rounds_sites_and_state() -> None:
+def test_page_shows_rounds_sites_and_state() -> None:
     text = render_watch_page(STATUS)
     for shown in (
         "Run trial",
-        "Round 3 of 9, 1.25 s a round; goes on.",
+        "Round 3 of 9, 1.25 s a round; running.",
         "aue",
         "1,200",
         "round 3",
@@ -48,8 +48,8 @@ def test_it_tells_rounds_sites_and_state() -> None:
     assert "demonstration" not in text and "A demonstration" in render_watch_page(
         STATUS | {"demonstration": True}
     )
-    assert "the hub does not run" in render_watch_page(STATUS | {"running": False})
-    assert "ended by the hub" in render_watch_page(STATUS | {"running": False, "ended": True})
+    assert "not running" in render_watch_page(STATUS | {"running": False})
+    assert "ended by" in render_watch_page(STATUS | {"running": False, "ended": True})
 
 
 def test_every_text_is_escaped() -> None:

@@ -16,6 +16,7 @@ from sottovoce.network import dropout
 from sottovoce.network.graphs import make_graph
 from sottovoce.runs import simulate as simulations
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.engine import FEW
 
 ROWS = make_rows([60, 45, 80, 50, 40], 4)
 
@@ -56,7 +57,7 @@ def test_sums_lose_the_attempt_in_which_a_site_is_lost(monkeypatch: pytest.Monke
         np.testing.assert_allclose(result.models[0, i], model, rtol=1e-6, atol=1e-8)
 
 
-def test_a_run_ends_where_the_sites_that_are_left_are_too_few(
+def test_run_ends_with_too_few_sites(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -64,10 +65,10 @@ def test_a_run_ends_where_the_sites_that_are_left_are_too_few(
     )
     config = RunConfig("prox_admm", 2.0, 1e-5, 8, "complete", seed=3, rho=0.02)
     result = simulations.simulate(config, ROWS, dropout=0.1)
-    assert (result.rounds, result.stopped) == (3, "too few sites are left")
+    assert (result.rounds, result.stopped) == (3, FEW)
 
 
-def test_who_is_left_follows_the_rules_of_a_roster() -> None:
+def test_remaining_sites_follow_roster_rules() -> None:
     path, since = make_graph("path", 5), np.array([math.inf, math.inf, 2.0, math.inf, math.inf])
     graph = {"least": 0, "summed": False}
     assert dropout.left(path, since, 1, induced=True, **graph) == [0, 1, 2, 3, 4]
@@ -81,7 +82,7 @@ def test_who_is_left_follows_the_rules_of_a_roster() -> None:
     assert dropout.left(complete, np.minimum(since, [9, 9, 9, 9, 2]), 3, **sums) is None
 
 
-def test_the_outlook_is_that_of_the_geometric_law() -> None:
+def test_expected_losses_follow_geometric_law() -> None:
     """Two sites end with the first loss: they come through T rounds with probability (1 - p)^(2
     T).
     """
@@ -94,14 +95,14 @@ def test_the_outlook_is_that_of_the_geometric_law() -> None:
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, math.nan])
-def test_a_rate_is_a_probability(rate: float) -> None:
+def test_dropout_rate_must_be_probability(rate: float) -> None:
     with pytest.raises(InvalidInput, match="dropout"):
         simulations.simulate(
             RunConfig("prox_admm", 2.0, 1e-5, 2, "ring", seed=3), ROWS, dropout=rate
         )
 
 
-def test_a_release_loses_no_sites() -> None:
+def test_single_release_has_no_dropout() -> None:
     with pytest.raises(InvalidInput, match="rehearses the loss"):
         simulations.simulate(
             RunConfig("prox_admm", 2.0, 1e-5, 2, "ring", seed=None), ROWS, dropout=0.1

@@ -288,7 +288,7 @@ def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
         x[:, :, 2], x[:, :, 0]
     )
     square = (x[:, 0, ::2] ** 2).sum(axis=-1).mean()  # 10,000 vectors
-    whole = 40.0 if law == "gaussian" else 40.0 * 41.0
+    whole = 40.0 if law == "draw_gaussian" else 40.0 * 41.0
     assert square == pytest.approx(whole * 6 / 40, rel=0.04)
     again = getattr(auto_trials._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40), law)(
         6, release=1

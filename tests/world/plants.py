@@ -24,11 +24,13 @@ def _plant_row() -> None:
     def once(self: Any, event: Any, draw: Callable[[], bytes]) -> bytes:
         known = self.records.history
         drawn = None if known.charged > self.release else draw()
-        self.charge(event, kept=True)
+        self.record_event(event, kept=True)
         found = self.payload()
         if found is not None:
             return bytes(found)
-        return bytes(self.records.keep(self.release, draw() if drawn is None else drawn))
+        return bytes(
+            self.records.store_or_get_payload(self.release, draw() if drawn is None else drawn)
+        )
 
     Run.charge_once = once  # type: ignore[method-assign]
 
@@ -38,9 +40,11 @@ def _plant_double() -> None:
     from sottovoce.ledger.run import Run
 
     def once(self: Any, event: Any, draw: Callable[[], bytes]) -> bytes:
-        self.charge(event, kept=True)
+        self.record_event(event, kept=True)
         drawn, found = draw(), self.payload()
-        return bytes(self.records.keep(self.release, drawn) if found is None else drawn)
+        return bytes(
+            self.records.store_or_get_payload(self.release, drawn) if found is None else drawn
+        )
 
     Run.charge_once = once  # type: ignore[method-assign]
 

@@ -386,7 +386,7 @@ class World:
                 noise = Watched(3, [0], [i], lead=())
                 noise.world, noise.name = self, name
                 session = SiteSession(
-                    self.plan, name, self.rows.node(i), ledger, self.keys[name], noise
+                    self.plan, name, self.rows.rows_of_node(i), ledger, self.keys[name], noise
                 )
                 ended = self.ends[name] = session.run(Door(self, name))
             check_complete_end(name, "trial", ended.outcome.stopped, ended.lost)

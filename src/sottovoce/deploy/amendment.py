@@ -80,7 +80,7 @@ class Amendment:
                 check_site_name("name", name)
                 base64.b64decode(signature, validate=True)
         except (SottovoceError, ValueError) as error:
-            rule = f"is none{reason_of_refusal(error)}"
+            rule = f"is not an amendment{reason_of_refusal(error)}"
             raise InvalidInput(
                 "amendment", path, rule, "give the file that `site replace` wrote"
             ) from None
@@ -112,26 +112,24 @@ class Amendment:
         """
         mine = {other.lower(): key for other, key in known.keys.items()}
         if mine.get(self.name.lower()) != self.old:
-            rule = f"its key of before is not that of {self.name} in the runs of this site"
+            rule = f"its old key differs from the key of {self.name} in earlier runs of this site"
             raise InvalidInput(
                 "amendment",
                 self.name,
                 rule,
-                "ask the site; sign nothing that you do not understand",
+                "ask that site, and do not sign before it is explained",
             )
         if self.runs is None:
             return
         shared = {run: one.plan for run, one in known.shared.items() if self.name in one.sites}
         lacks = [run for run, digest in shared.items() if self.runs.get(run) != digest]
         if lacks:
-            rule = (
-                f"leaves out {', '.join(sorted(lacks))}, in which the site took part with this one"
-            )
+            rule = f"does not list {', '.join(sorted(lacks))}, in which both sites took part"
             raise InvalidInput(
                 "amendment",
                 self.name,
                 rule,
-                "send the site those plans: what they planned is spent",
+                "send that site those plans; their budget counts as spent",
             )
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..answers.inference import Estimates
     from ..answers.metrics import Quality
 
-LOST = "a site was lost amid the evaluation: it was charged as far as it came, and was not opened"
+LOST = "a site was lost during the evaluation, which was charged up to then and not opened"
 
 
 @dataclass(frozen=True)

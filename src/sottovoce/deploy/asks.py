@@ -141,10 +141,10 @@ class Asks:
         validate_fields_and_rules(self)
         if not self.inference and self.evaluation is None:
             raise InvalidInput(
-                "asks", None, "asks nothing", "ask for inference, an evaluation or both"
+                "asks", None, "must ask for something", "ask for inference, an evaluation or both"
             )
         if self.site_constants and not self.inference:
-            raise InvalidInput("site_constants", True, "is for inference", "leave it out")
+            raise InvalidInput("site_constants", True, "is only for inference", "leave it out")
         if self.evaluation is None:
             idle = {
                 "holdout": self.holdout != 0.0,
@@ -154,7 +154,9 @@ class Asks:
             for name, given in idle.items():
                 if given:
                     remedy = "give its epsilon, or leave it out"
-                    raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
+                    raise InvalidInput(
+                        name, getattr(self, name), "is only for an evaluation", remedy
+                    )
             return
         if not 0.0 < self.holdout < 1.0:
             rule = "must be a share of every site's rows above 0 and below 1"
@@ -186,7 +188,7 @@ class Asks:
             return record_from_plain(cls, plain)
         except Unreadable as error:
             raise InvalidInput(
-                "asks", None, f"is not what a plan asks: {error}", "write the plan again"
+                "asks", None, f"is not valid: {error}", "write the plan again"
             ) from None
 
 

@@ -112,7 +112,10 @@ class Authority:
         public, private = folder / "ca.crt", folder / "ca.key"
         if not (public.is_file() and private.is_file()):
             raise InvalidInput(
-                "folder", str(folder), "holds no authority", "make one with `sottovoce hub init`"
+                "folder",
+                str(folder),
+                "holds no certificate authority",
+                "make one with `sottovoce hub init`",
             )
         pem = read_bounded_file("folder", public, KEY)
         secret = read_bounded_file("folder", private, KEY)
@@ -122,7 +125,7 @@ class Authority:
             if not isinstance(key, ec.EllipticCurvePrivateKey) or not own:
                 raise ValueError
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
-            rule = "holds no authority: ca.crt and ca.key cannot be read, or do not belong together"
+            rule = "ca.crt and ca.key cannot be read or do not belong together"
             raise InvalidInput(
                 "folder", str(folder), rule, "make one with `sottovoce hub init`"
             ) from None
@@ -180,7 +183,10 @@ class Authority:
             names = []
         if len(names) != 1:
             raise InvalidInput(
-                "request", None, "is no certificate request", "use the one that `site init` wrote"
+                "request",
+                None,
+                "is not a certificate signing request",
+                "use the one that `site init` wrote",
             )
         check_site_name("request", names[0])
         builder = self._begin_certificate(names[0], public)
@@ -205,7 +211,7 @@ class Authority:
         """Begin a certificate that this authority will sign; raises if the authority has ended."""
         until = min(datetime.now(UTC) + timedelta(days=DAYS), self.certificate.not_valid_after_utc)
         if until <= datetime.now(UTC):
-            rule, remedy = "has ended", "make a new one with `sottovoce hub renew --authority`"
+            rule, remedy = "has expired", "make a new one with `sottovoce hub renew --authority`"
             raise InvalidInput("authority", None, rule, remedy)
         return _certificate_builder(_common_name(name), self.certificate.subject, public, until)
 
@@ -226,7 +232,7 @@ def check_host(text: str) -> None:
         ipaddress.ip_address(text)
     except ValueError:
         if not _HOST.fullmatch(text) or len(text) > 253 or text.replace(".", "").isdecimal():
-            rule = "is neither an address nor a host's name"
+            rule = "must be an IP address or a host name"
             raise InvalidInput(
                 "host", text, rule, "use e.g. 'hub.example.org', without a port"
             ) from None
@@ -313,7 +319,7 @@ def _read_revocations(folder: Path) -> dict[str, str]:
             datetime.fromisoformat(until)
     except (ValueError, TypeError, AttributeError):
         raise InvalidInput(
-            "revoked", path, "is not what `hub revoke` writes", "get it back from a backup"
+            "revoked", path, "is not a list of `hub revoke`", "restore it from a backup"
         ) from None
     return dict(found)
 
@@ -374,7 +380,7 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
         name, was not signed by an authority in `authority`, or is not valid today.
     """
     need_cryptography()
-    again = "put the files of `site init` and of `hub admit` side by side again"
+    again = "put the files of `site init` and `hub admit` back into one folder"
     try:
         mine = x509.load_pem_x509_certificate(certificate)
         above = _load_authorities(authority)
@@ -383,27 +389,35 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
         names = _common_names_of(mine.subject)
     except TypeError:
         raise InvalidInput(
-            "key", None, "the TLS key is encrypted", "keep it without a password"
+            "key", None, "the TLS key is encrypted", "store it without a password"
         ) from None
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise InvalidInput("certificate", None, "TLS files cannot be read", again) from None
     if public != own:
-        raise InvalidInput("certificate", None, "does not belong to the key beside it", again)
+        raise InvalidInput("certificate", None, "does not belong to its key", again)
     if names != [name]:
         raise InvalidInput(
-            "certificate", ", ".join(names), f"is not for {name!r}", "use this site's own"
+            "certificate",
+            ", ".join(names),
+            f"was not issued for {name!r}",
+            "use this site's certificate",
         )
     issuers = [one for one in above if _is_issued_by(mine, one)]
     if not issuers:
-        raise InvalidInput("certificate", None, "was not signed by the authority beside it", again)
+        raise InvalidInput("certificate", None, "was not signed by the given authority", again)
     now = datetime.now(UTC)
     if now > max(one.not_valid_after_utc for one in issuers):
-        rule = f"was signed by an authority that ended on {issuers[0].not_valid_after_utc:%Y-%m-%d}"
+        rule = (
+            f"was signed by an authority that expired on {issuers[0].not_valid_after_utc:%Y-%m-%d}"
+        )
         raise InvalidInput(
-            "certificate", None, rule, "the hub's operator makes a new one: `hub renew --authority`"
+            "certificate",
+            None,
+            rule,
+            "ask the hub's operator for a new one (`hub renew --authority`)",
         )
     if not mine.not_valid_before_utc <= now <= mine.not_valid_after_utc:
-        remedy = "use `sottovoce site renew`, and `hub admit --renew`"
+        remedy = "use `sottovoce site renew` and `hub admit --renew`"
         if name == "hub":
             remedy = "use `sottovoce hub renew`"
         raise InvalidInput("certificate", None, "is not valid today", remedy)
@@ -442,7 +456,7 @@ def _load_certificate(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
         raise InvalidInput(
-            "certificate", str(path), "is no certificate", "ask the hub's operator for it"
+            "certificate", str(path), "is not a certificate", "ask the hub's operator for it"
         ) from None
 
 

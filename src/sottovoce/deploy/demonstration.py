@@ -178,20 +178,20 @@ def build_demonstration(
         If there is no seed, no schema, no site, or the folder holds files.
     """
     if config.seed is None:
-        raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
+        raise InvalidInput("seed", None, "a demonstration needs repeatable noise", "give a seed")
     if sites < 1:
         raise InvalidInput("sites", sites, "must be at least 1", "use e.g. 5")
     dataset = load(data, schema=schema)
     if dataset.schema is None:
         raise InvalidInput(
-            "data", data, "has no schema that sites could share", "use 'adult' or a table"
+            "data", data, "has no schema that the sites can share", "use 'adult' or a table"
         )
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
     rows = _encode_site_rows(dataset, parts)
     rows.check_loss_fits(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(
-            "keep", str(folder), "holds files already", "give an empty or a new folder"
+            "keep", str(folder), "already holds files", "give an empty or a new folder"
         )
     port = find_free_port()
     members = _make_site_folders(folder, config, dataset, parts, rows)
@@ -347,7 +347,7 @@ def run_over_relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0)
                 processes.kill_doomed_sites()
             processes.check_no_failure()
             if time.monotonic() > until:
-                raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
+                raise SottovoceError(f"demonstration: did not finish within {LONGEST:g} s")
             tick()
             # shorter steps until the kill, which must come before a site's end
             pause = 0.01 if processes.doomed else 0.05
@@ -403,7 +403,7 @@ class _Processes:
         for name in self.doomed:
             if self._running[name].poll() == 0:
                 raise SottovoceError(
-                    f"lose_site: {name} came to its end before it was lost; use more rounds"
+                    f"lose_site: {name} finished before it could be stopped; use more rounds"
                 )
             self._running[name].kill()
         self.doomed = ()

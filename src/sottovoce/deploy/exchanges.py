@@ -111,12 +111,12 @@ class Exchanges:
             if not self.state.enough:
                 self.closed_by = FEW
                 who = (
-                    f"{len(self.state.members)} sites are left, and this plan needs "
+                    f"{len(self.state.members)} sites are left, but this plan needs "
                     f"{self.state.least}"
                 )
                 if not self.plan.uses_secure_sums:
-                    who += f", connected, or all of them; out: {', '.join(self.lost)}"
-                raise NetClosed(f"round={self.round}: {who}; nothing was drawn for the next one")
+                    who += f" that are connected, or all of them; lost: {', '.join(self.lost)}"
+                raise NetClosed(f"round={self.round}: {who}; nothing was drawn for the next round")
             prepare()
             self.exchange(self.state.next_roster)
 
@@ -127,7 +127,7 @@ class Exchanges:
             return ask()
         except TransportClosed as error:
             if error.site not in (None, self.name):
-                rule = "the hub names another site than this one, which ends no run"
+                rule = "the hub ended the run with a notice for another site"
                 raise Refused(f"round={self.round}: {rule}") from None
             # The hub names this site itself if the others go on without it.
             self.closed_by = OUT
@@ -207,13 +207,13 @@ class Exchanges:
                 self.state.check_message(present[name])
             else:
                 raise Refused(
-                    f"round={self.round}: the hub gave a message of {name!r}, which this site does "
-                    "not hear"
+                    f"round={self.round}: the hub delivered a message of {name!r}, which is not a "
+                    "neighbour"
                 )
         silent = heard - present.keys() - why.keys()
         if silent and not all_hear:
             raise Refused(
-                f"round={self.round}: the hub gave no message of the neighbour {min(silent)!r}"
+                f"round={self.round}: the hub delivered no message of the neighbour {min(silent)!r}"
             )
         return present, why | dict.fromkeys(silent, LATE)
 
@@ -224,5 +224,5 @@ class Exchanges:
         that site's last message, which is for its neighbours.
         """
         if self.plan.waits.waits_for_ever and unsigned and (heard or absence != LEFT):
-            rule = "without its signature, and this plan waits for all its sites"
-            raise Refused(f"round={self.round}: the hub says of {name!r} that it {absence}, {rule}")
+            rule = "without a signature of that site, but this plan waits for all sites"
+            raise Refused(f"round={self.round}: the hub says that {name!r} {absence}, {rule}")

@@ -49,12 +49,14 @@ def write_new_file(path: Path, data: bytes | str, *, secret: bool = False) -> No
         _claim_name(temporary, path)
     except FileExistsError:
         remedy = "use another folder or name, or move it away"
-        raise InvalidInput("file", path, "exists, and is never overwritten", remedy) from None
+        raise InvalidInput(
+            "file", path, "already exists and is never overwritten", remedy
+        ) from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise NotWritten(
-            f"file={format_declared_value(path)}: cannot be written: {reason}; free some space, or "
-            "correct it"
+            f"file={format_declared_value(path)}: cannot be written: {reason}; free some "
+            "disk space or correct the path"
         ) from None
     finally:
         # it has its name by now, or was never made
@@ -101,7 +103,7 @@ def all_files_or_none(folder: Path) -> Iterator[Callable[[Path], None]]:
     except OSError as error:
         rule = f"cannot be made: {error.strerror}"
         raise InvalidInput(
-            "folder", folder, rule, "make the folder above it first, or free some space"
+            "folder", folder, rule, "make the folder above it first, or free some disk space"
         ) from None
     try:
         yield made.append

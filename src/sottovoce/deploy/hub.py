@@ -145,7 +145,7 @@ class Hub:
             If the hub ended the run, or the others go on without the site.
         """
         if not self.plan.uses_secure_sums:
-            raise Refused("question: there are none in this run")
+            raise Refused("question: this run allows no questions")
         return self._questions.wait_for_answers(
             _require_known_site(self.plan, site), question, enough, seconds
         )
@@ -205,9 +205,9 @@ class Hub:
             self.results.models()
             self.gone()
         except Refused as error:
-            rule = f"does not hold what the plan allows: {error}"
+            rule = f"does not match the plan: {error}"
             raise InvalidInput(
-                "log", None, rule, "give the run a new name, or the hub the log of this run"
+                "log", None, rule, "use a new run name, or this run's own log"
             ) from None
 
     def check_complete_end(self) -> None:
@@ -226,7 +226,7 @@ class Hub:
             if reason not in COMPLETE
         ]
         if left:
-            who = f"its sites left: {', '.join(left)}"
+            who = f"these sites left: {', '.join(left)}"
             if self.log.decisions.is_run_ended(self.plan.run):
                 who = "the hub ended it"
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
@@ -269,7 +269,7 @@ class Hub:
 def _require_known_site(plan: Plan, site: str) -> str:
     """Return the name of a site of the plan; raises :class:`Refused` for any other."""
     if site not in plan.names:
-        raise Refused(f"site={site!r}: is no site of this plan")
+        raise Refused(f"site={site!r}: is not a site of this plan")
     return site
 
 
@@ -304,7 +304,7 @@ class LocalTransport:
         )
         if inbox is None:
             raise Unreachable(
-                f"round={round}: no message of every neighbour after {self._patience:g} s"
+                f"round={round}: not all neighbours sent a message within {self._patience:g} s"
             )
         return inbox
 
@@ -313,7 +313,9 @@ class LocalTransport:
             lambda left: self._hub.pass_on_question(self._site, question, enough, left)
         )
         if found is None:
-            raise Unreachable(f"fewer than {enough} other sites answered in {self._patience:g} s")
+            raise Unreachable(
+                f"fewer than {enough} other sites answered within {self._patience:g} s"
+            )
         return found
 
     def send_farewell(self, farewell: bytes) -> None:

@@ -39,6 +39,19 @@ _EXPELLED = (
 )
 
 
+def second_message(site: str, round: int) -> Refused:
+    """Return the error for a message that differs from the one that the site sent before."""
+    return Refused(f"round={round}: site {site!r} has already sent another message of this round")
+
+
+def message_out_of_order(site: str, round: int, due: int) -> Refused:
+    """Return the error for a message of another round than the one that is due."""
+    return Refused(
+        f"round={round}: out of order; the next message of site {site!r} must be that of "
+        f"round {due}"
+    )
+
+
 class HubLog:
     """A write-once log in one SQLite file; a context manager, safe for several threads.
 
@@ -102,17 +115,11 @@ class HubLog:
             found = self.message_of(run, round, site)
             if found is not None:
                 if found != message:
-                    raise Refused(
-                        f"round={round}: site {site!r} has sent another message of this round "
-                        "already"
-                    )
+                    raise second_message(site, round)
                 return
             due = self.last(run, site) + 1
             if round != due:
-                raise Refused(
-                    f"round={round}: out of order; the next message of site {site!r} is that of "
-                    f"round {due}"
-                )
+                raise message_out_of_order(site, round, due)
             query = "SELECT 1 FROM farewell WHERE run = ? AND site = ?"
             if self.file.value(query, run, site) is not None:
                 raise Refused(f"round={round}: site {site!r} has left this run")
@@ -194,7 +201,7 @@ class HubLog:
         with self.file.locked_connection() as db:
             if round != self.last(run, site) + 1:
                 raise Refused(
-                    f"round={round}: site {site!r} left before another round than its next"
+                    f"round={round}: the farewell of site {site!r} must be for its next round"
                 )
             db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
 

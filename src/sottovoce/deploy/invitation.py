@@ -116,7 +116,7 @@ class Invitation:
             )
             check_site_name("name", found.name)
         except (SottovoceError, ValueError) as error:
-            rule = f"is none{reason_of_refusal(error)}"
+            rule = f"is not an invitation{reason_of_refusal(error)}"
             raise InvalidInput(
                 "invitation", path, rule, "give the file that `hub invite` wrote"
             ) from None
@@ -171,7 +171,7 @@ class Answer:
             )
             return cls(Member(plain.name, plain.rows, plain.key), plain.request, plain.invitation)
         except (SottovoceError, ValueError) as error:
-            rule = f"is no answer to an invitation{reason_of_refusal(error)}"
+            rule = f"is not an answer to an invitation{reason_of_refusal(error)}"
             raise InvalidInput(
                 "answer", path, rule, f"give the NAME.{ANSWER} that `site join` wrote"
             ) from None
@@ -180,9 +180,9 @@ class Answer:
         """Raise :class:`InvalidInput` unless this answers `invitation`."""
         if (self.invitation, self.member.name) != (invitation.digest, invitation.name):
             rule = (
-                f"answers another invitation than that of {invitation.name!r} here: one of the "
-                "files was changed"
+                f"does not answer the invitation of {invitation.name!r}: one of the two files "
+                "was changed"
             )
             raise InvalidInput(
-                "answer", self.member.name, rule, "send the invitation again, by another way"
+                "answer", self.member.name, rule, "send the invitation again by another channel"
             )

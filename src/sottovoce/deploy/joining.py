@@ -129,7 +129,7 @@ def make_site_folder(
     check_site_name("name", name)
     grpc_target(hub)
     if (folder / "site.toml").exists():
-        raise InvalidInput("folder", str(folder), "holds a site already", "use another folder")
+        raise InvalidInput("folder", str(folder), "already holds a site", "use another folder")
     rows = load_rows(table.data, table.schema)
     ours = digests_of_rows(table.data, table.schema, rows)
     unknown = check_no_other_ledger(table.data, folder, *ours)

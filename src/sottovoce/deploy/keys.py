@@ -54,13 +54,16 @@ class SigningKey:
         try:
             key = serialization.load_pem_private_key(pem, None)
         except TypeError:
-            remedy = "keep it in a folder that only this user can read, without a password"
+            remedy = "store it without a password, in a folder that only this user can read"
             raise InvalidInput("signing_key", str(path), "is encrypted", remedy) from None
         except (ValueError, exceptions.UnsupportedAlgorithm):
             key = None
         if not isinstance(key, ed25519.Ed25519PrivateKey):
             raise InvalidInput(
-                "signing_key", str(path), "is no Ed25519 key", "make one with `sottovoce site init`"
+                "signing_key",
+                str(path),
+                "is not an Ed25519 key",
+                "make one with `sottovoce site init`",
             )
         return cls(key)
 

@@ -32,6 +32,8 @@ from .sums.messages import DOMAIN as SUMS
 _LARGEST = 2**20
 """The most bytes of the file."""
 ENDING = "known"
+_OLDER_LEDGER = "it is an older copy or another ledger"
+_NEWEST_LEDGER = "put the newest one back, or if it is lost, count its budget as spent"
 
 
 class SharedRun(NamedTuple):
@@ -79,8 +81,8 @@ class Known:
             for run in (found.run, *found.shared):
                 check_run_name("run", run)
         except (SottovoceError, ValueError) as error:
-            rule = f"is not what `site run` writes{reason_of_refusal(error)}"
-            remedy = "get it back as it was after the last run"
+            rule = f"is not a record of `site run`{reason_of_refusal(error)}"
+            remedy = "restore the file of the last run"
             raise InvalidInput("known", path, rule, remedy) from None
         return found
 
@@ -132,8 +134,10 @@ class Known:
         ]
         if changed:
             who = ", ".join(changed)
-            rule = f"the plan has another signing key of {who} than the runs before"
-            remedy = f"ask {who} by telephone whether it made a new key; only if so give --new-keys"
+            rule = f"the plan has another signing key of {who} than earlier runs"
+            remedy = (
+                f"ask {who} by telephone whether it made a new key, and only then give --new-keys"
+            )
             raise InvalidInput("keys", None, rule, remedy)
 
 
@@ -147,13 +151,12 @@ def check_ledger_against_results(ledger: DurableLedger, stem: Path) -> None:
         if run not in runs:
             missing = f"lacks the run {run!r}"
         elif head is not None and not ledger.file.contains_head(head):
-            missing = f"does not hold what it held after the run {run!r}"
+            missing = f"lacks records up to the end of the run {run!r}"
         else:
             continue
         raise LedgerCorrupt(
-            f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is an "
-            "older copy or another ledger; nothing was sent or drawn; put the newest one back, or "
-            "if that is lost count its budget as spent"
+            f"ledger={ledger.path.name!r}: {missing}, although {path.name!r} of that run exists: "
+            f"{_OLDER_LEDGER}; nothing was sent or drawn; {_NEWEST_LEDGER}"
         )
 
 
@@ -189,13 +192,12 @@ def check_ledger_against_hub(
         elif Journal(ledger, run).highest_round < 0:
             missing = f"lacks the greeting of the run {run!r}"
         elif isinstance(mark, str) and not ledger.file.contains_hash(mark):
-            missing = f"does not hold what it held at the end of the run {run!r}"
+            missing = f"lacks records up to the end of the run {run!r}"
         else:
             continue
         raise LedgerCorrupt(
-            f"ledger={ledger.path.name!r}: {missing}, of which the hub has this site's own signed "
-            "words: it is an older copy or another ledger; nothing was drawn; put the newest one "
-            "back, or if that is lost count its budget as spent"
+            f"ledger={ledger.path.name!r}: {missing}, of which the hub holds a message "
+            f"signed by this site: {_OLDER_LEDGER}; nothing was drawn; {_NEWEST_LEDGER}"
         )
 
 

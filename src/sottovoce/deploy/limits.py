@@ -94,8 +94,8 @@ def check_inbox_size(d: object, degree: int, proofs: int = 0) -> None:
             if degree == 1:
                 said = "1 neighbour"
             rule = (
-                f"a site with {said} gets up to {largest:,} bytes a round, and {name} takes "
-                f"{most:,}"
+                f"a site with {said} receives up to {largest:,} bytes a round, but {name} "
+                f"takes at most {most:,}"
             )
             remedy = "use fewer features, or a graph with fewer neighbours a site, such as 'ring'"
             raise InvalidInput("d", d, rule, remedy)

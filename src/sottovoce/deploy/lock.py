@@ -41,12 +41,15 @@ def exclusive_lock(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
         file = path.open("a")
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
-        raise InvalidInput("lock", str(path), rule, "let the process write to its folder") from None
+        raise InvalidInput(
+            "lock", str(path), rule, "give this user write access to its folder"
+        ) from None
     with file:
         while not _try_to_lock(file, path):
             if time.monotonic() > until:
                 raise Busy(
-                    f"lock={str(path)!r}: another process works here now; stop it, or let it end"
+                    f"lock={str(path)!r}: another process holds it; stop that process or wait for "
+                    "its end"
                 )
             time.sleep(_LOOK)
         yield

@@ -133,12 +133,14 @@ class LogFile:
             return False
         if unmarked and self._tables["message"] in tables.values():
             raise InvalidInput(
-                "log", self._name, FORMER, "move it away, and start the hub: it makes another"
+                "log", self._name, FORMER, "move it away and start the hub, which makes a new one"
             )
         ours = (application, version) == (_APPLICATION, VERSION)
         if not ours or not set(self._tables.values()) <= set(tables.values()):
-            rule = f"is no hub's log of version {VERSION}"
-            raise InvalidInput("log", self._name, rule, "move it away, and find out whose it is")
+            rule = f"is not a hub log of version {VERSION}"
+            raise InvalidInput(
+                "log", self._name, rule, "move it away and find out what it belongs to"
+            )
         return True
 
     def _make_tables(self) -> None:
@@ -170,14 +172,14 @@ class LogFile:
                 plain = "is closed"
             code = str(getattr(error, "sqlite_errorname", plain))
             if code.startswith(_DAMAGE):
-                rule = "is no hub's log, or is damaged"
+                rule = "is not a hub log or is damaged"
                 raise InvalidInput(
-                    "log", self._name, rule, "move it away, and look at the disk"
+                    "log", self._name, rule, "move it away and check the disk"
                 ) from None
             if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-                code = "cannot be written: no space, or the disk fails"
+                code = "cannot be written: the disk is full or fails"
             raise SottovoceError(
-                f"log={self._name!r}: {code}; the sites wait, and ask again"
+                f"log={self._name!r}: {code}; the sites wait and try again"
             ) from None
 
 
@@ -188,7 +190,9 @@ def _prepare_writable(path: Path) -> str:
         path.touch(mode=0o600)
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
-        raise InvalidInput("log", str(path), rule, "let the hub write to its folder") from None
+        raise InvalidInput(
+            "log", str(path), rule, "give the hub write access to its folder"
+        ) from None
     return str(path)
 
 
@@ -200,7 +204,7 @@ def _read_only_uri(path: Path) -> str:
     to another user than the hub's.
     """
     if not path.is_file():
-        raise InvalidInput("log", str(path), "is no hub's log: it is no file", "start the hub")
+        raise InvalidInput("log", str(path), "is not a file", "start the hub")
     uri = f"{path.resolve().as_uri()}?mode=ro"
     if path.with_name(f"{path.name}-wal").exists():
         return uri

@@ -55,7 +55,7 @@ class Member:
         except (ValueError, TypeError):
             raw = b""
         if len(raw) != _KEY_BYTES or base64.b64encode(raw).decode() != self.key:
-            rule = f"of {self.name!r} must be {_KEY_BYTES} bytes in base64"
+            rule = f"the key of {self.name!r} must be {_KEY_BYTES} bytes in base64"
             raise InvalidInput("key", None, rule, "give the file that `site init` wrote")
 
     @classmethod
@@ -77,7 +77,7 @@ class Member:
         except SottovoceError:
             raise
         except (OSError, ValueError, TypeError, LookupError):
-            rule = "is not what `site init` writes"
+            rule = "is not a public file of `site init`"
             raise InvalidInput(
                 "site", str(path), rule, "give each site's NAME.public.json"
             ) from None
@@ -87,14 +87,14 @@ def check_members(sites: Sequence[Member]) -> None:
     """Raise :class:`InvalidInput` unless every site has a name and a key of its own."""
     check_names_differ("sites", tuple(site.name for site in sites))
     if len({site.key for site in sites}) != len(sites):
-        raise InvalidInput("sites", None, "every site needs a key of its own", "correct the list")
+        raise InvalidInput("sites", None, "each site must have its own key", "correct the list")
 
 
 def node_of_site(names: Sequence[str], name: str) -> int:
     """Return the node of a site; raises :class:`InvalidInput` if there is no such site."""
     if name not in names:
         raise InvalidInput(
-            "name", name, f"is no site of the plan, which has {', '.join(names)}", "correct it"
+            "name", name, f"is not a site of the plan, which has {', '.join(names)}", "correct it"
         )
     return names.index(name)
 

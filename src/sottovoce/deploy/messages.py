@@ -52,10 +52,11 @@ COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
 _MARKED = _FAREWELL | {"ledger"}
 OTHER_MEAN = (
-    "site {!r} moves its rows by another mean than this site, and no round may follow; "
-    "compare the releases"
+    "site {!r} moves its rows by another mean than this site, so the run cannot "
+    "go on; compare the releases of the mean"
 )
-_OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
+NOT_OF_THIS_SCHEMA = "is not a message of this schema"
+_OTHER_PLAN = "belongs to another plan; compare the digests with `sottovoce site check`"
 _OWN = 4096
 """The most bytes of a greeting or a farewell."""
 _DOMAIN = b"sottovoce message 1\n"
@@ -186,14 +187,14 @@ def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
     if kind == "hello":
         expected = (0,)
     if payload.shape != expected:
-        raise Refused(f"payload: must have shape {expected}, and has {payload.shape}")
+        raise Refused(f"payload: must have shape {expected}, but has {payload.shape}")
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
     cap = agreed.norm_cap
     # The largest entry first: the norm of what passes squares no number that overflows.
     largest = np.max(np.abs(payload), initial=0.0)
     if not (largest <= cap and np.linalg.norm(payload) <= cap):
-        raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
+        raise Refused(f"payload: its norm is above the plan's cap of {cap:g}")
 
 
 def check_plan_digest(own: str, hubs: object) -> None:
@@ -232,11 +233,11 @@ def read_message(plan: Plan, data: bytes, sender: str, round: int) -> Message:
         or (body["kind"] == "hello") != (round == 0)
         or body["dtype"] != DTYPE
     ):
-        raise Refused(f"{where}: has a kind or type of number that does not belong there")
+        raise Refused(f"{where}: its kind or number type is not allowed here")
     check_signature(plan, where, _DOMAIN, body)
     raw = decode_base64(where, body["payload"])
     if not isinstance(body["shape"], list) or len(raw) % 8 or body["shape"] != [len(raw) // 8]:
-        raise Refused(f"{where}: its shape is not that of its payload")
+        raise Refused(f"{where}: its shape does not match its payload")
     payload = np.frombuffer(raw, dtype=DTYPE).astype(float)
     try:
         check_payload(plan, body["kind"], payload, round)
@@ -278,9 +279,9 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
         last=plan.exchange_table.last + 1,
     )
     if body["reason"] not in get_args(Reason):
-        raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
+        raise Refused(f"{where}: its reason must be one of {', '.join(get_args(Reason))}")
     if not isinstance(body.get("ledger", ""), str):
-        raise Refused(f"{where}: is no message of this schema")
+        raise Refused(f"{where}: {NOT_OF_THIS_SCHEMA}")
     check_signature(plan, where, _LAST_DOMAIN, body)
     return Farewell(plan.run, plan.digest, round, sender, body["reason"], body.get("ledger"))
 
@@ -357,16 +358,17 @@ def parse_unverified(
         If its length, form, version, plan, sender or round is not right.
     """
     if len(data) > longest_message(plan):
-        raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
+        raise Refused(f"{where}: has {len(data)} bytes, more than any message of this plan")
     body = _read_canonical(data, longest_message(plan), keys)
     if body is None:
-        raise Refused(f"{where}: is no message of this schema")
+        raise Refused(f"{where}: {NOT_OF_THIS_SCHEMA}")
     # The type counts too: to Python True and 1.0 equal 1.
     is_number = type(body["v"]) is int
     if body["v"] != VERSION or not is_number:
         shown = body["v"] if is_number else "?"
         raise Refused(
-            f"{where}: has version {shown}, and this is {VERSION}; use the same release everywhere"
+            f"{where}: has version {shown}, but this is version {VERSION}; use the same "
+            "release everywhere"
         )
     if body["run"] != plan.run or body["plan"] != plan.digest:
         raise Refused(f"{where}: {_OTHER_PLAN}")
@@ -441,5 +443,5 @@ def decode_base64(where: str, text: object) -> bytes:
     # The last character of a text may hold bits that no byte needs: several texts decode to the
     # same bytes, and only one of them is accepted.
     if raw is None or base64.b64encode(raw).decode() != text:
-        raise Refused(f"{where}: is no message of this schema")
+        raise Refused(f"{where}: {NOT_OF_THIS_SCHEMA}")
     return raw

@@ -61,7 +61,7 @@ def serve_status_page(
         if free:
             return serve_status_page(status, f"{address.rpartition(':')[0]}:0")
         raise InvalidInput(
-            "page", address, "cannot be listened on", "use a free port, or --page none"
+            "page", address, "cannot be opened to listen on", "use a free port, or --page none"
         ) from None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, f"http://{address.rpartition(':')[0]}:{server.server_address[1]}/"
@@ -80,9 +80,9 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
             here = named in (host, "localhost", "127.0.0.1", "::1")
             # A server of all addresses cannot know by which name it is reached.
             if not here and host not in ("0.0.0.0", "::"):
-                self._reply(403, "text/plain", "another host is named\n")
+                self._reply(403, "text/plain", "wrong host name\n")
             elif self.path not in ("/", "/status.json"):
-                self._reply(404, "text/plain", "there is / and /status.json\n")
+                self._reply(404, "text/plain", "only / and /status.json exist\n")
             else:
                 try:
                     found = status()

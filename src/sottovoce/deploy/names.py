@@ -62,10 +62,10 @@ def _check_against(field: str, name: object, taken: frozenset[str], remedy: str)
     # Windows reads CON.txt as the device, and does not tell capitals from small letters.
     first = name.partition(".")[0].lower()
     if first in DEVICES:
-        raise InvalidInput(field, name, "is the name of a device on Windows", remedy)
+        raise InvalidInput(field, name, "is a device name on Windows", remedy)
     if first in taken:
         raise InvalidInput(
-            field, name, f"{first!r} is the beginning of the name of another file", remedy
+            field, name, f"its first part must not be {first!r}, which other files use", remedy
         )
 
 
@@ -75,8 +75,8 @@ def check_names_differ(field: str, names: tuple[str, ...]) -> None:
     for name in names:
         if name.lower() in seen:
             rule = (
-                f"is the same as {seen[name.lower()]!r} in the name of a file; every site "
-                "needs a name of its own"
+                f"must differ from {seen[name.lower()]!r} by more than capital letters, "
+                "because names become file names"
             )
-            raise InvalidInput(field, name, rule, "correct the list")
+            raise InvalidInput(field, name, rule, "rename one of the two")
         seen[name.lower()] = name

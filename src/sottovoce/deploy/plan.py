@@ -281,8 +281,8 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
     limits.check_whole_number("copies", config.copies, limits.COPIES)
     limits.check_inbox_size(d, 1)
     if not config.trusted.between_sites:
-        rule = "its curator would hold the rows of all sites"
-        raise InvalidInput("method", config.method, rule, "use a method that trusts nobody")
+        rule = "its trusted curator would hold the rows of all sites"
+        raise InvalidInput("method", config.method, rule, "use a method without a trusted curator")
     check_members(sites)
 
 
@@ -305,15 +305,17 @@ def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput
     """
     remedy = "write the plan again"
     if plan.is_inference and plan.centre is not None:
-        yield InvalidInput("centre", None, "inference reads rows as they are", f"{remedy}, without")
+        yield InvalidInput(
+            "centre", None, "cannot be combined with inference", f"{remedy} without it"
+        )
     if plan.start is not None and plan.d > LONGEST_START:
         yield InvalidInput(
-            "start", None, f"a plan holds at most {LONGEST_START:,} entries of one", "leave it out"
+            "start", None, f"must have at most {LONGEST_START:,} entries", "leave it out"
         )
     if with_centring_digest(plan.config, plan.centre) != plan.config:
-        yield InvalidInput("centre", None, "must stand in the plan's configuration too", remedy)
+        yield InvalidInput("centre", None, "its digest is not in the plan's configuration", remedy)
     if with_start_digest(plan.config, plan.start, plan.d) != plan.config:
-        yield InvalidInput("start", None, "must stand in the plan's configuration too", remedy)
+        yield InvalidInput("start", None, "its digest is not in the plan's configuration", remedy)
 
 
 def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
@@ -335,7 +337,7 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
     if encoding is not None and encoding.person is not None:
         declared = encoding.person.rows
     if plan.config.rows_per_person != declared:
-        rule = "is not what the schema says of people's rows"
+        rule = "differs from the schema's rows per person"
         yield InvalidInput(
             "rows_per_person", plan.config.rows_per_person, rule, "write the plan again"
         )
@@ -345,14 +347,17 @@ def one_replicate(plan: Plan) -> Iterator[InvalidInput]:
     """Yield the fault of replicates: separate sites run once."""
     if plan.config.replicates != 1:
         yield InvalidInput(
-            "replicates", plan.config.replicates, "sites run once", "use replicates=1"
+            "replicates",
+            plan.config.replicates,
+            "must be 1 for a run between sites",
+            "use replicates=1",
         )
 
 
 def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
     """Yield faults of the listed edges: they are those of the named graph, in their one order."""
     if plan.graph.edges != plan.edges:
-        rule = "must be sorted, and each be there once"
+        rule = "must be sorted and unique"
         yield InvalidInput("edges", None, rule, "write the plan again")
     if _is_listed_graph(plan.config.graph):
         return
@@ -360,7 +365,7 @@ def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
     if len(plan.sites) == 1:
         described = "complete"
     if make_graph(described, len(plan.sites)).edges != plan.edges:
-        rule = "is not the graph of the plan's edges"
+        rule = "does not have the plan's edges"
         yield InvalidInput("graph", plan.config.graph, rule, "use the version that wrote the plan")
 
 
@@ -377,7 +382,7 @@ def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
         scales = _noise_scales(plan.asks)
     if None in scales or (trains_with_noise and plan.config.noise is None):
         yield InvalidInput(
-            "noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`"
+            "noise", None, "must be calibrated in a plan", "write it with `sottovoce plan`"
         )
 
 
@@ -386,8 +391,10 @@ def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
     if not plan.is_inference:
         return
     if plan.start is not None or plan.edges != make_graph("complete", len(plan.sites)).edges:
-        rule = "inference starts from a count of its own, and all sites hear each other"
-        yield InvalidInput("start", None, rule, "write the plan again, without a start")
+        rule = "inference needs a complete graph and no starting point"
+        yield InvalidInput(
+            "start", None, rule, "write the plan again without a start, with graph='complete'"
+        )
 
 
 def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
@@ -399,10 +406,8 @@ def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
         return
     training = plan.stages[0]
     if len(training.allowed_events(0)) < len(training.planned(0)):
-        rule = (
-            "the training would end before all of its rounds, and the evaluation comes after them"
-        )
-        yield InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
+        rule = "does not pay for all training rounds, which come before the evaluation"
+        yield InvalidInput("epsilon", None, rule, "raise it or leave noise out")
 
 
 def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
@@ -411,10 +416,7 @@ def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
     It ends a round for which a site is missing: else its sites would wait with their keys.
     """
     if plan.uses_secure_sums and plan.waits.waits_for_ever:
-        rule = (
-            "a run of sums ends a round for which a site is missing, or its sites would wait "
-            "with their keys"
-        )
+        rule = "secure sums need a time limit, so that no site waits with its key for a missing one"
         yield InvalidInput("patience", None, rule, "give a number of seconds")
 
 

@@ -32,7 +32,7 @@ PLANNED_BEFORE = (
 """What to do with a plan of a version before 0.3."""
 LARGEST = 32 * 2**20
 """The most bytes of a plan file."""
-_CHANGED = "does not have the digest that stands in it: it was changed"
+_CHANGED = "does not match its digest: it was changed"
 _UNSOUND = (
     OSError,
     ValueError,
@@ -72,10 +72,10 @@ def read_plan_file(path: str | Path) -> Plan:
         raise
     except SottovoceError as error:
         raise InvalidInput(
-            "plan", str(path), f"cannot be run: {error}", "correct what it says"
+            "plan", str(path), f"cannot be run: {error}", "correct the plan"
         ) from None
     except _UNSOUND as error:
-        rule = f"is no plan file{reason_of_refusal(error)}"
+        rule = f"is not a plan file{reason_of_refusal(error)}"
         raise InvalidInput("plan", str(path), rule, "write one with `sottovoce plan`") from None
     # The digest of what was read, too: a plan may hold what this version would not write.
     if plan.digest != stated:
@@ -136,9 +136,9 @@ def _check_method(path: str | Path, method: object) -> None:
     A plan comes from others, and makes nobody load code by its name.
     """
     if method not in KNOWN:
-        rule = f"runs the method {method!r}, which this version does not have"
+        rule = f"uses the method {method!r}, which this version does not have"
         remedy = (
-            "let all take the same version, or register the method in the program that "
+            "use the same version everywhere, or register the method in the program that "
             "reads the plan"
         )
         raise InvalidInput("plan", str(path), rule, remedy)

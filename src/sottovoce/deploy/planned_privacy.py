@@ -72,7 +72,7 @@ class PlannedPrivacy:
                 )
             except UnknownEvent as error:
                 raise InvalidInput(
-                    "plan", self.run, f"has no proved price: {error}", "write another one"
+                    "plan", self.run, f"has no proved privacy loss: {error}", "write another plan"
                 ) from None
         return self._events_by_site[name]
 

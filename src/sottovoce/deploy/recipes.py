@@ -113,25 +113,22 @@ def _check_rows_count_alike(config: RunConfig, schema: Schema | None) -> None:
     """Refuse rows that do not count one by one, and labels of another kind than two classes."""
     for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
         if many != 1:
-            rule = "the rows of a plan with answers are priced one by one, for one run"
+            rule = "must be 1 in a plan with inference or evaluation"
             raise InvalidInput(field, many, rule, f"use {field}=1")
     loss = make_loss(config.loss)
     has_other_label = schema is not None and not isinstance(schema.task, TwoClasses)
     if loss.outputs != 1 or loss.offset_bound or has_other_label:
-        rule = "answers between sites are for two classes"
-        raise InvalidInput("label", None, rule, "leave evaluation and inference out")
+        rule = "inference and evaluation between sites need two classes"
+        raise InvalidInput("label", None, rule, "leave inference and evaluation out")
     if schema is not None and schema.weighs:
-        rule = "answers between sites count every row once, and this schema declares weights"
+        rule = "inference and evaluation between sites do not support row weights"
         raise InvalidInput(
-            "weight", None, rule, "leave weight and class_weight out, or evaluation and inference"
+            "weight", None, rule, "leave weight and class_weight out, or inference and evaluation"
         )
     if schema is not None and schema.person is not None:
-        rule = (
-            "answers between sites count every row once, and this schema bounds a person's "
-            "rows together"
-        )
+        rule = "inference and evaluation between sites do not support user-level privacy"
         raise InvalidInput(
-            "person", None, rule, "leave evaluation and inference out, or keep one row a person"
+            "person", None, rule, "leave inference and evaluation out, or keep one row per person"
         )
 
 
@@ -142,8 +139,10 @@ def _check_held_out(asks: Asks, sizes: Sequence[int], names: Sequence[str]) -> N
     for name, rows in zip(names, sizes, strict=True):
         held = asks.held(rows)
         if not 0 < held < rows:
-            rule = f"leaves {held} held-out rows and {rows - held} others at {name!r}"
-            raise InvalidInput("holdout", asks.holdout, rule, "give each site at least one of both")
+            rule = f"leaves {held} held-out rows and {rows - held} training rows at {name!r}"
+            raise InvalidInput(
+                "holdout", asks.holdout, rule, "choose a share that leaves each site both kinds"
+            )
 
 
 def _price_inference(
@@ -160,8 +159,8 @@ def _price_inference(
 
     inference.check_run_is_inference(config)
     if config.noise is not None:
-        rule = "inference calibrates the noise of its own releases"
-        raise InvalidInput("noise", None, rule, "leave it out, and give an epsilon")
+        rule = "must not be given: inference calibrates its own noise"
+        raise InvalidInput("noise", None, rule, "leave it out and give an epsilon")
     trained = [rows - asks.held(rows) for rows in sizes]
     columns = [f"x{j}" for j in range(d)]
     constants = sites_with_constants(names, at_random=False, asked=asks.site_constants)

@@ -268,7 +268,7 @@ def _listen_on_address(server: grpc.Server, address: str, credentials: Credentia
         return server.add_secure_port(address, secure)
     except RuntimeError:
         raise InvalidInput(
-            "listen", address, "cannot be listened on", "use a free port of this machine"
+            "listen", address, "cannot be opened to listen on", "use a free port of this machine"
         ) from None
 
 
@@ -347,7 +347,7 @@ class _Requests:
         else:
             self._failed(site, told)
         if not foreseen:
-            _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
+            _log.error("internal error of the hub on a request of %s", site, exc_info=error)
 
 
 def _tls_configuration(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
@@ -387,7 +387,7 @@ def _decode_common_name(common: bytes) -> str:
     try:
         return common.decode()
     except UnicodeDecodeError:
-        raise Refused("certificate: its common name is no text") from None
+        raise Refused("certificate: its common name is not text") from None
 
 
 def grpc_target(address: str, field: str = "hub") -> str:
@@ -459,8 +459,8 @@ def request_certificate_and_plan(
                 if isinstance(certificate, str) and isinstance(plan, str):
                     return certificate.encode(), plan.encode()
                 why = (
-                    "it has not admitted this site: its operator does so with `hub run "
-                    "--admit`, or `hub admit`"
+                    "it has not admitted this site: its operator runs `hub run --admit` or `hub "
+                    "admit`"
                 )
             except grpc.RpcError as error:
                 if error.code() in (
@@ -470,7 +470,10 @@ def request_certificate_and_plan(
                     raise Refused(
                         f"the hub refused: {to_printable_text(error.details() or '')}"
                     ) from None
-                why = "it does not run yet, or a firewall is between, or its authority is another"
+                why = (
+                    "it is not running, a firewall blocks it, or it has another certificate "
+                    "authority"
+                )
             now = time.monotonic()
             if told is None or told[0] != why or now - told[1] >= every:
                 told = why, now
@@ -484,8 +487,8 @@ def _reason_of_silence(code: grpc.StatusCode, details: str) -> str:
 
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return (
-            "it is down or elsewhere, a firewall is between, or one side does not take the "
-            "other's certificate (gRPC does not say which)"
+            "it is down or at another address, a firewall blocks it, or one side rejects "
+            "the other's certificate (gRPC does not say which)"
         )
     if details == OWN_TROUBLE:
         return details
@@ -544,7 +547,7 @@ class RelayTransport(RequestTransport):
                     call(body, timeout=self._wait), self._most, OTHER_VERSION
                 )
                 if told:
-                    self._tell(f"hub={self._address!r}: answers")
+                    self._tell(f"hub={self._address!r}: answers again")
                 return found
             except grpc.RpcError as error:
                 code, details = error.code(), to_printable_text(error.details() or "")
@@ -560,8 +563,8 @@ class RelayTransport(RequestTransport):
                 if silent > QUIET and not told:
                     told = True
                     self._tell(
-                        f"hub={self._address!r}: does not answer, and is asked for "
-                        f"{self._patience:g} s: {why}"
+                        f"hub={self._address!r}: does not answer; trying for {self._patience:g} s: "
+                        f"{why}"
                     )
             time.sleep(pause)
             pause = min(2.0 * pause, 1.0)

@@ -213,8 +213,8 @@ def run_in_the_way(stem: Path, plan: Plan) -> str | None:
         check_run_name("run", found.get("run"))
     except InvalidInput:
         path = str(_file_beside(stem, "json"))
-        rule = "is in the way: it does not say of which run it is"
-        remedy = "move it away; the same command goes on"
+        rule = "does not say which run it belongs to"
+        remedy = "move it away and repeat the command"
         raise InvalidInput("results", path, rule, remedy) from None
     if found.get("plan") == plan.digest:
         return None
@@ -389,7 +389,7 @@ def _public_facts(plan: Plan) -> list[tuple[str, str]]:
     config, start = plan.config, plan.start
     capped = ""
     if not np.isinf(config.gradient_cap):
-        capped = f", gradients of rows up to {config.gradient_cap:g}"
+        capped = f", per-row gradients clipped at {config.gradient_cap:g}"
     found = []
     if start is not None:
         found.append(("Starting point", f"public ({start.kind}), digest {start.digest}"))
@@ -403,7 +403,7 @@ def _public_facts(plan: Plan) -> list[tuple[str, str]]:
         ("Sites", str(len(plan.sites))),
         ("Features", str(plan.d)),
         ("Weights", f"C = {config.C:g}, rho = {config.rho:g}"),
-        ("Longest message", f"{plan.norm_cap:.3g}"),
+        ("Norm bound of messages", f"{plan.norm_cap:.3g}"),
         ("Digest", plan.digest),
     ]
     return found

@@ -20,7 +20,7 @@ from .plan import Plan
 from .strict import parse_json
 from .transport import to_printable_text
 
-OTHER_VERSION = "the hub gave an answer of another version"
+OTHER_VERSION = "the hub's answer is of another version; use the same release everywhere"
 SOON = 0.2
 """Seconds between two requests that the hub answers at once."""
 AGAIN = 60.0
@@ -28,7 +28,7 @@ AGAIN = 60.0
 _MOST = 2**63
 """Numbers of a request are smaller: the hub's log holds no larger ones."""
 METHODS = ("highest", "exchange", "inquire", "answer", "leave")
-OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
+OTHER_REQUEST = "request: is not of this version; use the same release everywhere"
 
 
 def request_and_reply_sizes(plan: Plan) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def reply_to_request(
     if method not in METHODS:
         raise Refused(OTHER_REQUEST)
     if _required_text(asked, "run") != hub.plan.run:
-        raise Refused("run: this hub carries another one")
+        raise Refused("run: this hub serves another run")
     try:
         return _reply_by_method(hub, site, method, asked, seconds)
     except TransportClosed as error:
@@ -246,7 +246,7 @@ class RequestTransport(ABC):
             if answers is not None:
                 return answers
             if not told:
-                self._tell(f"was started again, and waits for the word of {enough} other sites")
+                self._tell(f"was restarted, and waits for answers of {enough} other sites")
                 told = True
 
     def _entry_of_reply(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:

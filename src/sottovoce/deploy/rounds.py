@@ -20,7 +20,7 @@ from ..data.move import Move
 from ..errors import Refused, TransportClosed
 from ..util.typing import Any, IntArray
 from .answering import ReadNet, replay_row_move
-from .hublog import HubLog
+from .hublog import HubLog, message_out_of_order, second_message
 from .limits import PROOFS
 from .plan import Plan
 from .sums.messages import Hello, SignedMessage, make_proof, read_signed_message
@@ -260,20 +260,14 @@ class RoundSequence:
                 # two.
                 self._log.decisions.record_second_message(self._run, site, round, message)
                 self.advance_by_log()
-            raise Refused(
-                f"round={round}: site {site!r} has sent another message of this round already"
-            )
+            raise second_message(site, round)
         self.check_member(site, late=round < self.open.number)
         if round > self.open.number:
-            due = self.open.number
-            raise Refused(
-                f"round={round}: out of order; the next message of site {site!r} is that of round "
-                f"{due}"
-            )
+            raise message_out_of_order(site, round, self.open.number)
         self.state.check_message(signed)
         for other in self.open.messages.values():
             if isinstance(signed.content, Hello) and other.content == signed.content:
-                raise Refused(f"message of {site!r}: has the key of {other.sender!r}")
+                raise Refused(f"message of {site!r}: its key is that of {other.sender!r}")
         self._log.store_message(self._run, round, site, message)
         self.open.messages[site] = signed
         if self.open.since is None:

@@ -277,11 +277,11 @@ class SiteSession:
         plan = self.plan
         own = plan.sites[plan.index(self.name)]
         if plan.run in self.ledger.runs and self.ledger.runs[plan.run].given_up:
-            rule = "this site's part in it was ended for good, and nothing more of it is sent"
+            rule = "this site has ended its part for good and sends nothing more"
             raise LedgerError(f"run={plan.run!r}: {rule}; agree on a plan with another run name")
         if self.key.public != own.key:
-            rule = f"is not the one that the plan has for {self.name!r}"
-            raise InvalidInput("signing_key", None, rule, "use its own")
+            rule = f"is not the plan's key for {self.name!r}"
+            raise InvalidInput("signing_key", None, rule, "use that site's key")
 
     def _check_rows(self) -> None:
         """Refuse rows of several sites, or other than the plan reads them."""
@@ -296,7 +296,7 @@ class SiteSession:
             )
         if self.rows.n.shape != (1, 1):
             raise InvalidInput(
-                "rows", self.rows.n.shape, "must be those of this site alone", "give no others"
+                "rows", self.rows.n.shape, "must be those of this site alone", "give only its rows"
             )
         self.rows.check_privacy_unit(plan.config.rows_per_person)
 
@@ -306,29 +306,39 @@ class SiteSession:
         n = int(self.rows.n[0, 0])
         agreed = plan.sites[plan.index(self.name)].rows
         if n != agreed:
-            rule = f"the plan says {agreed} of {self.name!r}"
+            rule = f"the plan says {agreed} for {self.name!r}"
             raise InvalidInput("rows", n, rule, "agree on a plan with the right number")
         if plan.asks is None:
             return
         if self.table is None:
-            rule = "must be the raw table, which this plan's inference or evaluation encodes again"
+            rule = (
+                "must be the raw table, because this plan's inference or evaluation re-encodes it"
+            )
             raise InvalidInput("rows", None, rule, "give a CSV or Parquet file")
         if rows_digest(*self.table.rows().fingerprint_arrays()) != rows_digest(
             *self.rows.fingerprint_arrays()
         ):
-            raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
+            raise InvalidInput(
+                "table",
+                None,
+                "does not hold the encoded rows",
+                "give the table that they were encoded from",
+            )
 
     def _check_ledger(self, noise: Noise) -> None:
         """Refuse a ledger of several nodes, or of a demonstration that the plan is not."""
         plan = self.plan
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
-            rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
+            rule = "noise, plan and ledger must all be for a demonstration, or all be real"
             raise InvalidInput(
-                "plan", plan.run, rule, "give a real site a plan and a ledger that are none"
+                "plan", plan.run, rule, "give a real site a real plan and a real ledger"
             )
         if len(self.ledger.epsilon) != 1:
             raise InvalidInput(
-                "ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`"
+                "ledger",
+                None,
+                "must have one node, because it is for one site",
+                "make it with `sottovoce site init`",
             )
         check_ledger_accountant(plan.config, plan.facts, self.ledger)
 
@@ -439,9 +449,9 @@ class SiteSession:
         own = max(journal.highest_round, 0)
         if highest > own:
             raise LedgerCorrupt(
-                f"run={run!r}: the hub holds round {highest} of this site and its journal ends at "
-                f"round {own}: the journal is an older copy; halted, nothing was drawn; find the "
-                "newest one, and never restore a ledger from a backup"
+                f"run={run!r}: the hub holds round {highest} of this site, but its journal "
+                f"ends at round {own}: the journal is an older copy; halted, nothing was "
+                "drawn; find the newest one, and never restore a ledger from a backup"
             )
         check_ledger_against_hub(
             self.ledger, self.name, self.key.public, getattr(transport, "earlier", ())

@@ -224,10 +224,10 @@ def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> lis
             continue
         if there:
             rule = (
-                f"has a ledger already, {path}: a second one would be a second budget, which "
-                "nobody adds up"
+                f"already has the ledger {path}: a second one would be a second budget for the "
+                "same rows"
             )
-            remedy = "take part with that one: put the plan into its folder"
+            remedy = "use that ledger: put the plan into its folder"
             raise InvalidInput("data", data, rule, remedy)
     return unknown
 
@@ -339,7 +339,7 @@ class SiteSettings:
         check_site_name("name", given["name"])
         for field, value in {**given, **given["data"], **given["keys"]}.items():
             if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= _LONGEST):
-                rule = f"must be 1 to {_LONGEST} characters, and no control characters"
+                rule = f"must be 1 to {_LONGEST} characters without control characters"
                 raise InvalidInput(field, None, rule, "correct it")
         patience = given.get("patience", PATIENCE)
         if not 0 < patience <= _MOST_PATIENCE or not math.isfinite(patience):
@@ -385,15 +385,22 @@ class SiteSettings:
             agreed = schema_from_plain(plan.schema)
             if agreed is not None and own.data_dependent != agreed.data_dependent:
                 rule = (
-                    f"the plan's schema says {agreed.data_dependent}, and statements depend on it"
+                    f"the plan's schema says {agreed.data_dependent}, and the privacy statement "
+                    "depends on it"
                 )
                 raise InvalidInput(
-                    "data_dependent", own.data_dependent, rule, "agree on what is true"
+                    "data_dependent",
+                    own.data_dependent,
+                    rule,
+                    "agree with the other sites on the true value",
                 )
             if agreed is None or own.fingerprint != agreed.fingerprint:
-                rule = "encodes rows in another way than the plan's"
+                rule = "encodes rows differently from the plan's schema"
                 raise InvalidInput(
-                    "schema", str(self.schema), rule, "use the plan's, or agree on another plan"
+                    "schema",
+                    str(self.schema),
+                    rule,
+                    "use the plan's schema, or agree on another plan",
                 )
         return plan
 
@@ -408,10 +415,11 @@ class SiteSettings:
         rule = f"is not the digest of {self.plan.name}"
         if self.digest is None:
             rule = (
-                "is missing, and masks hide a share only among the sites whose keys are in the plan"
+                "is missing, but masks protect a site only if all sites use the keys of the "
+                "same plan"
             )
         remedy = (
-            "compare the digest with the other sites by telephone; if all have the same "
+            "compare the digest with the other sites by telephone; if all are equal, "
             f"write {self.agreed_line}"
         )
         raise InvalidInput("agreed", self.digest, rule, f"{remedy} above [data] in site.toml")
@@ -588,7 +596,7 @@ def _check_entries(prefix: str, given: dict[str, Any], known: dict[str, Any]) ->
     for key, value in given.items():
         if key not in known:
             raise InvalidInput(
-                prefix + key, None, f"is none of {', '.join(known)}", "remove or correct it"
+                prefix + key, None, f"must be one of {', '.join(known)}", "remove or correct it"
             )
         # to Python True is an int, and would pass for a number of seconds
         if not isinstance(value, known[key]) or isinstance(value, bool):

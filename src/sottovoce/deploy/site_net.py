@@ -160,7 +160,7 @@ class SiteNet(Net):
         if state.total is None:
             lost = ", ".join(sorted(set(state.gone) - {self._name}))
             raise AttemptLost(
-                f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}"
+                f"attempt={attempt}: no sum, because a share is missing; lost so far: {lost}"
             )
         self._handed = True
         return state.total.view(np.int64)

@@ -45,9 +45,9 @@ def parse_json(data: bytes | str, longest: int) -> Any:
             raise NotStrict(f"holds more than {MOST:,} lists and objects")
         return parse_bounded_json(text)
     except UnicodeDecodeError:
-        raise NotStrict("is no text") from None
+        raise NotStrict("is not UTF-8 text") from None
     except json.JSONDecodeError:
-        raise NotStrict("is no JSON") from None
+        raise NotStrict("is not JSON") from None
     except ValueError as error:
         raise NotStrict(str(error)) from None
     except MemoryError:

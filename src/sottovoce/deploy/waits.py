@@ -37,8 +37,8 @@ class Waits:
             if not is_number or not 0.0 < value <= _LONGEST_WAIT:
                 rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
                 remedy = (
-                    f"use e.g. {getattr(type(self), field):g}; for a run that waits for "
-                    "ever, null for both"
+                    f"use e.g. {getattr(type(self), field):g}, or null for both to wait without "
+                    "limit"
                 )
                 raise InvalidInput(field, value, rule, remedy)
         if self.patience_seconds < self.deadline_seconds:
@@ -70,7 +70,7 @@ class Waits:
         Raises :class:`InvalidInput`.
         """
         if self.waits_for_ever:
-            rule = "the plan waits for all its sites, however long it takes"
+            rule = "the plan waits for all its sites without a time limit"
             raise InvalidInput(
                 "patience", seconds, rule, "leave it out; `sottovoce hub end` ends the run"
             )

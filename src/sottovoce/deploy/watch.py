@@ -191,7 +191,7 @@ class Watch:
         """Return the alarm that no process serves the run."""
         if shown["running"] is not False:
             return []
-        when = "never did"
+        when = "has never run"
         if self._served is not None:
             when = f"was last seen {_duration_text(now - self._served)} ago"
         return [_make_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
@@ -210,12 +210,12 @@ class Watch:
                 if name in s["waits_for"] and s["site"] in said
             ]
             if since and now - min(since) > longest:
-                quiet = "never heard"
+                quiet = "never heard from"
                 if name in heard:
-                    quiet = f"last heard {_duration_text(now - heard[name])} ago"
+                    quiet = f"last heard from {_duration_text(now - heard[name])} ago"
                 what = (
-                    f"the others wait for {name} since {_duration_text(now - min(since))}; it "
-                    f"was {quiet}"
+                    f"the other sites have waited {_duration_text(now - min(since))} for {name}, "
+                    f"which was {quiet}"
                 )
                 alarms.append(_make_alarm("stalled", what, self._remedy_for_stalled_site(name)))
         return alarms
@@ -227,8 +227,8 @@ class Watch:
             # such a run needs all its sites: without one it can only be ended
             end = f"end {self._folder} {self._hub.plan.run}"
         do = (
-            "ask its people to look at it, and to repeat `sottovoce site run`; if it will not "
-            "come back: "
+            "ask its operator to check it and to repeat `sottovoce site run`; if it does "
+            "not come back: "
         )
         return f"{do}`sottovoce hub {end}`"
 
@@ -239,10 +239,10 @@ class Watch:
         if free >= need:
             return []
         what = (
-            f"the disk of {self._folder} has {free >> 20:,} MiB free, and this run may need "
-            f"{need >> 20:,}"
+            f"the disk of {self._folder} has {free >> 20:,} MiB free, but this run may "
+            f"need {need >> 20:,} MiB"
         )
-        return [_make_alarm("disk", what, "free some space; the sites wait meanwhile")]
+        return [_make_alarm("disk", what, "free some disk space; the sites wait meanwhile")]
 
     def _bytes_still_sent(self, shown: dict[str, Any]) -> int:
         message = request_and_reply_sizes(self._hub.plan)[0]
@@ -261,14 +261,14 @@ class Watch:
                 left = self._end_of_certificate(file) - datetime.fromtimestamp(now, UTC)
             except SottovoceError:
                 alarms.append(
-                    _make_alarm("certificate", f"{file} is no certificate", "get it back")
+                    _make_alarm("certificate", f"{file} is not a certificate", "restore it")
                 )
                 continue
             if left.days >= SOON:
                 continue
-            when = "has ended"
+            when = "has expired"
             if left.days >= 0:
-                when = f"ends in {left.days} days"
+                when = f"expires in {left.days} days"
             do = "`sottovoce site renew` there, `hub admit --renew` here"
             if file in ("ca.crt", "hub.crt"):
                 do = f"`sottovoce hub renew {self._folder}`"
@@ -349,14 +349,17 @@ def describe_long_waits(
         if waited < longer:
             continue
         who = [s["site"] for s in status["sites"] if site["site"] in s["waits_for"]]
-        verb = "wait"
+        verb = "have"
         if len(who) == 1:
-            verb = "waits"
-        quiet = "which was never heard"
+            verb = "has"
+        quiet = "which was never heard from"
         if site["last_heard"] is not None:
-            quiet = f"which was heard {_duration_text(_seconds_since(site['last_heard'], now))} ago"
+            quiet = (
+                "which was last heard from "
+                f"{_duration_text(_seconds_since(site['last_heard'], now))} ago"
+            )
         lines.append(
-            f"{', '.join(who)} {verb} for {site['site']} since {_duration_text(waited)}, {quiet}"
+            f"{', '.join(who)} {verb} waited {_duration_text(waited)} for {site['site']}, {quiet}"
         )
     return lines
 
@@ -391,8 +394,8 @@ def _state_in_words(status: dict[str, Any]) -> str:
         return "ended by the hub"
     # None is a hub of another carrier, which keeps no times
     if status["running"] is False:
-        return "the hub does not run"
-    return "goes on"
+        return "the hub is not running"
+    return "running"
 
 
 def _table_of_sites(status: dict[str, Any]) -> Table:
@@ -400,7 +403,7 @@ def _table_of_sites(status: dict[str, Any]) -> Table:
         Column("site", "name"),
         Column("rows", "n"),
         Column("last message"),
-        Column("it came", "w"),
+        Column("received", "w"),
         Column("last heard", "w"),
         Column("waits for"),
         Column("left"),

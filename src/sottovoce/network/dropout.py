@@ -37,7 +37,7 @@ def draw_loss_rounds(rate: float, seed: int, nodes: int) -> Array:
         For a rate out of its range.
     """
     if not 0.0 <= rate < 1.0:
-        rule = "must be at least 0 and below 1: the chance of a site to be lost in a round"
+        rule = "must be at least 0 and below 1, the probability that a site is lost in a round"
         raise InvalidInput("dropout", rate, rule, "use e.g. 0.01")
     if rate == 0.0:
         return np.full(nodes, np.inf)
@@ -190,7 +190,7 @@ class DropoutNet(DenseNet):
             induced=self._induced,
         )
         if there is None:
-            raise NetClosed(f"round {k}: the run cannot go on with the sites that are left")
+            raise NetClosed(f"round {k}: too few sites are left to go on")
 
     def neighbour_sum(self, x: Array) -> Array:
         here, self._own = self.present_nodes, x

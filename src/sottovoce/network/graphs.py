@@ -112,7 +112,7 @@ class Graph:
         if i == j:
             raise GraphError("edge", (i, j), "joins a node to itself", "leave it out")
         if i < 0 or j >= self.n_nodes:
-            rule = f"leaves the nodes 0 .. {self.n_nodes - 1}"
+            rule = f"must join nodes from 0 .. {self.n_nodes - 1}"
             remedy = "count nodes from 0, or raise the number of nodes"
             raise GraphError("edge", (i, j), rule, remedy)
         return i, j
@@ -301,8 +301,8 @@ def _erdos_renyi_edges(n: int, text: str, seed: int, spec: str) -> Edges:
         raise InvalidInput("graph", spec, rule, "use p=0.4")
     pairs = n * (n - 1) // 2
     if pairs > _MOST_PAIRS:
-        rule = f"has {pairs:,} pairs of nodes to draw"
-        raise GraphError("graph", spec, rule, f"use at most {_MOST_PAIRS:,}")
+        rule = f"would draw from {pairs:,} pairs of nodes"
+        raise GraphError("graph", spec, rule, f"use at most {_MOST_PAIRS:,} pairs")
     _check_graph_size(spec, n, round(p * pairs))
     larger = f"use p >= log(N)/N = {math.log(n) / n:.2g}"
     # Nodes without a neighbour, on average; that there are none has a probability of about
@@ -411,7 +411,7 @@ def _parse_parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[
             values[key] = math.nan
         if key not in defaults or not math.isfinite(values[key]):
             known = ",".join(f"{name}={default:g}" for name, default in defaults.items())
-            rule = f"{item.strip()!r} is not one of its parameters with a finite number"
+            rule = f"{item.strip()!r} must be one of its parameters with a finite number"
             raise InvalidInput("graph", spec, rule, f"write them as in {known}")
     return values
 
@@ -421,8 +421,8 @@ def _check_graph_size(name: str, nodes: int, edges: int) -> None:
     if nodes > MOST_NODES:
         raise GraphError("n_nodes", nodes, f"must be at most {MOST_NODES:,}", "use fewer sites")
     if edges > MOST_EDGES:
-        rule = f"has {edges:,} edges with {nodes:,} nodes, and at most {MOST_EDGES:,} are allowed"
-        raise GraphError("graph", name, rule, "use a thinner graph, such as 'ring'")
+        rule = f"has {edges:,} edges with {nodes:,} nodes, but at most {MOST_EDGES:,} are allowed"
+        raise GraphError("graph", name, rule, "use a graph with fewer edges, such as 'ring'")
 
 
 def _checked_node_count(n_nodes: object) -> int:

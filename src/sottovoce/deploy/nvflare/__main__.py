@@ -26,7 +26,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("plan", type=_FILE)
-@click.option("--server", required=True, help="Host name of the hub as the sites reach it.")
+@click.option("--server", required=True, help="Host name under which the sites reach the hub.")
 @click.option(
     "--port",
     type=int,
@@ -51,9 +51,8 @@ def provision(
         click.echo(f"wrote {project}; go on with: nvflare provision -p {project} -w {workspace}")
         return
     click.echo(
-        f"kits are in {kits.make_startup_kits(description, workspace)}; keep {workspace}/*/state "
-        "to "
-        "yourself"
+        f"kits are in {kits.make_startup_kits(description, workspace)}; keep "
+        f"{workspace}/*/state private"
     )
 
 
@@ -73,16 +72,16 @@ def check(kit: Path) -> None:
     type=float,
     default=30.0,
     show_default=True,
-    help="Silence after which a site is lost.",
+    help="Seconds of silence after which a site counts as lost.",
 )
 def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
-    """Hand in the run of HUB's plan with the supervisor's KIT, again after every crash, until it
-    is complete.
+    """Submit the run of HUB's plan with the supervisor's KIT, and again after every crash, until
+    it is complete.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     supervisor = Supervisor(kit, hub, task_seconds=task_seconds)
     supervisor.run()
-    click.echo(f"run {supervisor.plan.run} is complete; jobs handed in: {len(supervisor.jobs)}")
+    click.echo(f"run {supervisor.plan.run} is complete; jobs submitted: {len(supervisor.jobs)}")
 
 
 def start() -> None:

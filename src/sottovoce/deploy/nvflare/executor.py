@@ -71,7 +71,7 @@ class SiteExecutor(Executor):
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type in (EventType.ABOUT_TO_END_RUN, EventType.END_RUN, EventType.ABORT_TASK):
             self._post.close_with_reason(
-                "the hub ended the job; it will be handed in again if the run is not complete"
+                "the hub ended the job; it will be submitted again if the run is not complete"
             )
 
     def _run_session(self, local: Path, name: str) -> None:

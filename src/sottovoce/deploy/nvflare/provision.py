@@ -66,7 +66,7 @@ def describe_project(
         raise InvalidInput(
             "server",
             server,
-            "is the name of a site, and every kit needs one of its own",
+            "must differ from the names of the sites",
             "rename it",
         )
     clients = [{"name": site, "type": "client", "org": _ORGANISATION} for site in plan.names]
@@ -161,12 +161,12 @@ def check_startup_kit(kit: str | Path) -> None:
     ):
         path = home / "local" / f"{file}.json"
         if _read_kit_file(path) != read_hardened_policy(policy):
-            remedy = "have the kit made again, or put it back"
-            raise InvalidInput("kit", str(path), "is not the hardened policy", remedy)
+            remedy = "have the kit made again or restore the file"
+            raise InvalidInput("kit", str(path), "differs from the hardened policy", remedy)
     path = home / "startup" / "fed_client.json"
     if _read_kit_file(path).get("client", {}).get("connection_security") != "mtls":
         raise InvalidInput(
-            "kit", str(path), "does not ask for mutual TLS", "have the kit made again"
+            "kit", str(path), "does not require mutual TLS", "have the kit made again"
         )
 
 

@@ -119,8 +119,8 @@ def open_session(kit: Path, patience: float) -> Session:
             if time.monotonic() > until:
                 raise Unreachable(
                     f"hub: no session with the server after {patience:g} s "
-                    f"({type(error).__name__}: {error}); a certificate that is not of this "
-                    "federation looks the same as a server that is down"
+                    f"({type(error).__name__}: {error}); a certificate of another federation "
+                    "looks the same as a server that is down"
                 ) from error
             time.sleep(pause)
             pause = min(2 * pause, 5.0)
@@ -165,7 +165,7 @@ class Supervisor:
             raise InvalidInput(
                 "kit",
                 str(kit),
-                "is no startup kit of a supervisor",
+                "is not a supervisor's startup kit",
                 f"give the folder {SUPERVISOR}",
             )
         self._task_seconds = task_seconds
@@ -210,7 +210,7 @@ class Supervisor:
                 if idle >= self._tries:
                     why = self._last_failure()
                     raise Refused(
-                        f"run={self.plan.run!r}: no further after {self._tries} more jobs; {why}"
+                        f"run={self.plan.run!r}: no progress after {self._tries} more jobs; {why}"
                     )
 
     def _run_one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
@@ -272,8 +272,8 @@ class Supervisor:
             hub.check_complete_end()
             if not written:
                 raise Refused(
-                    f"run={self.plan.run!r}: is complete at its sites, and {layout.HUB_LOG} is not "
-                    "its log"
+                    f"run={self.plan.run!r}: the sites have completed it, but {layout.HUB_LOG} is "
+                    "not its log"
                 )
 
     def _last_failure(self) -> str:

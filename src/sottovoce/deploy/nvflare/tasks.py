@@ -187,7 +187,7 @@ def serve_one_site(hub: Hub, site: str, carry: Carry) -> str | None:
                 return f"site {site!r} stopped: {to_printable_text(str(result[ENDED]))}"
             if site in hub.gone():
                 return None
-            return f"site {site!r} stopped, and has not signed that it leaves"
+            return f"site {site!r} stopped without a signed farewell"
         task = {}
         if NUMBER in result:
             task[NUMBER] = result[NUMBER]

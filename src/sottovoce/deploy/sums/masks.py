@@ -50,7 +50,7 @@ def check_public_key(raw: bytes) -> None:
     # X25519 reduces numbers modulo p and drops the highest bit: 9, 9 + p and 9 + 2^255 are one key,
     # and only the first is canonical.
     if len(raw) != BYTES or int.from_bytes(raw, "little") >= _PRIME:
-        raise ValueError("is not the one encoding of a key")
+        raise ValueError("is not in canonical encoding")
     probe = x25519.X25519PrivateKey.from_private_bytes(_PROBE)
     try:
         probe.exchange(x25519.X25519PublicKey.from_public_bytes(raw))
@@ -122,12 +122,12 @@ def erase_old_masking_keys(ledger: DurableLedger, present: str = "") -> dict[str
     if foreign:
         kept = "; the key is erased"
         if present in foreign:
-            kept = "; the key stays for that one"
+            kept = "; the key stays for the newest one"
         raise LedgerCorrupt(
-            f"ledger={format_declared_value(ledger.path)}: beside it lies a key of the run "
-            f"{foreign[0]!r}, which "
-            "it lacks: it is an older copy, or another ledger; nothing was drawn; find the newest "
-            f"one, and never restore a ledger from a backup{kept}"
+            f"ledger={format_declared_value(ledger.path)}: lacks the run {foreign[0]!r}, "
+            "of which its folder holds a key: it is an older copy or another ledger; "
+            "nothing was drawn; find the newest one, and never restore a ledger from a "
+            f"backup{kept}"
         )
     return over
 
@@ -187,9 +187,9 @@ class RunKey:
             raw = b""
         if len(raw) != BYTES:
             raise LedgerCorrupt(
-                f"key={format_declared_value(path)}: the key of this run is gone or damaged, and "
-                "there is never a "
-                "second one; halted, nothing was drawn; the other sites go on without this one"
+                f"key={format_declared_value(path)}: the key of this run is missing or damaged "
+                "and cannot be replaced; halted, nothing was drawn; the other sites go on "
+                "without this one"
             )
         return cls(x25519.X25519PrivateKey.from_private_bytes(raw), path)
 
@@ -207,7 +207,7 @@ class RunKey:
                 other = x25519.X25519PublicKey.from_public_bytes(public)
                 self._shared[public] = self._key.exchange(other)
             except ValueError:
-                raise Refused("key: an exchange gives zero") from None
+                raise Refused("key: the key exchange gives zero") from None
         return self._shared[public]
 
     @staticmethod
@@ -225,8 +225,8 @@ class RunKey:
                 one.unlink(missing_ok=True)
             except OSError as error:
                 rule = (
-                    f"cannot be removed: {error.strerror}; remove it: it is the key of a run "
-                    "that is over"
+                    f"cannot be removed: {error.strerror}; remove this key yourself, because its "
+                    "run is over"
                 )
                 raise NotWritten(f"key={format_declared_value(one)}: {rule}") from None
         if found:
@@ -257,7 +257,7 @@ def _sync_folder(path: Path) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        rule = f"its folder cannot be written: {error.strerror}; free some space"
+        rule = f"its folder cannot be written: {error.strerror}; free some disk space"
         raise NotWritten(f"key={format_declared_value(path)}: {rule}") from None
 
 
@@ -373,9 +373,9 @@ def mask_share(
     (``docs/deploy/sums.md``).  Masks add no noise: what is opened is priced by the attempt's event.
     """
     if len(set(members)) != len(members) or name not in members:
-        raise Refused("roster: must hold every site once, and this one")
+        raise Refused("roster: must hold each site once, this site included")
     if len({keys[other] for other in members}) != len(members) or keys[name] != own.public:
-        raise Refused("keys: every site of a roster needs one of its own")
+        raise Refused("keys: each site of a roster must have its own key")
     total = np.ascontiguousarray(share, dtype=np.int64).view(np.uint64).copy()
     for other in members:
         if other == name:

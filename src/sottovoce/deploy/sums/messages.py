@@ -29,7 +29,14 @@ from ...errors import Refused
 from ...util.plain import canonical_json, personalised_hash
 from ...util.typing import Any
 from ..keys import SigningKey
-from ..messages import Message, check_signature, decode_base64, parse_unverified, sign_body
+from ..messages import (
+    NOT_OF_THIS_SCHEMA,
+    Message,
+    check_signature,
+    decode_base64,
+    parse_unverified,
+    sign_body,
+)
 from ..messages import read_message as read_message
 from ..plan import Plan
 from ..strict import parse_json
@@ -226,7 +233,7 @@ def read_signed_message(plan: Plan, data: bytes, sender: str, round: int) -> Sig
     if body.keys() == _LAST and kind in ("stop", "refuse"):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
     if not isinstance(kind, str) or body.keys() != _KEYS_OF_KIND.get(kind):
-        raise Refused(f"{where}: has a kind that does not belong there")
+        raise Refused(f"{where}: its kind is not allowed here")
     check_signature(plan, where, DOMAIN, body)
     content: Content
     match kind:
@@ -266,7 +273,7 @@ def _read_share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
     attempt = _read_count(where, body["attempt"], 1)
     table = plan.exchange_table
     if attempt > table.attempts:
-        raise Refused(f"{where}: is of attempt {attempt}, and the plan has {table.attempts}")
+        raise Refused(f"{where}: is of attempt {attempt}, but the plan has {table.attempts}")
     width = table.widths[attempt - 1]
     if body["dtype"] != DTYPE or body["shape"] != [width] or len(raw) != 8 * width:
         raise Refused(f"{where}: must hold {width} words of 64 bits")
@@ -291,25 +298,25 @@ def _members_from_bits(plan: Plan, where: str, text: object) -> tuple[str, ...]:
     # four sites a digit
     longest = len(plan.sites) // 4 + 1
     if not isinstance(text, str) or not 0 < len(text) <= longest or set(text) - _HEXADECIMAL:
-        raise Refused(f"{where}: its members are no sites of the plan")
+        raise Refused(f"{where}: its members are not sites of the plan")
     bits = int(text, 16)
     # one text for each roster: no zeros in front, and no bits beyond the last site
     if format(bits, "x") != text or bits >> len(plan.sites):
-        raise Refused(f"{where}: its members are no sites of the plan")
+        raise Refused(f"{where}: its members are not sites of the plan")
     return tuple(sorted(name for i, name in enumerate(plan.names) if bits >> i & 1))
 
 
 def _read_digest(where: str, text: object) -> bytes:
     """Return a digest of 32 bytes; raises :class:`Refused` for any other text."""
     if not isinstance(text, str) or len(text) != 64 or set(text) - _HEXADECIMAL:
-        raise Refused(f"{where}: is no message of this schema")
+        raise Refused(f"{where}: {NOT_OF_THIS_SCHEMA}")
     return bytes.fromhex(text)
 
 
 def _read_count(where: str, value: object, least: int) -> int:
     """Return a whole number, at least `least`; raises :class:`Refused` for anything else."""
     if type(value) is not int or not least <= value < 2**63:
-        raise Refused(f"{where}: is no message of this schema")
+        raise Refused(f"{where}: {NOT_OF_THIS_SCHEMA}")
     return value
 
 
@@ -360,9 +367,9 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
             pair = [body[word].encode("ascii") for word in ("first", "second")]
         rounds = [parse_json(one, longest)["round"] for one in pair]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Refused(f"{where}: is none") from None
+        raise Refused(f"{where}: is not a valid proof") from None
     if len(pair) != 2 or pair[0] == pair[1] or type(rounds[0]) is not int or rounds[0] != rounds[1]:
-        raise Refused(f"{where}: is none")
+        raise Refused(f"{where}: is not a valid proof")
     for one in pair:
         read_signed_message(plan, one, sender, rounds[0])
     return int(rounds[0])
@@ -466,7 +473,7 @@ def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -
     body = _read_question_or_answer(plan, where, data, _ANSWER, sender, _ANSWERING)
     asked = (question.round, question.nonce, question.sender)
     if (body["round"], body["nonce"], body["asker"]) != asked or type(body["seen"]) is not int:
-        raise Refused(f"{where}: is to another question")
+        raise Refused(f"{where}: answers another question")
     return Attestation(sender, *asked, body["seen"])
 
 
@@ -501,6 +508,6 @@ def _read_question_or_answer(
     body = parse_unverified(plan, where, data, keys, sender=sender, round=None)
     nonce = body["nonce"]
     if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - _HEXADECIMAL:
-        raise Refused(f"{where}: is no message of this schema")
+        raise Refused(f"{where}: {NOT_OF_THIS_SCHEMA}")
     check_signature(plan, where, domain, body)
     return body

@@ -56,7 +56,7 @@ class OwnKey:
             key = RunKey.read(self._secret)
             if key.public != state.keys[self._name]:
                 raise LedgerCorrupt(
-                    f"run={self._plan.run!r}: the key of this run is another than the one that was "
+                    f"run={self._plan.run!r}: the key of this run differs from the one that was "
                     "sent; halted, nothing was drawn; the other sites go on without this one"
                 )
             self._key = key

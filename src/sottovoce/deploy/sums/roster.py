@@ -30,6 +30,7 @@ EXPELLED = "was taken out by the hub's operator"
 """Why a site is no longer in the roster."""
 NOTICES = {b"": LATE, b"left": LEFT, b"expelled": EXPELLED}
 """In an inbox in place of a message, where nothing signed says why there is none."""
+_OTHER_HISTORY = "the sites do not have the same history"
 
 
 def read_absence(plan: Plan, data: bytes, sender: str, round: int) -> str | None:
@@ -219,27 +220,22 @@ class ProtocolState:
         where = f"message of {signed.sender!r}"
         content = signed.content
         if signed.sender not in self.members:
-            raise Refused(f"{where}: it is not in the present roster")
+            raise Refused(f"{where}: its sender is not in the present roster")
         match content:
             case Message():
                 self._check_vector(where, content)
             case Hello() if self.phase == "key":
                 for name, key in self.keys.items():
                     if key == content.key and name != signed.sender:
-                        raise Refused(f"{where}: has the key of {name!r}")
+                        raise Refused(f"{where}: its key is that of {name!r}")
             case Roster() if self.phase == "roster":
                 if content != self.next_roster:
-                    rule = (
-                        f"signs another roster {content.epoch}: the sites do not have the same "
-                        "history"
-                    )
+                    rule = f"signs another roster {content.epoch}: {_OTHER_HISTORY}"
                     raise Refused(f"{where}: {rule}")
             case Share() if self.phase == "share":
                 self._check_share(where, content)
             case _:
-                raise Refused(
-                    f"{where}: does not belong here: the sites do not have the same history"
-                )
+                raise Refused(f"{where}: is not allowed here: {_OTHER_HISTORY}")
 
     def _check_vector(self, where: str, content: Message) -> None:
         """Refuse a vector that comes too early, or a release where none belongs.
@@ -249,7 +245,7 @@ class ProtocolState:
         if self.phase == "key" and self.plan.uses_secure_sums:
             raise Refused(f"{where}: comes before any greeting")
         if content.kind == "release" and self.phase != "share":
-            raise Refused(f"{where}: does not belong here: the sites do not have the same history")
+            raise Refused(f"{where}: is not allowed here: {_OTHER_HISTORY}")
 
     def _check_share(self, where: str, content: Share) -> None:
         """Refuse a share under another roster, of another attempt, or after another history."""
@@ -259,9 +255,7 @@ class ProtocolState:
         or_mean = ""
         if self.plan.centre is not None:
             or_mean = ", or move rows by different means"
-        raise Refused(
-            f"{where}: is of another attempt: the sites do not have the same history{or_mean}"
-        )
+        raise Refused(f"{where}: is of another attempt: {_OTHER_HISTORY}{or_mean}")
 
     def bind_history_to(self, what: bytes) -> None:
         """Go on only with sites that computed the same `what` from what was opened."""

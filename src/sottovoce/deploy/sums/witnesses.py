@@ -58,14 +58,15 @@ class Witnesses:
         ]
         if len(answers) < need:
             raise Refused(
-                f"round={one.round}: the hub gave {len(answers)} answers of other sites, not {need}"
+                f"round={one.round}: the hub delivered {len(answers)} answers of other sites, "
+                f"but {need} are needed"
             )
         seen = max(answers, key=lambda answer: answer.seen)
         if seen.seen > question.round:
             raise LedgerCorrupt(
-                f"run={one.plan.run!r}: site {seen.sender!r} has seen round {seen.seen} of this "
-                f"site and its journal ends at round {question.round}: the journal is an older "
-                "copy; halted, nothing was drawn; find the newest one, and never restore a ledger "
-                "from a backup"
+                f"run={one.plan.run!r}: site {seen.sender!r} has seen round {seen.seen} of "
+                f"this site, but the journal here ends at round {question.round}: the journal "
+                "is an older copy; halted, nothing was drawn; find the newest one, and never "
+                "restore a ledger from a backup"
             )
         self._again = False
