@@ -255,7 +255,7 @@ def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str])
 
 
 def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    reading = read_numbers(columns[block.source], na, _column_reader(block, na))
+    reading = read_numbers(columns[block.source_column], na, _column_reader(block, na))
     lo, hi = _clipping_bounds(block)
     masks = {
         "missing": reading.missing,
