@@ -205,7 +205,7 @@ def readers() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             lambda v, classes=classes: class_index_of_labels(v, classes, len(v)),
         )
     for grid in grids_from_schema(SCHEMA, ["level", "number", "date", "vector"]):
-        yield f"grid {grid.name}", lambda v, grid=grid: grid.locate({"v": v}, na)
+        yield f"grid {grid.name}", lambda v, grid=grid: grid.cell_of_each_row({"v": v}, na)
     yield "weight", lambda v: SCHEMA.weight.encode_weights(v, na)[0]
     yield "pairs persons", lambda v: together(SCHEMA.person.number_people(v, na))
     yield (
