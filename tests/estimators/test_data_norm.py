@@ -28,7 +28,7 @@ def problem() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
-    ("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^no row has half")]
+    ("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^every row is shorter")]
 )
 def test_the_holder_is_told_in_a_simulation(data_norm: float, says: str, sparse: bool) -> None:
     X, y = problem()
