@@ -475,7 +475,7 @@ class TestWeights:
         report = ok(*train(weighted, "two.toml", *more)).json
         assert report["privacy"]["epsilon"] <= 5
         assert any(
-            note.startswith("1") and "weights beyond their cap" in note for note in report["notes"]
+            note.startswith("1") and "weights above their cap" in note for note in report["notes"]
         )
         (tmp_path / "new.csv").write_text("age\n25\n75\n")
         assert [

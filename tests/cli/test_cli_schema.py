@@ -85,8 +85,8 @@ class TestCheck:
             (one["column"], one["rows"], one["what"], one["fits"])
             for one in plain["table"]["counts"]
         ] == [
-            ("dose", 5, "beyond the bounds: clipped", False),
-            ("colour", 9, "none of the declared values: counts as other", True),
+            ("dose", 5, "outside the bounds: clipped", False),
+            ("colour", 9, "undeclared value: counts as other", True),
             ("colour", 3, "missing: counts as other", True),
         ]
         shown = ok("schema", "check", clinic.schema, clinic.csv).out

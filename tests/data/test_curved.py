@@ -374,7 +374,7 @@ def test_every_entry_is_part_of_the_fingerprint(change: dict[str, Any]) -> None:
         (
             {"q": {"kind": "squares", "of": ["dose"], "power": 3}},
             "q.power",
-            "is unknown; squares knows of, weight",
+            "is unknown; squares accepts of, weight",
         ),
         ({"q": {"kind": "squares", "of": ["dose"], "reach": 3}}, "q.reach", "is unknown"),
         (
@@ -459,7 +459,7 @@ def test_a_block_that_is_not_in_the_schema_is_refused() -> None:
     dose, ward = schema({"dose": COLUMNS["dose"], "ward": COLUMNS["ward"]}).blocks
     assert Schema("s", (dose, ward, Pairs("p", (dose, ward)))).feature_names[-1] == "dose:ward=ward"
     for block, lost in ((Squares("q", (dose,)), "dose"), (Pairs("q", (dose, ward)), "dose")):
-        with pytest.raises(SchemaError, match=f"q.of='{lost}': must be a block of this schema"):
+        with pytest.raises(SchemaError, match=f"q.of='{lost}': must be a column"):
             Schema("s", (ward, block))
 
 
@@ -559,9 +559,7 @@ def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -
         schema=given, inference=True, epsilon=5.0, delta=1e-5, random_state=0
     )
     model.fit(table, table["x"] + rng.normal(size=4000) > 0)
-    with pytest.raises(
-        InvalidInput, match="inference=True: with inference, rows are encoded in another way"
-    ):
+    with pytest.raises(InvalidInput, match=r"^inference=True"):
         model.to_sklearn()
 
 

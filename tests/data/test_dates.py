@@ -79,14 +79,14 @@ def test_declarations_that_are_none(change: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("bad", [["Alice", "2020-01-01"], [1.0, 2.0], ["2020-13-01", ""]])
 def test_what_is_no_date_is_refused_without_a_value(bad: list[Any]) -> None:
-    with pytest.raises(SchemaError, match=r"^a: every value must be a date") as refusal:
+    with pytest.raises(SchemaError, match=r"^a: .*must be a date") as refusal:
         one(DAY).encode({"a": np.array(bad)}, labels=False)
     assert "Alice" not in str(refusal.value) and "13" not in str(refusal.value)
 
 
 def test_a_date_declared_as_a_number_is_told_its_kind() -> None:
     points = np.array(["2020-01-01"], dtype="datetime64[us]")
-    with pytest.raises(SchemaError, match='declare it with kind = "date"'):
+    with pytest.raises(SchemaError, match='kind = "date"'):
         one({"kind": "number", "lo": 0, "hi": 1}).encode({"a": points}, labels=False)
 
 
@@ -138,7 +138,7 @@ def test_the_value_and_its_mark_are_no_longer_than_one() -> None:
         {"kind": "bins", "edges": [0, 1, 2], "missing": 1},
         {"kind": "category", "values": ["x"], "missing": "x"},
     ):
-        with pytest.raises(SchemaError, match="level of its own"):
+        with pytest.raises(SchemaError, match=r"^a\.indicator"):
             one(kind | {"indicator": True})
 
 

@@ -165,7 +165,7 @@ class TestWhatIsNoTable:
             (CSV.decode().encode("utf-16-be"), "UTF-16"),
             (CSV.decode().encode("utf-32"), "UTF-32"),
             (b"\x01\x02\0\x03quarzberg\0", "binary"),
-            (b"quarz\x01berg,tannfels\n1,2\n", "characters that no text has"),
+            (b"quarz\x01berg,tannfels\n1,2\n", "characters that are"),
             ("größe,b\nquarzberg,2\n".encode("cp1252"), "line 1 is not in UTF-8"),
         ],
     )
@@ -194,9 +194,9 @@ class TestWhatIsNoTable:
             ("t.dat", TABS, "must end in .csv"),
             ("t.csv.gz", CSV, "not a file packed by gzip"),
             ("t.csv.gz", bz2.compress(CSV), "packed by bzip2"),
-            ("t.csv.gz", gzipped(gzipped(CSV)), "packed in it is a file packed by gzip"),
-            ("t.csv.gz", gzipped(b"X\n\0\0\0\2"), "packed in it is R data"),
-            ("t.csv.gz", gzipped(CSV * 100)[:-30], "damaged, or cut off"),
+            ("t.csv.gz", gzipped(gzipped(CSV)), "content is a file"),
+            ("t.csv.gz", gzipped(b"X\n\0\0\0\2"), "content is R data"),
+            ("t.csv.gz", gzipped(CSV * 100)[:-30], "damaged or"),
             ("t.parquet", CSV, "not a Parquet file"),
             ("t.dta", CSV, "not a Stata file"),
             ("t.xlsx", zipped(), "zip archive"),
@@ -223,7 +223,7 @@ class TestWhatIsNoTable:
         for ending, pack in ((".gz", gzipped), (".bz2", bz2.compress), (".xz", lzma.compress)):
             path = tmp_path / f"t.csv{ending}"
             path.write_bytes(pack(b"a,b\n" + b"1,2\n" * 2**19))
-            assert "unpacks to more than 1,048,576 bytes" in refusal(path).rule
+            assert "1,048,576 bytes" in refusal(path).rule
 
 
 class TestSeparators:
@@ -249,7 +249,7 @@ class TestSeparators:
     ) -> None:
         path = tmp_path / name
         path.write_bytes(content)
-        assert f"fields are separated by {named}" in refusal(path).rule
+        assert f"separated by {named}" in refusal(path).rule
         with pytest.raises(InvalidInput, match=f"separated by {named}"):
             draft(path)
 
@@ -382,7 +382,7 @@ class TestFirstRows:
     def test_say_in_a_draft_that_they_were_taken_for_names(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_bytes(CSV)
         text = draft(tmp_path / "t.csv")
-        assert "first row of the file" in text and not [value for value in PRIVATE if value in text]
+        assert "first row" in text and not [value for value in PRIVATE if value in text]
 
     def test_hold_row_names_that_are_ignored_in_a_draft(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("Unnamed: 0,rownames,age,ward\n1,2,3,4\n")
@@ -583,7 +583,7 @@ class TestExcel:
     @pytest.mark.parametrize(
         ("rows", "sheets", "says"),
         [
-            ([["a", "b"], [1, 2]], 2, "has 2 sheets"),
+            ([["a", "b"], [1, 2]], 2, "has 2 visible sheets"),
             ([[53, "quarzberg"], [1, 2]], 1, "field 1 of the first row is a number"),
             ([["a", datetime(2020, 1, 31)], [1, 2]], 1, "field 2 of the first row is a date"),
             ([["a", True], [1, 2]], 1, "is a truth value"),
@@ -605,7 +605,7 @@ class TestExcel:
         monkeypatch.setattr("sottovoce.data.excel_files._ALWAYS", 1000)
         monkeypatch.setattr("sottovoce.data.excel_files.UNPACKED", 1)
         path = write_excel(tmp_path / "t.xlsx", [["a", "b"], *([1, 2] for _ in range(2000))])
-        assert "unpacks to more than" in refusal(path).rule
+        assert "unpacks to" in refusal(path).rule
 
     def test_a_damaged_one_is_refused(self, tmp_path: Path) -> None:
         path = write_excel(tmp_path / "t.xlsx", [["a", "b"], [1, 2]])

@@ -194,9 +194,7 @@ def test_a_path_without_a_schema_shows_how_to_give_one(files):
     with pytest.raises(InvalidInput) as caught:
         load(files / "t.csv")
     text = str(caught.value)
-    assert text.startswith(
-        "schema: a table needs a schema of public facts; write one and give schema='my.toml': "
-    )
+    assert text.startswith("schema: ") and "schema='my.toml': " in text
     assert "\n" not in text
     assert "label = {" in text
 
@@ -229,10 +227,10 @@ def test_bad_csv_is_refused_without_its_content(tmp_path, content, rule):
         ("adult", {"test_share": 1.5}, "test_share=1.5"),
         ("synthetic:n=10,q=3", {}, "name of n, d, seed"),
         ("synthetic:n=ten", {}, "NAME=NUMBER"),
-        ("synthetic:n=10,n=20", {}, "n is told twice"),
+        ("synthetic:n=10,n=20", {}, "n is given twice"),
         ("synthetic:n=0", {}, "n=0: must be at least 1"),
         ("synthetic:flip=0.7", {}, "flip=0.7"),
-        ("synthetic", {"schema": {}}, "encoded already"),
+        ("synthetic", {"schema": {}}, "already encoded"),
     ],
 )
 def test_bad_requests(name, options, text):
@@ -300,7 +298,7 @@ def test_parquet_files_that_say_a_long_value_once_and_mean_it_often_stay_small(
             len(values) == 300 and len({id(value) for value in values}) < 10 and values[-1] == long
         )
         return
-    with pytest.raises(InvalidInput, match="unpacks to more than 268,435,456 bytes"):
+    with pytest.raises(InvalidInput, match="268,435,456 bytes"):
         read_parquet(path)
 
 
@@ -309,6 +307,6 @@ def test_one_long_text_does_not_take_the_memory_of_all_rows(
 ) -> None:
     monkeypatch.setattr("sottovoce.data.values.machine_memory_bytes", lambda: 2.0**20)
     values = np.array(["x" * 100_000, *["a"] * 999], dtype=object)
-    with pytest.raises(InvalidInput, match="column: with all texts at the length of the longest"):
+    with pytest.raises(InvalidInput, match=r"^column: .*memory"):
         column_as_text(values)
     assert column_as_text(values[1:]).tolist() == ["a"] * 999

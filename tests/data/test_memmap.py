@@ -102,7 +102,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="already"):
         write_rows(tmp_path, rows)
     (tmp_path / "site-0.float32").write_bytes(b"1234")
-    with pytest.raises(InvalidInput, match=r"site-0\.float32 is missing or cut short"):
+    with pytest.raises(InvalidInput, match=r"site-0\.float32"):
         map_rows(tmp_path)
 
 
@@ -129,9 +129,7 @@ def test_files_of_rows_that_no_guarantee_covers_are_refused(
         values = np.fromfile(path, dtype=kind)
         values[-4:] *= factor
         values.tofile(path)
-    with pytest.raises(
-        InvalidInput, match=r"^site 1: (a row lies outside|its rows in single precision)"
-    ):
+    with pytest.raises(InvalidInput, match=r"^site 1: .*(unit ball|single precision)"):
         map_rows(tmp_path / "rows")
 
 
@@ -144,7 +142,7 @@ def test_a_description_that_counts_rows_twice_or_names_no_site_is_refused(
     write_rows(tmp_path / "rows", pieces(make_rows([60, 60], 4), 16))
     meta = tmp_path / "rows" / "rows.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | change))
-    with pytest.raises(InvalidInput, match="holds no rows of this version"):
+    with pytest.raises(InvalidInput, match=r"^folder.*no rows"):
         map_rows(tmp_path / "rows")
 
 

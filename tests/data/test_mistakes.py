@@ -71,7 +71,7 @@ WRONG = {
     "stay.typical": "",
     "stay.missing": "",
     "stay.to": "",
-    "day.lo": "still open",
+    "day.lo": "not filled in",
 }
 
 
@@ -142,7 +142,7 @@ class TestMistakes:
         assert suggest_spelling("zebra", known) == ""
 
     def test_training_names_the_right_entry_too(self) -> None:
-        with pytest.raises(SchemaError, match=r"age\.min: is unknown.*did you mean lo\?"):
+        with pytest.raises(SchemaError, match=r"^age\.min: .*mean lo\?"):
             Schema.from_dict({"columns": {"age": {"kind": "number", "min": 0, "hi": 1}}})
 
 
@@ -153,7 +153,7 @@ class TestUnknownAndMissing:
         ("more", "counts", "missing"),
         [
             ({"other": True}, {"(other) a": 2}, "missing: counts as other"),
-            ({}, {"a": 2, "(missing) a": 2}, "missing: no level at all"),
+            ({}, {"a": 2, "(missing) a": 2}, "missing: encoded without a level"),
             ({"indicator": True}, {"a": 2}, "missing: counts as a level of its own"),
             (
                 {"other": True, "indicator": True},
@@ -175,12 +175,12 @@ class TestUnknownAndMissing:
         )
         assert schema.encode(table).clipped == counts
         told = {one.what: one.rows for one in review(schema, table).counts}
-        unknown = "none of the declared values: " + (
-            "counts as other" if "other" in more else "no level at all"
+        unknown = "undeclared value: " + (
+            "counts as other" if "other" in more else "encoded without a level"
         )
         assert told == {unknown: 2, missing: 2}
         notes = " ".join(describe_unfit_rows(schema.encode(table).clipped))
-        assert ("count as other: 'a' in 2 rows" in notes) == ("other" in more)
+        assert ("other: 'a' in 2" in notes) == ("other" in more)
         assert "typo" not in notes
 
     def test_old_files_keep_their_encoding(self) -> None:
@@ -272,11 +272,9 @@ class TestDrafts:
 
     def test_types_are_not_guessed_from_a_csv_file(self, tmp_path: Path) -> None:
         (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-        with pytest.raises(
-            InvalidInput, match=r"only files that end in \.parquet, \.dta, .* declare types"
-        ):
+        with pytest.raises(InvalidInput, match=r"^types=True: .*\.parquet, \.dta, "):
             draft(tmp_path / "rows.csv", types=True)
-        with pytest.raises(InvalidInput, match="did you mean a"):
+        with pytest.raises(InvalidInput, match=r"^label.*mean a"):
             draft(tmp_path / "rows.csv", label="A")
 
 

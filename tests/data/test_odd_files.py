@@ -468,7 +468,7 @@ class TestWords:
             schema.encode({"AGE": ["1"]}, labels=False)
         with pytest.raises(SchemaError) as lost:
             schema.encode({"bp": ["1"]}, labels=False)
-        assert "other letters" in other.value.remedy and "other letters" not in lost.value.remedy
+        assert "lower case" in other.value.remedy and "lower case" not in lost.value.remedy
 
 
 class TestWhatPeopleHave:

@@ -66,7 +66,7 @@ def test_non_private_accuracy(data):
 
 def test_it_says_that_it_was_computed_from_the_rows(data):
     assert data.schema.data_dependent
-    assert any("epsilon does not cover that" in note for note in data.notes)
+    assert any("epsilon does not cover" in note for note in data.notes)
     assert data.caveat == data.schema.caveat
     assert data.schema.to_dict()["data_dependent"] is True
 

@@ -137,13 +137,13 @@ def test_sites_come_in_sorted_order():
         ("dirichlet:x", 2, {}, "partition", "ALPHA"),
         ("dirichlet:-1", 2, {}, "partition", "ALPHA"),
         ("dirichlet:0.001", 10, {}, "partition", "without rows"),
-        ("iid", 11, {}, "nodes", "must not pass the number of rows"),
+        ("iid", 11, {}, "nodes", "at most the number of rows"),
         ("iid", 0, {}, "nodes", "at least 1"),
         ("iid", None, {}, "nodes", "at least 1"),
         ("iid", 2, {"sizes": [1, -1]}, "sizes", "2 positive numbers"),
         ("iid", 2, {"sizes": [1]}, "sizes", "2 positive numbers"),
         ("iid", 2, {"sizes": [1e-9, 1]}, "sizes", "without rows"),
-        ("label", 2, {"sizes": [1, 2]}, "sizes", "dealt at random"),
+        ("label", 2, {"sizes": [1, 2]}, "sizes", "only applies"),
         ("label", 2, {"strength": -1}, "strength", "at least 0"),
         (
             "column:b",
@@ -196,5 +196,5 @@ def test_a_number_is_dealt_by_the_middle_of_its_bounds():
 
 
 def test_a_spread_of_one_share_is_for_two_kinds_of_labels():
-    with pytest.raises(InvalidInput, match="one class of two, and there are 3"):
+    with pytest.raises(InvalidInput, match="there are 3"):
         partition("label", np.arange(9) % 3, 3, task=ManyClasses(("a", "b", "c")))

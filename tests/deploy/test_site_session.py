@@ -213,11 +213,7 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
         ledger.reserve("trial", other.digest, other.planned_privacy.events("north"))
-<<<<<<< HEAD
-        with pytest.raises(LedgerMismatch, match=r"another plan; .*another name"):
-=======
         with pytest.raises(LedgerMismatch, match="another name"):
->>>>>>> pdeploy
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
     assert log.messages("trial") == {}
 
@@ -299,11 +295,7 @@ def test_journal_accepts_next_round_once(sites: Consortium) -> None:
         assert journal.highest_round == -1 and Journal(ledger, "unknown").highest_round == -1
         journal.store_message(0, b"hello")
         journal.store_message(0, b"hello")
-<<<<<<< HEAD
-        with pytest.raises(LedgerMismatch, match=r"different message .*sent in round 0"):
-=======
         with pytest.raises(LedgerMismatch, match="sent in round 0"):
->>>>>>> pdeploy
             journal.store_message(0, b"good day")
         with pytest.raises(ValueError):  # the fold refuses what the rules do not allow
             journal.store_message(1, b"before the inbox of round 0")

@@ -28,7 +28,7 @@ def problem() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
-    ("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^no row has half")]
+    ("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^every row is shorter")]
 )
 def test_the_holder_is_told_in_a_simulation(data_norm: float, says: str, sparse: bool) -> None:
     X, y = problem()
@@ -56,7 +56,7 @@ def test_a_release_says_nothing(data_norm: float) -> None:
 def test_a_bound_that_suits_few_rows_is_told_with_their_number(kind: Any) -> None:
     X, y = problem()
     beyond = int(np.sum(np.linalg.norm(X, axis=1) > 1.05))
-    done = "count for less" if kind is ConsensusPCA else "were shortened"
+    done = "count for less" if kind is ConsensusPCA else "were clipped"
     with pytest.warns(
         HolderNote, match=f"^{beyond} of 80 rows are longer than data_norm and {done}"
     ):

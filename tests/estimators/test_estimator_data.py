@@ -235,7 +235,7 @@ def test_names_of_columns_cannot_reach_a_terminal_as_commands() -> None:
     ):
         error = refusal(lambda names=names: model.predict(frame(names)))  # type: ignore[misc]
         assert str(error).startswith(
-            "X: has other columns than fit was given; The feature names should match"
+            "X: has different columns from those given to fit; The feature names should match"
         )
         assert all(c.isprintable() or c == "\n" for c in str(error))
     assert r"\x1b[2J\x07dose" in str(error)

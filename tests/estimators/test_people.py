@@ -101,7 +101,7 @@ def test_what_is_refused() -> None:
         SchemaTransformer(SCHEMA).fit(table)
     with pytest.raises(SchemaError, match="one row a person"):
         ConsensusSurvival([0, 1], schema=PLAIN).fit(table, "age", "dose")
-    with pytest.raises(SchemaError, match="says whose a row is"):
+    with pytest.raises(SchemaError, match="person column"):
         ConsensusClassifier(schema=SCHEMA).fit({k: v for k, v in table.items() if k != "patient"})
     with pytest.raises(InvalidInput, match="proved for one row a person"):
         ConsensusClassifier("mr_admm", schema=SCHEMA, random_state=0).fit(table)

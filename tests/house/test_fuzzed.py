@@ -77,7 +77,7 @@ def test_values_of_other_types_in_a_configuration(name: str, value: Any) -> None
 
 def test_a_schema_that_is_no_mapping() -> None:
     for given in ([], [1], "x", None, 5):
-        with pytest.raises(SchemaError, match=r"schema=.*must be a mapping"):
+        with pytest.raises(SchemaError, match=r"^schema=.*a mapping"):
             Schema.from_dict(given)  # type: ignore[arg-type]
 
 
@@ -108,7 +108,7 @@ def test_events_with_fields_of_other_types() -> None:
         {"beta": [10**400]},
     ]
     for change in changes:
-        with pytest.raises(UnknownEvent, match=r"^event=.* fields") as caught:
+        with pytest.raises(UnknownEvent, match="this version") as caught:
             from_dict(plain | change)
         assert exit_code_for_error(caught.value) == 2
 
@@ -198,7 +198,7 @@ def test_events_of_another_number_of_nodes(spent: Path) -> None:
         return record | {"releases": [[event | {"beta": event["beta"] * 3}, count], *others]}
 
     forge(spent, longer, 3)
-    with pytest.raises(LedgerError, match="record 3 contradicts"):
+    with pytest.raises(LedgerError, match="record 3"):
         DurableLedger.open(spent)
 
 

@@ -88,9 +88,7 @@ def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
 
         name: ClassVar[str] = "other"
 
-    with pytest.raises(
-        InvalidInput, match="declares the knob 'gamma' as no other method"
-    ) as refused:
+    with pytest.raises(InvalidInput, match="knob 'gamma'") as refused:
         gather_knobs([*REGISTRY.values(), Other])
     assert refused.value.field == "method" and refused.value.value == "other"
 
@@ -179,7 +177,7 @@ def test_an_epsilon_that_no_record_can_hold_is_refused(epsilon: Any) -> None:
 
 
 def test_an_option_that_no_method_has_is_refused_where_it_is_given_as_one() -> None:
-    with pytest.raises(InvalidInput, match="neither a field of a run nor an option") as refused:
+    with pytest.raises(InvalidInput, match="neither a field") as refused:
         RunConfig("dgd", delta=1e-5, other_options=(("momentun", 0.5),))
     assert refused.value.field == "momentun"
 

@@ -125,7 +125,7 @@ def test_help_shows_its_command_and_runs_nothing_of_it(extra: Path, tmp_path: Pa
         cwd=tmp_path,
     )
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("  rounds "))
-    assert "Tell how the noise of a gradient grows" in line
+    assert "how the noise" in line
     modules = json.loads(done.stderr.splitlines()[-1])
     assert not [
         name for name in modules if name.startswith(("dp_extra", "sottovoce_papers", "numpy"))
@@ -235,7 +235,7 @@ def test_a_saved_run_of_others_loads_no_package(extra: Path, rows: Rows, tmp_pat
     # where the program has registered the method itself
     assert Result.load(path).config == result.config
     forget()
-    with pytest.raises(CheckpointError, match="names the method 'combine'"):
+    with pytest.raises(CheckpointError, match="method 'combine'"):
         Result.load(path)
     with pytest.raises(InvalidInput) as refused:
         RunConfig.from_record(result.config.to_dict())
@@ -262,7 +262,7 @@ def test_a_saved_estimator_of_others_loads_no_package(extra: Path, tmp_path: Pat
     pairs = meta["extra"]["estimator"]["parameters"]["dict"]
     pairs[pairs.index(["method", "dgd"])] = ["method", "combine"]
     np.savez(path, **(arrays | {"meta": np.array(json.dumps(meta))}))
-    with pytest.raises(CheckpointError, match="names the method 'combine'"):
+    with pytest.raises(CheckpointError, match="method 'combine'"):
         ConsensusClassifier.load(path)
     assert not loaded()
 

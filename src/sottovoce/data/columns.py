@@ -103,7 +103,7 @@ def _replace_missing_values(
     if not absent.any():
         return numbers
     if missing is None:
-        rule = "has missing values and the schema does not say what stands for them"
+        rule = "has missing values, and the schema declares no replacement for them"
         raise SchemaError(field, None, rule, f"declare missing = VALUE under [columns.{field}]")
     return np.where(absent, missing, numbers)
 
@@ -123,8 +123,7 @@ def _name_of_missing_level(name: str) -> str:
 def _check_missing_level(field: str, indicator: bool, missing: object) -> None:
     if indicator and missing is not None:
         rule = (
-            "makes a missing value a level of its own, and cannot be combined with a value "
-            "that fills it"
+            "makes a missing value a level of its own, so it cannot be combined with a fill value"
         )
         raise SchemaError(f"{field}.indicator", True, rule, "leave out indicator or missing")
 
@@ -448,10 +447,8 @@ class Number(OneColumn):
         _check_bounds(self.name, self.lo, self.hi)
         check_replacement_value(self.name, self.missing)
         if self.indicator and self.missing is None:
-            rule = "marks missing values, and nothing says what stands for them"
-            raise SchemaError(
-                f"{self.name}.indicator", True, rule, "declare missing = VALUE beside it"
-            )
+            rule = "marks missing values, and the schema declares no replacement for them"
+            raise SchemaError(f"{self.name}.indicator", True, rule, "declare missing = VALUE too")
         if self.to not in ("[-1,1]", "[0,1]"):
             raise SchemaError(
                 f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "correct it"
@@ -468,11 +465,17 @@ class Number(OneColumn):
             self.lo > -1 and np.log1p(self.lo) < np.log1p(self.hi)
         ):
             raise SchemaError(
-                f"{self.name}.lo", self.lo, "log1p needs lo > -1 and bounds apart", "raise lo"
+                f"{self.name}.lo",
+                self.lo,
+                "log1p needs lo > -1 and bounds that stay distinct",
+                "raise lo",
             )
         self._check_typical_range()
         if self.indicator and not self.indicator_value >= _LEAST_MARK:
-            rule = "stands at an end of the range, which leaves an indicator no room in the ball"
+            rule = (
+                "is too close to an end of the range, "
+                "which leaves the indicator no room in the unit ball"
+            )
             raise SchemaError(
                 f"{self.name}.missing", self.missing, rule, "use a value nearer the middle"
             )
@@ -630,9 +633,7 @@ class Vector:
             )
         by_both_or_neither = (len(self.columns) > 0) == (self.size > 0)
         if by_both_or_neither or len(set(self.columns)) != len(self.columns):
-            rule = (
-                "must be declared by columns = [...] (each once) or by size = NUMBER, not by both"
-            )
+            rule = "needs either columns = [...] (each once) or size = NUMBER"
             raise SchemaError(self.name, None, rule, "declare one of them")
         check_number_of_features(f"{self.name}.size", self.size)
 
@@ -752,7 +753,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
         raise
     except (TypeError, ValueError, OverflowError):
         required = _REQUIRED_ENTRIES.get(kind, "of")
-        rule = f"kind {kind!r} needs {required}, and every entry of its right type"
+        rule = f"kind {kind!r} needs {required}, and each entry must have the right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
 
@@ -774,7 +775,7 @@ def _refuse_unknown_entries(
 ) -> None:
     for key in entries:
         if key not in known:
-            rule = f"is unknown; {kind} knows {', '.join(known)}"
+            rule = f"is unknown; {kind} accepts {', '.join(known)}"
             raise SchemaError(
                 f"{name}.{key}", None, rule, suggest_spelling(key, known) or "remove it"
             )

@@ -148,13 +148,15 @@ class _TextFile:
                 rule = f"cannot be read: its name ends in {ending}, and it is not {packing.name}"
                 if found is not None:
                     rule += f" but {found.name}"
-                raise InvalidInput("path", place, rule, "give it the ending of what it is")
+                raise InvalidInput(
+                    "path", place, rule, "rename it to the ending of its actual format"
+                )
             try:
                 found = file_kinds.detect_file_kind(_first_bytes_of_file(place, opened))
             except _DAMAGED as error:
                 raise text.damaged_file_error(error) from None
             if found is not None:
-                rule = f"cannot be read: what is packed in it is {found.name}"
+                rule = f"cannot be read: its packed content is {found.name}"
                 raise InvalidInput("path", place, rule, found.remedy)
         if found is not None:
             raise file_kinds.unexpected_kind_error(place, found)
@@ -164,9 +166,9 @@ class _TextFile:
         """The refusal of a file that cannot be read to its end."""
         reason = error.strerror if isinstance(error, OSError) else None
         if not reason:
-            reason = "an error of the disk"
+            reason = "disk error"
             if self.packed:
-                reason = "what is packed in it is damaged, or cut off"
+                reason = "its packed content is damaged or cut off"
         rule = f"cannot be read: {reason}"
         return InvalidInput("path", self.path, rule, "check the path and the file")
 
@@ -185,11 +187,11 @@ class _TextFile:
                     if self.packed and size > most:
                         rule = f"unpacks to more than {most:,} bytes, {UNPACKED} times its size"
                         raise InvalidInput(
-                            self.name, None, rule, "unpack it yourself if it is what it should be"
+                            self.name, None, rule, "if the content is right, unpack it yourself"
                         )
                     if b"\0" in block:
                         line = lines + block[: block.index(b"\0")].count(b"\n") + 1
-                        rule = f"line {line} holds a NUL byte, which no text has"
+                        rule = f"line {line} holds a NUL byte, so the file is not text"
                         raise InvalidInput(
                             self.name, None, rule, "save the table as CSV in UTF-8 again"
                         )
@@ -210,7 +212,7 @@ class _TextFile:
                 return _parse_first_lines(
                     data.splitlines(keepends=True), self, whole=len(data) < most
                 )
-        rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is no row of names"
+        rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is not a header row"
         raise InvalidInput(self.name, None, rule, "check the file")
 
     def iterate_rows(self, start: _Start) -> Iterator[list[str]]:
@@ -242,7 +244,7 @@ class _TextFile:
                 return _encoding_error(self.name, lines.number)
             except csv.Error as error:
                 return _quoting_error(self.name, str(error), begins, lines.number)
-        raise AssertionError("a file was refused that has no fault")
+        raise AssertionError("no fault was found in a refused file")
 
 
 class _Decoded:
@@ -306,10 +308,7 @@ def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[st
         return text.separator, (), 0
     separator = said[1]
     if separator not in _SEPARATORS:
-        rule = (
-            f"its line sep= must name {', '.join(_SEPARATORS.values())}, and names another "
-            "separator"
-        )
+        rule = f"its line sep= names a separator other than {', '.join(_SEPARATORS.values())}"
         raise InvalidInput(text.name, None, rule, "save it with commas")
     note = f"fields are separated by {_SEPARATORS[separator]}, as its first line says"
     return separator, (note,), 1
@@ -322,7 +321,7 @@ def _check_header_record(fields: list[str], line: str, name: str) -> None:
             name, None, "must hold a header row and at least one row", "check the file"
         )
     if _COMMENT.match(line) or (len(fields) == 1 and fields[0].startswith("#")):
-        rule = "its first line begins as a comment does, and must name the columns"
+        rule = "its first line is a comment, and must name the columns"
         raise InvalidInput(name, None, rule, "delete what stands above the header row")
 
 
@@ -342,7 +341,7 @@ class _FirstLines:
         line = self._lines[number]
         if file_kinds.control_characters(line):
             rule = (
-                "the first row holds characters that no text has, so the file is no table in text"
+                "the first row holds characters that are not text, so the file is not a text table"
             )
             raise InvalidInput(self._name, None, rule, "save the table as CSV in UTF-8")
         try:

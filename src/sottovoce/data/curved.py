@@ -89,13 +89,13 @@ class Derived(ABC):
             remedy = f'for example: of = ["age", "dose"], or ["{ALL}"] for every number'
             raise SchemaError(field, None, rule, remedy)
         allowed: Any = OneColumn | Vector
-        rule = "must be a declared column that no others are made into"
+        rule = "must be a declared column that is not computed from others"
         if self.numbers:
             allowed = Number
             rule = "must be a declared number"
         for one, name in zip(self.of, names, strict=True):
             if not isinstance(one, allowed):
-                remedy = f"declare [columns.{name}] so, or leave it out of {self.name}"
+                remedy = f"declare [columns.{name}] that way, or leave it out of {self.name}"
                 raise SchemaError(field, name, rule, remedy)
 
 
@@ -429,6 +429,6 @@ def named_source_blocks(
         return {}  # refused by its type
     for one in of:
         if not isinstance(one, str) or one not in plain:
-            rule = "must be a declared column, and one that is not itself made from others"
+            rule = "must be a declared column that is not computed from others"
             raise SchemaError(f"{name}.of", one, rule, "declare it, or leave it out")
     return {"of": [plain[one] for one in of]}

@@ -24,8 +24,8 @@ _KINDS = (
     'name it in "ignore"'
 )
 _TITLED = (
-    "# The names are the first row of the file: if a value is among them, the file has no "
-    "header, and this is no draft."
+    "# The column names are the first row of the file. If one of them is a data value, "
+    "the file has no header: add one."
 )
 _NA_LINE = 'na = ["NA"]  # marks of missing values besides the empty field: add yours, such as "-9"'
 """R writes NA for every missing value; the line is drafted for files that have no missing value
@@ -111,7 +111,10 @@ def _check_types_are_declared(path: str | Path) -> None:
     if format_of_file(path).types is not None:
         return
     typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
-    rule = f"only files that end in {typed} declare types, and they are never guessed from values"
+    rule = (
+        f"only files that end in {typed} declare column types, "
+        "and types are never guessed from values"
+    )
     raise InvalidInput("types", True, rule, "leave it out, or give such a file")
 
 
@@ -124,7 +127,10 @@ def _read_checked_header(path: str | Path, known: Mapping[str, str]) -> Header |
     if header is None:
         check_declared_names(list(known), Path(path).name)
     elif header.width < 2:
-        rule = "the first row names one column alone, and a table has a label and what predicts it"
+        rule = (
+            "the first row names only one column, and a table needs a label and at least one "
+            "feature"
+        )
         raise InvalidInput(Path(path).name, None, rule, "give a table with a header row")
     return header
 
@@ -136,7 +142,7 @@ def _check_column_names(asked: Iterable[tuple[str, str | None]], known: Mapping[
             raise InvalidInput(
                 field,
                 name,
-                "is no column of the table",
+                "is not a column of the table",
                 suggest_spelling(name, known) or "correct the name",
             )
 
@@ -160,10 +166,10 @@ def _lines_for_roles(site: str | None, person: str | None) -> list[str]:
     """The columns of sites and of persons, as comments that show how to declare one where there
     is none.
     """
-    site_line = '# site = "COLUMN"  # who holds the row'
+    site_line = '# site = "COLUMN"  # the site that holds the row'
     if site:
         site_line = f"site = {_toml_value(site)}"
-    person_line = '# person = "COLUMN"  # whose row it is, if people have several'
+    person_line = '# person = "COLUMN"  # identifies the person, if people have several rows'
     if person:
         person_line = f"person = {_toml_value(person)}"
     return [site_line, person_line]

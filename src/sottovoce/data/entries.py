@@ -34,8 +34,8 @@ def check_distinct_in_frames(field: str, texts: Iterable[str]) -> None:
     """Refuse declared whole numbers, beyond 2^53, that a frame with a gap holds as one."""
     if collide_in_a_frame(texts):
         rule = (
-            "two of its whole numbers are one to a frame, which rounds those beyond 2^53 "
-            "where another row has a gap"
+            "two of its whole numbers are equal in a data frame, "
+            "which rounds numbers beyond 2^53 in a column with missing values"
         )
         raise SchemaError(field, None, rule, "write them as texts with a letter, in the table too")
 

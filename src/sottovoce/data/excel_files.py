@@ -89,7 +89,7 @@ def _append_cells(columns: list[list[Any]], row: Sequence[Any], number: int, nam
     if any(cell is not None for cell in row[width:]):
         rule = f"row {number} of its sheet has more cells than the first row has names"
         raise InvalidInput(
-            name, None, rule, "delete what stands beside the table, or name its column"
+            name, None, rule, "delete what stands right of the table, or name its column"
         )
     cells = [*row[:width], *[None] * (width - len(row))]
     for column, cell in zip(columns, cells, strict=True):
@@ -124,7 +124,7 @@ def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
             try:
                 sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
                 if len(sheets) != 1:
-                    rule = f"has {len(sheets)} sheets, and a table is one"
+                    rule = f"has {len(sheets)} visible sheets, and must have exactly one"
                     raise InvalidInput(
                         place.name,
                         None,
@@ -155,7 +155,7 @@ def _check_unpacked_size(place: Path) -> None:
         size = sum(entry.file_size for entry in packed.infolist())
     if size > most:
         rule = f"unpacks to more than {most:,} bytes, {UNPACKED} times its size"
-        raise InvalidInput(place.name, None, rule, "save it as CSV if it is what it should be")
+        raise InvalidInput(place.name, None, rule, "if the content is right, save it as CSV")
 
 
 __all__ = ["ENDINGS", "UNPACKED", "excel_header", "read_excel"]

@@ -82,7 +82,7 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
     """
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
-    check_memory_fits("made-up rows", 8.0 * n * schema.n_features)
+    check_memory_fits("synthetic rows", 8.0 * n * schema.n_features)
     return divide_into_unit_ball(schema, draw_weighted_rows(schema, n, rng))[0]
 
 
@@ -214,8 +214,8 @@ def note_on_long_rows(schema: Schema) -> list[str]:
     if share < MANY:
         return []
     what = (
-        "are longer than the schema's scale and are shortened, so coefficients are not those "
-        "of whole rows"
+        "are longer than the schema's scale and are clipped to norm 1, "
+        "so coefficients describe the clipped rows"
     )
     return [f"about {share:.0%} of rows {what} (from the schema alone)"]
 
@@ -315,24 +315,24 @@ class Fill:
         changes = []
         if self.guessed:
             changes.append(
-                "typical = [LO, HI], the range of most values, for "
-                f"{_first_names_listed(self.guessed)}: "
-                "without it they are taken "
-                "to fill their bounds, which real values seldom do, so rows will be shorter than "
-                "it says here"
+                "typical = [LO, HI], the range of most values, "
+                f"for {_first_names_listed(self.guessed)}: without it, "
+                "values are assumed to fill their bounds, which real values seldom do, "
+                "so rows will be shorter than estimated here"
             )
         if self.intercept is not None:
             changes.append(
                 f"intercept = {self.intercept:g}: the constant is the same in all rows and takes "
-                "much of the ball"
+                "much of their norm"
             )
         if self.scale is not None:
             then = f"then a typical row has norm {self.mended:.2f}"
             if math.isclose(self.scale, self._schema_without_scale.divisor, rel_tol=_ROUNDED - 1.0):
-                changes.append(f"leave scale out: {then}, and none is shortened")
+                changes.append(f"leave scale out: {then}, and no row is clipped")
             else:
                 changes.append(
-                    f"scale = {_shortest_exact_text(self.scale)}: {then}; longer ones are shortened"
+                    f"scale = {_shortest_exact_text(self.scale)}: {then}; "
+                    "longer rows are clipped to norm 1"
                 )
         return changes
 
@@ -348,10 +348,11 @@ class Fill:
         if not self.common:
             return ""
         says = (
-            f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the "
-            f"norm of a row, mostly from {_first_names_listed(self.common)}. It tells no row from "
-            "another, yet "
-            "noise and caps are sized for rows with it, unless a run centres them"
+            "typical rows are mostly a common offset: "
+            f"their mean has {self.offset:.0%} of the norm of a row, "
+            f"mostly from {_first_names_listed(self.common)}. The offset does not distinguish "
+            "rows, but noise and gradient clipping are sized for it, "
+            "unless a run centres the rows"
         )
         blocks = [block for block in self.schema.blocks if block.name in self.common]
         can = []

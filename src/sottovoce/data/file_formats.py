@@ -81,10 +81,14 @@ def format_of_file(path: str | Path) -> Format:
     place, found = Path(path), kind_of_file(path)
     if found is None:
         rule = (
-            f"must end in {READ}: its ending says how it is read, such as what separates its fields"
+            f"must end in {READ}, because the ending says how to read it, "
+            "such as what separates its fields"
         )
         raise InvalidInput(
-            "path", place, rule, "a text with commas ends in .csv, one with tabs in .tsv: rename it"
+            "path",
+            place,
+            rule,
+            "rename it: comma-separated text ends in .csv, tab-separated text in .tsv",
         )
     remedy = found.remedy
     if found.endings:

@@ -71,7 +71,7 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
     if not hasattr(type(X), "columns"):
         if columns is not None and isinstance(X, Sequence):
             return _table_from_array(objects_or_rows(X), columns, name)
-        rule = f"must be {_READ}, because a schema goes by names"
+        rule = f"must be {_READ}, because a schema refers to columns by name"
         raise InvalidKind(name, type(X), rule, "give a frame, or an array and columns=[...]")
     return _table_from_frame(X, name)
 
@@ -80,14 +80,14 @@ def _table_from_array(X: NDArray[Any], columns: Sequence[str] | None, name: str)
     if X.dtype.names:
         return Table(name, {key: _column_without_gaps(key, X[key]) for key in X.dtype.names})
     if columns is None:
-        rule = "is an array without names, and a schema goes by names"
+        rule = "is an array without column names, and a schema refers to columns by name"
         raise InvalidKind(name, type(X), rule, "give a frame, a structured array, or columns=[...]")
     if X.ndim != 2 or X.shape[1] != len(columns):
         rule = (
-            f"must have shape (n, {len(columns)}), one column for each of columns=[...], and "
-            f"has shape {X.shape}"
+            f"must have shape (n, {len(columns)}), one column for each of columns=[...], "
+            f"but has shape {X.shape}"
         )
-        raise InvalidInput(name, None, rule, "give the names of all its columns, in their order")
+        raise InvalidInput(name, None, rule, "give the names of all its columns, in order")
     check_unique_names("columns", columns)
     return Table(
         name, {str(key): _column_without_gaps(key, X[:, k]) for k, key in enumerate(columns)}
@@ -240,7 +240,7 @@ def _block_from_lists(values: list[Any]) -> Column:
     if all(map(like_the_first, values)):
         return np.array(values, dtype=np.float64)
     if any(isinstance(one, dict) for one in values):
-        raise TypeError("records are no block")
+        raise TypeError("records cannot form a block")
     return array_of_objects(values)
 
 

@@ -213,7 +213,7 @@ def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> t
     for name in columns or ():
         if name not in found:
             rule = (
-                "is none of the columns that have a grid: "
+                "must be one of the columns that have a grid: "
                 f"{', '.join(list(found)[:8]) or 'there is none'}"
             )
             raise InvalidInput(
@@ -222,8 +222,8 @@ def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> t
     kept = tuple(grid for name, grid in found.items() if columns is None or name in columns)
     if not kept:
         rule = (
-            "the survey needs a numeric or categorical column, or a vector with a norm; bins "
-            "are declared"
+            "the survey needs at least one numeric or categorical column, "
+            "or a vector with a norm (bins do not count)"
         )
         raise InvalidInput("columns", None, rule, "declare one")
     return kept

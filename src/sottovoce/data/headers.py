@@ -119,10 +119,10 @@ def header_from_fields(fields: Sequence[str], name: str) -> Header:
     _check_stray_quotes(found, name)
     for number, field in enumerate(names, first):
         if why := _reason_against_name(field):
-            rule = f"field {number} of the first row {why}, and is no name of a column"
+            rule = f"field {number} of the first row {why}, so it is not a column name"
             raise InvalidInput(name, None, rule, _remedy_for_header(names, field))
     if len(set(names)) != len(names):
-        rule = "the first row must name every column once, and a field of it occurs twice"
+        rule = "the first row must name every column once, and a name occurs twice"
         raise InvalidInput(
             name, None, rule, "rename one column; if the file has no header row, add one"
         )
@@ -160,7 +160,7 @@ def check_declared_names(names: Sequence[str], name: str) -> None:
             continue
         if why := _reason_against_name(field):
             raise InvalidInput(
-                name, None, f"the name of column {number} {why}, as a value of a row is", remedy
+                name, None, f"the name of column {number} {why}, like a data value", remedy
             )
     if why := _looks_like_data(names):
         raise InvalidInput(name, None, f"the names of columns look like data: {why}", remedy)
@@ -174,7 +174,7 @@ def _check_stray_quotes(fields: Sequence[str], name: str) -> None:
     if all(quoted) or any(
         one and field[0] == '"' for one, field in zip(quoted, fields, strict=True)
     ):
-        rule = "fields of its first row stand in quotes that are read as part of them"
+        rule = "fields of its first row are in quotes that are read as part of the names"
         remedy = 'write the plain quote " right after the separator, or no quotes at all'
         raise InvalidInput(name, None, rule, remedy)
 
@@ -239,10 +239,10 @@ def _has_control_characters(field: str) -> bool:
 def _looks_like_data(names: Sequence[str]) -> str:
     """Why fields that may be names one by one are none together; empty if they may be."""
     if _values_among_names(names) >= max(2, len(names) / 2):
-        return "half of its fields or more are such as values are"
+        return "at least half of its fields look like data values"
     letters = Counter(found[1] for found in map(_PERSON_CODE.fullmatch, names) if found is not None)
     if 1 in letters.values():
-        return "a field is a code, such as those of people"
+        return "a field looks like the code of a person"
     return ""
 
 

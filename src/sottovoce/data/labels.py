@@ -190,8 +190,8 @@ def label_from_entry(given: object) -> AnyLabel | None:
         if isinstance(given, Mapping) and set(needed) <= set(given) <= set(names):
             return kind(**{key: _convert_label_entry(key, value) for key, value in given.items()})
     rule = (
-        "must have column and positive (and may have negative), or column and values, or "
-        "column, lo and hi"
+        "must have column and positive (negative is optional), or column and values, or column, "
+        "lo and hi"
     )
     raise SchemaError("label", None, rule, _WRITE)
 
@@ -278,12 +278,12 @@ def require_two_classes(task: Task, field: str, *, weighs: bool = False) -> None
         If `weighs`, or `task` is no task of two classes.
     """
     if weighs:
-        rule = "counts every row once, and this schema declares weights"
+        rule = "counts every row once, but this schema declares weights"
         raise InvalidInput(
             field, None, rule, "leave weight and class_weight out, or use `sottovoce train`"
         )
     if not isinstance(task, TwoClasses):
-        rule = "takes labels of two classes, and this schema declares another kind"
+        rule = "needs labels of two classes, but this schema declares another kind"
         raise InvalidInput(field, None, rule, "declare two classes, or use `sottovoce train`")
 
 

@@ -276,7 +276,7 @@ def load(
     if name.partition(":")[0] == "synthetic":
         if schema is not None:
             raise InvalidInput(
-                "schema", None, "synthetic rows are encoded already", "leave schema out"
+                "schema", None, "synthetic rows are already encoded", "leave schema out"
             )
         return _load_synthetic(name, test_share)
     if name in ("adult", "adult-002", "mnist37"):
@@ -435,7 +435,10 @@ def _schema_from(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 def _load_builtin(name: str, schema: Schema | None) -> Dataset:
     table, used, train, test = _builtin_split(name, schema)
     if used.person is not None:
-        rule = "has people with one row each, and a public split of its own"
+        rule = (
+            "cannot be declared for this data set, "
+            "which has one row per person and a fixed public split"
+        )
         raise InvalidInput("person", None, rule, "leave it out of the schema")
     about = next(about for known, *_, about in _LISTED if known == name)
     return _encode_split_table(name, table, used, train, test, about)
@@ -503,9 +506,7 @@ def _load_synthetic(name: str, test_share: float | None) -> Dataset:
         key, _, value = part.partition("=")
         key = key.strip()
         if key in told:
-            raise InvalidInput(
-                "synthetic", part, f"{key} is told twice", "leave one of the two out"
-            )
+            raise InvalidInput("synthetic", part, f"{key} is given twice", "remove one of the two")
         try:
             given[key] = SYNTHETIC[key](value)
             if SYNTHETIC[key] is int and abs(given[key]) >= 2**62:

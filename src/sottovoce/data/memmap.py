@@ -74,7 +74,7 @@ class MappedRows(Rows):
                 if not np.einsum("nd,nd->n", block, block).max() <= most:
                     rule = "a row lies outside the unit ball, or is not finite"
                 elif not np.array_equal(block.astype(np.float32), single):
-                    rule = "its rows in single precision are others than those in double precision"
+                    rule = "its rows in single precision differ from those in double precision"
             if rule:
                 raise InvalidInput(name, None, rule, "write the rows again with write_rows")
 
@@ -90,7 +90,9 @@ class MappedRows(Rows):
 
     def with_backend(self, spec: str) -> Self:
         if spec != "numpy":
-            raise InvalidInput("backend", spec, "rows in files are read by the host", "use 'numpy'")
+            raise InvalidInput(
+                "backend", spec, "rows in memory-mapped files need the NumPy backend", "use 'numpy'"
+            )
         return self
 
     def _storage_of_node(self, i: int) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     folder = Path(folder)
     if (folder / "rows.json").exists():
         raise InvalidInput(
-            "folder", folder, "holds rows already", "open them with map_rows, or use another folder"
+            "folder", folder, "already holds rows", "open them with map_rows, or use another folder"
         )
     with _written_description(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -234,7 +236,7 @@ def _opened_rows(folder: Path) -> MappedRows:
         known = False
     if not known:
         raise InvalidInput(
-            "folder", folder, "holds no rows of this version", "make them with write_rows"
+            "folder", folder, "holds no rows written by this version", "write them with write_rows"
         )
     for site, rows in zip(sites, n, strict=True):
         for kind, size in (("float64", 8), ("float32", 4)):
@@ -282,12 +284,12 @@ def map_parquet(
     """
     require_two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     if schema.person is not None:
-        rule = "is read in parts, in which a person's rows are not together"
+        rule = "cannot be used here: the file is read in parts, which may separate a person's rows"
         raise InvalidInput(
             "person",
             None,
             rule,
-            "use a table in memory, or one row a person, and ignore the column",
+            "use a table in memory, or keep one row per person and ignore the column",
         )
     rng = np.random.default_rng(seed)
     number: dict[str, int] = {}

@@ -17,7 +17,7 @@ from .entries import convert_entry
 from .labels import label_from_entry
 from .meant import suggest_spelling
 from .person import Person
-from .schema import EXAMPLE, KEYS, Schema
+from .schema import EXAMPLE, KEYS, LARGEST_NORM, Schema
 from .weights import CaseWeight
 
 OPEN = "?"
@@ -88,7 +88,7 @@ def check(given: Mapping[str, Any]) -> Checked:
         entries["columns"] = {"a column": _SOME}
     more = _collect_refusals(Schema.from_dict, entries, "")
     whole = isinstance(columns, Mapping) and len(fine) == len(columns)
-    found += [error for error in more if whole or "by construction" not in error.rule]
+    found += [error for error in more if whole or LARGEST_NORM not in error.rule]
     if found:
         return Checked(None, tuple(dict.fromkeys(map(str, found))))
     return Checked(Schema.from_dict(given), ())
@@ -157,7 +157,7 @@ def _not_a_table_error(name: str) -> SchemaError:
 
 def _still_open_error(field: str) -> SchemaError:
     return SchemaError(
-        field, OPEN, "is still open", "declare it from what the column means, or remove it"
+        field, OPEN, "is not filled in", "declare it from what the column means, or remove it"
     )
 
 
@@ -202,7 +202,7 @@ def _mistake_of_kind(name: str, kind: object) -> tuple[SchemaError, str]:
     """
     field = f"{name}.kind"
     if kind == OPEN or kind is None:
-        rule = "is still open" if kind == OPEN else "is missing"
+        rule = "is not filled in" if kind == OPEN else "is missing"
         remedy = f"declare one of {', '.join(KINDS)}, or ignore the column"
         return SchemaError(field, None, rule, remedy), ""
     question = suggest_spelling(kind, KINDS) if isinstance(kind, str) else ""
@@ -255,7 +255,7 @@ def _mistakes_of_entries(
         elif not _is_readable_entry(kind, key, given):
             remedy = "correct its type"
             if value == "mean":
-                remedy = "a mean of the rows is private: take a public one"
+                remedy = "use a public value: a mean of the rows is private"
             rule = f"must be {_expected_type_in_words(kind, key)}"
             found.append(SchemaError(f"{name}.{key}", None, rule, remedy))
         else:
@@ -287,7 +287,7 @@ def _waits_for_source(
 
 def _unknown_entry_error(field: str, what: str, key: str, known: Collection[str]) -> SchemaError:
     remedy = suggest_spelling(key, known) or "remove it"
-    return SchemaError(field, None, f"is unknown; {what} knows {', '.join(known)}", remedy)
+    return SchemaError(field, None, f"is unknown; {what} accepts {', '.join(known)}", remedy)
 
 
 def _is_readable_entry(kind: str, key: str, given: Mapping[str, Any]) -> bool:

@@ -83,10 +83,8 @@ class Move:
         short = bool(np.all(np.sum(mean**2, axis=-1) <= 1.0 + 1e-9))
         # The columns come first: others cannot be looked up in the mean.
         if not (columns_fit and numbers_fit and short) or np.any(mean[..., list(columns)] != 0.0):
-            rule = (
-                "must be a finite vector of norm at most 1, with a constant of rows that is not 0"
-            )
-            raise InvalidInput("centre", None, rule, "use what a run's record holds")
+            rule = "must be a finite vector of norm at most 1, with a non-zero constant of the rows"
+            raise InvalidInput("centre", None, rule, "use the value in the run's record")
         mean.setflags(write=False)
         object.__setattr__(self, "mean", mean)
 

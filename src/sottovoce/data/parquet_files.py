@@ -103,7 +103,7 @@ def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
         raise InvalidInput(place.name, None, "must name every column once", "rename one")
     most = max(_ALWAYS, REPEATED * place.stat().st_size)
     rule = f"unpacks to more than {most:,} bytes, {REPEATED} times its size"
-    bomb = InvalidInput(place.name, None, rule, "convert it to CSV if it is what it should be")
+    bomb = InvalidInput(place.name, None, rule, "if the content is right, convert it to CSV")
     groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
     unpacked, longest = _declared_sizes(file, groups)
     if unpacked > most:
@@ -187,7 +187,7 @@ def _table_from_arrow(frame: Any, path: str | Path) -> Table:
                 columns[name] = np.fromiter(values, dtype=object, count=len(column))
     except (ValueError, OverflowError, pa.ArrowException):
         # Some cell holds what is no value of its type.
-        rule = "cannot be read: a column holds what is no value of its type"
+        rule = "cannot be read: a column holds a value that is invalid for its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None
     return Table(Path(path).name, columns)
 

@@ -93,7 +93,7 @@ def partition(
         raise InvalidInput("nodes", nodes, "must be at least 1", "give the number of nodes")
     if nodes > len(y):
         raise InvalidInput(
-            "nodes", nodes, "must not pass the number of rows", "use fewer nodes or more rows"
+            "nodes", nodes, "must be at most the number of rows", "use fewer nodes or more rows"
         )
     if kind == "column":
         return _partition_by_column(_raw_column(argument, columns, len(y)), argument, nodes)
@@ -118,7 +118,7 @@ def _parse_partition_spec(how: str, sizes: Sequence[float] | None) -> tuple[str,
     if not known or bool(argument) != takes_argument:
         raise InvalidInput("partition", how, f"must be one of {HOW}", "correct it")
     if sizes is not None and kind != "iid":
-        rule = f"is for rows that are dealt at random, and these are dealt by {how!r}"
+        rule = f"only applies to the partition 'iid', and this one is {how!r}"
         raise InvalidInput("sizes", list(sizes), rule, "leave it out, or use the partition 'iid'")
     return kind, argument
 
@@ -128,7 +128,7 @@ def _proportional_counts(n: int, nodes: int, sizes: Sequence[float] | None = Non
     relative = np.ones(nodes) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if relative.shape != (nodes,) or not np.all(np.isfinite(relative)) or np.any(relative <= 0):
         raise InvalidInput(
-            "sizes", sizes, f"must be {nodes} positive numbers, one a node", "correct the list"
+            "sizes", sizes, f"must be {nodes} positive numbers, one per node", "correct the list"
         )
     # Divided by the largest first: the sum of large sizes may overflow.
     relative = relative / relative.max()
@@ -160,7 +160,7 @@ def _partition_by_label(
             "strength", strength, "must be at least 0 and below 10", "1 is the default"
         )
     if len(strata) != 2:
-        rule = f"spreads the share of one class of two, and there are {len(strata)}"
+        rule = f"needs two classes, and there are {len(strata)}"
         raise InvalidInput("partition", "label", rule, "use dirichlet:0.5")
     n = sum(map(len, strata))
     counts = _proportional_counts(n, nodes)

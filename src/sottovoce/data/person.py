@@ -46,8 +46,8 @@ class Person:
         is_whole = isinstance(self.rows, int) and not isinstance(self.rows, bool)
         if not is_whole or not 1 <= self.rows <= _LARGEST:
             rule = (
-                f"must be a whole number from 1 to {_LARGEST:,}: further rows of a person are "
-                "left out"
+                f"must be a whole number from 1 to {_LARGEST:,}: "
+                "a person's further rows are left out"
             )
             raise SchemaError("person.rows", self.rows, rule, "leave it out")
 
@@ -58,7 +58,7 @@ class Person:
             return cls(given)
         if not isinstance(given, Mapping) or not {"column"} <= set(given) <= {"column", "rows"}:
             raise SchemaError(
-                "person", None, "must be a column, or have column and maybe rows", _WRITE
+                "person", None, "must be a column, or have column and optionally rows", _WRITE
             )
         return cls(**given)
 
@@ -80,8 +80,8 @@ class Person:
         texts, which = distinct_texts(column)
         if mask_of_missing(texts, na, MISSING_MARKS).any():
             rule = (
-                "some rows do not say whose they are, so they cannot be bounded with that "
-                "person's others"
+                "some rows have no person identifier, "
+                "so the number of rows per person cannot be bounded"
             )
             raise SchemaError(
                 self.column, None, rule, "fill in the identifiers, or leave those rows out"
@@ -104,7 +104,7 @@ class Person:
         A SchemaError if the table lacks the column.
         """
         if self.column not in columns:
-            rule = "says whose a row is, and the table does not have it"
+            rule = "is the person column of the schema, and the table does not have it"
             raise SchemaError(
                 self.column, None, rule, "add the column, or leave person out of the schema"
             )

@@ -121,22 +121,22 @@ class Rows:
         """Refuse a loss for other margins, labels or norms than those of these rows."""
         outputs = loss.outputs
         if self.has_offset and not loss.offset_bound:
-            rule = "is for rows with a class, and these rows have a number to predict"
+            rule = "is for classification, and these rows have numeric labels"
             raise InvalidInput(
                 "loss", loss.spec, rule, "use 'huber-residual:0.25' or 'log-cosh:0.25'"
             )
         if loss.offset_bound and not self.has_offset:
-            rule = "is for rows with a number to predict, and these rows have a class"
+            rule = "is for regression, and these rows have class labels"
             raise InvalidInput("loss", loss.spec, rule, "use 'logistic' or 'huber:0.5'")
         if self.outputs != outputs:
-            rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
+            rule = f"the loss has {outputs} margins per row, and these rows have {self.outputs}"
             remedy = "use 'logistic' for labels of two classes"
             if self.outputs > 1:
                 remedy = f"use 'softmax:{self.outputs}'"
             kind = "softmax" if outputs > 1 else "of one margin"
             raise InvalidInput("loss", kind, rule, remedy)
         if self.any_norm and not loss.any_norm:
-            rule = "has a sensitivity for rows in the unit ball, and these rows may be longer"
+            rule = "has a sensitivity only for rows in the unit ball, and these rows may be longer"
             raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
 
     def rows_of_node(self, i: int) -> Self:
@@ -248,10 +248,10 @@ class Rows:
             raise InvalidInput(
                 "offsets",
                 len(offsets),
-                "rows with a class have no number to predict",
+                "rows with class labels have no numeric labels",
                 "leave them out",
             )
-        rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
+        rule = f"numeric labels must be finite and within {MOST_OFFSET:g} of 0"
         remedy = "clip and scale them by public bounds"
         offset = self._stack_and_pad_field(
             "offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy
@@ -301,7 +301,7 @@ class Rows:
         # A statement about people with more rows covers those with fewer, but rows that are not
         # bounded by person are covered by none about several.
         if asked < own or (asked > 1 and self.people is None):
-            rule = f"is about people with up to {asked} rows, and these rows are bounded for {own}"
+            rule = f"covers people with up to {asked} rows, but these rows are bounded for {own}"
             raise InvalidInput("rows_per_person", rows_per_person, rule, f"use {self.people}")
 
     def with_weight(self, weights: Sequence[Array]) -> Self:
@@ -321,14 +321,17 @@ class Rows:
         """A number for every row within these bounds, (N, n_max), padded with 0."""
         if len(given) != len(self.n):
             raise InvalidInput(
-                field, len(given), f"there are {len(self.n)} sites", "give one array a site"
+                field, len(given), f"there are {len(self.n)} sites", "give one array per site"
             )
         out = np.zeros((len(self.n), int(self.rows_per_node.max())))
         for i, (own, n) in enumerate(zip(given, self.rows_per_node, strict=True)):
             x = _to_numpy_array(own)
             if x.shape != (n,):
                 raise InvalidInput(
-                    f"site {i}", x.shape, f"{field} must have shape ({n},)", "give one number a row"
+                    f"site {i}",
+                    x.shape,
+                    f"{field} must have shape ({n},)",
+                    "give one number per row",
                 )
             # Written so that NaN, which compares with nothing, is refused too.
             if not np.all((x >= low) & (x <= high)):
@@ -347,10 +350,10 @@ class Rows:
         for i, (X, y) in enumerate(parts):
             if y.shape != (X.shape[0],) or np.any((y < -1) | (y >= classes)):
                 rule = (
-                    f"labels must be whole numbers from 0 to {classes - 1}, or -1 for a row of "
-                    "zeros, one a row"
+                    f"labels must be whole numbers from 0 to {classes - 1}, "
+                    "or -1 for a row of zeros, one per row"
                 )
-                raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
+                raise InvalidInput(f"site {i}", None, rule, "encode the classes this way")
             labels[i, : len(y)] = y
         return replace(
             rows,
@@ -421,7 +424,9 @@ class Rows:
         array([[2.]])
         """
         if not parts:
-            raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
+            raise InvalidInput(
+                "sites", 0, "at least one site is needed", "give one (X, y) per site"
+            )
         if offsets is not None:
             return cls.build_from_parts(parts).with_offset(_known_offsets(parts, offsets))
         # Where SciPy's module is not loaded nobody has made a sparse matrix, and it need not be.
@@ -458,8 +463,8 @@ class Rows:
                     f"site {i}", 0, "has no rows", "drop the site or change the partition"
                 )
             if y.shape != (X.shape[0],) or not np.all((np.abs(y) == 1.0) | (y == 0.0)):
-                rule = "labels must be -1 or +1, or 0 for a row of zeros, one a row"
-                raise InvalidInput(f"site {i}", None, rule, "encode the two classes so")
+                rule = "labels must be -1 or +1, or 0 for a row of zeros, one per row"
+                raise InvalidInput(f"site {i}", None, rule, "encode the two classes this way")
             if not np.all(np.isfinite(norms)):
                 remedy = "replace them by a public constant, or drop those rows"
                 raise InvalidInput(f"site {i}", None, "rows hold NaN or infinite values", remedy)
@@ -490,7 +495,7 @@ class SparseRows(Rows):
             raise InvalidInput(
                 "backend",
                 spec,
-                "sparse rows are SciPy's, on the host",
+                "sparse rows need the NumPy backend",
                 "use 'numpy', or dense rows",
             )
         return self
@@ -591,20 +596,23 @@ def _known_offsets(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array])
     """Offsets, set to 0 for rows of zeros."""
     if len(offsets) != len(parts):
         raise InvalidInput(
-            "offsets", len(offsets), f"there are {len(parts)} sites", "give one array a site"
+            "offsets", len(offsets), f"there are {len(parts)} sites", "give one array per site"
         )
     out = []
     for i, ((_, label), offset) in enumerate(zip(parts, offsets, strict=True)):
         y, t = _to_numpy_array(label), _to_numpy_array(offset)
         if t.shape != y.shape:
             raise InvalidInput(
-                f"site {i}", t.shape, f"offsets must have shape {y.shape}", "give one number a row"
+                f"site {i}",
+                t.shape,
+                f"offsets must have shape {y.shape}",
+                "give one number per row",
             )
         if np.any(y < 0):
             rule = (
-                "rows with a number to predict have no class: labels must be +1, or 0 for a "
-                "row of zeros"
+                "rows with numeric labels have no class: their class label must be +1, "
+                "or 0 for a row of zeros"
             )
-            raise InvalidInput(f"site {i}", None, rule, "give labels of ones, or no offsets")
+            raise InvalidInput(f"site {i}", None, rule, "give class labels of ones, or no offsets")
         out.append(np.where(y == 0, 0.0, t))
     return out

@@ -57,6 +57,7 @@ SURVEYED = (
     "the schema was proposed by a survey, whose price is its own; what the same rows have "
     "spent is the sum"
 )
+LARGEST_NORM = "the largest norm that a row can have"
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """Of a block and of the intercept: beyond them squares of features vanish beside the others."""
 _NAMED = 6  # columns that a note names
@@ -121,21 +122,21 @@ def describe_unfit_rows(
     """
     left = dict(clipped)
     only = "(for the data's holder only)"
-    fate = "count for less" if weighed else "were shortened"
+    fate = "count for less" if weighed else "were clipped to norm 1"
     n_rows_beyond = left.pop(ROW, 0)
     counts = [
-        (left.pop(LABEL, 0), "rows have another label than the declared: rows of zeros"),
-        (left.pop(BEYOND, 0), "labels beyond their declared bounds were clipped to them"),
-        (left.pop(HEAVY, 0), "weights beyond their cap count as much as the cap"),
+        (left.pop(LABEL, 0), "rows have a missing or undeclared label and count as rows of zeros"),
+        (left.pop(BEYOND, 0), "labels outside their declared bounds were clipped to them"),
+        (left.pop(HEAVY, 0), "weights above their cap were lowered to it"),
     ]
     if shortened:
         counts.append((n_rows_beyond, f"rows are longer than the schema's scale and {fate}"))
     notes = [f"{n} {what} {only}" for n, what in counts if n]
     # The empty mark comes last: it takes all that the marks before it left.
     for mark, rule in (
-        (OTHER, "values that are none of the declared levels, and not missing, count as other"),
+        (OTHER, "undeclared values, other than missing ones, count as other"),
         (ABSENT, "missing values have no level, declare indicator = true or missing = VALUE"),
-        ("", "values beyond the declared bounds or levels, compare the schema with the table"),
+        ("", "values outside the declared bounds or levels, compare the schema with the table"),
     ):
         own = {name: left.pop(name) for name in list(left) if name.startswith(mark)}
         columns = sorted(
@@ -501,8 +502,8 @@ def _missing_column_error(schema: Schema, name: str, columns: Mapping[str, Colum
     remedy = "add the column, or remove its declaration; a CSV file needs a header row"
     if name.strip().casefold() in {written.strip().casefold() for written in columns}:
         remedy = (
-            "write the column's name as the schema does: the table has it in other letters, "
-            "capital or small"
+            "write the column name as the schema does: "
+            "the table's name differs in upper or lower case"
         )
     return SchemaError(name, None, rule, remedy)
 
@@ -684,7 +685,7 @@ def check_derived_sources(schema: Schema) -> Iterator[InvalidInput]:
         for source in block.of:
             if source not in schema.blocks:
                 yield SchemaError(
-                    f"{block.name}.of", source.name, "must be a block of this schema", "add it"
+                    f"{block.name}.of", source.name, "must be a column of this schema", "add it"
                 )
 
 
@@ -704,11 +705,11 @@ def check_row_divisor(schema: Schema) -> Iterator[InvalidInput]:
     if schema.scale is None:
         return
     if not LEAST_WEIGHT <= schema.scale <= schema.bound:
-        rule = f"must be positive and at most {schema.bound:.6g}, the bound by construction"
+        rule = f"must be positive and at most {schema.bound:.6g}, {LARGEST_NORM}"
         yield SchemaError("scale", schema.scale, rule, "lower it or leave it out")
     if schema.unit:
         yield SchemaError(
-            "scale", schema.scale, "has no meaning with unit rows", "leave out scale or unit"
+            "scale", schema.scale, "cannot be combined with unit rows", "leave out scale or unit"
         )
 
 
@@ -728,7 +729,7 @@ def check_person_column(schema: Schema) -> Iterator[InvalidInput]:
         return
     others = [one.column for one in (schema.label, schema.weight) if one is not None]
     if schema.person.column in others:
-        rule = "says whose a row is, and cannot be its label or weight too"
+        rule = "is the person column and cannot be the label or weight"
         yield SchemaError(schema.person.column, None, rule, "name a column of identifiers")
 
 

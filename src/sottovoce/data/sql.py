@@ -98,10 +98,13 @@ def _open_query_result(path: str | Path) -> Iterator[tuple[list[str] | None, Any
     scheme, mark, rest = address.partition("://")
     if not mark or scheme not in (SQLITE, *DRIVERS):
         known = ", ".join((SQLITE, *DRIVERS))
-        rule = f"must name the database that {Path(path).name} is asked, as one of {known}"
+        rule = (
+            f"must name the database for the query in {Path(path).name}, "
+            f"with one of the schemes {known}"
+        )
         remedy = (
-            "set this environment variable, to postgresql://user@host/clinic or "
-            "sqlite:///clinic.db, say"
+            "set this environment variable, for example to postgresql://user@host/clinic or "
+            "sqlite:///clinic.db"
         )
         raise InvalidInput(DATABASE, None, rule, remedy)
     ask: AbstractContextManager[tuple[list[str] | None, Any]]
@@ -119,7 +122,10 @@ def _open_query_result(path: str | Path) -> Iterator[tuple[list[str] | None, Any
             yield names, parts
     except _Refused:
         refusal = InvalidInput(
-            "data", Path(path), "the database refused it", "run the query there to see why"
+            "data",
+            Path(path),
+            "the database refused the query",
+            "run the query in the database to see why",
         )
     else:
         return

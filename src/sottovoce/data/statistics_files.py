@@ -200,7 +200,7 @@ def _read_with_pyreadstat(path: str | Path, **options: Any) -> tuple[Mapping[str
     except Exception:
         # Foreign bytes can make the reader raise anything, and its message may hold a value.
         rule, remedy = (
-            f"cannot be read: {kind.name} that is damaged or has features that are not read",
+            f"cannot be read: {kind.name} that is damaged or uses unsupported features",
             "save it again",
         )
         raise InvalidInput("path", place, rule, remedy) from None
@@ -243,8 +243,7 @@ def _notes_on_labels(labels: Mapping[str, Any]) -> tuple[str, ...]:
     if len(labels) > _NAMED:
         more = f", and {len(labels) - _NAMED} more"
     return (
-        "read as their value labels, where the file has codes: "
-        f"{', '.join(list(labels)[:_NAMED])}{more}",
+        f"coded values are read as their value labels: {', '.join(list(labels)[:_NAMED])}{more}",
     )
 
 

@@ -62,8 +62,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (
         r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large",
         "holds NaN or infinite values",
-        "replace them by a public constant, or drop those rows; a schema declares what stands "
-        "for them",
+        "replace them by a public constant, or drop those rows; a schema can declare a replacement",
     ),
     (
         r"Sparse data was passed",
@@ -77,17 +76,17 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"could not convert string",
-        "holds text that is no number",
-        "give a schema, or encode text by categories that are declared, not read off the rows",
+        "holds text that is not a number",
+        "give a schema, or encode text by public categories, not by those found in the rows",
     ),
     (
         r"setting an array element",
-        "has rows of several lengths, or entries that are no numbers",
+        "has rows of several lengths, or entries that are not numbers",
         "give a table of numbers",
     ),
     (
         r".*argument must be .*string.*number",
-        "holds entries that are no numbers: an argument must be a string or a real number",
+        "holds entries that are not numbers: an argument must be a string or a real number",
         "give a table of numbers",
     ),
     (
@@ -145,7 +144,10 @@ def _refusal_without_data(field: str, error: Exception, frame: Any) -> InvalidIn
     kind = InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
         return kind(
-            field, None, "has other columns than fit was given", _printable_feature_names(text)
+            field,
+            None,
+            "has different columns from those given to fit",
+            _printable_feature_names(text),
         )
     for pattern, rule, remedy in _MESSAGES:
         found = re.match(pattern, text, re.DOTALL)
@@ -157,7 +159,7 @@ def _refusal_without_data(field: str, error: Exception, frame: Any) -> InvalidIn
             said += _name_refused_columns(frame, text="text" in rule)
         return kind(field, None, said, remedy)
     # An unknown message may repeat values, so nothing of it is shown.
-    return kind(field, None, "cannot be read as an array", "give one row, label or site a line")
+    return kind(field, None, "cannot be read as an array", "give one row, label or site per line")
 
 
 def check_column_types(X: Any) -> None:
@@ -172,12 +174,12 @@ def check_column_types(X: Any) -> None:
         check_unique_names("X", [str(name) for name in frame_column_names(X)])
     if is_masked_array(X) and np.ma.getmaskarray(X).any():
         remedy = (
-            "replace them by a public constant, or drop those rows; a schema declares what "
-            "stands for them"
+            "replace them by a public constant, or drop those rows; "
+            "a schema can declare a replacement"
         )
         raise InvalidInput("X", None, "holds masked entries", remedy)
     if any(map(_is_temporal_dtype, _column_dtypes(X))):
-        rule = "holds points in time or durations, which are no numbers without a unit"
+        rule = "holds points in time or durations, which are not numbers without a unit"
         raise InvalidInput(
             "X",
             None,
@@ -268,8 +270,7 @@ def _rule_broken_by_labels(values: Sequence[Any]) -> tuple[str, str] | None:
         return "must be all text, all finite numbers or all booleans", ""
     if kinds == {"number"} and any(abs(value) > 2**53 for value in values):
         return (
-            "must be numbers up to 2^53: of larger ones, one missing label in a column makes "
-            "others",
+            "must be numbers up to 2^53: larger ones are rounded in a column with missing labels",
             "use text, in y too",
         )
     if len({value_as_text(value) for value in values}) != len(values):
@@ -412,7 +413,10 @@ def sites_from_groups(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]
     given = values_one_by_one(column)
     if any(isinstance(name, list | tuple | dict | set) for name in given):
         raise InvalidInput(
-            "groups", None, "has rows whose site is no single text or number", "name one site a row"
+            "groups",
+            None,
+            "has rows whose site is not a single text or number",
+            "name one site a row",
         )
     sites, index, none = sites_named_in_column(column)
     if none.any():
@@ -466,24 +470,24 @@ def note_on_data_norm(
         else:
             squares = np.einsum("nd,nd->n", X, X)
     norms = np.sqrt(np.asarray(squares, dtype=float))
-    done, remedy = "were shortened", "lengths"
+    done, remedy = "were clipped", "norms"
     if weighed:
         done, remedy = "count for less", "weight"
     beyond = int(np.sum(norms > data_norm * NORM_SLACK))
     if beyond == len(norms):
         return (
-            f"data_norm is smaller than the norm of every row, so all rows {done}: a larger one "
-            f"keeps {remedy}"
+            f"data_norm is smaller than the norm of every row, so all rows {done}: "
+            f"a larger value keeps their {remedy}"
         )
     if beyond > MOST_BEYOND * len(norms):
         return (
-            f"{beyond} of {len(norms)} rows are longer than data_norm and {done}: a larger one "
-            f"keeps {remedy}"
+            f"{beyond} of {len(norms)} rows are longer than data_norm and {done}: "
+            f"a larger value keeps their {remedy}"
         )
     if noisy and norms.max() < data_norm / 2:
         return (
-            "no row has half the norm that data_norm declares: a smaller one lets rows stand out "
-            "more from the noise"
+            "every row is shorter than half of data_norm: "
+            "a smaller value reduces the noise relative to the rows"
         )
     return None
 
@@ -529,12 +533,12 @@ def _initial_array(field: str, given: ArrayLike | None, shape: tuple[int, ...]) 
     if shape[0] == 1 and array.shape == shape[1:]:
         array = array.reshape(shape)
     if array.shape != shape or not np.all(np.isfinite(array)):
-        rule = f"must be finite numbers of shape {shape}, as the fitted attribute"
+        rule = f"must be finite numbers of shape {shape}, like the fitted attribute"
         raise InvalidInput(field, None, rule, "give a public model of the same columns and classes")
     return array
 
 
 def _check_one_each(field: str, what: str, column: Array, n: int) -> None:
     if column.shape != (n,):
-        rule = f"must name a {what} for each of the {n} rows, and has shape {column.shape}"
+        rule = f"must name a {what} for each of the {n} rows, but has shape {column.shape}"
         raise InvalidInput(field, None, rule, "give one value a row")

@@ -423,7 +423,7 @@ def _check_texts_fit_memory(texts: int, size: int) -> None:
     `size` bytes.
     """
     if 1.0 * texts * size > machine_memory_bytes():
-        rule = "with all texts at the length of the longest, this machine's memory does not hold it"
+        rule = "does not fit into memory, because every text is stored at the length of the longest"
         raise InvalidInput(
             "column", None, rule, "look for a quote that is not closed, or shorten its texts"
         )

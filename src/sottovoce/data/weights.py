@@ -18,7 +18,7 @@ from .values import Column, Declared, as_python_value, column_as_numbers, value_
 def check_weight_cap(field: str, cap: float) -> None:
     """Refuse a cap on weights that is not a number from 1e-100 to 1e100."""
     if isinstance(cap, bool) or not (isinstance(cap, int | float) and 1e-100 <= cap <= 1e100):
-        rule = "must be a number above 0: weights beyond it count as much"
+        rule = "must be a number above 0, to which larger weights are lowered"
         raise InvalidInput(field, cap, rule, "declare a public bound, such as 3")
 
 
@@ -50,10 +50,7 @@ def weights_below_cap(field: str, given: ArrayLike, cap: float) -> tuple[Array, 
     check_weight_cap(field, cap)
     w = np.asarray(given, dtype=np.float64)
     if not (np.all(np.isfinite(w)) and np.all(w >= 0.0)):
-        rule = (
-            "weights must be finite numbers, 0 or more: a negative one would make a loss that "
-            "is not convex"
-        )
+        rule = "weights must be finite numbers, 0 or more: a negative one makes the loss non-convex"
         raise InvalidInput(field, None, rule, "correct them, or leave those rows out")
     return np.minimum(np.minimum(w, cap) / cap, 1.0), int(np.sum(w > cap))
 
@@ -126,7 +123,10 @@ def shares_of_classes(field: str, given: Any, names: Sequence[object]) -> Array:
     )
     if isinstance(given, str):
         raise InvalidInput(
-            field, given, "would count the labels of private rows, which nothing pays for", remedy
+            field,
+            given,
+            "would count the labels of private rows without charging the budget",
+            remedy,
         )
     known = Declared({value_as_text(name): k for k, name in enumerate(names)})
     try:
@@ -137,11 +137,9 @@ def shares_of_classes(field: str, given: Any, names: Sequence[object]) -> Array:
     for name, value in entries:
         k = known.meaning_of_text(name)
         if k is None:
-            raise InvalidInput(field, name, "is none of the declared classes", remedy)
+            raise InvalidInput(field, name, "is not a declared class", remedy)
         if k in named:
-            raise InvalidInput(
-                field, name, "names a class a second time", "give every class one number"
-            )
+            raise InvalidInput(field, name, "names a class twice", "give every class one number")
         named.add(k)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (number and 0.0 <= value <= 1e100):  # False with a NaN

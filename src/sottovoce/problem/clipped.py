@@ -37,10 +37,9 @@ from .weighted_loss import ByNorm, Weighted, per_row
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
 NOT_CALIBRATED = (
-    "a model trained with max_grad_norm may state probabilities that are too sure, or not sure "
-    "enough: for calibrated "
-    "ones train with the method prox_average and no cap, or with inference; or see how far they "
-    "hold by an evaluation"
+    "probabilities of a model trained with max_grad_norm may be over- or underconfident: "
+    "for calibrated ones train with the method prox_average and without max_grad_norm, "
+    "or with inference; or check them by an evaluation"
 )
 """The warning with probabilities of a capped model."""
 _MARK = "@"
@@ -83,14 +82,14 @@ class Capped(ByNorm):
     most: float
     width: float = field(default=0.0, repr=False)
     name: ClassVar[str] = "capped"
-    about: ClassVar[str] = "a loss whose rows' gradients are capped"
+    about: ClassVar[str] = "a loss with per-row gradient clipping"
 
     def __post_init__(self) -> None:
         if not LEAST <= self.most < math.inf:  # False for NaN
-            rule = f"a cap on a row's gradient must be at least {LEAST:g}"
+            rule = f"must be finite and at least {LEAST:g}"
             raise InvalidInput("max_grad_norm", self.most, rule, "use 0.5, or leave it out")
         if self.base.outputs == 1 and self.base.margin_of_derivative(0.5) is None:
-            rule = f"the loss {self.base.spec} has no capped form"
+            rule = f"gradients of the loss {self.base.spec} cannot be clipped"
             raise InvalidInput(
                 "max_grad_norm", self.most, rule, "leave it out, or use loss='logistic'"
             )
@@ -119,7 +118,7 @@ class Capped(ByNorm):
 
     @property
     def unproved_inside(self) -> str | None:
-        return "noise inside the objective is proved for gradients without a cap"
+        return "objective perturbation is proved only without gradient clipping"
 
     @property
     def spec(self) -> str:

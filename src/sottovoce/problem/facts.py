@@ -266,7 +266,7 @@ class Among:
             )
         ):
             raise Refused(
-                f"sites={self.sites}: of this run are {facts.n_nodes}, and a sum needs "
-                f"{facts.participants} of them "
-                "with their rows as agreed; nothing was charged; find out who signed another roster"
+                f"sites={self.sites}: this run has {facts.n_nodes} sites, "
+                f"and a sum needs {facts.participants} of them with the agreed rows; "
+                "nothing was charged; find out who signed another roster"
             )

@@ -116,9 +116,9 @@ class Loss(ABC):
         Events for such noise state Hessians of rank one a row, and derivatives in [-1, 0].
         """
         if self.outputs > 1:
-            return "noise inside the objective is proved for Hessians of rank one a row"
+            return "objective perturbation is proved only for Hessians of rank one per row"
         if self.derivative_bound > 1.0 or not self.monotone:
-            return "noise inside the objective is proved for derivatives between -1 and 0"
+            return "objective perturbation is proved only for derivatives between -1 and 0"
         return None
 
     @abstractmethod

@@ -23,12 +23,15 @@ def _check_positive(field: str, given: Any) -> None:
     entries = entries if isinstance(entries, tuple | list) else [entries]
     if any(real_number_or_none(as_python_numbers(entry)) is None for entry in entries):
         raise InvalidInput(
-            field, type(given), "must be a number, or a tuple of them, one a node", "change it"
+            field,
+            type(given),
+            "must be a number, or a tuple with one number per node",
+            "correct it",
         )
     values = np.asarray(given, dtype=float)
     if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput(
-            field, values.tolist(), "every value of a schedule must be finite and > 0", "change it"
+            field, values.tolist(), "every value of a schedule must be finite and > 0", "correct it"
         )
 
 

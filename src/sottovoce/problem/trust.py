@@ -77,7 +77,7 @@ class Trust:
                 )
             if not summed and (not whole or value != 0):
                 raise InvalidInput(
-                    name, value, "belongs to sums", "leave it out, or use kind 'sum'"
+                    name, value, "only applies to sums", "leave it out, or use kind 'sum'"
                 )
         if not isinstance(self.sees, str):
             raise InvalidInput("sees", None, "must be a text", "leave it out")
@@ -140,8 +140,8 @@ class Trust:
         try:
             return record_from_plain(cls, plain)
         except Unreadable as error:
-            rule = f"is not what this version writes: {error}"
-            raise InvalidInput("trust", None, rule, "use a file that it wrote") from None
+            rule = f"was not written by this version: {error}"
+            raise InvalidInput("trust", None, rule, "use a file that this version wrote") from None
 
 
 NOBODY = Trust("nobody")

@@ -62,12 +62,12 @@ class Weighted(ByNorm):
     """
 
     name: ClassVar[str] = "weighted"
-    about: ClassVar[str] = "a loss that counts long rows for less"
+    about: ClassVar[str] = "a loss that down-weights long rows"
     any_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.base.outputs != 1:
-            rule = "has several margins a row, and long rows are weighed for one"
+            rule = "has several margins per row, and down-weighting long rows needs one"
             raise InvalidInput("loss", self.base.spec, rule, "use 'logistic'")
         object.__setattr__(self, "offset_bound", self.base.offset_bound)
 
@@ -78,7 +78,7 @@ class Weighted(ByNorm):
 
     @property
     def unproved_inside(self) -> str | None:
-        return "noise inside the objective is proved for rows in the unit ball"
+        return "objective perturbation is proved only for rows in the unit ball"
 
     @property
     def spec(self) -> str:
