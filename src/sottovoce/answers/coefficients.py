@@ -1037,9 +1037,7 @@ def _compare_with_pivots(
 
     None if all lines are printed, or if no sum of them is known.
     """
-    refusals = {cause for cause in causes if cause is not None}
-    # Some sums are known though lines are refused, but none where the whole table is.
-    if found.moments is None or not refusals or not refusals.isdisjoint(_OF_ALL):
+    if found.moments is None or not _leaves_known_sums(causes):
         return None
     kept, moments = found.kept[replicate], found.moments[replicate]
     blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
@@ -1062,17 +1060,37 @@ def _compare_with_pivots(
     estimate = np.where(refused, np.nan, judged.estimate)
     covariance = np.where(refused[:, None] | refused, np.nan, judged.covariance)
     determined = KnownSums(estimate, covariance, pivots=T, hidden=hidden)
+    hides = _references_that_hide(pivot_of, in_groups, pivot_causes)
     shares: list[float | None] = [None] * naming.d
-    for block, pivot in zip(blocks, pivot_of, strict=True):
-        # The pivot compares the reference with the most frequent level: if it is printed, or
-        # refused for what the data are, the reference hides nothing.
-        if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
+    for block, pivot in zip(blocks, hides, strict=True):
+        if pivot is None:
             continue
         merged = merged_reference(block, kept) is not None
         for k in _refused_by_reference(block, naming, pivot, refused):
             if merged or causes[k] is not None:
                 shares[k] = block.reference
     return _Compared(determined, _one_sided_ends(determined, naming.d, few), shares)
+
+
+def _leaves_known_sums(causes: Sequence[Cause | None]) -> bool:
+    """Return True if some lines are refused, and the table as a whole is not."""
+    refusals = {cause for cause in causes if cause is not None}
+    return bool(refusals) and refusals.isdisjoint(_OF_ALL)
+
+
+def _references_that_hide(
+    pivot_of: Sequence[int | None], in_groups: BoolArray, pivot_causes: Sequence[Cause | None]
+) -> list[int | None]:
+    """Return the pivot of each block whose reference hides its levels; None for other blocks."""
+    hides: list[int | None] = []
+    for pivot in pivot_of:
+        # The pivot compares the reference with the most frequent level: if it is printed, or
+        # refused for what the data are, the reference hides nothing.
+        if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
+            hides.append(None)
+        else:
+            hides.append(pivot)
+    return hides
 
 
 def _levels_of_one_outcome(
