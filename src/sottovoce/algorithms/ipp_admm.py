@@ -96,7 +96,8 @@ class IPPADMM(PPADMM):
             )
 
     def _rounds_of_releases(self, rounds: int) -> list[int]:
-        return [1]  # all have the noise of round 1
+        # All releases have the noise of round 1.
+        return [1]
 
     def sent_message(self, answer: Array, f: Array) -> Array:
         return np.where(answer[..., -1:] > 0, answer[..., :-1], f)

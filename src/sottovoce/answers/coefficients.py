@@ -69,7 +69,8 @@ HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says
 is needed is then within a factor of 1.5 of the truth on most tables of
 bench/accuracy/forecasts.py."""
-_FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigma
+# Of rows, or of shift over sigma.
+_FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)
 
 
 @dataclass(frozen=True)
@@ -645,7 +646,8 @@ def _judge_lines(
     """Compute the numbers of one replicate's lines: ``into_lines`` times coefficients."""
     M = into_lines
     estimate = M @ found.estimate[replicate]
-    with np.errstate(over="ignore", invalid="ignore"):  # units may be as small as one likes
+    # Units may be as small as one likes.
+    with np.errstate(over="ignore", invalid="ignore"):
         covariance = M @ found.covariance[replicate] @ M.T
         sampling = np.einsum("ij,jk,ik->i", M, found.sampling[replicate], M)
         noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
@@ -981,7 +983,8 @@ def _line_by_comparison(
         return None
     share, ends = compared.shares[k], compared.ends[k]
     if share is not None:
-        percent = max(0.0, 100.0 * share)  # noise may make a share negative
+        # Noise may make a share negative.
+        percent = max(0.0, 100.0 * share)
         why = f"{Cause.REFERENCE.sentence}; it has about {percent:.1f}% of the rows"
         return _refused_line(term, Cause.REFERENCE, why)
     if cause is None or ends == (None, None):

@@ -471,11 +471,13 @@ class Newton(SeparateSites):
         frame, sizes, lost = sharp.frame, sharp.sizes, sharp.lost
         variances = column_variances(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
-        if moments.spread == 0.0:  # then no row is shortened
+        # Without noise no row was shortened.
+        if moments.spread == 0.0:
             lost = np.zeros_like(lost)
         as_short = project_to_semidefinite(sizes - frame.back @ lost @ frame.back)
         shortened = Shortened(as_short, sharp.spread, frame.back)
-        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
+        # What a Hessian lacks, if its curvature is the same for all rows.
+        lost = curvature[:, None, None] * lost
 
         first = yield Gradient(w)
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
@@ -721,7 +723,8 @@ def combine_last_steps(
     """
     columns, seen, lost = recipe.columns(facts), found.evidence, found.directions
     assert seen is not None and lost is not None
-    gradients = of_kind(heard, Gradient)[1:]  # the first is far from the end
+    # The first gradient is far from the end.
+    gradients = of_kind(heard, Gradient)[1:]
     bends, slopes = of_kind(heard, FramedCurvature)[-1], of_kind(heard, FramedSlopes)[-1]
     assert isinstance(bends.what, FramedCurvature)
     cap, d = bends.what.hessian_factor(facts.loss), columns.slopes + 1
@@ -1017,7 +1020,8 @@ class _Hides(NamedTuple):
         least = np.minimum(_SURELY_SEEN * doubts, np.maximum(_SEEN * doubts, _COMMON))
         stays = shares > np.maximum(least, _NO_ROWS)
         stays &= (shares >= RAREST) | (moved <= HIDDEN)
-        stays[most] = True  # others are merged with it
+        # The commonest level stays: others are merged with it.
+        stays[most] = True
         return np.asarray(~stays)
 
 

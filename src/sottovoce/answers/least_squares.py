@@ -386,7 +386,8 @@ class Stepped(SeparateSites):
         moments = yield SecondMoments(zero)
         sight = whitening_transform(unflatten_symmetric(moments.value, d), moments.spread, every)
 
-        unit = math.sqrt(d)  # rows have that length in the frame, in root mean square
+        # Rows have that length in the frame, in root mean square.
+        unit = math.sqrt(d)
         cells = yield Lengths(zero, frame=sight.frame.A / unit, edges=ROUGH)
         length = unit * reach(cells.value, cells.spread, ROUGH)
         found = yield FramedMoments(zero, frame=sight.frame.A / length[:, None, None])
@@ -441,7 +442,8 @@ class Stepped(SeparateSites):
             doubts = (noise[:, None] * np.sum(turned**2, axis=2)).mean(axis=0)
             # Rare, and not shown by three noise deviations of the moments in the first frame.
             hidden = (shares < RAREST) & (shares <= np.maximum(_MERGED * doubts, _NO_ROWS))
-            hidden[np.argmax(shares)] = False  # others are merged with it
+            # The commonest level stays: others are merged with it.
+            hidden[np.argmax(shares)] = False
             kept[columns] = ~hidden[:-1]
             if hidden[-1]:
                 # The reference is the rare one: the most frequent level counts as the reference.

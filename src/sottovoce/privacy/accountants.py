@@ -229,7 +229,8 @@ class Accountant(ABC, Generic[Spent]):
 def _orders(name: str, order: float | None) -> Orders:
     if order is None:
         return tuple(ORDERS.tolist())
-    if not (np.isfinite(order) and order >= 1.01):  # closer to 1, digits cancel
+    # Closer to 1, digits cancel.
+    if not (np.isfinite(order) and order >= 1.01):
         raise InvalidInput(
             "accountant", f"{name}:{order}", "an order must be finite and >= 1.01", f"use {name!r}"
         )
@@ -562,7 +563,8 @@ class PLDAccountant(Accountant[Prices]):
             return float(np.max(self.epsilon(spent, delta)))
         nodes = _nodes(known)
         if comb(nodes, sites_per_row) > _SUBSETS:
-            return float(np.inf)  # too many sets of nodes to convolve each
+            # Infinite, which is always a bound: too many sets of nodes to convolve each.
+            return float(np.inf)
         return max(
             self._of(known, some, delta)
             for some in combinations(range(nodes), min(sites_per_row, nodes))
@@ -590,7 +592,8 @@ class PLDAccountant(Accountant[Prices]):
         key = frozenset(bills.items()), delta
         if key not in self._known:
             numbers = [one for bill in bills for one in (*bill[:1], *(bill.ball or ()), *bill[2:])]
-            if np.any(np.isnan(numbers)):  # what has no number has no proof
+            # What has no number has no proof.
+            if np.any(np.isnan(numbers)):
                 self._known[key] = np.inf
             else:
                 self._known[key] = _cached_composed_epsilon(tuple(bills.items()), delta)
@@ -784,7 +787,8 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     ) -> tuple[Any, ...]:
         after: list[Any] = []
         for part in self._parts:
-            if part.name == "pure":  # Gaussian noise has no pure price
+            # Gaussian noise has no pure price.
+            if part.name == "pure":
                 after.append(None)
             else:
                 after.append(part.spend_gaussian_releases(releases, copies))

@@ -107,7 +107,8 @@ def objective_perturbation_rate(
 
     low = epsilon * 1e-12
     high = epsilon / delta_gradient
-    if np.all(price(high) <= epsilon):  # the log-determinant is free
+    # The largest rate that gradients alone allow fits where the log-determinant is free.
+    if np.all(price(high) <= epsilon):
         return high
     low = bisect_elementwise(lambda beta: price(beta) <= epsilon, low, high * (1.0 + 1e-12), 80)[0]
     return np.where(price(low) <= epsilon, low, np.nan)

@@ -161,7 +161,8 @@ def _nominal_delta(eps: float, mu: float) -> float:
     high = normal_log_cdf(mu / 2 - eps / mu)
     low = normal_log_cdf(-mu / 2 - eps / mu)
     gap = eps + low - high
-    if gap > 0.0:  # a NaN stays one
+    # Rounding may put it above 0; written as a branch so that a NaN stays one.
+    if gap > 0.0:
         gap = 0.0
     return min(float(np.exp(high) * (-np.expm1(gap) + 1e-15)), 1.0)
 
@@ -247,7 +248,8 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
         return Within(
             1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1
         )
-    share = min(1.0, 2.0 / sigma)  # of the square, to pay for the linear term
+    # The share g of the square that pays for the linear term, 2 c m <= g m^2 + c^2 / g (U3).
+    share = min(1.0, 2.0 / sigma)
     if relation == "remove":
         slack = kappa * (1.0 + share)
         fixed = kappa / (4.0 * share * sigma**2)

@@ -402,7 +402,8 @@ class SystemNoise(Noise):
         """
         scales = np.broadcast_to(tau, (*self._lead, 1)).ravel().tolist()
         drawn = exact.rounded_gaussian(d, scales, [1.0] * len(scales)).reshape(*self._lead, d)
-        if drawn.dtype == object:  # modulo 2^64, as sums are
+        # Python's integers, modulo 2^64 as sums are.
+        if drawn.dtype == object:
             drawn = (drawn & (2**64 - 1)).astype(np.uint64).view(np.int64)
         return drawn
 

@@ -236,7 +236,8 @@ def shifted_ball(d: int, s: float, step: float) -> LossDistribution:
     share = np.clip(np.expm1(edges[:-1, None] - s * eta) / np.expm1(-step), 0.0, 1.0)
     mass, up = half * (density @ _WEIGHTS), half * ((density * share) @ _WEIGHTS)
     whole = float(mass.sum())
-    if d == 1:  # atoms at both ends: loss s with probability 1/2, -s with e^-s / 2
+    # Theorem 1 for d = 1 has atoms at both ends: loss s with probability 1/2, -s with e^-s / 2.
+    if d == 1:
         ends = np.array([0.5 * np.exp(-s), 0.5])
         whole += float(ends.sum())
         mass[[0, -1]] += ends

@@ -194,7 +194,8 @@ def zcdp_rho(event: Event) -> Array:
 
 @lru_cache(maxsize=4096)
 def _spherical_curve(orders: Orders, beta: float, kappa: float, d: int, direction: str) -> Array:
-    if beta > _LOUD:  # nothing to gain on the pure price, and much to compute
+    # Nothing to gain on the pure price there, and much to compute.
+    if beta > _LOUD:
         return np.full(len(orders), np.inf)
     return spherical.objective_rdp(np.array(orders), beta, kappa, d, relation=direction)
 
@@ -212,7 +213,8 @@ def _price_each_node(event: Event, price: Callable[[int, str], T]) -> tuple[tupl
         return tuple(
             tuple(price(i, direction) for i in range(arrays[0].size)) for direction in sides
         )
-    first = dict[tuple[float, ...], int]()  # nodes that are alike are priced once
+    # Nodes with the same terms are priced once.
+    first = dict[tuple[float, ...], int]()
     nodes = zip(*(value.tolist() for value in arrays), strict=True)
     firsts = [first.setdefault(terms, i) for i, terms in enumerate(nodes)]
     each = ({i: price(i, direction) for i in first.values()} for direction in sides)

@@ -106,7 +106,8 @@ def _bessel_ratio_bounds(m: float, x: Array) -> Ratios:
             np.multiply(at, active, out=active)
             np.add(2.0 * (m + k + 1.0), active, out=active)
             np.divide(at, active, out=active)
-    low, high = ends  # of R_{m+1}: the number of steps was odd
+    # They are of R_{m+1}, as the number of steps was odd.
+    low, high = ends
     return Ratios(x / (2.0 * (m + 1.0) + x * high), x / (2.0 * (m + 1.0) + x * low), high)
 
 
@@ -119,7 +120,8 @@ def _bessel_log_growth(m: float, start: float, ends: Array) -> Ratios:
     """
     edges = [start]
     for end in ends.tolist():
-        if edges[-1] == 0.0:  # the poles are further from 0 than 3 (m + 1)
+        # The first piece, from 0: the poles are further away than 3 (m + 1).
+        if edges[-1] == 0.0:
             edges.append(min(end, 0.5 * (m + 1.0)))
         low = edges[-1]
         steps = int(np.ceil(np.log(end / low) / 0.26))

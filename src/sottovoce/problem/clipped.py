@@ -44,7 +44,8 @@ NOT_CALIBRATED = (
 )
 """The warning with probabilities of a capped model."""
 _MARK = "@"
-_NEARLY = 0.999999  # of the largest derivative: up to here the margin of a derivative is computed
+# Share of the largest derivative up to which the margin of a derivative is computed.
+_NEARLY = 0.999999
 
 
 def _cast_like(x: Any, like: Any) -> Any:
@@ -150,7 +151,8 @@ class Capped(ByNorm):
             xp.sqrt((s + k) ** 2 + 4.0 * self.width**2),
             xp.sqrt((s - k) ** 2 + 4.0 * self.width**2),
         )
-        whole = above + below  # half their difference is 2 s k / whole, where nothing cancels
+        # Half their difference is 2 s k / whole, where nothing cancels.
+        whole = above + below
         turn = s * ((s + k) / above + (s - k) / below) / whole
         return 2.0 * s * k / whole, 2.0 * k * xp.clip(1.0 - turn, 0.0, None) / whole
 

@@ -295,7 +295,8 @@ class SecretStartObjective(PerturbedObjective):
     objective.
     """
 
-    around_origin = Query.around_origin  # refused: its linear term is secret
+    # Refused: its linear term is secret.
+    around_origin = Query.around_origin
 
     own: ArrayLike = 0.0
     before: SecretMinimiser | None = None

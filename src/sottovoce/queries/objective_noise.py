@@ -24,7 +24,8 @@ POLISH = 0.01
 POLISH_SQUARED = 0.001
 """Share of a release's squared shift over sigma that is spent on it, with a delta."""
 
-_FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
+# Noise is longer than the bound below with a probability of at most e^-700.
+_FAR = 700.0
 # of that bound: how far drawing in double precision puts noise from where it should be
 _ROUNDING = 2.0**-46
 FINE = 2.0**-11

@@ -159,7 +159,8 @@ class GatedMinimiser(NoisyMinimiser):
             drawn = vault.noise.add_spherical(bar, rate, coarsest, release, use=2)
             vault.keep_secret(Gate(drawn, np.full_like(quality, self.positives)))
         gate = vault.recall_secret(Gate)
-        if gate is None:  # lost in a resumed run; a new one would cost again
+        # Lost in a resumed run; a new one would cost again.
+        if gate is None:
             return np.zeros(quality.shape, dtype=bool)
         # Every comparison gets fresh Laplace noise of scale 2 c sensitivity / epsilon_queries.
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
@@ -252,7 +253,8 @@ class RedrawnGate(PerturbedObjective):
         loses.
     """
 
-    around_origin = Query.around_origin  # refused: its quality is that of the problem around zero
+    # Refused: its quality is that of the problem around zero.
+    around_origin = Query.around_origin
 
     clip: float = 1.0
     threshold: float = 0.0

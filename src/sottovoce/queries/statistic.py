@@ -458,7 +458,8 @@ class NoisyMinimiser(NoisyValue):
         return np.asarray(-self._linear() / self._q(facts))
 
     def check_before_charge(self, facts: Facts) -> None:
-        if self.alpha is None:  # without a guarantee a failure may depend on rows
+        # Without a guarantee a failure may depend on rows.
+        if self.alpha is None:
             return
         check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
 
@@ -674,7 +675,8 @@ class SecretMinimiser(NoisyMinimiser):
     :class:`~sottovoce.privacy.events.ExactSphericalMechanism`.
     """
 
-    around_origin = Query.around_origin  # refused: its linear term is secret
+    # Refused: its linear term is secret.
+    around_origin = Query.around_origin
 
     own: ArrayLike = 0.0
     path: tuple[Array, ...] = ()
@@ -708,7 +710,8 @@ class SecretMinimiser(NoisyMinimiser):
         )
 
     def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
-        if len(self.path) == 1:  # the first round has none before it
+        # The first round has none before it.
+        if len(self.path) == 1:
             before = np.zeros_like(self.start)
         else:
             before = last_minimiser(vault, self.start)

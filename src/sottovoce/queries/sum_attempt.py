@@ -23,10 +23,12 @@ from .vault import Vault
 
 _RING = 61
 """Bits of the largest sum of honest addends, of a signed word's 63; noise has the room above."""
-_TAIL = 40.0  # standard deviations of a sum of noise: more has a probability below 2 e^-800
+# Standard deviations of a sum of noise: more has a probability below 2 e^-800.
+_TAIL = 40.0
 # of two addends, each rounded by a difference, by the weight, and by the product with it
 _ROUNDING = 2.0**-50
-_SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
+# Factor on noise, which covers the rounding of its size.
+_SLACK = 1.0 + 2.0**-40
 
 
 class Grid(NamedTuple):

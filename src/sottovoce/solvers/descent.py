@@ -20,15 +20,19 @@ MAX_ITERATIONS = 500
 NEAR = 1e-5
 # iterations after which an unfinished solve gets a new preconditioner, from its own current points
 REFRESH = 25
-SAMPLE = 64  # replicates whose mean curvature makes the preconditioner
+# Replicates whose mean curvature makes the preconditioner.
+SAMPLE = 64
 # a step is too long if its derivative at the end is more than this share of the descent at its
 # start
 FLAT = 0.6
 # of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
 LEAST_CHANGE = 1e-6
-_PATIENCE = 2  # iterations without a halved norm after which single precision may end
-_WORTH_NARROWING = 0.75  # share of the working set that is at most left when it is made smaller
-_SHORTEST = 1e-9  # length of a step below which it is taken as it is
+# Iterations without a halved norm after which single precision may end.
+_PATIENCE = 2
+# Share of the working set that is at most left when it is made smaller.
+_WORTH_NARROWING = 0.75
+# Length of a step below which it is taken as it is.
+_SHORTEST = 1e-9
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 """Makes a problem's preconditioner anew, from the curvature at points."""

@@ -48,7 +48,8 @@ from .quasinewton import Memory, Problem, row_inner_products
 
 # smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
 SINGLE = 6e-8
-NEARER = 6.0  # factor by which a sweep brings a solve nearer to its minimiser, about
+# Factor by which a sweep brings a solve nearer to its minimiser, about.
+NEARER = 6.0
 # share of a certificate that is asked for in single precision, so that rounding does not spoil it
 LESS = 0.8
 # multiplications per sweep above which single precision is worth its copy of the rows

@@ -19,7 +19,8 @@ MOST = 1000  # most Newton steps
 STAGE = (
     50  # most Newton steps for each softened loss, whose minimiser is only the start for the next
 )
-CONJUGATE = 1000  # most products with the Hessian in one Newton step
+# Most products with the Hessian in one Newton step.
+CONJUGATE = 1000
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 """Makes the problem with a preconditioner from the curvature at a point."""

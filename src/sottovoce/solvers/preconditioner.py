@@ -15,7 +15,8 @@ from .descent import SAMPLE
 from .local_rows import LocalRows
 from .quasinewton import Problem
 
-ENOUGH = 200  # rows a feature that the preconditioner is computed from
+# Rows a feature that the preconditioner is computed from.
+ENOUGH = 200
 # entries of a node's rows above which the preconditioner is computed in single precision
 LARGE = 2**18
 # a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
@@ -100,7 +101,8 @@ class Preconditioner:
             float(np.max(rows.n)) * width >= LARGE,
             int(np.min(rows.n) // (ENOUGH * width)),
         )
-        if parts > 1:  # of some rows it is nearly as good
+        # Curvature of some rows makes a preconditioner that is nearly as good.
+        if parts > 1:
             sweep, weight = rows.given.every_nth_row(0, parts), rows.weight * parts
         else:
             sweep, weight = (
@@ -127,7 +129,8 @@ class Preconditioner:
         )
         found = [*map_on_threads(np.linalg.eigh, parts)]
         values, vectors = (np.concatenate([one[k] for one in found]) for k in (0, 1))
-        return vectors, np.maximum(values, 0.0)  # rounding puts some below
+        # Rounding puts some eigenvalues below 0.
+        return vectors, np.maximum(values, 0.0)
 
     def _inverse_preconditioner(self, q: Array) -> Array | None:
         """The preconditioner's inverse, if all replicates have the same quadratic term and it is
