@@ -165,6 +165,7 @@ class GatedMinimiser(NoisyMinimiser):
         # Every comparison gets fresh Laplace noise of scale 2 c sensitivity / epsilon_queries.
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
         noisy = vault.noise.add_spherical(quality, rate, coarsest, release, use=3)
+        # After the last positive AboveThreshold halts: U5 allows no further one.
         passed = (noisy >= gate.bar) & (gate.left > 0)
         vault.keep_secret(Gate(gate.bar, gate.left - passed))
         return np.asarray(passed)
@@ -267,6 +268,8 @@ class RedrawnGate(PerturbedObjective):
     def event(self, facts: Facts) -> Event:
         inner = super().event(facts)
         assert isinstance(inner, GaussianObjectivePerturbation)
+        # The smaller of the two Laplace rates bounds the slope of the test's log density
+        # (docs/privacy/verdicts.md, "Improved plausible ADMM").
         at_whole_clip = np.minimum(
             self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives)
         )

@@ -80,6 +80,8 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     array of shape (..., 1)
         Largest Euclidean change between neighbouring data sets.
     """
+    # At the point 0 and without margins: derivatives of rows that do not change are the same to the
+    # last bit.
     none = np.zeros_like(rows)
     stretch, summed = facts.stretch, facts.most_rows_of_units(rows) + 1.0
     rounding = rounding_bound(
@@ -202,6 +204,7 @@ class NoisyStatistic(Query):
             return Unprotected(self.source, facts.n, claimed)
         sensitivity = self.sensitivity(facts)
         if facts.pure:
+            # U2: rate times shift is the pure epsilon.
             rate = self.alpha / sensitivity
             return ExactSphericalMechanism(
                 self.source,

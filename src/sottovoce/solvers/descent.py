@@ -247,6 +247,7 @@ class Descent:
         # the new point is rounded to single precision, so that it adds no rounding to the gradient
         if not self.exact:
             x = x.astype(np.float32).astype(float)
+        # The step as rounded, so that s and y belong together.
         s, g = x - self.w, self._gradient(x)
         derivative = row_inner_products(g, self.direction)
         # F is convex along the direction, so its derivative grows with the length.  A step is too
@@ -259,6 +260,8 @@ class Descent:
             secant = np.divide(
                 self.slope, self.slope - derivative, out=np.ones_like(self.length), where=~fresh
             )
+            # The zero of the secant of the derivative along the direction, kept away from both
+            # ends.
             self.length = self.length * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
             took = fresh[:, :, None]
             x, s, g = np.where(took, x, self.w), np.where(took, s, 0.0), np.where(took, g, self.g)

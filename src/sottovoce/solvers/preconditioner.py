@@ -52,6 +52,7 @@ class Preconditioner:
     def count_solve(self, start: Array) -> None:
         """Count a solve from these points, (N, R, d)."""
         self.solves += 1
+        # At powers of two: its cost over many solves grows with their logarithm alone.
         if self.spectrum is None or self.solves & (self.solves - 1) == 0:
             self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
 
@@ -97,18 +98,14 @@ class Preconditioner:
     def _factorise(self, reference: Array) -> None:
         self.reference = reference
         rows, width = self._rows, reference.shape[-1]
-        large, parts = (
-            float(np.max(rows.n)) * width >= LARGE,
-            int(np.min(rows.n) // (ENOUGH * width)),
-        )
-        # Curvature of some rows makes a preconditioner that is nearly as good.
+        parts = int(np.min(rows.n) // (ENOUGH * width))
         if parts > 1:
+            # Curvature of some rows makes a preconditioner that is nearly as good.
             sweep, weight = rows.given.every_nth_row(0, parts), rows.weight * parts
         else:
-            sweep, weight = (
-                (rows.single_precision_rows() or rows.distinct) if large else rows.distinct,
-                rows.weight,
-            )
+            sweep, weight = rows.distinct, rows.weight
+            if float(np.max(rows.n)) * width >= LARGE:
+                sweep = rows.single_precision_rows() or rows.distinct
         self._basis, self.spectrum = self._hessian_eigenpairs(
             rows.loss, sweep, weight, reference, typical=True
         )

@@ -117,6 +117,7 @@ class Memory:
                 old[:, :, :-1, :-1] = old[:, :, 1:, 1:].copy()
                 old[:, :, -1, :] = 0.0
             k -= 1
+        # A pair of a solve that did not move, or lost in rounding, is zero and changes nothing.
         took = sy > 0.0
         scale = (np.sqrt(took / np.where(took, sy, 1.0)))[:, :, None]
         for kept, new in ((self.s, s), (self.y, y), (self.v, v)):
