@@ -243,7 +243,7 @@ def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]
 
 def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
     """Return the entries of levels, each of which has an interval of z."""
-    count = len(block.names) + (block.base is not None)
+    count = len(block.feature_names) + (block.base is not None)
     base = 0
     if isinstance(block, Category) and block.base is not None:
         base = [name for name, _ in block.values].index(block.base)

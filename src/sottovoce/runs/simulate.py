@@ -433,8 +433,7 @@ def run_planned(
         guard = RowGuard(
             rows_in_ledger.held, prepared.facts, noise, book, centring=prepared.centring
         )
-        net = DenseNet(prepared.graph) if lossy is None else lossy
-        place = Place(prepared.facts, net, guard, lead, rows.d, vector_of_start(start))
+        place = _place_of_run(prepared, guard, lossy, lead, start)
         file = _checkpoint_of_run(checkpoint, key, guard, ledger)
         place, outcome = _centre_and_run(
             prepared.algorithm, place, guard, config.rounds, lossy, observers, file
@@ -443,9 +442,6 @@ def run_planned(
         prepared, book, ledger, start, simulated=noise.simulated, caveat=caveat
     )
     models = place.fold_to_original_rows(prepared.algorithm.model(outcome.state))
-    answer = None
-    if outcome.stopped == engine.FINISHED:
-        answer = prepared.algorithm.outcome(outcome.state, prepared.facts)
     return Result(
         config,
         prepared.facts,
@@ -460,9 +456,21 @@ def run_planned(
         centring=prepared.centring,
         move=guard.move,
         extra=_lost_sites(lossy, dropout, config.rounds),
-        outcome=answer,
+        outcome=_outcome_of_script(prepared, outcome),
         prepared=prepared,
     )
+
+
+def _place_of_run(
+    prepared: Prepared,
+    guard: RowGuard,
+    lossy: DropoutNet | None,
+    lead: tuple[int, int],
+    start: Start | None,
+) -> Place:
+    """Return the place at which the method runs: all nodes and replicates in one process."""
+    net = DenseNet(prepared.graph) if lossy is None else lossy
+    return Place(prepared.facts, net, guard, lead, prepared.facts.d, vector_of_start(start))
 
 
 def _checkpoint_of_run(
@@ -477,6 +485,13 @@ def _checkpoint_of_run(
         rule = "a checkpoint alone cannot repeat this noise"
         raise InvalidInput("seed", None, rule, "give a seed or a ledger")
     return _Checkpoint(Path(checkpoint), key, guard)
+
+
+def _outcome_of_script(prepared: Prepared, outcome: engine.Outcome) -> Any:
+    """Return what the script of a recipe that was asked to its end returned; else None."""
+    if outcome.stopped != engine.FINISHED:
+        return None
+    return prepared.algorithm.outcome(outcome.state, prepared.facts)
 
 
 def _close_and_state(
