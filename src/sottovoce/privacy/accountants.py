@@ -653,12 +653,14 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     rest, exchange, extra = _of_objectives(bills, delta)
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
+    # Ledgers do not say whether noise was discrete (docs/privacy/verdicts.md, "Noise on a grid").
     coordinates = sum(bill.lattice * count for bill, count in bills.items())
     known = _convolved_epsilon(bills)
 
     def at(left: float) -> float:
         if left <= 0.0:
             return float(np.inf)
+        # U4: a profile delta(eps) becomes e^X delta(eps - 2 X).
         return known(left * float(np.exp(-exchange))) + extra + 2.0 * exchange
 
     if not coordinates:
@@ -725,6 +727,7 @@ def _grid_step(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float
     parts = sum(balls.values()) + sum(pure.values()) + 1
     variance = mu**2 + sum(min(s, s * s) / d * n for (d, s), n in balls.items())
     variance += sum(min(e * e, e) * n for e, n in pure.items())
+    # A cell's split adds at most a quarter of a squared step to the variance of each part.
     step = 0.02 * float(np.sqrt(variance / parts))
     widths = sum(2.0 * s * min(1.0, 11.0 / np.sqrt(d)) * n for (d, s), n in balls.items())
     widths += sum(2.0 * e * n for e, n in pure.items()) + 26.0 * mu

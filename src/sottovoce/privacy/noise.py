@@ -311,11 +311,13 @@ class SystemNoise(Noise):
         Binades go down to 2^-960.
         """
         exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
+        # The leading zero bits of an endless word tell the binade; 15 words of zeros, of
+        # probability 2^-960, end the search.
         for _ in range(15):
             word = cls._random_words(shape)
-            high, low = (
-                (part).astype(float) for part in (word >> np.uint64(11), word & np.uint64(0x7FF))
-            )
+            # In two parts, as a double holds 53 bits of a word exactly.
+            high = (word >> np.uint64(11)).astype(float)
+            low = (word & np.uint64(0x7FF)).astype(float)
             leading = np.where(
                 high > 0, 53 - np.frexp(high)[1], np.where(low > 0, 64 - np.frexp(low)[1], 64)
             )

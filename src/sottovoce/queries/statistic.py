@@ -445,9 +445,9 @@ class NoisyMinimiser(NoisyValue):
     def addend_of_site(self, vault: Vault, facts: Facts) -> Array:
         alike = facts.pooled_facts
         start, tol = self._nearest_possible_answer(self.start, alike), self._tol(alike)
-        found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(
-            facts
-        )
+        w = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w
+        # The minimiser without rows is public, and is added again to the mean.
+        found = w - self._alone(facts)
         # Certified answers lie in this ball; the projection makes the bound hold for whatever
         # comes.
         most = self.addend_norm_bound(facts)
@@ -499,10 +499,8 @@ class NoisyMinimiser(NoisyValue):
         )
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        linear, q = (
-            np.broadcast_to(vector(self.linear), answer.shape),
-            float(np.max(self._q(canaries.facts))),
-        )
+        linear = np.broadcast_to(vector(self.linear), answer.shape)
+        q = float(np.max(self._q(canaries.facts)))
         middle, lean, K = local_minimiser(canaries, linear, q, answer)
         return Leaning(K @ (answer - middle), -lean, self._spread(canaries.facts) ** 2 * (K @ K))
 
@@ -703,6 +701,7 @@ class SecretMinimiser(NoisyMinimiser):
 
     def _rate(self, facts: Facts) -> Array:
         assert self.alpha is not None
+        # 001, Algorithm 3: zeta = rho B alpha / (2 C), with rho / N here for the paper's rho.
         return np.asarray(facts.mu * facts.n * self.alpha / (2.0 * facts.C))
 
     def event(self, facts: Facts) -> Event:
@@ -735,10 +734,8 @@ class SecretMinimiser(NoisyMinimiser):
         -------
         array of shape (..., d)
         """
-        exact, coarsest = (
-            self.exact_statistic(vault, facts),
-            self._coarsest_grid_step(self.sensitivity(facts), facts),
-        )
+        exact = self.exact_statistic(vault, facts)
+        coarsest = self._coarsest_grid_step(self.sensitivity(facts), facts)
         return vault.noise.add_spherical(exact, self._rate(facts), coarsest, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
