@@ -94,10 +94,7 @@ def _format_plain_value(value: object) -> str:
     if value is None:
         return repr(value)
     if isinstance(value, Number):
-        # NumPy's scalars as Python's.
-        if hasattr(value, "item"):
-            return repr(value.item())
-        return repr(value)
+        return _format_number(value)
     if isinstance(value, str):
         # A text of several lines may hold rows.
         if "\n" in value:
@@ -105,11 +102,16 @@ def _format_plain_value(value: object) -> str:
         return repr(str(value))
     if isinstance(value, PathLike):
         return _format_path_end(str(value))
-    if not isinstance(value, tuple | list) or len(value) > _ENTRIES:
-        return ""
-    if all(isinstance(entry, Number) for entry in value):
+    if isinstance(value, tuple | list):
         return _format_few_numbers(value)
     return ""
+
+
+def _format_number(value: Number) -> str:
+    """Format a number; NumPy's scalars as Python's."""
+    if hasattr(value, "item"):
+        return repr(value.item())
+    return repr(value)
 
 
 def _format_path_end(path: str) -> str:
@@ -120,7 +122,10 @@ def _format_path_end(path: str) -> str:
 
 
 def _format_few_numbers(values: tuple[object, ...] | list[object]) -> str:
-    """Format a few numbers as Python writes a list or a shape."""
+    """Format a few numbers as Python writes a list or a shape; empty for all else."""
+    # A long or mixed sequence may be a row.
+    if len(values) > _ENTRIES or not all(isinstance(entry, Number) for entry in values):
+        return ""
     text = ", ".join(map(format_declared_value, values))
     if isinstance(values, list):
         return f"[{text}]"

@@ -80,6 +80,7 @@ class DPADMM(Algorithm[DualState]):
         facts = node.facts
         V = node.net.degree
         weight = self.penalty(k)
+        # ADMM's penalty of an edge, the same at all nodes: else their duals do not add up to zero.
         eta = TIED * facts.mixing_weight * weight
         query = NoisyGradient(f, self._noise_parameter(k), "noisy gradient")
         # The proximal weight grows with the root of the round, so that noise on what is sent falls.

@@ -126,6 +126,7 @@ class DVP(ADMM):
         # 0.
         c1 = facts.loss.curvature_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.strong_convexity_of(curvature))
+        # The curvature at which the determinant costs alpha / 2: 2 ln(1 + c1 / K) = alpha / 2.
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu - curvature
         phi = np.where(alpha_hat > 0, 0.0, needed)
         rate = np.where(alpha_hat > 0, alpha_hat, alpha / 2)

@@ -62,6 +62,7 @@ class DGD(Algorithm[DescentState]):
         """
         f, S, mean = state
         g = node.ask(NoisyGradient(f, self._noise_parameter(k), "noisy gradient"))
+        # x <- W x - step g, with the gradient g at the node's own iterate.
         f = (
             f
             + node.facts.mixing_weight * (S - node.net.degree * f)

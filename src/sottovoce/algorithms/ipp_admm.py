@@ -96,9 +96,12 @@ class IPPADMM(PPADMM):
             )
 
     def _rounds_of_releases(self, rounds: int) -> list[int]:
-        return [1]  # all have the noise of round 1
+        # All releases have the noise of round 1.
+        return [1]
 
     def sent_message(self, answer: Array, f: Array) -> Array:
+        # 004, Algorithm 2, line 15: a node that does not send keeps what it sent last, and so do
+        # its neighbours (line 18).
         return np.where(answer[..., -1:] > 0, answer[..., :-1], f)
 
     def query_of_round(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
@@ -106,6 +109,7 @@ class IPPADMM(PPADMM):
         whole = (
             self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.options.positives)
         )
+        # U5 prices all tests together, whatever their number is.
         e1, e2 = above_threshold_split(whole, self.options.positives)
         if self.form == "printed" and alpha is not None:
             law = self.printed_noise(alpha, terms.curvature, node)

@@ -51,7 +51,8 @@ class Method:
             return self.cls
         known = {"__module__": __package__, "__doc__": self.cls.__doc__}
         named = {"name": self.name, "trust": TRUSTS[self.kind], "equals": ""}
-        if TRUSTS[self.kind].opens_sums:  # shares of noise are Gaussian
+        # Only Gaussian shares of noise add up to noise of the same law.
+        if TRUSTS[self.kind].opens_sums:
             named |= {"needs_delta": True}
         class_name = "".join(word.capitalize() for word in self.name.split("_"))
         bound = type(class_name, (self.cls,), known | named | dict(self.own))

@@ -119,6 +119,8 @@ class Momentum(Algorithm[MomentumState]):
         assert isinstance(options, SummedMomentumOptions)
         momentum, noise = options.momentum, noise_of_mean(facts, spread)
         steepest = facts.C * facts.loss.hessian_bound + facts.mu
+        # Gradient descent with momentum m is stable up to a step of 2 (1 + m) over the steepest
+        # curvature.
         return max(
             steepest / (1.0 + momentum), noise * tail_average_noise(rounds, momentum) / DRIFT
         )
@@ -186,6 +188,7 @@ def tail_average_noise(rounds: int, momentum: float) -> float:
     """
     weights = [1.0]
     for j in range(1, rounds):
+        # j (j + 1) ... (j + LATE - 1), up to a constant.
         weights.append(weights[-1] * (j + LATE) / j)
     # From the last round: `later` is the weight of iterates from round k on, `faded` that sum with
     # powers of the momentum; the effect of gradient k is the term that is squared below.

@@ -145,7 +145,8 @@ class MRADMM(Algorithm[RecycledState]):
         if self.noise is None:
             return None
         facts, alpha = node.facts, self.noise(odd)
-        beta = alpha * facts.C / facts.n  # exp(-alpha |e|) with e = (C/n) b
+        # 002 draws e of density exp(-alpha ||e||), in mean scale: e = (C / n) b.
+        beta = alpha * facts.C / facts.n
         if self.form == "corrected":
             check_law(self.options.law, facts)
             if self.options.law == "spherical":

@@ -62,6 +62,7 @@ class OneShot(Algorithm[OneShotState]):
         if k == 1:
             f = node.ask(self.query(node))
         else:
+            # Post-processing of what was released in round 1: it costs nothing.
             f = f + node.facts.mixing_weight * (S - node.net.degree * f)
         return OneShotState(f, node.net.neighbour_sum(f))
 
@@ -158,6 +159,8 @@ class Objective(OneShot):
         # ridge makes it epsilon / 2.
         facts, c1 = node.facts, node.facts.loss.curvature_bound
         rest = alpha - 2 * np.log1p(c1 / facts.strong_convexity_of(q))
+        # 003 prints e^(c / 2 Lambda) here; its source and its author's code have e^(epsilon / 4)
+        # (docs/privacy/verdicts.md, "Objective perturbation").
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu
         q = np.where(rest > 0, q, needed)
         return q, SphericalLaw(np.where(rest > 0, rest, alpha / 2) / 2, polish=False, claimed=alpha)

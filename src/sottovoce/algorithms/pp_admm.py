@@ -137,8 +137,11 @@ class PPADMM(ADMM):
         # scaled.
         e1 = np.sqrt(4 * rho * (1 - self.options.split) * np.log(1 / self.options.delta1))
         # In sum scale, as all noise in objectives.
+        # 004, line 6 has 2 sqrt(2 ln(1.25 / delta)) / (|D_i| epsilon_i3), for a mean over |D_i|
+        # rows.
         sigma = 2 * np.sqrt(2 * np.log(1.25 / self.options.delta1)) / (self.listed_share * e1)
         # The noise on the answer, rho_2, covers a solver that stops at this gradient norm.
+        # 004, line 9: sigma_i2 = beta / (sqrt(2 rho_i2) (lambda / N + 2 eta |B_i|)).
         q = facts.mu + curvature
         sigma2 = self.options.tolerance * facts.C / (np.sqrt(2 * rho * self.options.split) * q)
         return GaussianLaw(sigma, release=sigma2, claimed_rho=rho)

@@ -43,6 +43,8 @@ def tail_average(average: Array, w: Array, k: int | Array, power: float = 3.0) -
     -------
     array of shape (..., d)
     """
+    # The recursion of weights in proportion to k (k + 1) ... (k + power - 1), for which a running
+    # average needs no sum of weights.
     return average + ((power + 1.0) / (k + power)) * (w - average)
 
 
@@ -211,5 +213,6 @@ def noise_of_mean(facts: Facts, spread: float) -> float:
     if not facts.opens_only_sums:
         return facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
     assert facts.rows is not None
+    # Every site adds a share, and the honest ones' alone must be enough (docs/privacy/sums.md).
     shares = facts.n_nodes / max(1, facts.n_nodes - facts.colluders)
     return facts.C * spread / facts.rows * math.sqrt(shares)

@@ -79,15 +79,15 @@ class PVP(ProxADMM):
         alpha, source = self.noise(k), f"001, Algorithm 3 ({self.form})"
         if self.form == "listed":
             return NoisyMinimiser(f, None, source, alpha, linear, curvature)
-        # (17) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f enters twice, and V
-        # once, negative.
+        # The objective of (18) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f
+        # enters twice, and V once, negative.
         pull = path[-1] / 2  # eta V
         minimiser = SecretMinimiser(
             f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path
         )
         if k != self.rounds:
             return minimiser
-        # (21), (22): as DVP, whose own part is the exact f, once
+        # (21), (22): as DVP, whose own part is the exact f, once.
         phi, law = DVP.printed_noise(alpha, curvature, node, self.options.zeta)
         before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"

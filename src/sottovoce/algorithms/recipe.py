@@ -128,14 +128,16 @@ class Recipe(Algorithm[Opened]):
         return self._replayed_script(len(self.items), state, facts)[1]
 
     def model(self, state: Opened) -> Array:
-        return np.zeros((*state.told.shape[:-1], 1))  # what is found is the outcome
+        # A recipe trains no model: what it finds is its outcome.
+        return np.zeros((*state.told.shape[:-1], 1))
 
     def _replayed_script(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
         """The script after `done` answers, and what it yields or returns."""
         told, kept = state.told.reshape(-1, state.told.shape[-1]), self.answers_of_state(facts)
         ends, apart = np.cumsum((0, *kept.entries)), kept.own_part is not None
         live = state.take_script()
-        if live is None:  # as after a checkpoint: play it from the start
+        # There is no script after a checkpoint: it is played again from the start.
+        if live is None:
             script = self.begin_script(facts, len(told))
             first_new = 0
         else:  # it waits for the last answer
@@ -169,7 +171,8 @@ class Recipe(Algorithm[Opened]):
         )
 
     def identity_of_run(self) -> dict[str, Any]:
-        public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise
+        # The first two fields are penalty and noise, which every method has.
+        public = [getattr(self, f.name) for f in fields(self)[2:]]
         return {
             "name": self.name,
             "asked": self.releases_with_noise.to_plain_items(),

@@ -57,7 +57,8 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
     }
     found = dict[str, dict[str, float]]()
     for text in texts:
-        name, _, number = text.rpartition("=")  # a share holds no "=", and names may
+        # A share holds no "=", and names may: split at the last one.
+        name, _, number = text.rpartition("=")
         column, level = _find_named_level(columns, name, text)
         share = _parse_share(text, number)
         known = found.setdefault(column, {})

@@ -40,7 +40,8 @@ def estimate_targets_at_bounds(
     """
     lower, upper = (float(x) for x in np.clip(shares, 0.0, 1.0))
     whole = float(np.sum(shares))
-    noise = math.sqrt(2.0) * spread  # of two independent shares
+    # Noise of a difference of two independent shares.
+    noise = math.sqrt(2.0) * spread
     inside = min(max(whole, 0.0), 1.0)
     # Rows at a bound are a binomial number: its deviation as a share, and that of the noise.
     sampling = math.sqrt(inside * (1.0 - inside) / rows)

@@ -110,7 +110,8 @@ class Confusion(Once):
         return (Item("answers by class", self._cells_query, 1.0),)
 
     def _cells_query(self, at: Array) -> Scores:
-        edges = np.arange(0.5, self.K**2 - 1.0)  # between the numbers of the cells
+        # Between the numbers of the cells.
+        edges = np.arange(0.5, self.K**2 - 1.0)
         return Scores(at, _CONSTANT, edges)
 
     def point_of_release(self, d: int) -> Array:
@@ -218,7 +219,8 @@ def exact_class_metrics(task: ManyClasses, margins: Array, y: Array) -> dict[str
     by_cell = np.bincount(cell[known > 0].astype(int), minlength=K * K)
     counts = by_cell.reshape(K, K).astype(float)
     total = float(counts.sum())
-    rows = np.maximum(counts.sum(axis=1), 1.0)  # a class without rows has a recall of 0
+    # A class without rows has a recall of 0.
+    rows = np.maximum(counts.sum(axis=1), 1.0)
     found = {"rows": total, "accuracy": float(np.trace(counts)) / max(total, 1.0)}
     for k, name in enumerate(task.names):
         found[f"recall on {name}"] = float(counts[k, k] / rows[k])

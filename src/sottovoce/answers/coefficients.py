@@ -69,7 +69,8 @@ HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says
 is needed is then within a factor of 1.5 of the truth on most tables of
 bench/accuracy/forecasts.py."""
-_FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigma
+# Of rows, or of shift over sigma.
+_FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)
 
 
 @dataclass(frozen=True)
@@ -645,7 +646,8 @@ def _judge_lines(
     """Compute the numbers of one replicate's lines: ``into_lines`` times coefficients."""
     M = into_lines
     estimate = M @ found.estimate[replicate]
-    with np.errstate(over="ignore", invalid="ignore"):  # units may be as small as one likes
+    # Units may be as small as one likes.
+    with np.errstate(over="ignore", invalid="ignore"):
         covariance = M @ found.covariance[replicate] @ M.T
         sampling = np.einsum("ij,jk,ik->i", M, found.sampling[replicate], M)
         noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
@@ -981,7 +983,8 @@ def _line_by_comparison(
         return None
     share, ends = compared.shares[k], compared.ends[k]
     if share is not None:
-        percent = max(0.0, 100.0 * share)  # noise may make a share negative
+        # Noise may make a share negative.
+        percent = max(0.0, 100.0 * share)
         why = f"{Cause.REFERENCE.sentence}; it has about {percent:.1f}% of the rows"
         return _refused_line(term, Cause.REFERENCE, why)
     if cause is None or ends == (None, None):
@@ -1037,9 +1040,7 @@ def _compare_with_pivots(
 
     None if all lines are printed, or if no sum of them is known.
     """
-    refusals = {cause for cause in causes if cause is not None}
-    # Some sums are known though lines are refused, but none where the whole table is.
-    if found.moments is None or not refusals or not refusals.isdisjoint(_OF_ALL):
+    if found.moments is None or not _leaves_known_sums(causes):
         return None
     kept, moments = found.kept[replicate], found.moments[replicate]
     blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
@@ -1062,17 +1063,37 @@ def _compare_with_pivots(
     estimate = np.where(refused, np.nan, judged.estimate)
     covariance = np.where(refused[:, None] | refused, np.nan, judged.covariance)
     determined = KnownSums(estimate, covariance, pivots=T, hidden=hidden)
+    hides = _references_that_hide(pivot_of, in_groups, pivot_causes)
     shares: list[float | None] = [None] * naming.d
-    for block, pivot in zip(blocks, pivot_of, strict=True):
-        # The pivot compares the reference with the most frequent level: if it is printed, or
-        # refused for what the data are, the reference hides nothing.
-        if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
+    for block, pivot in zip(blocks, hides, strict=True):
+        if pivot is None:
             continue
         merged = merged_reference(block, kept) is not None
         for k in _refused_by_reference(block, naming, pivot, refused):
             if merged or causes[k] is not None:
                 shares[k] = block.reference
     return _Compared(determined, _one_sided_ends(determined, naming.d, few), shares)
+
+
+def _leaves_known_sums(causes: Sequence[Cause | None]) -> bool:
+    """Return True if some lines are refused, and the table as a whole is not."""
+    refusals = {cause for cause in causes if cause is not None}
+    return bool(refusals) and refusals.isdisjoint(_OF_ALL)
+
+
+def _references_that_hide(
+    pivot_of: Sequence[int | None], in_groups: BoolArray, pivot_causes: Sequence[Cause | None]
+) -> list[int | None]:
+    """Return the pivot of each block whose reference hides its levels; None for other blocks."""
+    hides: list[int | None] = []
+    for pivot in pivot_of:
+        # The pivot compares the reference with the most frequent level: if it is printed, or
+        # refused for what the data are, the reference hides nothing.
+        if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
+            hides.append(None)
+        else:
+            hides.append(pivot)
+    return hides
 
 
 def _levels_of_one_outcome(

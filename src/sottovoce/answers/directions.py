@@ -381,7 +381,8 @@ def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLi
     variance = along[:, ~lost] ** 2 @ of_eigenvectors
     doubt = _DOUBT * np.sqrt(variance.sum(axis=1))
     turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
-    unit = np.where(constants, 1.0 / scale, length)  # a coefficient for a score of 1
+    # Coefficients for a score of 1.
+    unit = np.where(constants, 1.0 / scale, length)
     largest_share = 0.0
     if not noiseless:
         largest_share = float(found.share[0][lost].max(initial=0.0))

@@ -37,7 +37,8 @@ _FEW = 0.07
 """Relative errors of a count below it: its logarithm is as good as normal (200 rows, without
 noise).
 """
-_NONE = 1e-9  # a factor below it is one of rounding
+# A factor below it is one of rounding.
+_NONE = 1e-9
 _HALVINGS = 30
 
 

@@ -151,7 +151,8 @@ def choose_row_thresholds(cells: Array, spread: float, noise: Array) -> Array:
     -------
     array (R,)
     """
-    beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]  # shares of rows beyond each edge
+    # Shares of rows beyond each edge.
+    beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
     doubt = 2.0 * spread * np.sqrt(np.arange(beyond.shape[1], 0, -1))
     few = beyond <= np.minimum(noise, LONG)[:, None] + doubt
     first = np.where(few.any(axis=1), few.argmax(axis=1), len(EDGES) - 1)
@@ -207,7 +208,8 @@ def _posterior_mean(design: Array, observed: Array) -> Array:
     """
     left, sizes, right = np.linalg.svd(design)
     z = np.einsum("rji,rj->ri", left, observed)
-    seen = 1.0 + _SPREADS[:, None] * sizes[:, None, :] ** 2  # variance of z, (R, spreads, d)
+    # Variance of z, (R, spreads, d).
+    seen = 1.0 + _SPREADS[:, None] * sizes[:, None, :] ** 2
     log_likelihood = -0.5 * (np.log(seen) + z[:, None, :] ** 2 / seen)
     # Less the largest, so that the weights of no entry underflow to 0.
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))

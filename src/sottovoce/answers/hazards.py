@@ -142,7 +142,8 @@ class LifeTable:
         found = np.divide(events + pull * mean, whole, out=np.zeros_like(whole), where=whole > 0.0)
         least = np.full_like(mean, _LEAST)
         if pull != 0.0:
-            least = 0.1 * mean  # noise may leave an interval no events
+            # Noise may leave an interval no events.
+            least = 0.1 * mean
         return np.asarray(np.clip(found, least, 1.0 - _LEAST))
 
     def kaplan_meier_chances(self) -> Array:
@@ -269,7 +270,8 @@ class HazardSteps(Recipe):
         m, d = self.intervals, facts.d - self.intervals - 1
         # Answers are means over rows: this many times them are means over people.
         rows_each = m + 1.0
-        free = slice(0, d + m)  # all but the column of the life table's cell
+        # All but the column of the life table's cell.
+        free = slice(0, d + m)
         exits = yield self._exits_query(np.zeros((replicates, facts.d)))
         shares, spread = rows_each * exits.value, rows_each * exits.spread
         table = self._life_table(shares, spread)
@@ -417,7 +419,8 @@ def pool_answers(seen: list[Seen], value: float, d: int) -> Seen:
     precision_of_gradient = np.zeros(len(last.at))
     for one in seen:
         away = last.at - one.at
-        along = np.einsum("rij,rj->ri", one.hessian, away)  # what the gradient changes on the way
+        # What the gradient changes on the way there.
+        along = np.einsum("rij,rj->ri", one.hessian, away)
         bends = np.einsum("rii->r", one.hessian[:, d:, d:]) / value**2
         length = np.maximum(np.einsum("ri,ri->r", away, along), 0.0)
         # mean square change of log-odds between the two points

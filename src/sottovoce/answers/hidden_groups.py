@@ -215,7 +215,8 @@ def _mean_row_of_group(naming: Naming, column: int, block: float, product: Array
             shares = np.ones(len(shares))
         weights[constants] = shares / shares.sum()
     else:
-        weights[constants] = 0.0  # but for that of the site itself
+        # No constant counts but that of the site itself.
+        weights[constants] = 0.0
     if column >= 0:
         weights[column] = 1.0
     return np.asarray(weights)

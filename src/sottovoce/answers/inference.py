@@ -471,11 +471,13 @@ class Newton(SeparateSites):
         frame, sizes, lost = sharp.frame, sharp.sizes, sharp.lost
         variances = column_variances(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
-        if moments.spread == 0.0:  # then no row is shortened
+        # Without noise no row was shortened.
+        if moments.spread == 0.0:
             lost = np.zeros_like(lost)
         as_short = project_to_semidefinite(sizes - frame.back @ lost @ frame.back)
         shortened = Shortened(as_short, sharp.spread, frame.back)
-        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
+        # What a Hessian lacks, if its curvature is the same for all rows.
+        lost = curvature[:, None, None] * lost
 
         first = yield Gradient(w)
         at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
@@ -721,7 +723,8 @@ def combine_last_steps(
     """
     columns, seen, lost = recipe.columns(facts), found.evidence, found.directions
     assert seen is not None and lost is not None
-    gradients = of_kind(heard, Gradient)[1:]  # the first is far from the end
+    # The first gradient is far from the end.
+    gradients = of_kind(heard, Gradient)[1:]
     bends, slopes = of_kind(heard, FramedCurvature)[-1], of_kind(heard, FramedSlopes)[-1]
     assert isinstance(bends.what, FramedCurvature)
     cap, d = bends.what.hessian_factor(facts.loss), columns.slopes + 1
@@ -1017,7 +1020,8 @@ class _Hides(NamedTuple):
         least = np.minimum(_SURELY_SEEN * doubts, np.maximum(_SEEN * doubts, _COMMON))
         stays = shares > np.maximum(least, _NO_ROWS)
         stays &= (shares >= RAREST) | (moved <= HIDDEN)
-        stays[most] = True  # others are merged with it
+        # The commonest level stays: others are merged with it.
+        stays[most] = True
         return np.asarray(~stays)
 
 
@@ -1220,11 +1224,8 @@ def take_last_step(
 
     length = _squared_length(d, H, inverse @ of_g)
     strain = _relative_step_size(length, hessian, A, rows.S, covariance, kept)
-    # The bias b = H^-1 t / 2 is subtracted, and taken to be as uncertain as it is large; so is
-    # what third derivatives changed in gradients at points before.
-    over = rows.third_derivative_term(w, np.einsum("rij,rj->ri", A, d), length.signal)
-    b = np.einsum("rij,rjk,rk->ri", inverse, A, 0.5 * over)
-    b_u = np.einsum("rij,rjk,rk->ri", inverse, A, turned)
+    b, b_u = _third_derivative_biases(rows, w, d, length.signal, turned, inverse, A)
+    # Both biases are taken to be as uncertain as they are large.
     covariance = covariance + b[:, :, None] * b[:, None, :] + b_u[:, :, None] * b_u[:, None, :]
     return Estimates(
         estimate=w + np.einsum("rij,rj->ri", A, d - b),
@@ -1242,6 +1243,34 @@ def take_last_step(
         directions=lost,
         signal=length.signal / np.maximum(length.signal + length.of_noise, 1e-300),
     )
+
+
+def _third_derivative_biases(
+    rows: Moments, w: Array, d: Array, moved: Array, turned: Array, inverse: Array, A: Array
+) -> tuple[Array, Array]:
+    """Return the bias of the last step, and what third derivatives changed in earlier gradients.
+
+    Parameters
+    ----------
+    rows : Moments
+    w, d : array (R, d)
+        Start of the step, and the step in the frame.
+    moved : array (R,)
+        Released ``E[l''(z) u^2]`` along the step, less its part of noise.
+    turned : array (R, d)
+        Weighted mean of the half terms of all points.
+    inverse, A : array (R, d, d)
+        Inverse Hessian in the frame, and the frame.
+
+    Returns
+    -------
+    tuple of array (R, d)
+        In the frame.
+    """
+    # b = H^-1 t / 2: the next term of the expansion of the gradient along the step.
+    over = rows.third_derivative_term(w, np.einsum("rij,rj->ri", A, d), moved)
+    b = np.einsum("rij,rjk,rk->ri", inverse, A, 0.5 * over)
+    return b, np.einsum("rij,rjk,rk->ri", inverse, A, turned)
 
 
 def _inverted(pool: Pool, kept: BoolArray, lost: Directions | None) -> _Inverted:

@@ -189,7 +189,8 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
         X = scored.margins[:, None]
         if scored.X is not None:
-            X = np.hstack([scored.X, X])  # encoded columns, which tell the subgroups
+            # Encoded columns, which tell the subgroups.
+            X = np.hstack([scored.X, X])
         return evaluation.build_scored_rows([(X[part], scored.y[part]) for part in parts])
 
     def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> Evaluation:

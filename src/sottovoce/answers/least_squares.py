@@ -120,6 +120,47 @@ class Clipping(NamedTuple):
     hidden: float
 
 
+class _Released(NamedTuple):
+    """What was released of the rows before residuals were clipped, and the products so far.
+
+    Parameters
+    ----------
+    bounds : Answer
+        Shares of targets at their bounds.
+    frame : Frame
+    kept : bool array (d,)
+        Columns that were not merged.
+    rough : array (R, d, d)
+        Second moments of all columns.
+    M : array (R, d, d)
+        Second moments of the kept columns, in the frame.
+    noise_on_entry : float
+        Standard deviation of the noise on an entry of M.
+    products : _FramedProducts
+        Of every gradient.
+    """
+
+    bounds: Answer
+    frame: Frame
+    kept: BoolArray
+    rough: Array
+    M: Array
+    noise_on_entry: float
+    products: _FramedProducts
+
+
+class _LastPoint(NamedTuple):
+    """The last point at which a gradient was asked, in the frame and as it is, and what was
+    released there.
+    """
+
+    point: Array  # (R, d)
+    at: Array  # (R, d)
+    clipping: Clipping
+    squares: Answer
+    found: Answer
+
+
 @dataclass(frozen=True)
 class Stepped(SeparateSites):
     """Least squares with intervals, of targets in [-1, 1]; the outcome is :class:`Estimates`.
@@ -213,11 +254,24 @@ class Stepped(SeparateSites):
             found = yield FramedSteps(at, h, frame=frame.A)
             products.add(point, h * found.value * kept, h * found.spread)
 
+        released = _Released(bounds, frame, kept, rough, M, moments.spread, products)
+        last_point = _LastPoint(point, at, clipping, squares, found)
+        return self._solve_normal_equations(released, last_point)
+
+    def _solve_normal_equations(self, released: _Released, last: _LastPoint) -> Estimates:
+        """Solve the normal equations of all products, and compute the errors of the solution.
+
+        This is post-processing: the formulas are those of the module's docstring.
+        """
+        bounds, frame, kept, rough, M, noise_on_entry, products = released
+        point, at, clipping, squares, found = last
+        replicates, d = point.shape
+        h, every = clipping.h, np.tile(kept, (replicates, 1))
         told = Pool(
-            restrict_to_kept(h**2 * unflatten_symmetric(squares.value, facts.d), every),
+            restrict_to_kept(h**2 * unflatten_symmetric(squares.value, d), every),
             np.full(replicates, h**2 * squares.spread),
         )
-        s_M = np.full(replicates, moments.spread)
+        s_M = np.full(replicates, noise_on_entry)
         size = np.einsum("rii->r", M) / max(1, int(kept.sum()))
         variances = column_variances(frame.back @ M @ frame.back, self.constant)
         lost = classify_directions(frame, M, s_M, variances, size)
@@ -225,7 +279,7 @@ class Stepped(SeparateSites):
         # M^-1 c is exact, as the loss is quadratic: shrinkage of the points leaves no bias.
         mean = products.together(products.distances(point))
         best = np.einsum("rij,rj->ri", inverse, mean.c)
-        of_c = mean.of_gradients[:, None, None] * np.eye(facts.d)
+        of_c = mean.of_gradients[:, None, None] * np.eye(d)
         noise = inverse @ (of_c + covariance_of_hessian_noise(best - mean.center, s_M)) @ inverse
         # White's J holds for unequal spreads; it is drawn to a multiple of M by its share of noise.
         drawn, _ = drawn_to_multiple(*told, M, OF_RESIDUALS)
@@ -332,7 +386,8 @@ class Stepped(SeparateSites):
         moments = yield SecondMoments(zero)
         sight = whitening_transform(unflatten_symmetric(moments.value, d), moments.spread, every)
 
-        unit = math.sqrt(d)  # rows have that length in the frame, in root mean square
+        # Rows have that length in the frame, in root mean square.
+        unit = math.sqrt(d)
         cells = yield Lengths(zero, frame=sight.frame.A / unit, edges=ROUGH)
         length = unit * reach(cells.value, cells.spread, ROUGH)
         found = yield FramedMoments(zero, frame=sight.frame.A / length[:, None, None])
@@ -387,7 +442,8 @@ class Stepped(SeparateSites):
             doubts = (noise[:, None] * np.sum(turned**2, axis=2)).mean(axis=0)
             # Rare, and not shown by three noise deviations of the moments in the first frame.
             hidden = (shares < RAREST) & (shares <= np.maximum(_MERGED * doubts, _NO_ROWS))
-            hidden[np.argmax(shares)] = False  # others are merged with it
+            # The commonest level stays: others are merged with it.
+            hidden[np.argmax(shares)] = False
             kept[columns] = ~hidden[:-1]
             if hidden[-1]:
                 # The reference is the rare one: the most frequent level counts as the reference.
@@ -444,33 +500,16 @@ def combine_site_slopes(
     A, back, across = lost.frame.A, lost.frame.back, lost.projector_across_lost
     h = squares.what.h
     of_all = Pool(found.hessian, found.hessian_noise)
-    # J of small sites is mostly noise: it is drawn to that of all sites, and that to M.
-    mean_squares, squares_noise = mean_matrix_of_sites(squares)
-    mean_squares = restrict_to_kept(mean_squares, found.kept)
-    common = Pool(*drawn_to_multiple(mean_squares, squares_noise, found.hessian, OF_RESIDUALS))
-    overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
-    # Noise may leave nothing of the second moments: the table is refused then, and its numbers stay
-    # numbers.
-    size = np.maximum(np.einsum("rij,rij->r", found.hessian, found.hessian), 1e-300)
-    spread = np.maximum(overlap, 0.0) / size
+    common, spread = _pooled_residual_moments(found, squares, h)
     points = [
         np.einsum("rij,rnj->rni", back, columns.point_of_each_site(gradient.what.at, gradient.own))
         for gradient in gradients
     ]
     n, steps = facts.rows_per_node[:, 0], list[SiteStep]()
     for i in range(columns.sites):
-        told, noise = moments.of(i)
-        own = pool_hessians(
-            of_all, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise
-        )
+        own = _pool_site(of_all, moments, i, found.kept)
         own = replace_singular_hessian(own, of_all, found.kept)
-        told, noise = squares.of(i)
-        J = (
-            h**2
-            * pool_hessians(
-                common, restrict_to_kept(unflatten_symmetric(told, d), found.kept), noise
-            ).H
-        )
+        J = h**2 * _pool_site(common, squares, i, found.kept).H
         inverse, _ = inverse_where_known(
             lost.restrict_hessian(own.H), found.kept, np.zeros(len(own.H))
         )
@@ -503,6 +542,41 @@ def combine_site_slopes(
         columns.point_in_all_columns(gradients[-1].what.at, gradients[-1].own),
         facts,
     )
+
+
+def _pooled_residual_moments(found: Estimates, squares: Heard, h: float) -> tuple[Pool, Array]:
+    """Return the moments of residuals of all sites, in units of h^2, and residuals' mean square.
+
+    Parameters
+    ----------
+    found : Estimates
+        Of the common steps.
+    squares : Heard
+        The sites' moments of residuals.
+    h : float
+        Where residuals are clipped.
+
+    Returns
+    -------
+    tuple of Pool and array (R,)
+        The mean square is that of the multiple of M which is nearest to the moments.
+    """
+    # J of small sites is mostly noise: it is drawn to that of all sites, and that to M.
+    mean_squares, squares_noise = mean_matrix_of_sites(squares)
+    mean_squares = restrict_to_kept(mean_squares, found.kept)
+    common = Pool(*drawn_to_multiple(mean_squares, squares_noise, found.hessian, OF_RESIDUALS))
+    overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
+    # Noise may leave nothing of the second moments: the table is refused then, and its numbers stay
+    # numbers.
+    size = np.maximum(np.einsum("rij,rij->r", found.hessian, found.hessian), 1e-300)
+    return common, np.maximum(overlap, 0.0) / size
+
+
+def _pool_site(common: Pool, moments: Heard, i: int, kept: BoolArray) -> Pool:
+    """Average a matrix of site i's rows with that of all sites, by precision."""
+    value, noise = moments.of(i)
+    own = restrict_to_kept(unflatten_symmetric(value, kept.shape[-1]), kept)
+    return pool_hessians(common, own, noise)
 
 
 def _shortfall_of_constant(

@@ -397,49 +397,90 @@ def _auc(
             "that much larger"
         )
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
-    f0, f1 = raw[0] / N, raw[1] / P
-    # Share of pairs that a positive's cell wins against a negative's, with ties within a cell.
-    won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)
+    areas = _Areas(raw[0] / N, raw[1] / P, N, P, counts, sigma, tails, order.noise)
+    lowest, highest = slope.value - Z * slope.error, slope.value + Z * slope.error
+    largest = max(abs(lowest), abs(highest))
+    beside = max(abs(order.value), areas.at_slope(largest)[0] - areas.at_slope(0.0)[0])
+    less, more = _beside(lowest, highest)
+    value, _ = areas.at_slope(0.0, order.value)
+    low = _interval_end(areas.at_slope(0.0, order.value - less * beside), -Z)
+    high = _interval_end(areas.at_slope(0.0, order.value + more * beside), Z)
+    # More than a quarter of all pairs are within cells, so slopes from 0 on are allowed for.
+    if float(areas.f0 @ areas.f1) > CROWDED:
+        if slope.value > 0.0:
+            least, most = min(_STEEPEST * lowest, 0.0), max(_STEEPEST * highest, 0.6)
+        else:
+            least, most = min(_STEEPEST * lowest, -0.6), max(_STEEPEST * highest, 0.0)
+        low = min(low, _interval_end(areas.at_slope(least), -Z))
+        high = max(high, _interval_end(areas.at_slope(most), Z))
+    return Estimate(value, low, high)
 
-    def area(slope: float, more: float = 0.0) -> tuple[float, float]:
-        tie = _ordered_share_in_cell(slope, tails) - 0.5
+
+class _Areas(NamedTuple):
+    """Areas under the ROC curve of a noisy histogram, by how log-odds rise within cells.
+
+    Parameters
+    ----------
+    f0, f1 : array (cells,)
+        Noisy shares of the negatives and of the positives in each cell.
+    negatives, positives : float
+        Noisy numbers of rows, > 0.
+    counts : array (2, cells)
+        The counts, projected on the simplex: they give the sampling variance.
+    sigma : float
+        Standard deviation of the noise on each count.
+    tails : array (2,)
+        Mean distances of rows in the open cells from the edge.
+    order_noise : float
+        Standard deviation of the noise in what is told of the order within cells.
+    """
+
+    f0: Array
+    f1: Array
+    negatives: float
+    positives: float
+    counts: Array
+    sigma: float
+    tails: Array
+    order_noise: float
+
+    def at_slope(self, slope: float, more: float = 0.0) -> tuple[float, float]:
+        """Return the area, with `more` added to it, and its standard error."""
+        f0, f1, sigma = self.f0, self.f1, self.sigma
+        N, P = self.negatives, self.positives
+        # Share of pairs that a positive's cell wins against a negative's, with ties within a cell.
+        won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)
+        tie = _ordered_share_in_cell(slope, self.tails) - 0.5
         below, above = won @ f0 + tie * f0, won.T @ f1 + tie * f1
         mid = float(f1 @ below)
         # Variances of the shares of pairs, with what places within cells add, if they are even.
         lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2
         drop = ((above - mid) ** 2 + f1**2 / 12.0) / N**2
-        linear = float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop)
+        linear = float((self.counts[1] + sigma**2) @ lift + (self.counts[0] + sigma**2) @ drop)
         # The area is bilinear in the counts: noise of one label times noise of the other.
         both = (sigma**2 / (P * N)) ** 2 * float(np.sum((won - mid) ** 2))
-        variance = linear + both + order.noise**2
+        variance = linear + both + self.order_noise**2
         return min(max(mid + more, 0.0), 1.0), math.sqrt(variance)
 
-    def end(found: tuple[float, float], z: float) -> float:
-        mid, error = found
-        inside = min(max(mid, 1e-6), 1.0 - 1e-6)
-        bent = float(special.expit(special.logit(inside) + z * error / (inside * (1.0 - inside))))
-        # Near 0 and 1 the straight interval is the wider one if there is much noise.
-        straight = min(max(mid + z * error, 0.0), 1.0)
-        if z > 0.0:
-            return max(bent, straight)
-        return min(bent, straight)
 
-    lowest, highest = slope.value - Z * slope.error, slope.value + Z * slope.error
-    largest = max(abs(lowest), abs(highest))
-    beside = max(abs(order.value), area(largest)[0] - area(0.0)[0])
-    less, more = _beside(lowest, highest)
-    value, _ = area(0.0, order.value)
-    low = end(area(0.0, order.value - less * beside), -Z)
-    high = end(area(0.0, order.value + more * beside), Z)
-    # More than a quarter of all pairs are within cells, so slopes from 0 on are allowed for.
-    if float(f0 @ f1) > CROWDED:
-        if slope.value > 0.0:
-            least, most = min(_STEEPEST * lowest, 0.0), max(_STEEPEST * highest, 0.6)
-        else:
-            least, most = min(_STEEPEST * lowest, -0.6), max(_STEEPEST * highest, 0.0)
-        low = min(low, end(area(least), -Z))
-        high = max(high, end(area(most), Z))
-    return Estimate(value, low, high)
+def _interval_end(found: tuple[float, float], z: float) -> float:
+    """Return the end of an area's interval, `z` standard errors away on the scale of logits.
+
+    Parameters
+    ----------
+    found : tuple of float
+        The area and its standard error.
+    z : float
+        Negative for the lower end.
+    """
+    mid, error = found
+    inside = min(max(mid, 1e-6), 1.0 - 1e-6)
+    bent = float(special.expit(special.logit(inside) + z * error / (inside * (1.0 - inside))))
+    # Near 0 and 1 the straight interval is the wider one if there is much noise.
+    straight = min(max(mid + z * error, 0.0), 1.0)
+    if z > 0.0:
+        return max(bent, straight)
+    return min(bent, straight)
 
 
 def _beside(lowest: float, highest: float) -> tuple[float, float]:

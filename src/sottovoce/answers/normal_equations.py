@@ -133,7 +133,8 @@ def posterior(M: Array, c: Array, variance: Array, free: int) -> Posterior:
     Posterior
     """
     of_free, between = M[:, :free, :free], M[:, :free, free:]
-    across = np.linalg.solve(of_free, between)  # of the free ones, for one of each other coordinate
+    # How the free coordinates move for one of each other coordinate.
+    across = np.linalg.solve(of_free, between)
     alone = np.linalg.solve(of_free, c[:, :free, None])[:, :, 0]
     centred = M[:, free:, free:] - M[:, free:, :free] @ across
     products = c[:, free:] - np.einsum("rij,rj->ri", M[:, free:, :free], alone)

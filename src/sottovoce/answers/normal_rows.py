@@ -31,8 +31,10 @@ deviation 10.
 """
 _WEIGHTS = np.exp(-0.5 * _GRID**2)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-_SINGULAR = 1e-11  # of the largest eigenvalue: a direction below it has no error, as rows lose it
-_NO_CURVATURE = 1e-300  # at margins of hundreds, where steps went astray, no number is left of it
+# Of the largest eigenvalue: a direction below it has no error, as rows lose it.
+_SINGULAR = 1e-11
+# At margins of hundreds, where steps went astray, no number is left of it.
+_NO_CURVATURE = 1e-300
 _HALVINGS = 50
 _TINY = 1e-12
 _NEARBY = 1.05
@@ -69,7 +71,8 @@ class NormalRows(NamedTuple):
         share = _WEIGHTS * chance * (1.0 - chance)
         curvature = share.sum(axis=1)
         share = share / np.maximum(curvature, _NO_CURVATURE)[:, None]
-        slope = along / np.sqrt(variance)[:, None]  # of x in the margin, per deviation of it
+        # Change of x per standard deviation of the margin.
+        slope = along / np.sqrt(variance)[:, None]
         center = share @ _GRID
         spread = share @ _GRID**2 - center**2
         mean = self.mean + center[:, None] * slope
@@ -127,7 +130,8 @@ def fit_normal_rows(S: Array, every: Array) -> NormalRows:
     ``every'S every`` is less than 1: the law is that of rows by their weights.
     """
     with_every = S @ every
-    weight = np.maximum(with_every @ every, 1e-3)[:, None]  # noise may lift it above 1
+    # Noise may lift it above 1.
+    weight = np.maximum(with_every @ every, 1e-3)[:, None]
     mean = with_every / weight
     return NormalRows(weight, mean, S / weight[:, :, None] - mean[:, :, None] * mean[:, None, :])
 

@@ -184,7 +184,8 @@ def pivots(
     T = np.eye(naming.d)
     constants = np.flatnonzero(naming.constant > 0.0)
     every = naming.constant / naming.value
-    weight = max(float(every @ moments @ every), 1e-3)  # about 1, but for noise and long rows
+    # About 1, but for noise and long rows.
+    weight = max(float(every @ moments @ every), 1e-3)
     middle = np.linalg.solve(naming.into_units.T, moments @ every / weight)
     numbers = (naming.marks == 0.0) & (naming.constant == 0.0)
     T[np.ix_(constants, np.flatnonzero(numbers))] = middle[numbers]

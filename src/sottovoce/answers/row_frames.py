@@ -29,8 +29,10 @@ too short rows hides all of them.
 """
 POWERS = np.linspace(0.0, 1.0, 9)
 """The p that are tried."""
-_REFUSED = 2.0 * math.log(4.0)  # what a refused coefficient adds to the logarithm of its variance
-_SEEN = 2.5  # noise deviations by which rows beyond an edge are taken to be there
+# What a refused coefficient adds to the logarithm of its variance.
+_REFUSED = 2.0 * math.log(4.0)
+# Noise deviations by which rows beyond an edge are taken to be there.
+_SEEN = 2.5
 
 
 def reach(cells: Array, spread: float, edges: Array) -> Array:

@@ -453,7 +453,8 @@ def _from_plain(plain: dict[str, Any]) -> SavedModel:
 
     It raises one of :data:`UNREADABLE` for all else.
     """
-    if "answers" in plain:  # what a site or a hub keeps of a run
+    # What a site or a hub keeps of a run.
+    if "answers" in plain:
         plain = plain["answers"] | {"record": plain["record"]}
     if plain["kind"] != _KIND:
         raise ValueError("another file")
@@ -511,7 +512,8 @@ def _number_of_site(site: str | int | None) -> int | None:
 
 def starts_like_json(path: Path) -> bool:
     """Return whether a file starts like JSON, as a model with named coefficients does."""
-    if not path.is_file():  # opening a pipe would wait for its writer
+    # Opening a pipe would wait for its writer.
+    if not path.is_file():
         return False
     try:
         with path.open("rb") as file:

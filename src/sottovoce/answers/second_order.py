@@ -87,7 +87,8 @@ def _normal(w: Array, d: Array, center: Array, covariance: Array) -> tuple[Array
     u = np.einsum("ri,ri->r", d, center)[:, None] + (zu / zz)[:, None] * z
     squares = u**2 + rest[:, None]
     slope = with_z / zz[:, None]  # of x in z
-    both = with_u - slope * zu[:, None]  # covariance of x and u, given z
+    # Covariance of x and u, given z.
+    both = with_u - slope * zu[:, None]
     parts = (
         (third * squares).sum(axis=1),
         (third * squares * z).sum(axis=1),

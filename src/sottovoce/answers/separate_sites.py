@@ -31,7 +31,8 @@ from ..queries.bounded import Gram
 from ..queries.moments import flatten_symmetric, unflatten_symmetric
 from ..util.typing import Array, BoolArray
 
-_SINGULAR = 1e-12  # of the largest eigenvalue: directions below it have no precision
+# Of the largest eigenvalue: directions below it have no precision.
+_SINGULAR = 1e-12
 # times a Hessian's largest eigenvalue: a column of zeros in a frame adds nothing to its inverse
 _PADDED = 1e8
 

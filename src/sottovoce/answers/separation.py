@@ -40,8 +40,10 @@ interval of two ends.
 DOUBT = 2.0
 FEW = 0.05
 """So small a part of the expected rows with the rarer outcome is next to none of them."""
-_COUNTED = 1e-6  # a count may be off by so small a part through rounding
-_ROUNDING = 1e-9  # of the rows that are expected: a count below it is none
+# A count may be off by so small a part through rounding.
+_COUNTED = 1e-6
+# Of the rows that are expected: a count below it is none.
+_ROUNDING = 1e-9
 _NEXT_TO_NONE = 1e-300
 
 
@@ -140,7 +142,8 @@ class Groups(NamedTuple):
         """Return the lines (lines, d) that each group decides, (groups, lines)."""
         moved = np.abs(self.directions @ into_lines.T)
         found = moved > 1e-9 * moved.max(axis=1, keepdims=True)
-        found[self.all_rows] = True  # if all rows have one outcome, nothing is determined
+        # If all rows have one outcome, nothing is determined.
+        found[self.all_rows] = True
         return found & np.any(self.directions != 0.0, axis=1)[:, None]
 
 

@@ -140,15 +140,22 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(_check_report_as_data(schema, found, filled, compared), indent=2)
     else:
-        _print_schema_mistakes(schema, found.mistakes)
-        if table is None and filled is not None:
-            print_norm_forecast(filled)
-        if compared is not None:
-            print_table_review(compared)
-        if table is not None and found.mistakes:
-            click.echo("The table was not read: correct the schema first.")
+        _print_check_report(schema, table, found, filled, compared)
     if found.mistakes or (compared is not None and compared.refused):
         sys.exit(2)
+
+
+def _print_check_report(
+    schema: Path, table: Path | None, found: Checked, filled: Fill | None, compared: Review | None
+) -> None:
+    """Print what was checked: mistakes first, then how long rows are, or how the table fits."""
+    _print_schema_mistakes(schema, found.mistakes)
+    if table is None and filled is not None:
+        print_norm_forecast(filled)
+    if compared is not None:
+        print_table_review(compared)
+    if table is not None and found.mistakes:
+        click.echo("The table was not read: correct the schema first.")
 
 
 def _check_report_as_data(

@@ -7,7 +7,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run_sites"]
 
-if not TYPE_CHECKING:  # for a type checker every name would exist
+# For a type checker every name would exist.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name != "run_sites":

@@ -23,7 +23,8 @@ from ..runs.pricing import Prepared
 from ..util.typing import Array
 from .asks import Asks
 
-if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
+# They load SciPy's statistics, and most plans ask nothing.
+if TYPE_CHECKING:
     from ..answers.evaluation import Level
     from ..answers.fits import LogOdds
     from ..answers.terms import Naming

@@ -232,7 +232,8 @@ class Accountant(ABC, Generic[Spent]):
 def _orders(name: str, order: float | None) -> Orders:
     if order is None:
         return tuple(ORDERS.tolist())
-    if not (np.isfinite(order) and order >= 1.01):  # closer to 1, digits cancel
+    # Closer to 1, digits cancel.
+    if not (np.isfinite(order) and order >= 1.01):
         raise InvalidInput(
             "accountant",
             f"{name}:{order}",
@@ -568,7 +569,8 @@ class PLDAccountant(Accountant[Prices]):
             return float(np.max(self.epsilon(spent, delta)))
         nodes = _nodes(known)
         if comb(nodes, sites_per_row) > _SUBSETS:
-            return float(np.inf)  # too many sets of nodes to convolve each
+            # Infinite, which is always a bound: too many sets of nodes to convolve each.
+            return float(np.inf)
         return max(
             self._of(known, some, delta)
             for some in combinations(range(nodes), min(sites_per_row, nodes))
@@ -596,7 +598,8 @@ class PLDAccountant(Accountant[Prices]):
         key = frozenset(bills.items()), delta
         if key not in self._known:
             numbers = [one for bill in bills for one in (*bill[:1], *(bill.ball or ()), *bill[2:])]
-            if np.any(np.isnan(numbers)):  # what has no number has no proof
+            # What has no number has no proof.
+            if np.any(np.isnan(numbers)):
                 self._known[key] = np.inf
             else:
                 self._known[key] = _cached_composed_epsilon(tuple(bills.items()), delta)
@@ -656,12 +659,14 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     rest, exchange, extra = _of_objectives(bills, delta)
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
+    # Ledgers do not say whether noise was discrete (docs/privacy/verdicts.md, "Noise on a grid").
     coordinates = sum(bill.lattice * count for bill, count in bills.items())
     known = _convolved_epsilon(bills)
 
     def at(left: float) -> float:
         if left <= 0.0:
             return float(np.inf)
+        # U4: a profile delta(eps) becomes e^X delta(eps - 2 X).
         return known(left * float(np.exp(-exchange))) + extra + 2.0 * exchange
 
     if not coordinates:
@@ -728,6 +733,7 @@ def _grid_step(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float
     parts = sum(balls.values()) + sum(pure.values()) + 1
     variance = mu**2 + sum(min(s, s * s) / d * n for (d, s), n in balls.items())
     variance += sum(min(e * e, e) * n for e, n in pure.items())
+    # A cell's split adds at most a quarter of a squared step to the variance of each part.
     step = 0.02 * float(np.sqrt(variance / parts))
     widths = sum(2.0 * s * min(1.0, 11.0 / np.sqrt(d)) * n for (d, s), n in balls.items())
     widths += sum(2.0 * e * n for e, n in pure.items()) + 26.0 * mu
@@ -790,7 +796,8 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     ) -> tuple[Any, ...]:
         after: list[Any] = []
         for part in self._parts:
-            if part.name == "pure":  # Gaussian noise has no pure price
+            # Gaussian noise has no pure price.
+            if part.name == "pure":
                 after.append(None)
             else:
                 after.append(part.spend_gaussian_releases(releases, copies))

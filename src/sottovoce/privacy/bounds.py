@@ -56,6 +56,8 @@ def objective_perturbation_epsilon(
     # The form of the quadratic's root without cancellation: the other one loses all digits at small
     # beta.
     root = 2.0 * (beta * K + 1.0) / (2.0 - beta + np.sqrt(beta**2 + 4.0 + 4.0 * beta**2 * K))
+    # The bracket is concave, with derivative beta - 1 / K at a = 1: from beta K = 1 on its maximum
+    # is there.
     a = np.where(beta * K >= 1.0, 1.0, np.clip(root, 0.0, 1.0))
     return (delta_gradient - 1.0) * beta + beta * a + np.log1p(a * (1.0 - a) / K)
 
@@ -105,9 +107,12 @@ def objective_perturbation_rate(
             logistic=logistic,
         )
 
+    # The price is at least Delta beta, so that the answer lies below epsilon / Delta.
     low = epsilon * 1e-12
     high = epsilon / delta_gradient
-    if np.all(price(high) <= epsilon):  # the log-determinant is free
+    # The largest rate that gradients alone allow fits where the log-determinant is free.
+    if np.all(price(high) <= epsilon):
         return high
     low = bisect_elementwise(lambda beta: price(beta) <= epsilon, low, high * (1.0 + 1e-12), 80)[0]
+    # The lower end keeps price(low) <= epsilon, unless no rate is enough.
     return np.where(price(low) <= epsilon, low, np.nan)

@@ -91,16 +91,13 @@ def _index(event: Event) -> int:
     return index
 
 
-@np.errstate(
-    all="ignore"
-)  # a file may hold events of no noise, whose price says that nothing is proved
+# A file may hold events of no noise, whose price says that nothing is proved.
+@np.errstate(all="ignore")
 def _follows_round(event: Event, before: Event) -> bool:
     """Return whether `before` is the round before `event`, on terms that prove its price."""
     match event, before:
-        case (
-            CarriedGaussianMechanism(),
-            CarriedGaussianMechanism(),
-        ):  # of one run: sigma falls as the theorem has it
+        case (CarriedGaussianMechanism(), CarriedGaussianMechanism()):
+            # Of one run: sigma falls as the theorem has it (docs/privacy/correlated_noise.md).
             T, t = float(event.rounds), float(event.index)
             falls = np.sqrt((T + t) * max(T + t - 2.0, 0.0)) / (T + t - 1.0)
             same = (
@@ -108,10 +105,8 @@ def _follows_round(event: Event, before: Event) -> bool:
                 and event.index <= event.rounds
             )
             return same and _about(event.sigma, falls * before.sigma)
-        case (
-            GatedRelease(),
-            GatedRelease(),
-        ):  # rounds that cost a release pay for later ones, so all cost the same
+        case (GatedRelease(), GatedRelease()):
+            # Rounds that cost a release pay for later ones, so all cost the same.
             same = _alike(
                 event, before, "positives", "dimension", "epsilon_threshold", "epsilon_queries"
             )

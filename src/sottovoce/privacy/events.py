@@ -446,7 +446,8 @@ class CarriedGaussianMechanism(Event):
 
     def alone(self) -> Event:
         """Return the Gaussian mechanism, as a row may move this release by the whole."""
-        if not 1 <= self.index <= self.rounds:  # no such round: refused
+        # There is no such round: the event stays as it is, and accountants refuse it.
+        if not 1 <= self.index <= self.rounds:
             return self
         return GaussianMechanism(
             self.source, self.relation, self.sigma, self.sensitivity, self.dimension

@@ -70,6 +70,7 @@ class _Real:
         while True:
             both = min(self.bits, other.bits)
             own, others = self.digits >> (self.bits - both), other.digits >> (other.bits - both)
+            # Different beginnings decide, whatever the bits to come are; equal ones do not.
             if own != others:
                 return own < others
             if self.bits == both:
@@ -87,8 +88,10 @@ def _bin_boundaries(bits: int) -> tuple[int, ...]:
 
     Bin k has a probability proportional to ``exp(-k^2 / 512)``.  All digits are certified.
     """
+    # 64 binary digits more than the borders have; more still where the two bounds differ.
     width = bits + 64
     while True:
+        # Decimal digits of `width` bits: log10(2) = 0.30103.
         context = Context(prec=math.ceil(0.30103 * width) + 4)
         one, masses = Decimal(2**width), list[int]()
         while not masses or masses[-1]:
@@ -138,6 +141,7 @@ def _bin_of_uniform(u: _Real) -> int:
         cuts = _bin_boundaries(max(_STORED, u.bits))
         beyond = max(0, _STORED - u.bits)
         found = bisect_left(cuts, u.digits, key=lambda cut: cut >> beyond)
+        # Only a border that begins with the very digits of u leaves the bin open.
         if cuts[found] >> beyond != u.digits:
             return found
         u.refine_interval(beyond or u.bits)
@@ -175,6 +179,8 @@ def _accepted_normals(count: int, draw: Draw) -> _Normals:
     parts, found, deep = list[_Normals](), 0, dict[int, tuple[int, _Real]]()
     while found < count:
         left = count - found
+        # About 0.976 of the attempts are accepted.  How many are made at a time does not change the
+        # law.
         part = _accepted_attempts(min(_BLOCK, int(1.03 * left + math.sqrt(left)) + 8), draw)
         deep |= {found + at: number for at, number in part.deep.items()}
         parts.append(part)
@@ -196,6 +202,7 @@ def _accepted_attempts(count: int, draw: Draw) -> _Normals:
     and by a sequence of pairs of words, of which seldom any is looked at: see
     :func:`_decide_attempt`, which says the same one by one.
     """
+    # The bin: the number of borders below u.
     guide, cuts = _first_bit_tables(_BIN)
     u = np.frombuffer(draw(4 * count), dtype=np.uint32) >> np.uint32(32 - _BIN)
     heads = _random_words(count, draw)
@@ -214,6 +221,8 @@ def _accepted_attempts(count: int, draw: Draw) -> _Normals:
         z_words, r_words = _random_words(lanes.size, draw), _random_words(lanes.size, draw)
         drawn.append((lanes, z_words, r_words))
         (z, rest), (r, _) = _split_words(z_words), _split_words(r_words)
+        # The coin alone decides unless it is 2 k: then a further uniform r is compared with x, so
+        # that it says yes with probability (2 k + x) / 512.
         edge = coin == 2 * k[lanes]
         doubtful.append(lanes[(z == y) | edge & (r == x[lanes])])
         on = (z < y) & (~edge | (r < x[lanes]))
@@ -223,6 +232,7 @@ def _accepted_attempts(count: int, draw: Draw) -> _Normals:
         on = coin <= 2 * k[lanes]
         lanes, y, coin = lanes[on], y[on], coin[on]
     first, deep = k << _FIRST | x, dict[int, tuple[int, _Real]]()
+    # Done again from the same words, in the place among the attempts that it had.
     for lane in np.unique(np.concatenate(doubtful)).tolist():
         pairs = [(int(z[j]), int(r[j])) for at, z, r in drawn for j in np.flatnonzero(at == lane)]
         number = _decide_attempt(_Real(draw, int(u[lane]), _BIN), int(heads[lane]), pairs, draw)
@@ -292,6 +302,7 @@ def _decide_attempt(
             ).is_certainly_less(y):
                 break
             passed, y, coin = passed + 1, below, z % _M
+        # von Neumann: an even number of passed stages has probability e^(-x f).
         if passed % 2:
             return None
     return k, x
@@ -426,8 +437,10 @@ class _Length:
             self._x.refine_interval()
         if self._known[0] != self._x.bits:
             e, *sizes = self._scaled_length_bounds()
+            # v = 1 + y; a smaller |y| is a larger v if y is negative.
             low, high = sorted(max(0, (1 << e) + self._sign * size) for size in sizes)
             unit = self._unit / (1 << 3 * e // 2)
+            # Whole roots round down, so that one more unit is an upper bound.
             least, most = (math.isqrt(self._n * v**3 // 9) for v in (low, high))
             self._known = self._x.bits, (least * unit, (most + 1) * unit)
         return self._known[1]
@@ -470,6 +483,7 @@ class _Length:
             - 6 * n * _fixed_point_log((1 << e) + y, e, width)
             + 36 * _fixed_point_log(u, bits, width)
         )
+        # 1 for the polynomial, and less than 2 for each logarithm, of factors 6 N and 36.
         error = 12 * n + 73
         return sum_ - error, sum_ + error
 
@@ -515,6 +529,7 @@ def _rounded_products(normals: _Normals, factors: Sequence[Factor], draw: Draw) 
         at: _nearest_with_more_bits(*normals.exact_normal(at, draw), factors[at // d])
         for at in unknown
     }
+    # Python's integers for all, as one array has one type.
     if any(number >= _FITS for number in numbers.values()):
         out = out.astype(object)
     for at, number in numbers.items():
@@ -533,8 +548,11 @@ def _nearest_and_doubtful(
     Factors are between ``m 2^e`` and ``(m + w) 2^e``.  The number times ``2^t`` is between
     ``whole``, the whole part of ``first m / 2^61``, and ``whole + w + 2``.
     """
+    # Halves of 30 and 31 bits: partial products and their sum stay below 2^63
+    # (docs/privacy/exact_noise.md, "What 63 bits hold").
     high, low, m_high, m_low = first >> 31, first & (1 << 31) - 1, m >> 31, m & (1 << 31) - 1
     whole = (high * m_high << 1) + (high * m_low + low * m_high + (low * m_low >> 31) >> 30)
+    # Half a step, so that the shift below rounds to the nearest.
     whole += 1 << t - 1
     nearest = whole >> t
     return nearest, (whole + (w + 2) >> t != nearest) | (w < 0)

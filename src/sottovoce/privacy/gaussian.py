@@ -161,7 +161,8 @@ def _nominal_delta(eps: float, mu: float) -> float:
     high = normal_log_cdf(mu / 2 - eps / mu)
     low = normal_log_cdf(-mu / 2 - eps / mu)
     gap = eps + low - high
-    if gap > 0.0:  # a NaN stays one
+    # Rounding may put it above 0; written as a branch so that a NaN stays one.
+    if gap > 0.0:
         gap = 0.0
     return min(float(np.exp(high) * (-np.expm1(gap) + 1e-15)), 1.0)
 
@@ -247,7 +248,8 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
         return Within(
             1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1
         )
-    share = min(1.0, 2.0 / sigma)  # of the square, to pay for the linear term
+    # The share g of the square that pays for the linear term, 2 c m <= g m^2 + c^2 / g (U3).
+    share = min(1.0, 2.0 / sigma)
     if relation == "remove":
         slack = kappa * (1.0 + share)
         fixed = kappa / (4.0 * share * sigma**2)
@@ -299,45 +301,27 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
         both = [objective_rdp(a, sigma, kappa, relation=one) for one in ("add", "remove")]
         return np.maximum(both[0], both[1])
     if relation == "replace-one":
-        # Through the data without the row (Mironov 2017, Proposition 11), or by the dominating
-        # pair.
-        add = objective_rdp(2.0 * a, sigma, kappa, relation="add")
-        remove = objective_rdp(2.0 * a - 1.0, sigma, kappa, relation="remove")
-        within = objective_dominating(sigma, kappa, relation=relation)
-        theta = np.full_like(a, np.inf)
-        if np.isfinite(within.slack):
-            theta = (a - 1.0) * within.slack
-        left = np.maximum(1.0 - 2.0 * np.minimum(theta, 0.5), 1e-300)
-        direct = (
-            within.fixed + 2 / sigma**2 + 2 * (a - 1) / (sigma**2 * left) - np.log(left) / (a - 1)
-        )
-        direct = np.where(theta < 0.4999, direct, np.inf)
-        return np.minimum((a - 0.5) / (a - 1.0) * add + remove, direct)
+        return _replace_one_rdp(a, sigma, kappa)
     if relation not in ("add", "remove"):
         raise ValueError("relation must be 'replace-one', 'zero-out', 'add' or 'remove'")
     gauss = a / (2.0 * sigma**2)
     log_det = 0.0
     if relation == "add":
         log_det = float(np.log1p(kappa))
+    # U3: the loss is convex in the derivative, so that its positive part is largest at an end.
     ends = np.logaddexp(
         special.log_ndtr(-0.5 / sigma),
         a * (a - 1.0) / (2.0 * sigma**2) + special.log_ndtr((2.0 * a - 1.0) / (2.0 * sigma)),
     ) / (a - 1.0)
+    # Without curvature the minimiser is a shift of the noise: the Gaussian mechanism itself.
     if kappa <= 0.0:
         return gauss
     if relation == "add":
-        grown = np.minimum(a * log_det, 700.0)
-        log_theta = np.where(a * log_det < 700.0, np.log(np.expm1(grown) / kappa), np.inf)
-        omega = np.full_like(a, 0.5 * kappa)
-        size = log_theta + np.log((a - 1.0) * omega)
-        tilt = a
-        least = 1.0 / (2.0 * omega)
+        size, tilt, least = _tail_of_add(a, kappa, a * log_det)
     else:
-        omega = np.minimum(kappa, 0.5 * kappa + a * kappa**2 / 12.0)
-        size = np.log(-np.expm1((1.0 - a) * np.log1p(kappa)) / kappa * a * omega)
-        tilt = np.zeros_like(a)
-        p = (a - 1.0) / sigma**2
-        least = 1.0 / (omega + np.sqrt(omega**2 + omega * p))
+        size, tilt, least = _tail_of_remove(a, sigma, kappa)
+    # The closed integral E[y e^(l y / sigma^2); y > A] / sigma^2 at the end of U3, with l = tilt
+    # and A = least, in logarithms: its factors overflow at high orders.
     at = (least - tilt) / sigma
     tail = np.logaddexp(
         -0.5 * at**2 - 0.5 * np.log(2.0 * np.pi) - np.log(sigma),
@@ -349,5 +333,60 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     ) + tilt**2 / (2.0 * sigma**2)
     bound = np.logaddexp((a - 1.0) * gauss, size + tail) / (a - 1.0)
     if relation == "add":
+        # The pair of Theorem 3 has no random part here: a shift and a constant.
         bound = np.minimum(bound, gauss + objective_dominating(sigma, kappa, relation="add").fixed)
     return np.minimum(bound, ends + log_det)
+
+
+def _replace_one_rdp(a: Array, sigma: float, kappa: float) -> Array:
+    """Return the smaller of two bounds for replace-one: through the data without the row (Mironov
+    2017, Proposition 11), and the moment of the dominating pair.
+    """
+    add = objective_rdp(2.0 * a, sigma, kappa, relation="add")
+    remove = objective_rdp(2.0 * a - 1.0, sigma, kappa, relation="remove")
+    within = objective_dominating(sigma, kappa, relation="replace-one")
+    theta = np.full_like(a, np.inf)
+    if np.isfinite(within.slack):
+        theta = (a - 1.0) * within.slack
+    # The moment of a chi^2 of two degrees, (1 - 2 theta)^-1, exists for theta < 1/2 alone.
+    left = np.maximum(1.0 - 2.0 * np.minimum(theta, 0.5), 1e-300)
+    direct = within.fixed + 2 / sigma**2 + 2 * (a - 1) / (sigma**2 * left) - np.log(left) / (a - 1)
+    direct = np.where(theta < 0.4999, direct, np.inf)
+    return np.minimum((a - 0.5) / (a - 1.0) * add + remove, direct)
+
+
+def _tail_of_add(a: Array, kappa: float, grown: Array) -> tuple[Array, Array, Array]:
+    """Return the tail of "add" in Theorem 2: its factor, its tilt l and its start A.
+
+    Parameters
+    ----------
+    a : array
+        Renyi orders, > 1.
+    kappa : float
+        > 0.
+    grown : array of the shape of `a`
+        ``alpha ln(1 + kappa)``.
+
+    Returns
+    -------
+    tuple of array
+        ``ln(theta (alpha - 1) omega)``, ``l = alpha`` and ``A = 1 / (2 omega)``.
+    """
+    # Beyond e^700 doubles overflow: the tail is infinite there, and other bounds are taken.
+    log_theta = np.where(grown < 700.0, np.log(np.expm1(np.minimum(grown, 700.0)) / kappa), np.inf)
+    omega = np.full_like(a, 0.5 * kappa)
+    return log_theta + np.log((a - 1.0) * omega), a, 1.0 / (2.0 * omega)
+
+
+def _tail_of_remove(a: Array, sigma: float, kappa: float) -> tuple[Array, Array, Array]:
+    """Return the tail of "remove" in Theorem 2, as :func:`_tail_of_add`.
+
+    Its factor is ``ln(theta alpha omega)``, it has no tilt, and A solves
+    ``omega A (2 + (alpha - 1) A / sigma^2) = 1``.
+    """
+    omega = np.minimum(kappa, 0.5 * kappa + a * kappa**2 / 12.0)
+    size = np.log(-np.expm1((1.0 - a) * np.log1p(kappa)) / kappa * a * omega)
+    p = (a - 1.0) / sigma**2
+    # The positive root, written without a difference of nearly equal numbers.
+    least = 1.0 / (omega + np.sqrt(omega**2 + omega * p))
+    return size, np.zeros_like(a), least

@@ -311,11 +311,13 @@ class SystemNoise(Noise):
         Binades go down to 2^-960.
         """
         exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
+        # The leading zero bits of an endless word tell the binade; 15 words of zeros, of
+        # probability 2^-960, end the search.
         for _ in range(15):
             word = cls._random_words(shape)
-            high, low = (
-                (part).astype(float) for part in (word >> np.uint64(11), word & np.uint64(0x7FF))
-            )
+            # In two parts, as a double holds 53 bits of a word exactly.
+            high = (word >> np.uint64(11)).astype(float)
+            low = (word & np.uint64(0x7FF)).astype(float)
             leading = np.where(
                 high > 0, 53 - np.frexp(high)[1], np.where(low > 0, 64 - np.frexp(low)[1], 64)
             )
@@ -402,7 +404,8 @@ class SystemNoise(Noise):
         """
         scales = np.broadcast_to(tau, (*self._lead, 1)).ravel().tolist()
         drawn = exact.rounded_gaussian(d, scales, [1.0] * len(scales)).reshape(*self._lead, d)
-        if drawn.dtype == object:  # modulo 2^64, as sums are
+        # Python's integers, modulo 2^64 as sums are.
+        if drawn.dtype == object:
             drawn = (drawn & (2**64 - 1)).astype(np.uint64).view(np.int64)
         return drawn
 

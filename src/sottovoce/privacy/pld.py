@@ -141,7 +141,10 @@ def _sum_of_masses(kept: Sequence[tuple[LossDistribution, int]]) -> tuple[Array,
     product = np.ones(n // 2 + 1, dtype=complex)
     for part, count in kept:
         product *= fft.rfft(part.mass, n) ** count
+    # Rounding leaves masses below 0, which the bound on the error covers.
     mass = np.clip(fft.irfft(product, n)[:size], 0.0, None)
+    # Transforms of masses are at most 1, so that an error of one factor is not enlarged by the
+    # others; it is in proportion to that factor's Euclidean norm.
     norm = max(float(np.linalg.norm(part.mass)) for part, _ in kept)
     error = (
         np.sqrt(n) * (2 + sum(count for _, count in kept)) * 8 * 2.3e-16 * np.log2(max(n, 2)) * norm
@@ -185,6 +188,7 @@ def gaussian_loss(mu: float, step: float) -> LossDistribution:
         )
 
     P, Q = cells(centre), cells(-centre)
+    # E_P e^-L over a cell is Q of it; the margin rounds the upper part up.
     up = (P - np.exp(edges[:-1]) * Q) / -np.expm1(-step) + _MARGIN * P
     return _distribution_on_grid(
         step, first, P, up, float(2.0 * np.exp(special.log_ndtr(-_CUT))) + abs(1.0 - float(P.sum()))
@@ -202,6 +206,7 @@ def randomised_response_loss(epsilon: float, step: float) -> LossDistribution:
     mass = np.zeros(int(cells[1]) - first + 1)
     up = np.zeros_like(mass)
     mass[[0, -1]] = weights
+    # The split u of the module's docstring, of each of the two atoms.
     up[[0, -1]] = weights * np.clip(np.expm1(cells * step - losses) / np.expm1(-step), 0.0, 1.0)
     return _distribution_on_grid(step, first, mass, up, 0.0)
 
@@ -236,7 +241,8 @@ def shifted_ball(d: int, s: float, step: float) -> LossDistribution:
     share = np.clip(np.expm1(edges[:-1, None] - s * eta) / np.expm1(-step), 0.0, 1.0)
     mass, up = half * (density @ _WEIGHTS), half * ((density * share) @ _WEIGHTS)
     whole = float(mass.sum())
-    if d == 1:  # atoms at both ends: loss s with probability 1/2, -s with e^-s / 2
+    # Theorem 1 for d = 1 has atoms at both ends: loss s with probability 1/2, -s with e^-s / 2.
+    if d == 1:
         ends = np.array([0.5 * np.exp(-s), 0.5])
         whole += float(ends.sum())
         mass[[0, -1]] += ends

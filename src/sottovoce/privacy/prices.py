@@ -38,6 +38,7 @@ in delta (docs/privacy/sums.md)."""
 _LOUD = 100.0
 T = TypeVar("T")
 Orders = tuple[float, ...]
+_Objective = events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation
 
 
 def _unknown_event_error(event: Event, accountant: str) -> UnknownEvent:
@@ -197,7 +198,8 @@ def zcdp_rho(event: Event) -> Array:
 
 @lru_cache(maxsize=4096)
 def _spherical_curve(orders: Orders, beta: float, kappa: float, d: int, direction: str) -> Array:
-    if beta > _LOUD:  # nothing to gain on the pure price, and much to compute
+    # Nothing to gain on the pure price there, and much to compute.
+    if beta > _LOUD:
         return np.full(len(orders), np.inf)
     return spherical.objective_rdp(np.array(orders), beta, kappa, d, relation=direction)
 
@@ -215,7 +217,8 @@ def _price_each_node(event: Event, price: Callable[[int, str], T]) -> tuple[tupl
         return tuple(
             tuple(price(i, direction) for i in range(arrays[0].size)) for direction in sides
         )
-    first = dict[tuple[float, ...], int]()  # nodes that are alike are priced once
+    # Nodes with the same terms are priced once.
+    first = dict[tuple[float, ...], int]()
     nodes = zip(*(value.tolist() for value in arrays), strict=True)
     firsts = [first.setdefault(terms, i) for i, terms in enumerate(nodes)]
     each = ({i: price(i, direction) for i in first.values()} for direction in sides)
@@ -231,39 +234,12 @@ def renyi_divergences(event: Event, orders: Orders) -> Array:
         If there is no proof of such divergences for the event.
     """
     a = np.array(orders)
-
-    def pure_curve(epsilon: float) -> Array:
-        return np.minimum(epsilon, 0.5 * a * epsilon**2)
-
-    def objective(i: int, direction: str) -> Array:
-        assert isinstance(
-            event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation
-        )
-        kappa = event.curvature_bound / float(event.K[i])
-        error = float(event.error[i])
-        sigma = event.sigma_release[i]
-        if isinstance(event, events.GaussianObjectivePerturbation):
-            exact = gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction)
-        else:
-            curve = _spherical_curve(
-                orders, float(event.beta[i]), kappa, event.dimension, direction
-            )
-            exact = np.minimum(curve, pure_curve(float(_exact_objective(event)[i])))
-            if (rate := float(event.beta_release[i])) > 0:
-                exact = exact + spherical.inexact_rdp(a, rate, error)
-        # Computed even where nothing is added to the answer: it refuses fields of unlike sizes.
-        alone = float(_answer_sensitivity(event)[i])
-        if sigma > 0:
-            by_answer = a * 0.5 * (alone / float(sigma)) ** 2
-            exact = np.minimum(exact + gaussian.inexact_rdp(a, error, float(sigma)), by_answer)
-        return exact
-
     match event:
         case events.SphericalObjectivePerturbation():
-            return np.array(_price_each_node(event, objective))
+            return np.array(_price_each_node(event, partial(_objective_curve, event, orders)))
         case events.GaussianObjectivePerturbation():
             _check_positive(event, "K", "sigma")
-            return np.array(_price_each_node(event, objective))
+            return np.array(_price_each_node(event, partial(_objective_curve, event, orders)))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return np.array(
@@ -272,58 +248,98 @@ def renyi_divergences(event: Event, orders: Orders) -> Array:
                 )
             )
         case events.SphericalMechanism():
+            # Laplace noise of scale sqrt(d) / beta in each coordinate: the lower of its pure price,
+            # which is the curve's limit, and of zCDP.
             epsilon, rho = pure_epsilon(event), zcdp_rho(event)
             return np.array(
                 _price_each_node(event, lambda i, _: np.minimum(epsilon[i], a * rho[i]))
             )
         case events.LaplaceMechanism():
+            # In one dimension spherical noise is Laplace noise.
             _check_positive(event, "scale")
             s = event.sensitivity / event.scale
             return np.array(
                 _price_each_node(event, lambda i, _: _ball_curve(orders, 1, float(s[i])))
             )
         case events.RedrawnGateRelease():
-            # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
-            # was drawn (as in U4).
-            tests = np.array(
-                _price_each_node(
-                    event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))
-                )
-            )
-            inner = event.charged_release()
-            if inner is None:
-                return tests
-            return tests + renyi_divergences(inner, orders)
+            return _redrawn_curves(event, orders)
         case events.MinimiserGateRelease():
-            _check_positive(event, "sigma_release")
-            # Given the minimiser, which counts as released, the test is pure and the answer a
-            # Gaussian mechanism.
-            shift = event.sensitivity_over_sigma()
-            after = _price_each_node(
-                event,
-                lambda i, _: (
-                    a * 0.5 * float(shift[i]) ** 2 + pure_curve(float(event.test_epsilon[i]))
-                ),
-            )
-            return np.array(after) + renyi_divergences(event.charged_minimiser(), orders)
+            return _gated_minimiser_curves(event, orders)
         case events.GatedRelease():
-            shift, tests = (
-                zcdp_rho(event) - 0.5 * event.pure_epsilon_of_tests() ** 2,
-                event.pure_epsilon_of_tests(),
-            )
+            # Prices of the gate and of what it lets out add up: Theorem 5 (docs/privacy/tight.md).
+            tests = event.pure_epsilon_of_tests()
+            shift = zcdp_rho(event) - 0.5 * tests**2
             return np.array(
-                _price_each_node(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i])))
+                _price_each_node(event, lambda i, _: a * shift[i] + _pure_curve(a, float(tests[i])))
             )
         case (
             events.GaussianMechanism()
             | events.SummedGaussianMechanism()
             | events.CarriedGaussianMechanism()
         ):
+            # Of Gaussian noise zCDP is exact at every order.
             rho = zcdp_rho(event)
             return np.array(_price_each_node(event, lambda i, _: a * rho[i]))
         case _:
             epsilon = pure_epsilon(event)
-            return np.array(_price_each_node(event, lambda i, _: pure_curve(float(epsilon[i]))))
+            return np.array(_price_each_node(event, lambda i, _: _pure_curve(a, float(epsilon[i]))))
+
+
+def _pure_curve(a: Array, epsilon: float) -> Array:
+    """Return Renyi divergences of a pure price (Bun and Steinke 2016, Proposition 3.3)."""
+    return np.minimum(epsilon, 0.5 * a * epsilon**2)
+
+
+def _objective_curve(event: _Objective, orders: Orders, i: int, direction: str) -> Array:
+    """Return the curve of node i's perturbed objective, by the noise in it or on its answer."""
+    a = np.array(orders)
+    kappa = event.curvature_bound / float(event.K[i])
+    error = float(event.error[i])
+    sigma = event.sigma_release[i]
+    if isinstance(event, events.GaussianObjectivePerturbation):
+        exact = gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction)
+    else:
+        curve = _spherical_curve(orders, float(event.beta[i]), kappa, event.dimension, direction)
+        exact = np.minimum(curve, _pure_curve(a, float(_exact_objective(event)[i])))
+        if (rate := float(event.beta_release[i])) > 0:
+            exact = exact + spherical.inexact_rdp(a, rate, error)
+    # Computed even where nothing is added to the answer: it refuses fields of unlike sizes.
+    alone = float(_answer_sensitivity(event)[i])
+    if sigma > 0:
+        # U7: Gaussian noise on the answer alone, of which the noise in the objective is no part.
+        by_answer = a * 0.5 * (alone / float(sigma)) ** 2
+        exact = np.minimum(exact + gaussian.inexact_rdp(a, error, float(sigma)), by_answer)
+    return exact
+
+
+def _redrawn_curves(event: events.RedrawnGateRelease, orders: Orders) -> Array:
+    """Return the curves of what is released, if anything is, and of the test before it."""
+    a = np.array(orders)
+    # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
+    # was drawn (as in U4).
+    tests = np.array(
+        _price_each_node(
+            event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))
+        )
+    )
+    inner = event.charged_release()
+    if inner is None:
+        return tests
+    return tests + renyi_divergences(inner, orders)
+
+
+def _gated_minimiser_curves(event: events.MinimiserGateRelease, orders: Orders) -> Array:
+    """Return the curves of a minimiser, of a test of it, and of the noisy answer."""
+    a = np.array(orders)
+    _check_positive(event, "sigma_release")
+    # Given the minimiser, which counts as released, the test is pure and the answer a
+    # Gaussian mechanism.
+    shift = event.sensitivity_over_sigma()
+    after = _price_each_node(
+        event,
+        lambda i, _: a * 0.5 * float(shift[i]) ** 2 + _pure_curve(a, float(event.test_epsilon[i])),
+    )
+    return np.array(after) + renyi_divergences(event.charged_minimiser(), orders)
 
 
 # --- dominating pairs ---
@@ -359,7 +375,6 @@ class Bill(NamedTuple):
     lattice: int = 0
 
 
-_Objective = events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation
 # A dominating pair for each direction and node.
 _Pairs = tuple[tuple[Bill, ...], ...]
 

@@ -106,7 +106,8 @@ def _bessel_ratio_bounds(m: float, x: Array) -> Ratios:
             np.multiply(at, active, out=active)
             np.add(2.0 * (m + k + 1.0), active, out=active)
             np.divide(at, active, out=active)
-    low, high = ends  # of R_{m+1}: the number of steps was odd
+    # They are of R_{m+1}, as the number of steps was odd.
+    low, high = ends
     return Ratios(x / (2.0 * (m + 1.0) + x * high), x / (2.0 * (m + 1.0) + x * low), high)
 
 
@@ -119,7 +120,8 @@ def _bessel_log_growth(m: float, start: float, ends: Array) -> Ratios:
     """
     edges = [start]
     for end in ends.tolist():
-        if edges[-1] == 0.0:  # the poles are further from 0 than 3 (m + 1)
+        # The first piece, from 0: the poles are further away than 3 (m + 1).
+        if edges[-1] == 0.0:
             edges.append(min(end, 0.5 * (m + 1.0)))
         low = edges[-1]
         steps = int(np.ceil(np.log(end / low) / 0.26))
@@ -261,6 +263,7 @@ def spherical_rdp(orders: ArrayLike, d: int, s: float) -> Array:
         raise ValueError("orders must be > 1")
     z, nu = s / 2.0, d / 2.0 - 1.0
     y = (2.0 * flat - 1.0) * z
+    # w is rounded up: the first part of the mixture grows faster.
     share = _bessel_share(d, z)[0]
     growth = _bessel_log_growth(nu, z, y)
     first, second = growth.high, growth.next
@@ -271,6 +274,7 @@ def spherical_rdp(orders: ArrayLike, d: int, s: float) -> Array:
             gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first
         )
     exact = mixed / (flat - 1.0) * (1.0 + _MARGIN)
+    # Theorem 1's plain bounds: s, and alpha s^2 / (2 d).
     value = np.minimum(exact, np.minimum(s, spherical_rho(d, s) * flat))
     return np.asarray(value[place].reshape(a.shape))
 
@@ -394,8 +398,10 @@ def objective_surplus(releases: Iterable[tuple[Within, int]], delta: float) -> f
         return float(fixed)
     if not np.isfinite(top) or delta <= 0.0:
         return float(np.inf)
+    # Lemma 4 holds for every tau up to 1 / (2 slack), so that the best of a grid is valid.
     tau = np.linspace(0.01, 0.99, 197) / (2.0 * top)
     log_moment = sum(-0.5 * w.degrees * count * np.log1p(-2.0 * tau * w.slack) for w, count in kept)
+    # Lemma 4 solved for x: min(1, 1 / (e tau)) e^(-tau x) E e^(tau Y) = delta.
     each = (log_moment - np.log(delta) - np.log(np.maximum(1.0, np.e * tau))) / tau
     return float(fixed + max(0.0, float(np.min(each))))
 
@@ -465,16 +471,20 @@ def _one_row_rdp(a: Array, shift: Array, beta: float, kappa: float, d: int, rela
             log_theta = np.log(np.expm1(np.minimum(flat * np.log1p(kappa), 700.0)) / kappa)
             omega = np.full_like(flat, 0.5 * kappa)
             size = np.log(flat - 1.0) + log_theta + np.log(beta * omega)
+            # Theorem 2, add: the condition has no alpha, and the factor e^(alpha beta q) is the
+            # tilt.
             tail = _log_tail_bound(omega, np.zeros_like(flat), flat * beta, beta, d)
             size = np.where(flat * np.log1p(kappa) < 700.0, size, np.inf)
         else:
             theta = -np.expm1((1.0 - flat) * np.log1p(kappa)) / kappa
             omega = np.minimum(kappa, 0.5 * kappa + flat * kappa**2 / 12.0)
             size = np.log(flat * theta * beta * omega)
+            # Theorem 2, remove: (alpha - 1) beta q is in the condition, and there is no tilt.
             tail = _log_tail_bound(omega, (flat - 1.0) * beta, np.zeros_like(flat), beta, d)
         moment = (flat - 1.0) * shift.ravel()
         bound = np.logaddexp(moment, size + tail) / (flat - 1.0)
     bound = np.where(np.isnan(bound), np.inf, bound)
+    # U1 per direction: the determinant costs something for add alone.
     pure = beta
     if relation == "add":
         pure = beta + np.log1p(kappa)
@@ -529,9 +539,14 @@ def _log_tail_bound(omega: Array, derivative: Array, tilt: Array, beta: float, d
     scaled = scaled[np.diff(scaled, prepend=-1.0) > 0.0]
     with np.errstate(divide="ignore"):
         log_survival = np.log(special.gammaincc(d, scaled))
+    # q at each cell's upper end.
     cells = _log_cosine_cells(d) + np.log(_GRID[1:])
+    # omega ||o|| at grid points of beta ||o||, which is Gamma(d).
     rho = omega[:, None] * scaled / beta
+    # The least q of Theorem 2's tail: the root of omega rho q (2 + derivative q) = 1 - q^2, without
+    # cancellation.
     least = 1.0 / (rho + np.sqrt(rho**2 + 1.0 + rho * derivative[:, None]))
+    # Rounded down to a cell's lower end: the tail counts the whole cell.
     at = np.clip(np.floor(least * _PARTS).astype(int), 0, _PARTS - 1)
     # Without a tilt the weights are the same at every order.
     tilts, which = np.unique(tilt, return_inverse=True)
@@ -548,6 +563,8 @@ def _log_tail_bound(omega: Array, derivative: Array, tilt: Array, beta: float, d
     else:
         value = np.log(found)
     value += top[which]
+    # With g the sum of cells from `least` on, which grows with the length X: E g(X) <= g(x_0) + sum
+    # of (g(x_{j+1}) - g(x_j)) P(X > x_j).
     with np.errstate(divide="ignore"):
         steps = (
             value[:, 1:]

@@ -43,7 +43,8 @@ NOT_CALIBRATED = (
 )
 """The warning with probabilities of a capped model."""
 _MARK = "@"
-_NEARLY = 0.999999  # of the largest derivative: up to here the margin of a derivative is computed
+# Share of the largest derivative up to which the margin of a derivative is computed.
+_NEARLY = 0.999999
 
 
 def _cast_like(x: Any, like: Any) -> Any:
@@ -145,11 +146,10 @@ class Capped(ByNorm):
         xp = namespace(s)
         if self.width == 0.0:
             return xp.maximum(xp.minimum(s, k), -k), _cast_like(xp.abs(s) < k, s)
-        above, below = (
-            xp.sqrt((s + k) ** 2 + 4.0 * self.width**2),
-            xp.sqrt((s - k) ** 2 + 4.0 * self.width**2),
-        )
-        whole = above + below  # half their difference is 2 s k / whole, where nothing cancels
+        above = xp.sqrt((s + k) ** 2 + 4.0 * self.width**2)
+        below = xp.sqrt((s - k) ** 2 + 4.0 * self.width**2)
+        # Half their difference is 2 s k / whole, where nothing cancels.
+        whole = above + below
         turn = s * ((s + k) / above + (s - k) / below) / whole
         return 2.0 * s * k / whole, 2.0 * k * xp.clip(1.0 - turn, 0.0, None) / whole
 
@@ -201,6 +201,8 @@ class Capped(ByNorm):
         e = xp.exp(split - top)
         total = xp.sum(e, axis=-2, keepdims=True)
         far = xp.clip(1.0 - xp.exp(-top) / total, 1e-12, None)
+        # A row's softmax gradient has a norm of at most sqrt(2) (1 - p_own), which the thresholds
+        # are divided by.
         clipped, inside = self._clip_with_derivative(far, self._clipping_thresholds(z))
         return e / total, far, clipped / far, inside
 
@@ -215,13 +217,11 @@ class Capped(ByNorm):
             near = xp.where(s < -k, edge, xp.where(s > k, -edge, z))
             return self.base.value(near) + k * xp.abs(z - near)
         # log(1 + e^t): 1 - p = 1 - e^-value
-        k, inside, whole = (
-            k[..., 0, :],
-            inside[..., 0, :],
-            self.base.value(z),
-        )
+        k, inside = k[..., 0, :], inside[..., 0, :]
+        whole = self.base.value(z)
         far = xp.clip(-xp.expm1(-whole), 1e-12, None)
-        beyond = whole + xp.log(far) - xp.log(inside / (1.0 - inside))  # t past the edge
+        # How far t is past the edge, where the derivative is clipped and the value linear.
+        beyond = whole + xp.log(far) - xp.log(inside / (1.0 - inside))
         return xp.where(far > k, k * beyond - xp.log1p(-inside), whole)
 
     def softened(self, width: float) -> Loss:

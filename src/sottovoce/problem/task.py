@@ -21,8 +21,10 @@ import numpy as np
 from ..errors import InvalidInput, escape_unprintable
 from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
 
-_MARGINS = 2**24  # in memory at a time when models are scored
-_LIMIT = 1e100  # bounds beyond it would overflow when squared
+# Margins in memory at a time when models are scored.
+_MARGINS = 2**24
+# Bounds beyond it would overflow when squared.
+_LIMIT = 1e100
 
 Error = TypeVar("Error", float, Array)
 
@@ -383,7 +385,8 @@ class Bounds(NamedTuple):
     def from_unit(self, scaled: Array) -> Array:
         """The inverse of :meth:`to_unit`; what lies beyond [-1, 1] becomes the nearest bound."""
         inside = self.middle + self.half * np.clip(scaled, -1.0, 1.0)
-        return np.clip(inside, self.low, self.high)  # rounding may leave the bounds
+        # Rounding may leave the bounds.
+        return np.clip(inside, self.low, self.high)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from ..errors import InvalidInput
 from ..util.typing import Any, Array
 from .losses import Loss
 
-LONGEST = 1e6  # rows longer than this are shortened to it: their weight is below 1e-12 either way
+# Rows longer than this are shortened to it: their weight is below 1e-12 either way.
+LONGEST = 1e6
 
 
 @dataclass(frozen=True)

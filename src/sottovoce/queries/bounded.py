@@ -97,6 +97,7 @@ class Bounded(ABC):
         """
         # 2 contributions change under replace-one, 1 under zero-out.
         rows = RELATIONS[facts.relation]
+        # The table of docs/privacy/answers.md, "Sensitivities", has every statistic's.
         if self.cone:
             return self.largest_row_norm(facts) * float(np.sqrt(rows))
         return self.largest_row_norm(facts) * float(rows)
@@ -420,12 +421,9 @@ class RowMean(Bounded):
         # Rows are stored times their label's sign, and so are their constants; padding has none.
         sign = np.sign(np.asarray(block.to_numpy_array(rows.margins_at(constant))))
         if loss.any_norm:
-            sign = (
-                sign
-                / np.maximum(np.asarray(block.to_numpy_array(block.row_norm_bounds())), 1.0)[
-                    :, None, :
-                ]
-            )
+            # Bounds of norms are rounded up, so that no clipped row is longer than 1.
+            norms = np.asarray(block.to_numpy_array(block.row_norm_bounds()))
+            sign = sign / np.maximum(norms, 1.0)[:, None, :]
         if weighed:
             sign = block.apply_row_weights(sign)
         total = np.array(rows.weighted_row_sum(block.to_storage_array(sign)))
@@ -765,12 +763,8 @@ def score_cells(
         # From the last to the first, so that the first group that a row is in overwrites the
         # others.
         for k in reversed(range(len(groups))):
-            inside = (
-                np.asarray(
-                    block.to_numpy_array(block.change_of_margins(_repeat_for_nodes(groups[k], at)))
-                )
-                != 0.0
-            )
+            product = block.change_of_margins(_repeat_for_nodes(groups[k], at))
+            inside = np.asarray(block.to_numpy_array(product)) != 0.0
             group = np.where(np.broadcast_to(inside, sign.shape), k + 1, group)
     return score, group, cell
 

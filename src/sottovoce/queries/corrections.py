@@ -235,7 +235,8 @@ class Corrections(Bounded):
             own, mine = cell[m, r][known], group[m, r][known]
             for b in range(self.blocks):
                 inside = np.ones(len(u), dtype=bool)
-                if b > 0:  # block 0 has all rows, block b those of group b - 1
+                # Block 0 has all rows, block b those of group b - 1.
+                if b > 0:
                     inside = mine == b - 1
                 found[m, r, b] = self._sum(r, b, u[inside], positive[inside], own[inside])
         return found.reshape(*at.shape[:2], -1)
@@ -260,6 +261,7 @@ class Corrections(Bounded):
             largest * np.linalg.norm(missed / largest, axis=1, keepdims=True) * (1.0 + 2.0**-40)
         )
         share = 1.0
-        if self.blocks > 1:  # a row is in two blocks
+        # A row is in two blocks, that of all rows and its group's.
+        if self.blocks > 1:
             share = np.sqrt(0.5)
         return np.asarray(np.sum(missed / np.maximum(length, 1.0), axis=0) * share)

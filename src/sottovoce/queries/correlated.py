@@ -216,6 +216,7 @@ class CarriedGradient(NoisyGradient):
         T = float(self.rounds)
         t = np.arange(1.0, T + 1.0).reshape(-1, *[1] * sensitivity.ndim)
         sigma = sensitivity / self.alpha * np.sqrt((T + t) / (2.0 * (T + t - 1.0)))
+        # alpha_t^2 = 2 T^2 / ((T + t - 1) (T + t)) times the shift of independent noise, squared.
         return np.asarray(sensitivity / sigma * (T / (T + t - 1.0))).reshape(self.rounds, -1)
 
     def event(self, facts: Facts) -> Event:
@@ -333,5 +334,6 @@ class CarriedGradient(NoisyGradient):
         before = canaries.kept.get("pulls", np.zeros_like(now))
         canaries.kept["pulls"] = before + now
         said = now - self.share * before
+        # In sum scale, as the canaries' gradients are.
         spread = canaries.sums * float(np.max(self._sigma(self.sensitivity(canaries.facts))))
         return Leaning(canaries.sums * answer - said[:, 0], said[:, 1:], spread**2)

@@ -89,6 +89,7 @@ class PerturbedObjective(Query):
         """Return the minimiser with the release's noise in its linear term."""
         law, linear = self.noise, self.linear
         if isinstance(law, SphericalLaw):
+            # (C / n) b.w: noise is drawn in sum scale, where every row weighs one.
             linear = linear + facts.C / facts.n * (
                 vault.noise.draw_spherical(facts.d, release) / law.rate
             )
@@ -162,6 +163,8 @@ class PerturbedObjective(Query):
             return w
         noise = self.noise_at(facts)
         rate, sigma = noise.release
+        # The grid moves an answer by less than FINE of the certified distance, which `error`
+        # counts.
         coarsest = FINE * noise.certified_distance / np.sqrt(facts.d)
         if np.any(sigma > 0):
             return vault.noise.add_gaussian(w, sigma, coarsest, release)
@@ -235,10 +238,8 @@ class PerturbedObjective(Query):
         if law is None:
             return certain_log_density(w, self.answer(vault, facts, 1))
         q, sums = self.noise_at(facts).quadratic_term, facts.n / facts.C
-        if (
-            isinstance(law, GaussianLaw) and law.release is not None
-        ):  # the noise on the answer is not small:
-            # compare answers instead, both noises Gaussian
+        # The noise on the answer is not small: answers are compared instead, both noises Gaussian.
+        if isinstance(law, GaussianLaw) and law.release is not None:
             spread = np.hypot(law.sigma / (sums * q), law.release)
             return gaussian_log_density(w - self.answer(vault, facts, 1), spread)
         # At the minimiser the gradient vanishes, which gives the noise.
@@ -295,7 +296,8 @@ class SecretStartObjective(PerturbedObjective):
     objective.
     """
 
-    around_origin = Query.around_origin  # refused: its linear term is secret
+    # Refused: its linear term is secret.
+    around_origin = Query.around_origin
 
     own: ArrayLike = 0.0
     before: SecretMinimiser | None = None
@@ -306,6 +308,7 @@ class SecretStartObjective(PerturbedObjective):
         check_loss(facts)
         noise = self.noise_at(facts)
         moved = self.before.exact_sensitivity(facts)
+        # A row moves f by its sensitivity, and with it the linear term, besides its own gradient.
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
         claimed = None if law.claimed is None else noise.per_node(law.claimed)
         return SecretStartPerturbation(

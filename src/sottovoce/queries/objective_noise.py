@@ -24,7 +24,8 @@ POLISH = 0.01
 POLISH_SQUARED = 0.001
 """Share of a release's squared shift over sigma that is spent on it, with a delta."""
 
-_FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
+# Noise is longer than the bound below with a probability of at most e^-700.
+_FAR = 700.0
 # of that bound: how far drawing in double precision puts noise from where it should be
 _ROUNDING = 2.0**-46
 FINE = 2.0**-11
@@ -168,6 +169,8 @@ class ObjectiveNoise:
     def longest(self) -> Array:
         """A length that the noise exceeds with probability at most ``e^-700``, in sum scale."""
         law, d = self.law, self.facts.d
+        # Spherical: rate ||b|| is Gamma(d), and P(G > d + sqrt(2 d t) + t) <= e^-t.  Gaussian:
+        # ||b|| / sigma is chi of d degrees, and P(X > sqrt(d) + sqrt(2 t)) <= e^-t.
         if isinstance(law, SphericalLaw):
             return self.per_node((d + np.sqrt(2.0 * d * _FAR) + _FAR) / law.rate)
         if isinstance(law, GaussianLaw):
@@ -234,9 +237,8 @@ class ObjectiveNoise:
         solver_tolerance / quadratic_term``; independent noises add in squares.
         """
         facts = self.facts
-        if (
-            isinstance(law, GaussianLaw) and law.release is not None
-        ):  # a paper's own, whatever the error
+        # The noise on the answer is a paper's own, whatever the error.
+        if isinstance(law, GaussianLaw) and law.release is not None:
             return np.array(facts.exact_tol)
         if isinstance(law, GaussianLaw):
             spread = self.per_node(law.sigma)

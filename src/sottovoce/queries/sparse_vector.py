@@ -159,11 +159,13 @@ class GatedMinimiser(NoisyMinimiser):
             drawn = vault.noise.add_spherical(bar, rate, coarsest, release, use=2)
             vault.keep_secret(Gate(drawn, np.full_like(quality, self.positives)))
         gate = vault.recall_secret(Gate)
-        if gate is None:  # lost in a resumed run; a new one would cost again
+        # Lost in a resumed run; a new one would cost again.
+        if gate is None:
             return np.zeros(quality.shape, dtype=bool)
         # Every comparison gets fresh Laplace noise of scale 2 c sensitivity / epsilon_queries.
         rate = self.epsilon_queries / (2.0 * self.positives * sensitivity)
         noisy = vault.noise.add_spherical(quality, rate, coarsest, release, use=3)
+        # After the last positive AboveThreshold halts: U5 allows no further one.
         passed = (noisy >= gate.bar) & (gate.left > 0)
         vault.keep_secret(Gate(gate.bar, gate.left - passed))
         return np.asarray(passed)
@@ -252,7 +254,8 @@ class RedrawnGate(PerturbedObjective):
         loses.
     """
 
-    around_origin = Query.around_origin  # refused: its quality is that of the problem around zero
+    # Refused: its quality is that of the problem around zero.
+    around_origin = Query.around_origin
 
     clip: float = 1.0
     threshold: float = 0.0
@@ -265,6 +268,8 @@ class RedrawnGate(PerturbedObjective):
     def event(self, facts: Facts) -> Event:
         inner = super().event(facts)
         assert isinstance(inner, GaussianObjectivePerturbation)
+        # The smaller of the two Laplace rates bounds the slope of the test's log density
+        # (docs/privacy/verdicts.md, "Improved plausible ADMM").
         at_whole_clip = np.minimum(
             self.epsilon_threshold / self.positives, self.epsilon_queries / (2.0 * self.positives)
         )

@@ -80,6 +80,8 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     array of shape (..., 1)
         Largest Euclidean change between neighbouring data sets.
     """
+    # At the point 0 and without margins: derivatives of rows that do not change are the same to the
+    # last bit.
     none = np.zeros_like(rows)
     stretch, summed = facts.stretch, facts.most_rows_of_units(rows) + 1.0
     rounding = rounding_bound(
@@ -202,6 +204,7 @@ class NoisyStatistic(Query):
             return Unprotected(self.source, facts.n, claimed)
         sensitivity = self.sensitivity(facts)
         if facts.pure:
+            # U2: rate times shift is the pure epsilon.
             rate = self.alpha / sensitivity
             return ExactSphericalMechanism(
                 self.source,
@@ -442,9 +445,9 @@ class NoisyMinimiser(NoisyValue):
     def addend_of_site(self, vault: Vault, facts: Facts) -> Array:
         alike = facts.pooled_facts
         start, tol = self._nearest_possible_answer(self.start, alike), self._tol(alike)
-        found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(
-            facts
-        )
+        w = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w
+        # The minimiser without rows is public, and is added again to the mean.
+        found = w - self._alone(facts)
         # Certified answers lie in this ball; the projection makes the bound hold for whatever
         # comes.
         most = self.addend_norm_bound(facts)
@@ -458,7 +461,8 @@ class NoisyMinimiser(NoisyValue):
         return np.asarray(-self._linear() / self._q(facts))
 
     def check_before_charge(self, facts: Facts) -> None:
-        if self.alpha is None:  # without a guarantee a failure may depend on rows
+        # Without a guarantee a failure may depend on rows.
+        if self.alpha is None:
             return
         check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
 
@@ -495,10 +499,8 @@ class NoisyMinimiser(NoisyValue):
         )
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        linear, q = (
-            np.broadcast_to(vector(self.linear), answer.shape),
-            float(np.max(self._q(canaries.facts))),
-        )
+        linear = np.broadcast_to(vector(self.linear), answer.shape)
+        q = float(np.max(self._q(canaries.facts)))
         middle, lean, K = local_minimiser(canaries, linear, q, answer)
         return Leaning(K @ (answer - middle), -lean, self._spread(canaries.facts) ** 2 * (K @ K))
 
@@ -674,7 +676,8 @@ class SecretMinimiser(NoisyMinimiser):
     :class:`~sottovoce.privacy.events.ExactSphericalMechanism`.
     """
 
-    around_origin = Query.around_origin  # refused: its linear term is secret
+    # Refused: its linear term is secret.
+    around_origin = Query.around_origin
 
     own: ArrayLike = 0.0
     path: tuple[Array, ...] = ()
@@ -698,6 +701,7 @@ class SecretMinimiser(NoisyMinimiser):
 
     def _rate(self, facts: Facts) -> Array:
         assert self.alpha is not None
+        # 001, Algorithm 3: zeta = rho B alpha / (2 C), with rho / N here for the paper's rho.
         return np.asarray(facts.mu * facts.n * self.alpha / (2.0 * facts.C))
 
     def event(self, facts: Facts) -> Event:
@@ -708,7 +712,8 @@ class SecretMinimiser(NoisyMinimiser):
         )
 
     def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
-        if len(self.path) == 1:  # the first round has none before it
+        # The first round has none before it.
+        if len(self.path) == 1:
             before = np.zeros_like(self.start)
         else:
             before = last_minimiser(vault, self.start)
@@ -729,10 +734,8 @@ class SecretMinimiser(NoisyMinimiser):
         -------
         array of shape (..., d)
         """
-        exact, coarsest = (
-            self.exact_statistic(vault, facts),
-            self._coarsest_grid_step(self.sensitivity(facts), facts),
-        )
+        exact = self.exact_statistic(vault, facts)
+        coarsest = self._coarsest_grid_step(self.sensitivity(facts), facts)
         return vault.noise.add_spherical(exact, self._rate(facts), coarsest, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:

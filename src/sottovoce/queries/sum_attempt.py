@@ -23,10 +23,12 @@ from .vault import Vault
 
 _RING = 61
 """Bits of the largest sum of honest addends, of a signed word's 63; noise has the room above."""
-_TAIL = 40.0  # standard deviations of a sum of noise: more has a probability below 2 e^-800
+# Standard deviations of a sum of noise: more has a probability below 2 e^-800.
+_TAIL = 40.0
 # of two addends, each rounded by a difference, by the weight, and by the product with it
 _ROUNDING = 2.0**-50
-_SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
+# Factor on noise, which covers the rounding of its size.
+_SLACK = 1.0 + 2.0**-40
 
 
 class Grid(NamedTuple):
@@ -75,6 +77,8 @@ class SharedNoise:
             return FINEST
         among = Among.all_sites(self.facts)
         alpha = np.asarray(self.what.alpha, dtype=float)
+        # The noise of one share, in units of the addends: its size decides how many steps a word
+        # must hold.
         share = self.mean_sensitivity(among.rows) / (
             alpha * math.sqrt(self.honest_noise_shares(among.sites))
         )
@@ -102,6 +106,7 @@ class SharedNoise:
     def _fits(self, alpha: float) -> bool:
         """Whether any sites' noise leaves the words of honest sums below half of the ring."""
         d, sites = self.what.number_of_entries(self.facts), math.sqrt(self.facts.n_nodes)
+        # An upper bound on a share's deviation in steps, for any sites that take part.
         tau = 2.0 ** (self.grid_bits + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
         return (_TAIL + 1.0) * sites * tau <= 2.0**_RING
 
@@ -130,12 +135,10 @@ class Attempt:
                 scaled_power_of_two(self.what.addend_norm_bound(self.facts), -50),
                 np.zeros_like(moved),
             )
-        honest, d = (
-            noise.honest_noise_shares(self.among.sites),
-            self.what.number_of_entries(self.facts),
-        )
+        honest = noise.honest_noise_shares(self.among.sites)
+        d = self.what.number_of_entries(self.facts)
         step = scaled_power_of_two(moved / (self.what.alpha * math.sqrt(honest)), -noise.grid_bits)
-        # both data sets' sums are rounded, by at most half a step each
+        # Claim 4: both data sets' sums are rounded to the grid, by at most half a step an entry.
         steps = moved / step + math.sqrt(d)
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.what.alpha)
 
@@ -154,17 +157,16 @@ class Attempt:
 
     def share_without_noise(self, vault: Vault) -> IntArray:
         """The share without its noise, for the audit; it never leaves the query."""
-        exact = (
-            self.what.addend_of_site(vault, self.facts)
-            * (self.facts.n / self.among.rows)
-            / self.grid.step
-        )
+        # A site weighs as much as it has rows: p_i = n_i / n_U of docs/privacy/sums.md.
+        weight = self.facts.n / self.among.rows
+        exact = self.what.addend_of_site(vault, self.facts) * weight / self.grid.step
         return np.asarray(np.rint(exact).astype(np.int64))
 
     @property
     def total_spread(self) -> Array:
         """Standard deviation of an entry of the opened mean."""
         grid = self.grid
+        # All sites of the attempt add a share, the colluding ones too.
         return np.asarray(math.sqrt(self.among.sites) * grid.tau * grid.step)
 
     def is_plausible(self, total: IntArray) -> bool:

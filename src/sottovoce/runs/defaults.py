@@ -81,7 +81,8 @@ def with_loss_of_task(config: RunConfig, task: Task) -> RunConfig:
     return config.but(method=method, auto=False, loss=loss)
 
 
-ROUNDS_OF_NUMBERS = 100  # of momentum, for losses of residuals
+# Of momentum, for losses of residuals.
+ROUNDS_OF_NUMBERS = 100
 
 
 def method_of_numbers(trust: str, delta: float | None) -> str:

@@ -116,20 +116,25 @@ def forecast_run(
     if config.method in PROXIMAL and heterogeneity == "iid" and not config.trusted.answers_of_all:
         # As good where sites are alike, and quicker to try.
         config = config.but(method=PROXIMAL[-1])
-    method, loss = REGISTRY[config.method], make_loss(config.loss)
-    # These are rehearsed as one site with all rows.
-    held = len(sizes)
-    if config.trusted.answers_of_all or (heterogeneity == "iid" and averages_messages(method)):
-        held = 1
-    if config.noise is not None or not config.budgeted:
-        return None
-    if config.form != "corrected" or loss.offset_bound:
-        return None
-    if not method.private or Ground.is_too_large(held, d // loss.outputs, loss.outputs):
+    if not _can_be_rehearsed(config, len(sizes), d, heterogeneity):
         return None
     check_run_size(config, np.array(sizes, dtype=float)[:, None], d)
     asked = replace(config, seed=0, replicates=1, auto=False, backend="numpy")
     return _forecast_with_help(asked, sizes, d, heterogeneity, expected)
+
+
+def _can_be_rehearsed(config: RunConfig, sites: int, d: int, heterogeneity: str) -> bool:
+    """Return True for a budgeted run of a private method on classes, of a size that is quick."""
+    method, loss = REGISTRY[config.method], make_loss(config.loss)
+    if config.noise is not None or not config.budgeted:
+        return False
+    if config.form != "corrected" or loss.offset_bound:
+        return False
+    # These are rehearsed as one site with all rows.
+    held = sites
+    if config.trusted.answers_of_all or (heterogeneity == "iid" and averages_messages(method)):
+        held = 1
+    return method.private and not Ground.is_too_large(held, d // loss.outputs, loss.outputs)
 
 
 @lru_cache(maxsize=256)

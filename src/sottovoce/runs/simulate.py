@@ -433,25 +433,15 @@ def run_planned(
         guard = RowGuard(
             rows_in_ledger.held, prepared.facts, noise, book, centring=prepared.centring
         )
-        net = DenseNet(prepared.graph) if lossy is None else lossy
-        place = Place(prepared.facts, net, guard, lead, rows.d, vector_of_start(start))
-        file = None if checkpoint is None else _Checkpoint(Path(checkpoint), key, guard)
-        if file is not None and not noise.simulated and ledger is None:
-            rule = "a checkpoint alone cannot repeat this noise"
-            raise InvalidInput("seed", None, rule, "give a seed or a ledger")
+        place = _place_of_run(prepared, guard, lossy, lead, start)
+        file = _checkpoint_of_run(checkpoint, key, guard, ledger)
         place, outcome = _centre_and_run(
             prepared.algorithm, place, guard, config.rounds, lossy, observers, file
         )
-    known = privacy_facts(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
-    if start is not None:
-        known.append(Caveats(start.caveat))
-    if isinstance(book, Run):
-        book.close()
-    if ledger is not None:
-        known.append(_shared_total(book, ledger))
-    statement = build_statement(known)
+    statement = _close_and_state(
+        prepared, book, ledger, start, simulated=noise.simulated, caveat=caveat
+    )
     models = place.fold_to_original_rows(prepared.algorithm.model(outcome.state))
-    finished = outcome.stopped == engine.FINISHED
     return Result(
         config,
         prepared.facts,
@@ -466,9 +456,63 @@ def run_planned(
         centring=prepared.centring,
         move=guard.move,
         extra=_lost_sites(lossy, dropout, config.rounds),
-        outcome=prepared.algorithm.outcome(outcome.state, prepared.facts) if finished else None,
+        outcome=_outcome_of_script(prepared, outcome),
         prepared=prepared,
     )
+
+
+def _place_of_run(
+    prepared: Prepared,
+    guard: RowGuard,
+    lossy: DropoutNet | None,
+    lead: tuple[int, int],
+    start: Start | None,
+) -> Place:
+    """Return the place at which the method runs: all nodes and replicates in one process."""
+    net = DenseNet(prepared.graph) if lossy is None else lossy
+    return Place(prepared.facts, net, guard, lead, prepared.facts.d, vector_of_start(start))
+
+
+def _checkpoint_of_run(
+    checkpoint: str | Path | None, key: str, guard: RowGuard, ledger: DurableLedger | Ledger | None
+) -> _Checkpoint | None:
+    """Return the file of a run whose noise a seed or a ledger can repeat; None if none is asked."""
+    if checkpoint is None:
+        return None
+    # A round that is run again must release what it released before: else it is a second release,
+    # which nobody has paid for.
+    if not guard.noise.simulated and ledger is None:
+        rule = "a checkpoint alone cannot repeat this noise"
+        raise InvalidInput("seed", None, rule, "give a seed or a ledger")
+    return _Checkpoint(Path(checkpoint), key, guard)
+
+
+def _outcome_of_script(prepared: Prepared, outcome: engine.Outcome) -> Any:
+    """Return what the script of a recipe that was asked to its end returned; else None."""
+    if outcome.stopped != engine.FINISHED:
+        return None
+    return prepared.algorithm.outcome(outcome.state, prepared.facts)
+
+
+def _close_and_state(
+    prepared: Prepared,
+    book: Ledger | Joint | Run,
+    ledger: DurableLedger | Ledger | None,
+    start: Start | None,
+    *,
+    simulated: bool,
+    caveat: Caveat,
+) -> Statement:
+    """Close the run in its ledger, and return what was proved of its releases."""
+    known = privacy_facts(prepared, book.rows, simulated=simulated, caveat=caveat)
+    if start is not None:
+        known.append(Caveats(start.caveat))
+    # Closed before the total is read: what was reserved and not released is free again.
+    if isinstance(book, Run):
+        book.close()
+    if ledger is not None:
+        known.append(_shared_total(book, ledger))
+    return build_statement(known)
 
 
 @dataclass(frozen=True)

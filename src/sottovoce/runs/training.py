@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 ONE_SITE = "one site"
 """The deal of a table whose rows are all at one site, for :func:`sottovoce.data.table_digest`."""
 POSITIVE = Interval(low=0, closed="neither")
-_NAMED = 10  # sites of one class in a note
+# Sites of one class in a note.
+_NAMED = 10
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,19 @@ MAX_ITERATIONS = 500
 NEAR = 1e-5
 # iterations after which an unfinished solve gets a new preconditioner, from its own current points
 REFRESH = 25
-SAMPLE = 64  # replicates whose mean curvature makes the preconditioner
+# Replicates whose mean curvature makes the preconditioner.
+SAMPLE = 64
 # a step is too long if its derivative at the end is more than this share of the descent at its
 # start
 FLAT = 0.6
 # of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
 LEAST_CHANGE = 1e-6
-_PATIENCE = 2  # iterations without a halved norm after which single precision may end
-_WORTH_NARROWING = 0.75  # share of the working set that is at most left when it is made smaller
-_SHORTEST = 1e-9  # length of a step below which it is taken as it is
+# Iterations without a halved norm after which single precision may end.
+_PATIENCE = 2
+# Share of the working set that is at most left when it is made smaller.
+_WORTH_NARROWING = 0.75
+# Length of a step below which it is taken as it is.
+_SHORTEST = 1e-9
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 """Makes a problem's preconditioner anew, from the curvature at points."""
@@ -88,40 +92,23 @@ class Descent:
         memory: Memory,
         exact: bool,
     ) -> None:
-        self.loss, self.C, self.renewed, self.exact = (
-            objective.loss,
-            objective.C,
-            objective.renewed,
-            exact,
-        )
-        self.sweep, self.first, self.problem, self.goals, self.memory = (
-            sweep,
-            problem,
-            problem,
-            goals,
-            memory,
-        )
-        self.out_w, self.out_g, self.out_norm = (
-            np.empty_like(w),
-            np.empty_like(w),
-            np.full(w.shape[:2], np.inf),
-        )
+        self.loss, self.C, self.renewed = objective.loss, objective.C, objective.renewed
+        self.exact = exact
+        self.sweep, self.goals, self.memory = sweep, goals, memory
+        # `problem` gets new preconditioners on the way; the first one is shared by all solves.
+        self.first = self.problem = problem
+        self.out_w, self.out_g = np.empty_like(w), np.empty_like(w)
+        self.out_norm = np.full(w.shape[:2], np.inf)
         # The working set: what is left of nodes and replicates, where they stand in the whole, and
         # their state.
-        self.node, self.rep, self.at = (
-            np.arange(w.shape[0]),
-            np.arange(w.shape[1]),
-            self._everywhere(),
-        )
+        self.node, self.rep = np.arange(w.shape[0]), np.arange(w.shape[1])
+        self.at = self._everywhere()
         self.goal = goals
         self.w = w
         self.g = self._gradient(w) if g is None else g
         self.eased = problem.precondition_gradient(self.g)
-        self.direction, self.slope, self.length = (
-            self.g,
-            np.zeros(w.shape[:2]),
-            np.ones(w.shape[:2]),
-        )
+        self.direction = self.g
+        self.slope, self.length = np.zeros(w.shape[:2]), np.ones(w.shape[:2])
         # Which solves are at a new point and need a new direction; None before the first step.
         self.fresh: BoolArray | None = None
         self.all_fresh = True
@@ -203,10 +190,8 @@ class Descent:
         self.slope, self.length, self.goal = (x[cut] for x in (self.slope, self.length, self.goal))
         if self.fresh is not None:
             self.fresh = self.fresh[cut]
-        self.memory, self.problem = (
-            self.memory.keep(cut),
-            self.problem.subset_of_solves(keep_node, keep_rep),
-        )
+        self.memory = self.memory.keep(cut)
+        self.problem = self.problem.subset_of_solves(keep_node, keep_rep)
         if not keep_node.all():
             self.sweep = self.sweep.select_nodes(keep_node)
 
@@ -221,10 +206,8 @@ class Descent:
         """Set a new direction, and the length one, for the solves that are at a new point."""
         if self.all_fresh or self.fresh is None:
             self.direction = self.memory.direction(self.g, self.eased)
-            self.slope, self.length = (
-                row_inner_products(self.g, self.direction),
-                np.ones(self.g.shape[:2]),
-            )
+            self.slope = row_inner_products(self.g, self.direction)
+            self.length = np.ones(self.g.shape[:2])
         elif self.fresh.any():
             new = self.memory.direction(self.g, self.eased)
             self.direction = np.where(self.fresh[:, :, None], new, self.direction)
@@ -237,12 +220,14 @@ class Descent:
         """Go along the directions; solves for which that is too far stay, and try a shorter step
         next.
         """
-        x = self.w + (
-            self.direction if self.all_fresh else self.length[:, :, None] * self.direction
-        )
-        # the new point is rounded to single precision, so that it adds no rounding to the gradient
+        step = self.direction
+        if not self.all_fresh:
+            step = self.length[:, :, None] * self.direction
+        x = self.w + step
+        # The new point is rounded to single precision, so that it adds no rounding to the gradient.
         if not self.exact:
             x = x.astype(np.float32).astype(float)
+        # The step as rounded, so that s and y belong together.
         s, g = x - self.w, self._gradient(x)
         derivative = row_inner_products(g, self.direction)
         # F is convex along the direction, so its derivative grows with the length.  A step is too
@@ -255,6 +240,8 @@ class Descent:
             secant = np.divide(
                 self.slope, self.slope - derivative, out=np.ones_like(self.length), where=~fresh
             )
+            # The zero of the secant of the derivative along the direction, kept away from both
+            # ends.
             self.length = self.length * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
             took = fresh[:, :, None]
             x, s, g = np.where(took, x, self.w), np.where(took, s, 0.0), np.where(took, g, self.g)

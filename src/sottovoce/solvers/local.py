@@ -48,7 +48,8 @@ from .quasinewton import Memory, Problem, row_inner_products
 
 # smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
 SINGLE = 6e-8
-NEARER = 6.0  # factor by which a sweep brings a solve nearer to its minimiser, about
+# Factor by which a sweep brings a solve nearer to its minimiser, about.
+NEARER = 6.0
 # share of a certificate that is asked for in single precision, so that rounding does not spoil it
 LESS = 0.8
 # multiplications per sweep above which single precision is worth its copy of the rows
@@ -208,9 +209,8 @@ class Solver:
     takes, so that a resumed simulation repeats every bit.
     """
 
-    _last: tuple[Array, Array] | None = (
-        None  # the last solve's answers (N, R, d), and the data term's gradients there
-    )
+    # The last solve's answers (N, R, d), and the data term's gradients there.
+    _last: tuple[Array, Array] | None = None
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         self._prepare(LocalRows.prepare_rows(rows, loss, C), Preconditioner)
@@ -231,9 +231,9 @@ class Solver:
 
     def secret_state(self) -> dict[str, Array]:
         """Secret: what :meth:`restore` needs besides, so that later solves repeat every bit."""
-        return (
-            {} if self._last is None else dict(zip(("answer", "gradient"), self._last, strict=True))
-        )
+        if self._last is None:
+            return {}
+        return dict(zip(("answer", "gradient"), self._last, strict=True))
 
     def restore(self, state: dict[str, Array]) -> None:
         """Resume from a :meth:`state`, and from :meth:`secret_state` if the same dictionary holds
@@ -245,9 +245,9 @@ class Solver:
         known = [
             np.asarray(state[name], dtype=float) for name in ("answer", "gradient") if name in state
         ]
-        self._last = (
-            (known[0], known[1]) if len(known) == 2 and known[0].shape == known[1].shape else None
-        )
+        self._last = None
+        if len(known) == 2 and known[0].shape == known[1].shape:
+            self._last = known[0], known[1]
 
     def skip_solve(self, start: Array) -> None:
         """Count a solve whose answer is known but for its noise; the next one starts from its
@@ -292,6 +292,7 @@ class Solver:
         goal = self._rows.stack_replicates(
             np.broadcast_to(np.asarray(tol, dtype=float) * self._rows.C, (*lead, 1)), lead
         )
+        # Before the work, and at the answers again: the bound grows with the points' norms.
         self._check_goal_is_reachable(w0, c, curvature, goal)
         step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
         if self._last is not None and self._last[0].shape != w0.shape:
@@ -302,6 +303,7 @@ class Solver:
         w, g, norms = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1, 2))
         iterations = max(one[3] for one in found)
         self._check_goal_is_reachable(w, c, curvature, goal)
+        # The data term's gradient alone: linear and quadratic terms are others in the next solve.
         self._last = w, g - c - curvature * w
         return Solution(unstack_replicates(w, lead), unstack_replicates(norms, lead), iterations)
 
@@ -390,12 +392,8 @@ class Solver:
             )
 
         tasks, on_threads = self._grouping.solve_tasks(w.shape[1], single=single)
-        out, gradients, norms, slowest = (
-            np.empty_like(w),
-            np.empty_like(w),
-            np.empty(w.shape[:2]),
-            0,
-        )
+        out, gradients = np.empty_like(w), np.empty_like(w)
+        norms, slowest = np.empty(w.shape[:2]), 0
         # Threads share each of the last few.
         found = chain(map_on_threads(solved, tasks[:on_threads]), map(solved, tasks[on_threads:]))
         for (part, reps), end in zip(tasks, found, strict=True):
@@ -418,9 +416,8 @@ class Solver:
             # Double precision starts at the end of one more step: a gradient there is due anyway.
             last = memory.direction(first.g, problem.precondition_gradient(first.g))
             w, g = first.w + last * (first.norm <= NEAR * self._rows.C)[:, :, None], None
-        if g is not None and np.any(
-            np.sqrt(row_inner_products(g, g)) <= goals
-        ):  # a certificate takes a sweep of its own
+        # A certificate takes a sweep of its own: no answer rests on a gradient of another solve.
+        if g is not None and np.any(np.sqrt(row_inner_products(g, g)) <= goals):
             g = None
         found = self._descend(part.sweep, problem, w, g, goals, memory, exact=True)
         return replace(found, iterations=done + found.iterations)
@@ -460,6 +457,7 @@ def _nearer_start(
     g = derivative + problem.c + problem.q * answer
     step = problem.precondition_gradient(g)
     ahead = answer - step - start
-    # not where anything is infinite
-    known = bool(np.vdot(step, step) <= NEARER**2 * np.vdot(ahead, ahead))
-    return (answer, g) if known else (start, None)
+    # False where anything is infinite: then the given start is taken.
+    if np.vdot(step, step) <= NEARER**2 * np.vdot(ahead, ahead):
+        return answer, g
+    return start, None

@@ -14,12 +14,14 @@ from ..util.typing import Array, IntArray
 
 # entries of a node's rows above which the node is solved by itself, while its rows are in cache
 ALONE = 2**16
-TOGETHER = 2**20  # multiplications of a sweep of small nodes that are solved together
+# Multiplications of a sweep of small nodes that are solved together.
+TOGETHER = 2**20
 # on other devices: multiplications of a node's sweep above which the node is solved by itself
 APART = 2**24
 # multiplications of a sweep of all nodes above which solves are shared out to threads
 WORTH = 2**20
-REPLICATES = 64  # most replicates of a large node that are solved together
+# Most replicates of a large node that are solved together.
+REPLICATES = 64
 
 
 class LocalRows:

@@ -16,10 +16,10 @@ from ..util.typing import Array
 from .quasinewton import Problem
 
 MOST = 1000  # most Newton steps
-STAGE = (
-    50  # most Newton steps for each softened loss, whose minimiser is only the start for the next
-)
-CONJUGATE = 1000  # most products with the Hessian in one Newton step
+# Most Newton steps for each softened loss, whose minimiser is only the start for the next.
+STAGE = 50
+# Most products with the Hessian in one Newton step.
+CONJUGATE = 1000
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 """Makes the problem with a preconditioner from the curvature at a point."""
@@ -60,13 +60,14 @@ def minimise_by_newton(
         If `goal` is not reached; the message tells nothing of the rows.
     """
     w, width = np.where(np.isfinite(w), w, 0.0), 1.0
+    # Softening moves a derivative by at most width c1, hence the gradient by at most C times that:
+    # once this is a quarter of the goal, the minimiser is near enough to start from.
     while loss.softened(width) is not loss and width * C * loss.curvature_bound > 0.25 * goal:
         w, _ = _newton_steps(loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE, renewed)
         width *= 0.1
     w, g = _newton_steps(loss, sweep, problem, w, goal, MOST, renewed)
-    if (
-        not np.linalg.norm(g) <= goal
-    ):  # the norm depends on the rows, so the message must not show it
+    if not np.linalg.norm(g) <= goal:
+        # The norm depends on the rows, so the message must not show it.
         rule = "a local solve stopped short of its certificate; use a larger rho or tol"
         raise SolverError(f"tol={goal / C:g}: {rule}")
     return w, g
@@ -103,7 +104,10 @@ def _newton_steps(
         while abs(ahead @ p) > 0.1 * abs(g @ p) and far - near > 2.0**-50 * far:
             t = 0.5 * (near + far)
             ahead = gradient(w + t * p)
-            near, far = (t, far) if ahead @ p < 0.0 else (near, t)
+            if ahead @ p < 0.0:
+                near = t
+            else:
+                far = t
         w, g = w + t * p, ahead
     return w, g
 
@@ -123,7 +127,8 @@ def _newton_direction(
             + problem.q * along
         )
         bent = float(along @ turned[0, 0])
-        if not bent > 0.0:  # lost in rounding
+        # H is positive definite, so that this is rounding.
+        if not bent > 0.0:
             break
         p = p + worth / bent * along
         left = left - worth / bent * turned[0, 0]

@@ -15,7 +15,8 @@ from .descent import SAMPLE
 from .local_rows import LocalRows
 from .quasinewton import Problem
 
-ENOUGH = 200  # rows a feature that the preconditioner is computed from
+# Rows a feature that the preconditioner is computed from.
+ENOUGH = 200
 # entries of a node's rows above which the preconditioner is computed in single precision
 LARGE = 2**18
 # a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
@@ -51,6 +52,7 @@ class Preconditioner:
     def count_solve(self, start: Array) -> None:
         """Count a solve from these points, (N, R, d)."""
         self.solves += 1
+        # At powers of two: its cost over many solves grows with their logarithm alone.
         if self.spectrum is None or self.solves & (self.solves - 1) == 0:
             self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
 
@@ -96,17 +98,14 @@ class Preconditioner:
     def _factorise(self, reference: Array) -> None:
         self.reference = reference
         rows, width = self._rows, reference.shape[-1]
-        large, parts = (
-            float(np.max(rows.n)) * width >= LARGE,
-            int(np.min(rows.n) // (ENOUGH * width)),
-        )
-        if parts > 1:  # of some rows it is nearly as good
+        parts = int(np.min(rows.n) // (ENOUGH * width))
+        if parts > 1:
+            # Curvature of some rows makes a preconditioner that is nearly as good.
             sweep, weight = rows.given.every_nth_row(0, parts), rows.weight * parts
         else:
-            sweep, weight = (
-                (rows.single_precision_rows() or rows.distinct) if large else rows.distinct,
-                rows.weight,
-            )
+            sweep, weight = rows.distinct, rows.weight
+            if float(np.max(rows.n)) * width >= LARGE:
+                sweep = rows.single_precision_rows() or rows.distinct
         self._basis, self.spectrum = self._hessian_eigenpairs(
             rows.loss, sweep, weight, reference, typical=True
         )
@@ -127,7 +126,8 @@ class Preconditioner:
         )
         found = [*map_on_threads(np.linalg.eigh, parts)]
         values, vectors = (np.concatenate([one[k] for one in found]) for k in (0, 1))
-        return vectors, np.maximum(values, 0.0)  # rounding puts some below
+        # Rounding puts some eigenvalues below 0.
+        return vectors, np.maximum(values, 0.0)
 
     def _inverse_preconditioner(self, q: Array) -> Array | None:
         """The preconditioner's inverse, if all replicates have the same quadratic term and it is

@@ -89,7 +89,8 @@ class Memory:
         self.s, self.y, self.v = (np.zeros((nodes, replicates, most, d)) for _ in range(3))
         # R^-1, Y H Y'
         self.inverse, self.inner = (np.zeros((nodes, replicates, most, most)) for _ in range(2))
-        self.size = np.zeros((nodes, replicates, most))  # ||y|| before it was scaled
+        # The norm ||y|| before the pair was scaled.
+        self.size = np.zeros((nodes, replicates, most))
 
     def add_pair(self, s: Array, y: Array, v: Array, sy: Array) -> None:
         """Add a pair of a step and a change of the gradient, scaled to ``s.y = 1``.
@@ -108,13 +109,15 @@ class Memory:
             ``s.y``; where it is not positive the pair is zero and changes nothing.
         """
         k, most = self.count, self.s.shape[2]
-        if k == most:  # the inverse of a triangle's lower right part is that part of its inverse
+        # The inverse of a triangle's lower right part is that part of its inverse.
+        if k == most:
             for old in (self.s, self.y, self.v, self.size):
                 old[:, :, :-1] = old[:, :, 1:].copy()
             for old in (self.inverse, self.inner):
                 old[:, :, :-1, :-1] = old[:, :, 1:, 1:].copy()
                 old[:, :, -1, :] = 0.0
             k -= 1
+        # A pair of a solve that did not move, or lost in rounding, is zero and changes nothing.
         took = sy > 0.0
         scale = (np.sqrt(took / np.where(took, sy, 1.0)))[:, :, None]
         for kept, new in ((self.s, s), (self.y, y), (self.v, v)):
