@@ -602,7 +602,7 @@ def test_the_regulariser_is_not_clipped_and_units_of_the_loss_do_not_matter() ->
         ready = prepare(config, n, 3)
         place: Any = SimpleNamespace(facts=ready.facts)
         terms = Augmented(np.zeros((1, 2, 3)), np.full((2, 1), 2.0 * C))
-        asked: Any = ready.algorithm.query(1, terms, start, place)  # type: ignore[attr-defined]
+        asked: Any = ready.algorithm.query_of_round(1, terms, start, place)  # type: ignore[attr-defined]
         vault: Any = SimpleNamespace(solver=make_solver(rows, ready.facts))
         answer = np.zeros((1, 2, 3))
         found = asked.quality(answer, vault, ready.facts)

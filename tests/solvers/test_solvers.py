@@ -187,7 +187,7 @@ def test_single_precision_by_column_multiplies_like_rows() -> None:
         one, other = change(rows), change(columns)
         for many in (1, 6):
             v = w[: len(one.a), :many]
-            z = one.margins(v)
+            z = one.margins_at(v)
             np.testing.assert_allclose(other.margins(v), z, atol=1e-5)
             np.testing.assert_allclose(other.combine(z), one.combine(z), rtol=1e-4, atol=1e-3)
         weights = np.abs(one.margins(w[: len(one.a)])[:, 0])
