@@ -513,7 +513,7 @@ class TestWeights:
             ("max = 3", "max = 0", "above 0"),
             ("max = 3", "least = 3", "column and max"),
             ("weight = {", 'class_weight = "balanced"\nweight = {', "counts off private rows"),
-            ("weight = {", "class_weight = { died = 2 }\nweight = {", "declared classes"),
+            ("weight = {", "class_weight = { died = 2 }\nweight = {", "declared class"),
         ):
             (weighted / "wrong.toml").write_text(schema.replace(old, new))
             refused = run(*train(weighted, "wrong.toml"))

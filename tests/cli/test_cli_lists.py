@@ -105,7 +105,7 @@ class TestATableAgainstItsSchema:
         ] > 50
         assert not plain["fine"] and plain["refused"] == []
         shown = ok("data", clinic.csv, "--schema", clinic.schema).out
-        assert "for the holder of the rows only" in " ".join(shown.split())
+        assert "for the data's holder only" in " ".join(shown.split())
         assert (
             not {"mauve", "unclear"} & set(shown.split())
             and max(map(len, shown.splitlines())) <= 80

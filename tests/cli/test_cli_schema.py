@@ -90,9 +90,7 @@ class TestCheck:
             ("colour", 3, "missing: counts as other", True),
         ]
         shown = ok("schema", "check", clinic.schema, clinic.csv).out
-        assert "vermillion" not in shown and "for the holder of the rows only" in " ".join(
-            shown.split()
-        )
+        assert "vermillion" not in shown and "for the data's holder only" in " ".join(shown.split())
         counts = Schema.from_toml(clinic.schema).encode(read_csv(clinic.csv)).clipped
         assert counts == {"dose": 5, "(other) colour": 9}
         notes = ok(*clinic.train, "--json").json["notes"]
