@@ -61,8 +61,7 @@ def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
         total, rate, rest = ridge_of(terms.epsilon, facts, p.get("reading") == LETTER)
         models = local(sites, replace(terms, tol=1e-5), "printed").models
         if p.get("reading") == LETTER and not rest:
-            # The same noise, under the printed Delta: it is so small that no solver of the primal
-            # ends, and the limit is solved in its place.
+            # the same noise under the printed Delta, whose limit at 0 is solved: see `flat`
             noise = noise_of(models, sites, facts, ridge_of(terms.epsilon, facts)[0])
             signed = [sites.rows_of_node(i).signed[0] for i in range(N)]
             models = np.array(
