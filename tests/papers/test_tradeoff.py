@@ -198,7 +198,7 @@ def test_stationary_point_without_a_quadratic_term_is_lambert() -> None:
     assert found.alpha == pytest.approx(exact, abs=1e-10)
 
 
-def test_objective_falls_without_bound_as_alpha_falls() -> None:
+def test_a_small_alpha_has_no_lower_bound() -> None:
     falls = DVP.predict([1e-3, 1e-30, 1e-300]) - PrivacyUtility()([1e-3, 1e-30, 1e-300])
     assert falls[0] > falls[1] > falls[2]
     assert falls[2] < -10.0
