@@ -159,7 +159,7 @@ def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:
     class NoNoise:
         simulated = True
 
-        def load(self) -> None:
+        def load_libraries(self) -> None:
             """Nothing."""
 
     facts, start = PURE.facts(sites.n, sites.d), np.zeros((1, 4, 4))
