@@ -88,12 +88,14 @@ class Terms:
             raise InvalidInput("Lambda", self.Lambda, "must be finite and > 0", "use Lambda=0.01")
         if self.replicates < 1 or self.seed < 0:
             raise InvalidInput(
-                "replicates", self.replicates, "at least 1, with a seed >= 0", "use replicates=10"
+                "replicates", self.replicates, "must be >= 1, and seed >= 0", "use replicates=10"
             )
 
     @property
     def accountant(self) -> str:
-        return "pure" if self.delta is None else "best"
+        if self.delta is None:
+            return "pure"
+        return "best"
 
     def facts(self, n: Array, d: int) -> Facts:
         """Public facts of parties with `n` rows, shape (N, 1)."""
@@ -142,7 +144,7 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
 
     found = calibrate(price, target, tolerance=tolerance_for(accountant))
     if not found.met.all():
-        rule = "the curvature of the loss alone costs more, whatever the noise"
+        rule = "is less than the curvature of the loss alone costs, whatever the noise"
         raise InvalidInput(
             "epsilon", terms.epsilon, rule, "raise epsilon or Lambda, or give the parties more rows"
         )
@@ -150,7 +152,10 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
 
 
 def _law(rate: Array, terms: Terms) -> SphericalLaw | GaussianLaw:
-    return SphericalLaw(rate) if terms.delta is None else GaussianLaw(1.0 / rate)
+    # a pure guarantee needs noise with exponential tails; a Gaussian's rate is 1 / sigma
+    if terms.delta is None:
+        return SphericalLaw(rate)
+    return GaussianLaw(1.0 / rate)
 
 
 def _objective(start: Array, terms: Terms) -> Callable[[Array, Facts], PerturbedObjective]:
@@ -177,7 +182,12 @@ def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, A
     Lambda)``.
     """
     c = facts.loss.curvature_bound
-    power = min(c / (2.0 * facts.mu) if letter else epsilon / 4.0, 700.0)
+    exponent = epsilon / 4.0
+    if letter:
+        exponent = c / (2.0 * facts.mu)
+    # expm1 overflows beyond 709, and the ridge is then -mu to all digits
+    power = min(exponent, 700.0)
+    # epsilon' of the listing; where it is not positive, the second branch of step 1
     rest = epsilon - 2.0 * np.log1p(c / facts.strong_convexity_of(0.0))
     ridge = facts.C * c / (facts.n * math.expm1(power)) - facts.mu
     return np.where(rest > 0, 0.0, ridge), np.where(rest > 0, rest, epsilon / 2.0) / 2.0
@@ -188,9 +198,8 @@ def _ask(
 ) -> tuple[Array, Ledger]:
     """The answer, and the ledger that was charged before it."""
     ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
-    return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).charge_and_answer(
-        query
-    ), ledger
+    guard = RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger)
+    return guard.charge_and_answer(query), ledger
 
 
 def _learn(
@@ -204,6 +213,8 @@ def _learn(
     if form not in ("corrected", "printed"):
         raise InvalidInput("form", form, "must be 'corrected' or 'printed'", "use 'corrected'")
     if form == "printed" and math.isfinite(terms.epsilon):
+        # to the letter: no noise for the solver's error, and no budget that could refuse a claim
+        # that does not hold
         ridge, rate = listed(terms.epsilon, facts)
         law = SphericalLaw(rate, polish=False, claimed=np.full(rows.n.shape, terms.epsilon))
         query = PerturbedObjective(start, ridge, start, law, "003, Algorithm 2 (printed)")
@@ -229,6 +240,9 @@ def _promise(
     printed form.
     """
     noisy = math.isfinite(terms.epsilon)
+    # without noise both forms are the exact minimiser
+    if not noisy:
+        form = "corrected"
     known: list[Fact] = [
         Proved.proved_by_ledger(ledger, nodes),
         Against(trust),
@@ -236,10 +250,10 @@ def _promise(
         Unit(unit),
         TakenAsPublic(SIZES),
         Simulated(True),
-        Form(form if noisy else "corrected"),
+        Form(form),
         Unproved(unprotected),
     ]
-    if noisy and form != "corrected":
+    if form != "corrected":
         # every printed form states what its paper claims, and on which assumption
         assert claim is not None
         known.append(claim)
@@ -305,14 +319,18 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     smallest.
     """
     start = np.zeros((terms.replicates, sites.d))
-    size = sites.n.min(keepdims=True) if form == "corrected" else sites.n.mean(keepdims=True)
+    # A row of the smallest site moves the average most, so noise for sites of the mean size is too
+    # little for it.
+    if form == "corrected":
+        size, budget = sites.n.min(keepdims=True), terms.epsilon
+    else:
+        size, budget = sites.n.mean(keepdims=True), math.inf
     worst = replace(terms.facts(sites.n, sites.d), n=size)
 
     def build(rate: Array, facts: Facts) -> NoisyAverage:
         return NoisyAverage(rate, terms.delta is not None, start)
 
     noise = terms.noise(range(len(sites.n), len(sites.n) + 1), (terms.replicates,))
-    budget = terms.epsilon if form == "corrected" else math.inf
     models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, budget)
     trust = Trust("aggregator", sees="the average")
     # the solver's error is in the noise
@@ -331,10 +349,11 @@ def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
     is (R, N, d).
     """
     norms = np.linalg.norm(M, ord=2, axis=(-2, -1)) * _SAFE
+    # models that are all zero make features that are all zero
     norms = np.where(norms > 0, norms, 1.0)
-    return _as_rows(
-        [rows.rows_of_node(0).signed[0] @ (m / norm).T for m, norm in zip(M, norms, strict=True)]
-    ), norms[:, None]
+    signed = rows.rows_of_node(0).signed[0]
+    mapped = _as_rows([signed @ (m / norm).T for m, norm in zip(M, norms, strict=True)])
+    return mapped, norms[:, None]
 
 
 def feature(
@@ -350,8 +369,11 @@ def feature(
     """
     M, sites = released.models, released.sites
     rows, norms = features(aggregator, M)
-    lead, key = (terms.replicates,), M.shape[1] if party is None else party
-    noise = terms.noise(range(key, key + 1), lead)
+    lead = (terms.replicates,)
+    # sites have the keys before it
+    if party is None:
+        party = M.shape[1]
+    noise = terms.noise(range(party, party + 1), lead)
     # Each replicate of the one release is a node here, so the price of the release is that of the
     # ledger's worst node.
     claim, unprotected = None, None
@@ -378,12 +400,15 @@ def feature(
     if math.isinf(sites.epsilon):
         why = "the result lies in the span of the sites' exact models, which one row moves"
         sites = with_further_facts(sites, Unproved(why))
+    form = "corrected"
+    if own == "printed":
+        form = "printed"
     said = _promise(
         ledger,
         terms,
         Trust("nobody", sees="every model"),
         unit="one row of the aggregator",
-        form="printed" if own == "printed" else "corrected",
+        form=form,
         claim=claim,
         unprotected=unprotected,
     )
@@ -402,7 +427,10 @@ def multilevel(tree: Tree, terms: Terms) -> Fit:
             return [node]
         if len(node) < 2 or not isinstance(node[0], Rows):
             raise InvalidInput(
-                "tree", len(node), "an aggregator's rows, then its children", "e.g. [D0, D1, D2]"
+                "tree",
+                len(node),
+                "must be an aggregator's rows, then its children",
+                "write, e.g., [D0, D1, D2]",
             )
         return [leaf for child in node[1:] for leaf in leaves(child)]
 
@@ -450,10 +478,12 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
     N, m0 = config.sites, config.aggregator_rows
     if min(N, config.rows, m0) < 1:
         raise InvalidInput(
-            "sites", N, "sites, their rows and the aggregator's rows: at least 1 each", "correct it"
+            "sites", N, "sites, rows and aggregator_rows must be >= 1", "correct them"
         )
     exact: Terms = replace(config, epsilon=math.inf)
-    terms = exact if config.setting == "non-private" else config
+    terms: Terms = config
+    if config.setting == "non-private":
+        terms = exact
     dataset = data.load(config.data, schema=config.schema)
     require_two_classes(dataset.task, "compare", weighs=dataset.weights is not None)
     if dataset.people is not None:
@@ -465,31 +495,29 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
         raise InvalidInput(
             "rows",
             config.rows,
-            f"{cuts[-1]} are needed, there are {len(y)}",
-            "use fewer sites or rows",
+            f"{cuts[-1]} rows are needed in all, and there are {len(y)}",
+            "use fewer sites, or fewer rows a site",
         )
     order = np.random.default_rng(config.seed).permutation(len(y))
     dealt = [order[a:b] for a, b in pairwise(cuts)]
     parties = Rows.build_from_parts([(X[part], y[part]) for part in dealt])
-    sites, aggregator = (
-        _as_rows([parties.rows_of_node(i).signed[0] for i in range(N)]),
-        parties.rows_of_node(N),
-    )
-    alone, own = (
-        local(sites, terms),
-        local(aggregator, terms if config.setting == "private" else exact),
-    )
+    sites = _as_rows([parties.rows_of_node(i).signed[0] for i in range(N)])
+    aggregator = parties.rows_of_node(N)
+    # in the other settings the aggregator's rows are public, or nobody's are protected
+    own_terms, treated = exact, "public"
+    if config.setting == "private":
+        own_terms, treated = terms, "private"
+    alone, own = local(sites, terms), local(aggregator, own_terms)
     fits = {"local": alone, "aggregator alone": Fit(own.models, own.aggregator, own.sites)}
     fits |= {"global": pooled(parties, terms), "average": average(alone)}
     if config.setting != "non-private":
         fits["average, trusted aggregator"] = average_trusted(sites, terms)
-    fits["feature"] = feature(
-        alone, aggregator, terms, "private" if config.setting == "private" else "public"
-    )
+    fits["feature"] = feature(alone, aggregator, terms, treated)
     if config.setting == "private":
         fits["feature, as printed at the aggregator"] = feature(
             local(sites, exact), aggregator, terms, "printed"
         )
+        # three aggregators with a row each, two of them above two sites each (003, section 6.2.2)
         if N >= 4 and m0 >= 3:
             bosses = [_as_rows([part]) for part in np.array_split(aggregator.signed[0], 3)]
             each = [sites.rows_of_node(i) for i in range(N)]
@@ -500,7 +528,9 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
         errors = dataset.task.model_errors(dataset.X_test, dataset.y_test, fit.models)
         errors = errors.reshape(config.replicates, -1).mean(axis=1)
         row = {"method": name, "test_error": float(errors.mean()), "replicates": errors.size}
-        row["test_error_sd"] = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
+        row["test_error_sd"] = 0.0
+        if errors.size > 1:
+            row["test_error_sd"] = float(errors.std(ddof=1))
         for who, said in (("sites", fit.sites), ("aggregator", fit.aggregator)):
             row[who] = with_further_facts(said, Caveats(dataset.caveat)).comparable_promise()
         table.append(infinities_to_text(row))

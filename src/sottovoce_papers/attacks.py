@@ -51,9 +51,8 @@ def feature_sites(form: str, terms: Terms) -> Played:
     rows.
     """
     said, scores = [], []
-    if (
-        form == "corrected"
-    ):  # every site's own release is seen: its worst pair is that of objective perturbation
+    if form == "corrected":
+        # every site's own release is seen: its worst pair is that of objective perturbation
         for table, row in enumerate((1.0, -1.0)):
             own = replace(terms, seed=2 * terms.seed + table, Lambda=_STIFF)
             fit = local(Rows.build_from_parts([signed_site(1.0, -1.0, 1.0, row)]), own)
@@ -80,17 +79,15 @@ def feature_aggregator(form: str, terms: Terms) -> Played:
     """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x``
     is larger.
     """
-    small = Rows.build_from_parts(
-        [(np.full((4, 1), 0.1), np.ones(4))]
-    )  # short rows make a long model
+    # short rows make a long model
+    small = Rows.build_from_parts([(np.full((4, 1), 0.1), np.ones(4))])
+    own_rows = {"printed": "printed"}
     scores, said = [], []
     for table, row in enumerate((1.0, -1.0)):
         boss = Rows.build_from_parts([signed_site(1.0, -1.0, 1.0, row)])
         own = replace(terms, seed=2 * terms.seed + table, Lambda=1e-3)
         exact = local(small, replace(own, epsilon=math.inf))
-        fit = feature(
-            exact, boss, replace(own, Lambda=_STIFF), "printed" if form == "printed" else "private"
-        )
+        fit = feature(exact, boss, replace(own, Lambda=_STIFF), own_rows.get(form, "private"))
         scores.append(fit.models[:, 0] * np.sign(exact.models[:, 0, 0]))
         said.append(fit.aggregator)
     return (
@@ -112,7 +109,9 @@ def play(game: Game, name: str, asked: Options) -> Verdict:
     asked : Options
         What is claimed, and how many replicates are to be drawn.
     """
-    epsilon = 1.0 if asked.epsilon is None else asked.epsilon
+    epsilon = asked.epsilon
+    if epsilon is None:
+        epsilon = 1.0
     delta, replicates = asked.delta, asked.replicates or RUNS
     terms = Terms(epsilon, delta, loss="huber:0.5", seed=asked.seed, replicates=replicates)
     scores, said, why = game(asked.form, terms)
@@ -120,9 +119,13 @@ def play(game: Game, name: str, asked: Options) -> Verdict:
     first, second = (
         np.round(x / max(1e-300, float(np.std(np.concatenate(scores)))), 9) for x in scores
     )
+    # one half of the replicates chooses the test, the other one bounds epsilon by it
     test = choose_test((first[:half], second[:half]), delta or 0.0, asked.confidence)
     bound = test.epsilon_lower_bound((first[half:], second[half:]), delta or 0.0, asked.confidence)
-    claimed = said.epsilon if said.printed_claim is None else said.printed_claim
+    # a corrected form claims what is proved for it
+    claimed = said.printed_claim
+    if claimed is None:
+        claimed = said.epsilon
     return Verdict(
         name,
         asked.form,

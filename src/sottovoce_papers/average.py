@@ -42,12 +42,9 @@ class NoisyAverage(Query):
 
     def event(self, facts: Facts) -> Event:
         source, how_far = "003, section 4.4.1", self.sensitivity(facts)
-        kind, scale = (
-            (GaussianMechanism, 1.0 / self.rate)
-            if self.gaussian
-            else (ExactSphericalMechanism, self.rate)
-        )
-        return kind(source, facts.relation, scale, how_far, facts.d)
+        if self.gaussian:
+            return GaussianMechanism(source, facts.relation, 1.0 / self.rate, how_far, facts.d)
+        return ExactSphericalMechanism(source, facts.relation, self.rate, how_far, facts.d)
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         zero, q = np.zeros((facts.n_nodes, facts.d)), np.full((facts.n_nodes, 1), facts.mu)

@@ -92,13 +92,22 @@ class Claim:
         """In a word or two, from the numbers alone; of one reading, where there are several."""
         if self.misprint:
             return "misprint, corrected"
-        slack, word = self.claimed * (1.0 + 1e-9), "unproved"
-        known = self.proved_at_delta if self.at_delta else self.proved
+        # rounding of a claim that is attained exactly does not make it false
+        slack = self.claimed * (1.0 + 1e-9)
+        known = self.proved
+        if self.at_delta:
+            known = self.proved_at_delta
         if self.attained is not None and self.attained > slack:
             word = "false"
-        elif known <= slack:
-            word = "holds" if known >= 0.9 * self.claimed else "holds, loose"
-        return f"ambiguous: {word}" if self.reading else word
+        elif known > slack:
+            word = "unproved"
+        elif known >= 0.9 * self.claimed:
+            word = "holds"
+        else:
+            word = "holds, loose"
+        if self.reading:
+            return f"ambiguous: {word}"
+        return word
 
     def to_dict(self) -> dict[str, Any]:
         return {**{k: v for k, v in vars(self).items() if k != "at_delta"}, "verdict": self.verdict}
@@ -129,7 +138,9 @@ def _v(value: float) -> Array:
 
 
 def _objective(beta: float, curvature: float = K, *, logistic: bool = False) -> Event:
-    bend = LOGISTIC_BEND if logistic else BEND
+    bend = BEND
+    if logistic:
+        bend = LOGISTIC_BEND
     return SphericalObjectivePerturbation(
         "printed",
         "replace-one",
@@ -205,10 +216,7 @@ EXACT = "objective perturbation, U1 and U4"
 
 def _one_shot() -> list[Claim]:
     # 003's methods minimise the mean loss plus LAMBDA / 2 ||w||^2 once
-    q, one = (
-        N_ROWS * LAMBDA,
-        1.0,
-    )
+    q, one = N_ROWS * LAMBDA, 1.0
     kappa = BEND / q
     beta = (one - 2.0 * math.log1p(kappa)) / 2.0
     corrected = [_objective((one - math.log1p(kappa)) / 2.0, q)]
@@ -620,7 +628,10 @@ def _improved_plausible() -> list[Claim]:
         return plausible.Release.of_budget(budget, split, beta, share=1.0)
 
     def to_the_letter(total: float, reading: str, one: plausible.Release) -> list[Event]:
-        test = plausible.tests(total)[2] / (1.0 if reading == divided else plausible.ROWS)
+        test = plausible.tests(total)[2]
+        # the noise is then for 2 C_loss, |D_i| times what a mean over rows needs
+        if reading != divided:
+            test = test / plausible.ROWS
         return one.to_the_letter(test)
 
     def claim(

@@ -122,7 +122,11 @@ def sufficient_gamma(graph: Graph, eta: ArrayLike, M: ArrayLike, *, reduced: boo
         return math.inf
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if conditions.at(middle, decide=True).holds else (middle, high)
+        if conditions.at(middle, decide=True).holds:
+            high = middle
+        else:
+            low = middle
+
         if high <= 1e-9 * conditions.scale:
             break
     return high
@@ -139,9 +143,11 @@ class _Conditions:
         if reduced and np.ptp(penalties) > 0:
             raise InvalidInput("eta", None, "R-ADMM has one constant penalty", "use reduced=False")
         self.optimal = not np.any(np.ptp(penalties, axis=1))
+        # the last row holds from there on
         now, after = penalties, np.vstack([penalties[1:], penalties[-1:]])
         _, first = np.unique(np.hstack([now, after]), axis=0, return_index=True)
-        self.steps = np.sort(first)  # a repeated pair of rounds is checked once
+        # a repeated pair of rounds is checked once
+        self.steps = np.sort(first)
         self.now, after = now[self.steps], after[self.steps]
         self.M2 = _smoothness(graph, M) ** 2
         D, A = np.diagflat(graph.degree), graph.adjacency
@@ -155,15 +161,20 @@ class _Conditions:
         if self.graph.is_bipartite:
             return "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
         square = self.P @ self.P
-        low, high = 0.0, float(np.min(_trace(self.P) / _trace(square)))  # as in `_constants`
-        for _ in range(40):  # the smallest eigenvalue is concave in c: bisect on a supergradient
+        # a bracket by the mean eigenvalue, as in `_constants`
+        low, high = 0.0, float(np.min(_trace(self.P) / _trace(square)))
+        # the smallest eigenvalue is concave in c: bisect on the sign of a supergradient
+        for _ in range(40):
             c = (low + high) / 2
             values, vectors = np.linalg.eigh(_symmetric(self.P - c * square))
             step = int(np.argmin(values[:, 0]))
             if values[step, 0] > _rounding(self.P):
                 return ""
             x = vectors[step, :, 0]
-            low, high = (c, high) if x @ square[step] @ x < 0 else (low, c)
+            if x @ square[step] @ x < 0:
+                low = c
+            else:
+                high = c
         return "no large gamma satisfies (ii): the penalties differ too much between nodes"
 
     def at(self, gamma: float, decide: bool = False) -> ConvergenceReport:
@@ -176,12 +187,14 @@ class _Conditions:
         PD = self.P / spread[:, None, :]
         H = np.eye(N) + _symmetric(PD)  # left side of (i)
         # (ii): E - (2/L) F > b D_M
-        E, F = (
-            _symmetric(self.P - PD @ self.laplacian),
-            _symmetric(PD @ self.P),
-        )
-
-        L, mu = (PAPER, PAPER) if self.reduced else self._constants(sigma, H, E, F, decide)
+        E = _symmetric(self.P - PD @ self.laplacian)
+        F = _symmetric(PD @ self.P)
+        # (iii), (iv) are (i), (ii) at the paper's constants
+        if self.reduced:
+            L, mu, labels = PAPER, PAPER, ("(iii)", "(iv)")
+        else:
+            L, mu = self._constants(sigma, H, E, F, decide)
+            labels = ("(i)", "(ii)")
         a = (L * mu / (2 * sigma))[:, None, None]
         left, right = H - a * self.G, E - (2 / L) * F - a / (mu - 1) * np.diag(self.M2)
         gaps = np.linalg.eigvalsh(np.stack([left, right]))[:, :, 0]
@@ -191,7 +204,6 @@ class _Conditions:
             bool(gap[0] <= _rounding(left)),
             bool(gap[1] <= _rounding(right)) or self.graph.is_bipartite,
         ]
-        labels = ("(iii)", "(iv)") if self.reduced else ("(i)", "(ii)")
         fails = tuple((labels[c], int(self.steps[worst[c]]) + 1) for c in (0, 1) if bad[c])
         reason = self._words(fails, gamma, L, mu)
         return ConvergenceReport(
@@ -212,19 +224,18 @@ class _Conditions:
         for s, h, g in zip(sigma, H, self.G, strict=True):
             try:
                 top = linalg.eigh(g, h, eigvals_only=True)[-1]
-            except (
-                linalg.LinAlgError
-            ):  # the left side of (i) is not positive definite: a failure, on the safe side
+            except linalg.LinAlgError:
+                # the left side of (i) is not positive definite: a failure, on the safe side
                 return PAPER, PAPER
-            alpha = min(alpha, s / top) if top > 0 else alpha
+            # without a positive eigenvalue this step holds for every L and mu
+            if top > 0:
+                alpha = min(alpha, s / top)
         root = np.sqrt(self.M2)
         weight = sigma[:, None, None] / np.outer(root, root)
         # beta(u) = min over steps of the smallest eigenvalue of E - u F
-        E, F = (
-            weight * E,
-            weight * F,
-        )
-        if self.graph.is_bipartite:  # (ii) fails for every L, whatever rounding says
+        E, F = weight * E, weight * F
+        # (ii) fails for every L, whatever rounding says
+        if self.graph.is_bipartite:
             return PAPER, PAPER
         # The smallest eigenvalue is at most the mean one: beta <= 0 beyond `high`.  F has a
         # positive diagonal.
@@ -240,17 +251,21 @@ class _Conditions:
             slope = -float(x @ F[step] @ x)  # a supergradient of beta at u
             if beta > 0:
                 # (i): 1/mu > first; (ii): 1 - 1/mu > second
-                first, second = (
-                    1 / (u * alpha),
-                    1 / (u * beta),
-                )
+                first, second = 1 / (u * alpha), 1 / (u * beta)
                 slack = u * (1 - first - second)
-                inverse = (1 + first - second) / 2 if slack > 0 else first / (first + second)
+                # the middle of the interval of 1/mu, or what shares the excess out
+                if slack > 0:
+                    inverse = (1 + first - second) / 2
+                else:
+                    inverse = first / (first + second)
                 best = max(best, (slack, 2 / u, 1 / inverse))
                 value, slope = slack, 1 + slope / beta**2
             else:
                 value = beta
-            low, high = (u, high) if slope > 0 else (low, u)
+            if slope > 0:
+                low = u
+            else:
+                high = u
             most = value + abs(slope) * (high - low)  # by concavity
             if high - low <= 1e-12 * high or (decide and (best[0] > 1e-6 * u or most < 0)):
                 break
@@ -258,16 +273,17 @@ class _Conditions:
 
     def _words(self, fails: tuple[tuple[str, int], ...], gamma: float, L: float, mu: float) -> str:
         if self.graph.is_bipartite:
-            why = self.obstacle().replace("(ii)", "(iv)" if self.reduced else "(ii)")
-            return (
-                f"{why}; this is no sign of divergence, because the conditions are sufficient only"
-            )
+            why = self.obstacle()
+            if self.reduced:
+                why = why.replace("(ii)", "(iv)")
+            return f"{why}; this does not imply divergence: the conditions are sufficient only"
         if fails:
             where = " and ".join(f"{label} at step {step}" for label, step in fails)
             return f"gamma={gamma:g} fails {where}; the conditions are sufficient only"
         text = f"gamma={gamma:g} satisfies 002, Theorem 1 with L={L:.4g}, mu={mu:.4g}"
-        moved = "; but penalties that differ between nodes move the limit off the optimum"
-        return text if self.optimal else text + moved
+        if not self.optimal:
+            text += "; but penalties that differ between nodes move the limit off the optimum"
+        return text
 
 
 def _symmetric(X: Array) -> Array:

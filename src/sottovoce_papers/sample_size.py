@@ -69,12 +69,9 @@ def admm(
     Then ``C E[L(f(t+1))] <= C E[L(f0)] + alpha_acc + Delta(t)`` with probability at least ``1 -
     delta``, where Delta(t) is how far round t is from convergence.
     """
-    alpha, delta, beta = (
-        _positive("accuracy", accuracy),
-        _chance("confidence", confidence),
-        _positive("beta", beta),
-    )
-    C, (f,) = _positive("C", C), _rounds(reference_norm=reference_norm)
+    alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
+    beta, C = _positive("beta", beta), _positive("C", C)
+    (f,) = _rounds(reference_norm=reference_norm)
     return _free(beta * _statistical(f, C, alpha, delta, form), "beta_non")
 
 
@@ -105,20 +102,21 @@ def dvp(
     Delta(t) of f(t) from it. c1 bounds the second derivative of the loss: 1/4 for the logistic
     loss.
     """
-    alpha, delta, beta = (
-        _positive("accuracy", accuracy),
-        _chance("confidence", confidence),
-        _positive("beta", beta),
-    )
+    alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
+    beta = _positive("beta", beta)
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
     d, C, c1 = _count("d", d), _positive("C", C), _positive("c1", c1)
-    form, log = ("printed", math.log(d / delta)) if form == "000" else (form, math.log(1 / delta))
-    noise = d * log if _printed(form) else C * d * math.log(d / delta)
+    # 001 prints ln(1/delta) in the first term, 000 ln(d/delta); the third is the same in both
+    if form == "000":
+        form, noise = "printed", d * math.log(d / delta)
+    elif _printed(form):
+        noise = d * math.log(1 / delta)
+    else:
+        # the proof's bound on the norm of the noise, with the weight of the loss
+        noise = C * d * math.log(d / delta)
     first, second = f * noise / (alpha * a), C * c1 * f**2 / (alpha * a)
-    return _free(
-        beta * max(np.max(first), np.max(second), _statistical(f, C, alpha, delta, form)),
-        "beta_dual",
-    )
+    third = _statistical(f, C, alpha, delta, form)
+    return _free(beta * max(np.max(first), np.max(second), third), "beta_dual")
 
 
 def pvp(
@@ -163,30 +161,25 @@ def pvp(
         The iterate that is sent (Theorem 13), or the exact one that never leaves the node (Theorem
         12).
     """
-    alpha, delta, beta = (
-        _positive("accuracy", accuracy),
-        _chance("confidence", confidence),
-        _positive("beta", beta),
-    )
+    alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
+    beta = _positive("beta", beta)
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
-    d, C, eta, degree = (
-        _count("d", d),
-        _positive("C", C),
-        _positive("eta", eta),
-        _count("degree", degree),
-    )
-    c4, log, printed = _positive("c4", c4), math.log(d / delta), _printed(form)
+    d, C = _count("d", d), _positive("C", C)
+    eta, degree = _positive("eta", eta), _count("degree", degree)
+    c4, log = _positive("c4", c4), math.log(d / delta)
     penalty = f**3 * eta * degree * d * log / (alpha**2 * a)
     terms = [np.max(C * penalty), _statistical(f, C, alpha, delta, form)]
-    if sent:
-        terms.append(np.max(4 * C * f * d * log * (log if printed else 1.0) / (alpha * a)))
-        terms.append(np.max(4 * (1.0 if printed else C) * penalty))
-        terms.append(
-            np.max(
-                4 * (1.0 if printed else math.sqrt(c4)) * C**1.5 * f**2 * d * log / (alpha**1.5 * a)
-            )
-        )
-    return _free(beta * max(terms), "beta^B_prim" if sent else "beta^A_prim")
+    if not sent:
+        return _free(beta * max(terms), "beta^A_prim")
+    # Factors of the third, fourth and fifth term of Theorem 13: a square too many of the logarithm
+    # as printed, and C and sqrt(c4) missing.
+    third, fourth, fifth = 1.0, C, math.sqrt(c4)
+    if _printed(form):
+        third, fourth, fifth = log, 1.0, 1.0
+    terms.append(np.max(4 * C * f * d * log * third / (alpha * a)))
+    terms.append(np.max(4 * fourth * penalty))
+    terms.append(np.max(4 * fifth * C**1.5 * f**2 * d * log / (alpha**1.5 * a)))
+    return _free(beta * max(terms), "beta^B_prim")
 
 
 def mr_admm(
@@ -224,13 +217,11 @@ def mr_admm(
     a : float
         **Free**, any number > 0; a smaller one makes w larger.
     """
-    tau, delta, w = (
-        _positive("accuracy", accuracy),
-        _chance("confidence", confidence),
-        _positive("w", w),
-    )
+    tau, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
+    w = _positive("w", w)
     f, short = _positive("reference_norm", reference_norm), _shortfall(accuracy, gap)
     log = math.log(1 / delta)
+    # Theorem 3: no noise
     if epsilon is None:
         return _free(w * np.max(f**2 * log / (tau - short) ** 2), "w")
     short, rate = _rounds(gap=short, epsilon=epsilon)
@@ -267,11 +258,13 @@ def output_perturbation(
     g, p = _positive("accuracy", accuracy), _price("epsilon", epsilon)
     delta, d, c = _chance("confidence", confidence), _count("d", d), _positive("c", c)
     log = math.log(d / delta)
-    second, third = (
-        f * log * (1 if _printed(form) else d) / (g * p),
-        f**2 * d * log * math.sqrt(c) / (g**1.5 * p),
-    )
-    return _free(K * max(f**2 * math.log(1 / delta) / g**2, second, third), "constant")
+    features = d
+    if _printed(form):
+        features = 1
+    first = f**2 * math.log(1 / delta) / g**2
+    second = f * log * features / (g * p)
+    third = f**2 * d * log * math.sqrt(c) / (g**1.5 * p)
+    return _free(K * max(first, second, third), "constant")
 
 
 def objective_perturbation(
@@ -369,12 +362,10 @@ class FeatureMethod:
             _positive(name, getattr(self, name))
         for name in ("Lambda", "reference_norm", "loss_gap", "C2", "C3"):
             _positive(name, getattr(self, name), zero=True)
-        (
-            _count("N", self.N),
-            _count("d", self.d),
-            _chance("confidence", self.confidence),
-            _printed(self.form),
-        )
+        _count("N", self.N)
+        _count("d", self.d)
+        _chance("confidence", self.confidence)
+        _printed(self.form)
         for name, price in (("epsilon", self.epsilon), ("epsilon0", self.epsilon0)):
             if price is not None:
                 _price(name, price)
@@ -418,14 +409,21 @@ class FeatureMethod:
     def _parts(self) -> tuple[Array, Array, float]:
         """P and Q as polynomials in 1/m and 1/m0, highest power first, and R."""
         N, delta, s = self.N, self.confidence, (self.lambda1 + self.Lambda * self.lambda2) ** 2
-        k, q, sites, aggregator, r = 8 * N / s, 4 / s, 0.0, 0.0, 2 if _printed(self.form) else 4
+        # Theorem 4.12: no noise
+        k, q = 8 * N / s, 4 / s
+        sites, aggregator = 0.0, 0.0
+        r = 4
+        if _printed(self.form):
+            r = 2
+        # Theorem 4.14: k doubles, and P has the sites' noise
         if self.epsilon is not None:
-            k, sites = (
-                16 * N / s,
-                16 * N * (self.d * math.log(self.d / delta) / self.epsilon) ** 2 / s,
-            )
+            k = 16 * N / s
+            sites = 16 * N * (self.d * math.log(self.d / delta) / self.epsilon) ** 2 / s
+        # Theorem 4.16: q doubles, Q has the aggregator's noise, and the 4 of R is printed
         if self.epsilon0 is not None:
-            q, aggregator, r = 8 / s, 8 * (N * math.log(N / delta) / self.epsilon0) ** 2 / s, 4
+            q = 8 / s
+            aggregator = 8 * (N * math.log(N / delta) / self.epsilon0) ** 2 / s
+            r = 4
         falling, C1 = 8 * self.C4 * self.C1**2, 4 * self.C1**2
         fixed = 8 * N * self.loss_gap / self.lambda1 + 4 * N * self.reference_norm**2
         P = [sites, k * falling, k * (2 * self.Lambda**2 * self.C2 + C1) + fixed]
@@ -469,11 +467,8 @@ def pp_admm(
     gap, a
         As in :func:`mr_admm`.
     """
-    accuracy, xi, V = (
-        _positive("accuracy", accuracy),
-        _chance("confidence", confidence),
-        _positive("V", V),
-    )
+    accuracy, xi = _positive("accuracy", accuracy), _chance("confidence", confidence)
+    V = _positive("V", V)
     if xi > 0.5:
         raise InvalidInput(
             "confidence", confidence, "must be <= 1/2, for the norm of Gaussian noise", "use 0.05"
@@ -481,11 +476,14 @@ def pp_admm(
     f, a = _positive("reference_norm", reference_norm), _positive("a", a)
     short, s1, s2 = _rounds(gap=_shortfall(accuracy, gap), sigma1=sigma1, sigma2=sigma2)
     beta, d, log = _positive("beta", beta, zero=True), _count("d", d), math.log(1 / xi)
+    # H(t): noise on the answer, and in the objective
     H = s2 * (accuracy - short) * math.sqrt(2 * d * log) / f**2 + 2 * s1**2 * d * log
-    inexact = beta if _printed(form) else beta**2
-    return _free(
-        V * _over(log, (accuracy - short) ** 2 / (2 * f**2) - (1 + a) * (inexact + H)), "V, a"
-    )
+    # the proof gives the square of the gradient's norm, where the norm is printed
+    inexact = beta**2
+    if _printed(form):
+        inexact = beta
+    left = (accuracy - short) ** 2 / (2 * f**2) - (1 + a) * (inexact + H)
+    return _free(V * _over(log, left), "V, a")
 
 
 def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
@@ -504,7 +502,11 @@ def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
     while high - low > 1e-9:
         middle = (low + high) / 2
         n = math.exp(middle)
-        low, high = (low, middle) if bound(n).value <= n else (middle, high)
+        # the bound falls with n, so what is enough for n is enough for more
+        if bound(n).value <= n:
+            high = middle
+        else:
+            low = middle
     return SampleSize(math.exp(high), last.constants)
 
 
@@ -560,8 +562,10 @@ def table() -> list[dict[str, Any]]:
         d=100,
     )
     exact = partial(pp_admm, **GOAL, beta=TOLERANCE)
+    # 000 prints another first term than 001
+    of_000 = {"printed": "000", "corrected": "corrected"}
     bounds: dict[str, Callable[[str], SampleSize]] = {
-        "000, Theorem 3": lambda form: dvp(**dual, form="000" if form == "printed" else form),
+        "000, Theorem 3": lambda form: dvp(**dual, form=of_000[form]),
         "001, Theorem 9": lambda form: admm(**GOAL, C=SETTING["C"], form=form),
         "001, Theorem 10": lambda form: dvp(**dual, form=form),
         "001, Theorem 12": lambda form: pvp(**SETTING, sent=False, form=form),
@@ -611,7 +615,11 @@ def _invert(polynomial: Array, target: Any) -> float:
 
 def _statistical(f: Array, C: float, accuracy: float, delta: float, form: str) -> float:
     """The term of 001 that is there without noise."""
-    return np.max((C if _printed(form) else C**2) * f**2 * math.log(1 / delta) / accuracy**2)
+    # the proof gives C^2, where C is printed
+    weight = C**2
+    if _printed(form):
+        weight = C
+    return np.max(weight * f**2 * math.log(1 / delta) / accuracy**2)
 
 
 def _free(value: float, names: str) -> SampleSize:
@@ -620,7 +628,10 @@ def _free(value: float, names: str) -> SampleSize:
 
 def _over(numerator: float, denominator: Array) -> float:
     smallest = float(np.min(denominator))
-    return numerator / smallest if smallest > 0 else math.inf
+    # nothing is promised, however many rows there are
+    if not smallest > 0:
+        return math.inf
+    return numerator / smallest
 
 
 def _printed(form: str) -> bool:
@@ -642,9 +653,14 @@ def _shortfall(accuracy: float, gap: ArrayLike) -> Array:
 
 
 def _positive(name: str, value: float, *, zero: bool = False, infinite: bool = False) -> float:
-    if not (value >= 0 if zero else value > 0) or (math.isinf(value) and not infinite):
-        limit = "" if infinite else "finite and "
-        raise InvalidInput(name, value, f"must be {limit}{'>=' if zero else '>'} 0", "correct it")
+    rule, holds = "> 0", value > 0
+    if zero:
+        rule, holds = ">= 0", value >= 0
+    # a comparison with NaN does not hold
+    if not holds or (math.isinf(value) and not infinite):
+        if not infinite:
+            rule = f"finite and {rule}"
+        raise InvalidInput(name, value, f"must be {rule}", "correct it")
     return float(value)
 
 
@@ -654,7 +670,7 @@ _price = partial(_positive, infinite=True)
 def _chance(name: str, value: float) -> float:
     if not 0 < value < 1:
         raise InvalidInput(
-            name, value, "must lie between 0 and 1; it is the probability of failure", "use 0.05"
+            name, value, "is a probability of failure, and must be between 0 and 1", "use 0.05"
         )
     return float(value)
 
@@ -679,5 +695,7 @@ def _rounds(**given: ArrayLike) -> list[Array]:
             )
     if len({len(value) for value in values.values()} - {1}) > 1:
         lengths = {name: len(value) for name, value in values.items()}
-        raise InvalidInput("rounds", lengths, "must be alike", "give numbers, or one value a round")
+        raise InvalidInput(
+            "rounds", lengths, "must have the same length", "give numbers, or one value a round"
+        )
     return list(np.broadcast_arrays(*values.values()))

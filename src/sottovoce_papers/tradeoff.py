@@ -164,7 +164,10 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
         for i, (a, y) in enumerate(zip(np.broadcast_to(budgets, rows.shape), rows, strict=True))
     ]
     values = np.array(found).T
-    return AccuracyCurve(*(values if losses.ndim == 2 else values[:, 0]))
+    # one curve has numbers, and no arrays of one node
+    if losses.ndim == 1:
+        values = values[:, 0]
+    return AccuracyCurve(*values)
 
 
 def optimal_alpha(
@@ -194,7 +197,9 @@ def optimal_alpha(
     alpha = np.array([where for where, _ in solved]).reshape(shape)[()]
     labels = np.array([label for _, label in solved]).reshape(shape)
     objective = curve.predict(alpha) - utility(alpha)
-    return OptimalAlpha(alpha, objective, labels if shape else str(labels[()]))
+    if not shape:
+        return OptimalAlpha(alpha, objective, str(labels[()]))
+    return OptimalAlpha(alpha, objective, labels)
 
 
 def _solve(
@@ -227,8 +232,8 @@ def _solve(
         rule = f"must be >= {low:g} (node {node}), the smallest budget with L_acc <= c3"
         raise InvalidInput("alpha_U", top, rule, "allow a larger budget, or more loss")
 
+    # without the constants c6 and omega1 ln(omega2), which move no minimum
     def J(alpha: float) -> float:
-        # less constants
         return c4 * math.exp(-c5 * alpha) + w1 * (math.log(alpha) + math.log(w3 + w4 * alpha))
 
     def log_g(alpha: float) -> float:  # of g / omega1
@@ -241,9 +246,9 @@ def _solve(
 
     candidates = [(J(low), low, ACCURACY)]
     # u / ((1 + u)(1 + 2u)) lies in [0, 0.18], hence the bracket.
-    peak = (
-        optimize.brentq(derivative, 0.5, 1.0, xtol=1e-15) / c5 if derivative(1.0) < 0 else 1.0 / c5
-    )
+    peak = 1.0 / c5
+    if derivative(1.0) < 0:
+        peak = optimize.brentq(derivative, 0.5, 1.0, xtol=1e-15) / c5
     if log_g(peak) > 0:
         high = 2.0 * peak
         while log_g(high) > 0:
@@ -261,7 +266,11 @@ def _fit(
     alpha: Array, loss: Array, c6: float | None, node: int
 ) -> tuple[float, float, float, float]:
     """c4, c5, c6 and the residual of one curve."""
-    distinct, needed = np.unique(alpha), 3 if c6 is None else 2
+    distinct = np.unique(alpha)
+    # as many budgets as unknowns
+    needed = 2
+    if c6 is None:
+        needed = 3
     if len(distinct) < needed:
         raise InvalidInput(
             "alpha",
@@ -272,19 +281,28 @@ def _fit(
     first, span, gap = distinct[0], distinct[-1] - distinct[0], distinct[1] - distinct[0]
     slowest, fastest = math.log(_FLAT / span), math.log(min(_STEP / gap, _LARGEST / first))
     scale = float(np.max(loss)) or 1.0
-    x, y, floor = alpha - first, loss / scale, None if c6 is None else c6 / scale
+    x, y = alpha - first, loss / scale
+    floor = None
+    if c6 is not None:
+        floor = c6 / scale
 
     # The unknowns are a = L_acc(first) - c6, ln c5 and, unless held, c6, in units of the largest
     # loss.
     def errors(p: Array) -> Array:
-        return p[0] * np.exp(-np.exp(p[1]) * x) + (p[2] if floor is None else floor) - y
+        level = floor
+        if level is None:
+            level = p[2]
+        return p[0] * np.exp(-np.exp(p[1]) * x) + level - y
 
     def jacobian(p: Array) -> Array:
         e = np.exp(-np.exp(p[1]) * x)
         columns = [e, -p[0] * np.exp(p[1]) * x * e]
-        return np.stack([*columns, np.ones_like(x)] if floor is None else columns, axis=1)
+        if floor is None:
+            columns.append(np.ones_like(x))
+        return np.stack(columns, axis=1)
 
-    starts = []  # for a given c5 the problem is linear
+    # for a given c5 the problem is linear: the best of a grid of c5 is the start
+    starts = []
     for rate in np.linspace(slowest, fastest, 60):
         e = np.exp(-np.exp(rate) * x)
         if floor is None:
@@ -319,18 +337,22 @@ def _fit(
             "measure budgets over a wider range, and closer where the loss falls",
         )
     c5 = math.exp(rate)
-    base = float(answer.x[2]) * scale if c6 is None else c6
+    base = c6
+    if base is None:
+        base = float(answer.x[2]) * scale
     return a * scale * math.exp(c5 * first), c5, base, residual * scale
 
 
 def _numbers(name: str, value: ArrayLike, *, zero: bool = False, data: bool = False) -> Any:
     """`value` as a number or an array, finite and > 0, or >= 0; `data` is never shown."""
     values = np.asarray(value, dtype=float)
-    if values.size == 0 or not (
-        np.all(np.isfinite(values)) and np.all(values >= 0 if zero else values > 0)
-    ):
-        rule = f"must be finite and {'>=' if zero else '>'} 0"
-        raise InvalidInput(name, None if data else values.tolist(), rule, "correct it")
+    rule, inside = "must be finite and > 0", values > 0
+    if zero:
+        rule, inside = "must be finite and >= 0", values >= 0
+    if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(inside)):
+        # losses may be measured on private rows
+        shown = values.tolist() if not data else None
+        raise InvalidInput(name, shown, rule, "correct it")
     return values[()]
 
 
@@ -341,5 +363,5 @@ def _together(**values: Any) -> tuple[int, ...]:
     except ValueError:
         shapes = {name: np.shape(value) for name, value in values.items()}
         raise InvalidInput(
-            "shapes", shapes, "must fit together", "give numbers, or one value a node"
+            "shapes", shapes, "must broadcast together", "give numbers, or one value a node"
         ) from None

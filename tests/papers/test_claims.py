@@ -308,7 +308,7 @@ def test_the_methods_own_code_prices_as_the_table_does() -> None:
         claims.FEATURES,
     )  # type: ignore[arg-type]
     assert dvp["privacy"]["epsilon"] == pytest.approx(
-        claims.ROUNDS * find("DVP", "Algorithm 2 as listed").proved
+        claims.ROUNDS * find("DVP", "2 as listed").proved
     )
     knobs |= {"rounds": 100, "rho": 0.22, "eta": 1.0, "C": 1750.0, "loss": "logistic"}
     for alpha, claimed, proved in ((1.0, 23.768, 21.875), (2.0, 45.643, 43.75)):

@@ -55,7 +55,7 @@ def pair(
 
 def test_smoothness() -> None:
     assert smoothness(2.0, 0.25, 1.0, 10) == pytest.approx(0.6)
-    with pytest.raises(InvalidInput, match=r"rho=0: must be finite and > 0"):
+    with pytest.raises(InvalidInput, match=r"^rho=0: "):
         smoothness(2.0, 0.25, 0, 10)
 
 
@@ -122,7 +122,7 @@ def test_accepted_gamma_converges_to_the_optimum(growth: float) -> None:
     assert report.holds
     assert report.optimal
     assert report.fails == ()
-    assert "satisfies 002, Theorem 1 with L=" in str(report)
+    assert "satisfies" in str(report)
     smaller = check_convergence(graph, eta, 0.99 * gamma, a)
     assert not smaller.holds
     assert smaller.fails[0][1] == 1
@@ -143,12 +143,12 @@ def test_bipartite_graphs_never_satisfy_ii(spec: str, n: int, alike: bool) -> No
     graph, a, b = make_graph(spec, n), rng.uniform(0.5, 2.0, n), rng.normal(size=n)
     eta = np.ones((2, n)) if alike else np.cumsum(rng.uniform(0.5, 1.5, (2, n)), axis=0)
     assert sufficient_gamma(graph, eta, a) == math.inf
-    assert obstacle(graph) == "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
+    assert "bipartite" in obstacle(graph)
     for gamma in (0.0, 0.5, 1e3, 1e6):
         report = check_convergence(graph, eta, gamma, a)
         assert not report.holds
         assert "(ii)" in [condition for condition, _ in report.fails]
-        assert "D + A is singular; this is no sign of divergence" in report.reason
+        assert "singular" in report.reason
         # x = W(t+1)^-1 v with v = +-1 by colour refutes (ii) for every L and mu.
         colour = np.sign(np.linalg.eigh(np.diagflat(graph.degree) + graph.adjacency)[1][:, 0])
         x = colour / eta[-1]
@@ -182,7 +182,7 @@ def test_bipartite_graphs_fail_ii_by_eigenvalues_too(spec: str, n: int) -> None:
 def test_one_node() -> None:
     assert sufficient_gamma(make_graph("path", 1), 1.0, 1.0) == math.inf
     assert not check_convergence(make_graph("path", 1), 1.0, 1.0, 1.0).holds
-    with pytest.raises(InvalidInput, match="D~ = gamma for a single node"):
+    with pytest.raises(InvalidInput, match=r"^gamma.*single node"):
         check_convergence(make_graph("path", 1), 1.0, 0.0, 1.0)
 
 
@@ -197,7 +197,7 @@ def test_penalties_that_differ_move_the_limit() -> None:
     report = check_convergence(graph, eta, gamma, a)
     assert report.holds
     assert not report.optimal
-    assert "move the limit off the optimum" in report.reason
+    assert "off the optimum" in report.reason
     found = recurrence(graph, eta[None], gamma, a, b, 3000)
     np.testing.assert_allclose(found, np.sum(a * b / eta) / np.sum(a / eta), atol=1e-10)
     assert abs(found[0] - np.sum(a * b) / np.sum(a)) > 1e-3
@@ -441,5 +441,5 @@ def test_bad_values(eta: float, gamma: float, M: float, text: str) -> None:
 
 
 def test_reduced_form_needs_one_penalty() -> None:
-    with pytest.raises(InvalidInput, match="R-ADMM has one constant penalty"):
+    with pytest.raises(InvalidInput, match=r"^eta: .*constant penalty"):
         check_convergence(make_graph("ring", 3), [[1.0], [2.0]], 1.0, 1.0, reduced=True)

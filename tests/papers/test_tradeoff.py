@@ -151,7 +151,7 @@ def test_optimum_beats_a_dense_grid(
     c3 = curve.c6 + share * curve.c4
     low = -math.log(share) / curve.c5
     if low > alpha_U:
-        with pytest.raises(InvalidInput, match=r"alpha_U=0.2: must be >= "):
+        with pytest.raises(InvalidInput, match=r"^alpha_U=0.2: "):
             optimal_alpha(curve, utility, alpha_U=alpha_U, c3=c3)
         return
     found = optimal_alpha(curve, utility, alpha_U=alpha_U, c3=c3)
@@ -202,13 +202,13 @@ def test_a_small_alpha_has_no_lower_bound() -> None:
     falls = DVP.predict([1e-3, 1e-30, 1e-300]) - PrivacyUtility()([1e-3, 1e-30, 1e-300])
     assert falls[0] > falls[1] > falls[2]
     assert falls[2] < -10.0
-    with pytest.raises(InvalidInput, match=r"c3=0.7: must be < c4 \+ c6 = 0.6 .*no lower bound"):
+    with pytest.raises(InvalidInput, match=r"^c3=0.7: .*c4 \+ c6.*lower bound"):
         optimal_alpha(DVP, PrivacyUtility(), alpha_U=1.0, c3=0.7)
-    with pytest.raises(InvalidInput, match=r"c3=0.4: must be > c6"):
+    with pytest.raises(InvalidInput, match=r"^c3=0.4: .*> c6"):
         optimal_alpha(DVP, PrivacyUtility(), alpha_U=1.0, c3=0.4)
 
 
-def test_omega2_moves_nothing_and_more_weight_on_privacy_buys_less() -> None:
+def test_optimum_ignores_omega2_and_falls_with_the_weight_of_privacy() -> None:
     def alpha(**changes: float) -> float:
         return float(optimal_alpha(PVP, PrivacyUtility(**changes), alpha_U=1.0, c3=10.0).alpha)
 
@@ -232,13 +232,13 @@ def test_nodes_at_once_are_nodes_one_by_one() -> None:
 
 
 def test_parameters_are_checked() -> None:
-    with pytest.raises(InvalidInput, match=r"c5=0.0: must be finite and > 0"):
+    with pytest.raises(InvalidInput, match=r"^c5=0.0: "):
         AccuracyCurve(1.0, 0.0, 0.1)
-    with pytest.raises(InvalidInput, match=r"omega3=-1.0: must be finite and > 0"):
+    with pytest.raises(InvalidInput, match=r"^omega3=-1.0: "):
         PrivacyUtility(omega3=-1.0)
-    with pytest.raises(InvalidInput, match="must fit together"):
+    with pytest.raises(InvalidInput, match=r"^shapes="):
         AccuracyCurve([1.0, 2.0], [1.0, 2.0, 3.0], 0.1)
-    with pytest.raises(InvalidInput, match="must fit together"):
+    with pytest.raises(InvalidInput, match=r"^shapes="):
         optimal_alpha(DVP, PrivacyUtility(omega1=[1.0, 2.0]), alpha_U=[1.0, 1.0, 1.0], c3=0.5)
     with pytest.raises(InvalidInput, match=r"alpha_U=0.0"):
         optimal_alpha(DVP, PrivacyUtility(), alpha_U=0.0, c3=0.5)

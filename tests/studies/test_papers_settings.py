@@ -390,11 +390,11 @@ def test_every_study_says_what_it_does_otherwise(name: str) -> None:
     if any("erdos-renyi" in str(p.get("graph", "")) for p in points):
         assert "Erdős-Rényi" in said or "bipartite" in said
     if any(p.get("data") == "adult-002" for p in points):
-        assert "no guarantee covers that" in said
+        assert "no guarantee covers" in said
     if any(p.get("method") in ("r_admm", "mr_admm") for p in points):
         assert "Theorem 1" in said
     if any(p.get("method") == "m_admm" for p in points):
-        assert "Zhang, Khalili and Liu 2018" in said
+        assert "Khalili and Liu" in said
     if any("huber" in str(p.get("loss", "")) for p in points) and name not in (
         "003-fig5.6",
         "003-5.2.1",

@@ -147,7 +147,7 @@ def test_a_second_run_is_compared(
 ) -> None:
     results.write(done.folder.parent, tmp_path)
     assert results.check(["own"], tmp_path, jobs=1) == 0
-    assert "the same table, bit by bit" in capsys.readouterr().out
+    assert "bit by bit" in capsys.readouterr().out
     assert results.check(["another"], tmp_path, jobs=1) == 1
 
 
@@ -166,7 +166,7 @@ def test_a_last_digit_is_told_and_passes_and_another_result_does_not(done: Study
     same, told = changed(done, 1 + 1e-12)
     assert same and "to 10 digits" in told
     same, told = changed(done, 1 + 1e-8)
-    assert same and "loss in line 2" in told
+    assert same and told.count("loss") and "line 2" in told
     same, told = changed(done, 1.01)
     assert not same and "loss" in told and "in line 2" in told
 

@@ -26,6 +26,7 @@ from sottovoce_papers.studies.run import changed, digest, run
 from sottovoce_papers.studies.spec import Figure, PaperPoints, Reading, Sentence, Study, parse
 from sottovoce_papers.studies.verdicts import UNSEEN, judged
 
+CLAIMED = "A larger total gives a lower loss."
 SMALL = """
 title = "Noise & loss"
 about = "A <small> study."
@@ -151,9 +152,7 @@ def test_unknown_kinds_parameters_and_studies_are_refused(tmp_path):
         spec.load("no-such-study")
     with pytest.raises(InvalidInput, match="colour"):
         run(parse(SMALL.replace("nodes = 3", "nodes = 3\ncolour = 1"), "small"), tmp_path)
-    with pytest.raises(
-        InvalidInput, match=r"'training\.deal': must return list\[Row\], and say so"
-    ):
+    with pytest.raises(InvalidInput, match=r"^kind='training\.deal': .*list\[Row\]"):
         kinds.find("training.deal")
 
 
@@ -161,7 +160,7 @@ def test_unknown_kinds_parameters_and_studies_are_refused(tmp_path):
 @pytest.mark.parametrize("name", ["nodes", "limit"])
 def test_a_number_of_sites_or_rows_is_whole(name, value, tmp_path):
     text = SMALL.replace("nodes = 3", f"{name} = {value}")
-    with pytest.raises(InvalidInput, match=f"{name}=.*must be a whole number, at least 1"):
+    with pytest.raises(InvalidInput, match=f"^{name}=.*whole number"):
         run(parse(text, "small"), tmp_path)
 
 
@@ -174,9 +173,8 @@ def test_a_parameter_that_a_kind_misses_is_named(tmp_path):
             replace(parse(text, "small"), fixed={}, cells=({},), grid={"form": ["corrected"]}),
             tmp_path,
         )
-    assert str(caught.value).startswith(
-        "cells.method: is needed by this kind of cell; give it under [fixed]"
-    )
+    assert caught.value.field == "cells.method"
+    assert "required" in str(caught.value)
 
 
 def test_the_page_of_keys_has_every_key():
@@ -414,7 +412,7 @@ def test_a_page_is_complete_in_itself(done):
         "numpy ",
         "matplotlib ",
         "replace-one",
-        "A larger total gives a lower loss.",
+        CLAIMED,
         "At the proved epsilon",
         "95% interval",
         "loss (nats)",
@@ -449,7 +447,7 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     assert (one["name"], one["cells"], one["reused"], one["rows"]) == ("own", 3, 0, 3 * 2 * 2)
     assert one["claims"] == [
         {
-            "says": "A larger total gives a lower loss.",
+            "says": CLAIMED,
             "reading": "",
             "printed": None,
             "proof": None,
@@ -470,10 +468,7 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     verdicts = json.loads((folder / "verdicts.json").read_text())
     assert (verdicts["study"], verdicts["replicates"]) == ("own", 2)
     (claim,) = verdicts["claims"]
-    assert (
-        claim["claim"] == "A larger total gives a lower loss."
-        and claim["proved"]["verdict"] == UNSEEN
-    )
+    assert claim["claim"] == CLAIMED and claim["proved"]["verdict"] == UNSEEN
     assert {path.name for path in (folder / "figures").iterdir()} == {
         "loss.svg",
         "loss.png",
@@ -481,14 +476,12 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
         "error.png",
         "panels.json",
     }
-    assert (
-        "sottovoce study own.toml --quick --out o --replicates 2 --json"
-        in (folder / "index.html").read_text()
-    )
+    typed = ["own.toml", "--quick", "--out", "o", "--replicates", "2", "--json"]
+    assert " ".join(["sottovoce", "study", *typed]) in (folder / "index.html").read_text()
     said = invoke(
         str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o")
     )
-    assert "3 of them kept from before" in said.stdout and said.stderr == ""
+    assert "3 of them kept" in said.stdout and said.stderr == ""
 
 
 def test_a_value_that_no_row_has_and_a_claim_without_a_verdict_are_told_after_a_full_run(tmp_path):
@@ -537,8 +530,8 @@ def test_a_misspelt_column_is_told(tmp_path):
     (tmp_path / "own.toml").write_text(text)
     answer = invoke(str(tmp_path / "own.toml"), "--quick", "--out", str(tmp_path / "o"))
     assert answer.exit_code == 0
-    assert "figure 'error': the table has no column test_eror; it has accuracy" in answer.stderr
-    assert "has no column methods" in answer.stderr and answer.stderr.count("no column") == 2
+    assert "figure 'error'" in answer.stderr and "no column test_eror" in answer.stderr
+    assert "no column methods" in answer.stderr and answer.stderr.count("no column") == 2
     assert "no column test_eror" in (tmp_path / "o" / "own" / "index.html").read_text()
 
 
@@ -560,7 +553,8 @@ def test_all_skips_what_needs_a_file_and_ends_in_an_index(tmp_path, monkeypatch)
     told = json.loads(answer.stdout)
     assert answer.exit_code == 1  # b failed, and was no reason to stop
     assert [one["name"] for one in told["studies"]] == ["a"]
-    assert told["skipped"] == ["c: needs a table of yours; ask IPUMS"]
+    (skipped,) = told["skipped"]
+    assert skipped.startswith("c: ") and skipped.endswith("ask IPUMS")
     assert told["failed"][0].startswith("b: colour=1")
     index = (tmp_path / "index.html").read_text()
     assert 'href="a/index.html"' in index and "ask IPUMS" in index and index.count("<img ") == 1

@@ -394,9 +394,7 @@ def test_the_tradeoff_fits_what_falls_and_says_when_it_cannot():
     curve = [
         (row["value"], row["alpha"]) for row in rows if row["what"] == "J" and row["alpha"] >= 0.02
     ]
-    assert (
-        best["value"] <= min(curve)[0] + 1e-9 and "L_acc = 2 exp(-9 alpha) + 0.4" in best["_note"]
-    )
+    assert best["value"] <= min(curve)[0] + 1e-9 and "2 exp(-9 alpha)" in best["_note"]
     (none,) = tradeoff._fitted(alphas, np.full(5, 0.4), 5, {"method": "dvp", "form": "printed"})
     assert none["what"] == "none" and "No fit" in none["_note"]
 
@@ -517,7 +515,7 @@ def test_covertype_of_a_file_of_the_cache_or_stood_in(monkeypatch, tmp_path):
     # 581,012 rows, a fifth of them test rows
     assert "d=54" in tables.STAND_IN and tables.STAND_IN_ROWS == 464_809
     np.savetxt(path, values, delimiter=",")
-    with pytest.raises(InvalidInput, match="must have 55 columns"):
+    with pytest.raises(InvalidInput, match="55 columns"):
         tables.covertype(str(path))
 
 

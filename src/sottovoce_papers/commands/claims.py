@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import click
 
 from sottovoce.cli.options import json_flag_option
@@ -33,11 +31,12 @@ def claims(rows: bool, as_json: bool) -> None:
       sottovoce claims                  what is printed, attained and proved
       sottovoce claims --json           all fields
     """
-    found = sample_size.table() if rows else [row.to_dict() for row in known.table()]
-    if as_json:
-        print_json(found, indent=2)
+    if as_json and not rows:
+        print_json([row.to_dict() for row in known.table()], indent=2)
+    elif as_json:
+        print_json(sample_size.table(), indent=2)
     elif rows:
-        _print_rows(found)
+        _print_rows(sample_size.table())
     else:
         _print_claims()
 
@@ -45,13 +44,16 @@ def claims(rows: bool, as_json: bool) -> None:
 def _print_rows(found: list[dict[str, Any]]) -> None:
     setting = ", ".join(f"{name}={value:g}" for name, value in sample_size.SETTING.items())
     caption = (
-        f"{setting}. Free constants are taken to be 1: compare two bounds of one theorem, and read "
-        "no number as rows "
-        "needed. inf: promised for no number of rows. Formulas: docs/explanation/design_tools.md"
+        f"{setting}. "
+        "Free constants are set to 1: compare two bounds of one theorem, and take no number for "
+        "the rows that are needed. inf: promised for no number of rows. "
+        "Formulas: docs/explanation/design_tools.md"
     )
     table = Listing(title="Rows for an accuracy", caption=caption, caption_justify="left")
-    for header in ("theorem", "printed", "corrected", "constants"):
-        table.add_column(header, justify="right" if header in ("printed", "corrected") else "left")
+    table.add_column("theorem", justify="left")
+    table.add_column("printed", justify="right")
+    table.add_column("corrected", justify="right")
+    table.add_column("constants", justify="left")
     for row in found:
         constants = row["constants"].replace(sample_size.FREE, "free")
         table.add_row(
@@ -80,15 +82,13 @@ def _print_claims() -> None:
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in known.table():
-        style = "yellow" if row.reading else _COLOURS.get(row.verdict, "green")
-        says = f"{row.says}; read as: {row.reading}" if row.reading else row.says
-        attained = (
-            ""
-            if row.attained is None
-            else f"{row.attained:.3f}"
-            if math.isfinite(row.attained)
-            else "inf"
-        )
+        style, says = _COLOURS.get(row.verdict, "green"), row.says
+        if row.reading:
+            style, says = "yellow", f"{row.says}; read as: {row.reading}"
+        # a lower bound is not rounded up, as the others are
+        attained = ""
+        if row.attained is not None:
+            attained = f"{row.attained:.3f}"
         instead = f"{row.corrected}: {ceil_text(row.corrected_epsilon)} at delta {row.delta:g}"
         table.add_row(
             f"[bold]{escape_markup(row.method)}[/], {escape_markup(row.paper)}: "

@@ -85,9 +85,12 @@ def compare(as_json: bool, **knobs: Any) -> None:
 
 
 def _total(said: dict[str, Any]) -> str:
-    epsilon = ceil_text(float(said["epsilon"]))
-    text = epsilon if said["delta"] == 0 else f"{epsilon}, delta {said['delta']:g}"
-    return text if said["claimed"] is None else f"{text} (003 claims {ceil_text(said['claimed'])})"
+    text = ceil_text(float(said["epsilon"]))
+    if said["delta"] != 0:
+        text += f", delta {said['delta']:g}"
+    if said["claimed"] is not None:
+        text += f" (003 claims {ceil_text(said['claimed'])})"
+    return text
 
 
 def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console) -> None:
@@ -111,10 +114,10 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
     for row in rows:
         for who in ("sites", "aggregator"):
             said = row[who]
-            rest = f"; not: {said['not_protected']}" if said["not_protected"] else ""
-            console.print(
-                f"  {row['method']}, {who}: protects {said['protects']}{rest}", highlight=False
-            )
+            line = f"  {row['method']}, {who}: protects {said['protects']}"
+            if said["not_protected"]:
+                line += f"; not: {said['not_protected']}"
+            console.print(line, highlight=False)
     if caveat := rows[0]["sites"].get("caveat"):
         console.print(f"[bold yellow]Not covered[/]: {escape_markup(caveat)}.")
     console.print(

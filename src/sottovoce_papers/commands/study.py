@@ -92,7 +92,10 @@ def study(
             "name a study, `all`, or a TOML file; `sottovoce study --list` names them"
         )
     figures.require()
-    chosen = [spec.load(each) for each in spec.names()] if name == "all" else [spec.load(name)]
+    wanted = [name]
+    if name == "all":
+        wanted = spec.names()
+    chosen = [spec.load(each) for each in wanted]
     console = Console(stderr=True)
     finished, skipped, failed = [], [], []
     for one in chosen:
@@ -123,7 +126,10 @@ def _one(
     with show_progress_bar(console, one.name, left=True) as bar:
         tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
-    drawn = panels(done, page.MARK if quick else "")
+    mark = ""
+    if quick:
+        mark = page.MARK
+    drawn = panels(done, mark)
     claims = judged(done.study, done.rows)
     for line in [*done.study.strangers(done.columns), *_unjudged(done, claims)]:
         console.print(f"[yellow]note[/] {escape_markup(line)}", highlight=False, soft_wrap=True)
@@ -140,7 +146,8 @@ def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
     unseen = [
         one for one in claims if any(verdict.word == UNSEEN for verdict in one.verdicts.values())
     ]
-    if done.quick:  # which leaves settings out
+    # a quick run leaves settings out, and says so
+    if done.quick:
         return []
     lines = [f"claim {page.said_of(one)!r}: {UNSEEN}" for one in unseen]
     return [*done.study.unmatched(done.rows), *lines]
@@ -156,7 +163,7 @@ def _list(as_json: bool) -> None:
                 "paper": one.paper,
                 "cells": len(one.points()),
                 "quick_cells": len(one.quickly().points()),
-                "needs": one.file.how if one.file else None,
+                "needs": one.file and one.file.how,
             }
             for one in studies
         ]
@@ -165,10 +172,12 @@ def _list(as_json: bool) -> None:
     table = make_listing("<name", "<what", "<after", ">cells")
     table.title, table.columns[0].no_wrap = "Studies", True
     for one in studies:
-        own = " [dim](your own table)[/]" if one.file else ""
+        title = escape_markup(one.title)
+        if one.file:
+            title += " [dim](your own table)[/]"
         table.add_row(
             escape_markup(one.name),
-            escape_markup(one.title) + own,
+            title,
             escape_markup(one.paper) or "ours",
             str(len(one.points())),
         )
@@ -182,6 +191,9 @@ def _plain(
         found = {basis: verdict.word for basis, verdict in one.verdicts.items()}
         return {"says": one.claim.says, "reading": one.reading} | dict.fromkeys(BASES, None) | found
 
+    where = None
+    if index is not None:
+        where = str(index)
     return {
         "studies": [
             {
@@ -198,7 +210,7 @@ def _plain(
         ],
         "skipped": skipped,
         "failed": failed,
-        "index": None if index is None else str(index),
+        "index": where,
     }
 
 
@@ -207,8 +219,10 @@ def _render(
 ) -> None:
     console = Console()
     for done, _, claims in finished:
-        kept = f", {done.reused} of them kept from before" if done.reused else ""
-        told = f"{done.cells} cells{kept}, {done.seconds:.0f} s"
+        told = f"{done.cells} cells"
+        if done.reused:
+            told += f", {done.reused} of them kept from before"
+        told += f", {done.seconds:.0f} s"
         console.print(f"[bold]{escape_markup(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
             console.print(f"  {escape_markup(page.said_of(one))}", highlight=False)

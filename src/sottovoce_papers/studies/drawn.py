@@ -44,26 +44,26 @@ _INDEX = "panels.json"
 
 
 def _kept(folder: Path, stamp: str, done: StudyRun) -> Drawn | None:
+    """Panels that were drawn before, if the table, the file and the code are the same."""
+    path = folder / _INDEX
+
+    def panel(name: str, title: str) -> Panel:
+        svg, png = (folder / f"{name}.{kind}" for kind in ("svg", "png"))
+        return Panel(name, title, svg.read_bytes(), png.read_bytes())
+
     try:
-        index = (
-            json.loads(files.read_bounded_text("out", folder / _INDEX))
-            if (folder / _INDEX).is_file()
-            else {}
-        )
+        if not path.is_file():
+            return None
+        index = json.loads(files.read_bounded_text("out", path))
         if index.get("stamp") != stamp:
             return None
-
-        def panel(name: str, title: str) -> Panel:
-            return Panel(
-                name, title, *((folder / f"{name}.{kind}").read_bytes() for kind in ("svg", "png"))
-            )
-
         return [
             (figure, [panel(*each) for each in index["panels"][figure.name]])
             for figure in done.study.figures
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # damaged: drawn anew
+        # damaged: the panels are drawn anew
+        return None
 
 
 def _stamp(done: StudyRun, mark: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -91,24 +91,28 @@ def draw(
     ]
     if not kept:
         return []
-    facets = (
-        [value for value in _values(kept, figure.facet) if value is not None]
-        if figure.facet
-        else []
-    )
-    facets = facets or [None]
+    facets = [None]
+    if figure.facet:
+        found = [value for value in _values(kept, figure.facet) if value is not None]
+        facets = found or [None]
     figure = _scaled(figure, kept)
+    # colours are by the whole table, so that a method looks alike in figures that lack others
     order = _looks(figure, {series_of(row, figure): row for row in kept}, rows)
-    limits = _limits(figure, kept) if figure.share_y and len(facets) > 1 else None
+    limits = None
+    if figure.share_y and len(facets) > 1:
+        limits = _limits(figure, kept)
     panels = []
     for k, facet in enumerate(facets, 1):
+        # rows without a value of the facet are in all panels
         those = [row for row in kept if facet is None or row.get(figure.facet) in (facet, None)]
-        name = figure.name if len(facets) == 1 else f"{figure.name}-{k}"
-        about = f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
         own = [one for one in points if one.figure == figure.name and one.facet in (None, facet)]
-        panels.append(
-            _panel(figure, those, order, name, "" if facet is None else about, limits, own, mark)
-        )
+        name, title = figure.name, ""
+        if len(facets) > 1:
+            name = f"{figure.name}-{k}"
+        if facet is not None:
+            heading = figure.names.get(figure.facet, figure.facet)
+            title = f"{heading} {_said(figure, facet)}".strip()
+        panels.append(_panel(figure, those, order, name, title, limits, own, mark))
     return panels
 
 
@@ -125,65 +129,45 @@ def _panel(
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.ticker import FuncFormatter, NullFormatter
 
+    # A canvas of its own, and not pyplot's: nothing is left open, and the user's style is not used.
     with matplotlib.rc_context(STYLE):
         canvas = Canvas(figsize=(WIDTH, HEIGHT))
         FigureCanvasAgg(canvas)
         axes = canvas.add_subplot()
         for axis in figure.log:
             least = _least(figure, rows, axis)
-            how: dict[str, Any] = (
-                {"value": "log"} if least is None else {"value": "symlog", "linthresh": least}
-            )
+            how: dict[str, Any] = {"value": "log"}
+            # a logarithm would leave out values of 0 and below
+            if least is not None:
+                how = {"value": "symlog", "linthresh": least}
             getattr(axes, f"set_{axis}scale")(**how)
         _DRAW[figure.kind](axes, figure, rows, order)
         for one in points:
             _paper(axes, figure, rows, order, one)
         for line in figure.references:
-            look: dict[str, Any] = {
-                "color": "#444",
-                "lw": 1.2,
-                "ls": (0, (2, 2)),
-                "label": line.get("label"),
-            }
-            if "diagonal" in line:  # y = x over the width of the axes
-                low, high = axes.get_xlim()
-                xs = (
-                    np.geomspace(low, high, 100)
-                    if axes.get_xscale() == "log"
-                    else np.array([low, high])
-                )
-                axes.plot(xs, xs, **look)
-                axes.set_xlim(low, high)
-            else:
-                (axes.axhline if "y" in line else axes.axvline)(
-                    line.get("y", line.get("x")), **look
-                )
+            _reference(axes, line)
         axes.set_xlabel(figure.xlabel or figure.x)
         axes.set_ylabel(figure.ylabel or figure.y or "share of values")
         if limits is not None:
             axes.set_ylim(*limits)
-        plain = FuncFormatter(_tick)
-        for axis, which in (("x", axes.xaxis), ("y", axes.yaxis)):
-            if axis in figure.log:
-                which.set_major_formatter(plain)
-                low, high = (axes.get_xlim if axis == "x" else axes.get_ylim)()
-                which.set_minor_formatter(plain if low > 0 and high / low < 12 else NullFormatter())
+        if "x" in figure.log:
+            _format_logarithmic(axes.xaxis, *axes.get_xlim())
+        if "y" in figure.log:
+            _format_logarithmic(axes.yaxis, *axes.get_ylim())
         _few_ticks(axes, figure, rows)
         if title or mark:
             axes.set_title(" – ".join(filter(None, [title, mark])), loc="left")
         handles, labels = axes.get_legend_handles_labels()
         found = dict(zip(labels, handles, strict=True))
         if found and (len(found) > 1 or figure.references):
-            wide = max(len(label) for label in found)
-            columns = max(1, min(len(found), 3 if wide < 14 else 2 if wide < 26 else 1))
+            # below the axes, where it hides no curve
             axes.legend(
                 list(found.values()),
                 list(found),
                 loc="upper left",
                 bbox_to_anchor=(-0.12, -0.2),
-                ncols=columns,
+                ncols=_legend_columns(list(found)),
                 borderaxespad=0.0,
                 handlelength=2.6,
                 columnspacing=1.2,
@@ -199,6 +183,51 @@ def _panel(
     return Panel(name, title, *images)
 
 
+def _reference(axes: Any, line: Mapping[str, Any]) -> None:
+    """A dashed line at a level of x or y, or along y = x over the width of the axes."""
+    look: dict[str, Any] = {
+        "color": "#444",
+        "lw": 1.2,
+        "ls": (0, (2, 2)),
+        "label": line.get("label"),
+    }
+    if "diagonal" in line:
+        low, high = axes.get_xlim()
+        # two points make no straight line where the axes' scales differ
+        xs = np.array([low, high])
+        if axes.get_xscale() == "log":
+            xs = np.geomspace(low, high, 100)
+        axes.plot(xs, xs, **look)
+        axes.set_xlim(low, high)
+    elif "y" in line:
+        axes.axhline(line["y"], **look)
+    else:
+        axes.axvline(line.get("x"), **look)
+
+
+def _format_logarithmic(axis: Any, low: float, high: float) -> None:
+    """Numbers at an axis of powers of ten; between them too, where it spans about one power."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    plain_numbers = FuncFormatter(_tick)
+    axis.set_major_formatter(plain_numbers)
+    if low > 0 and high / low < 12:
+        axis.set_minor_formatter(plain_numbers)
+    else:
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """As many columns as labels of this length leave room for in the width of the figure."""
+    longest = max(len(label) for label in labels)
+    room = 1
+    if longest < 14:
+        room = 3
+    elif longest < 26:
+        room = 2
+    return max(1, min(len(labels), room))
+
+
 def _paper(
     axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look], one: PaperPoints
 ) -> None:
@@ -207,9 +236,12 @@ def _paper(
     """
     if figure.kind == "hist":
         return
-    places = _values(rows, figure.x)
-    xs = [places.index(x) for x in one.x if x in places] if figure.kind == "bar" else list(one.x)
-    ys = [y for x, y in zip(one.x, one.y, strict=True) if figure.kind != "bar" or x in places]
+    xs, ys = list(one.x), list(one.y)
+    if figure.kind == "bar":
+        # bars stand at whole numbers, in the order of their values; other values have no place
+        places = _values(rows, figure.x)
+        xs = [places.index(x) for x in one.x if x in places]
+        ys = [y for x, y in zip(one.x, one.y, strict=True) if x in places]
     look = order.get(one.series, {"color": BLACK, "marker": "o"})
     error = one.error or None
     axes.errorbar(
@@ -238,25 +270,32 @@ def _scaled(figure: Figure, rows: list[Row]) -> Figure:
         found.setdefault(series_of(row, figure), []).append(abs(float(row[figure.y])))
     tops = [max(values) for values in found.values()]
     flat = len(tops) > 1 and 0.0 < min(tops) < _FLAT * max(tops)
-    return replace(figure, log=(*figure.log, "y")) if flat else figure
+    if flat:
+        return replace(figure, log=(*figure.log, "y"))
+    return figure
 
 
 def _least(figure: Figure, rows: list[Row], axis: str) -> float | None:
     """The least positive value of a logarithmic axis on which some values are not positive; None
     if all are.
     """
-    values = _column(rows, figure.x if axis == "x" else figure.y)
+    columns = {"x": figure.x, "y": figure.y}
+    values = _column(rows, columns[axis])
     levels = [float(line[axis]) for line in figure.references if axis in line]
     every = np.concatenate([values, levels])
     positive = np.abs(every[every != 0.0])
-    return float(positive.min()) if every.size and every.min() <= 0.0 and positive.size else None
+    if every.size and every.min() <= 0.0 and positive.size:
+        return float(positive.min())
+    return None
 
 
 def _tick(value: float, place: int | None = None) -> str:
     """A number at a logarithmic axis; very small and very large powers of ten as powers."""
-    power = round(math.log10(value)) if value > 0 else 0
-    far = abs(power) > 3 and math.isclose(value, 10.0**power, rel_tol=1e-9)
-    return f"$10^{{{power}}}$" if far else f"{value:g}"
+    if value > 0:
+        power = round(math.log10(value))
+        if abs(power) > 3 and math.isclose(value, 10.0**power, rel_tol=1e-9):
+            return f"$10^{{{power}}}$"
+    return f"{value:g}"
 
 
 def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
@@ -268,9 +307,13 @@ def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
         labels, last = [_tick(xs[0])], 0
         for k, x in enumerate(xs[1:], 1):
             room = math.log(x / xs[last]) / math.log(xs[-1] / xs[0])
+            # half of each label lies between them, and a letter of space
             fits = room > _LETTER * (len(f"{x:g}") + len(f"{xs[last]:g}")) / 2 + _LETTER
-            labels.append(_tick(x) if fits else "")
-            last = k if fits else last
+            if fits:
+                labels.append(_tick(x))
+                last = k
+            else:
+                labels.append("")
         axes.set_xticks(xs, labels)
         axes.set_xticks([], minor=True)
 
@@ -286,25 +329,33 @@ def _column(rows: list[Row], column: str) -> Array:
 def _values(rows: list[Row], column: str) -> list[Any]:
     """Distinct values, numbers in their order."""
     found = list(dict.fromkeys(row.get(column) for row in rows))
-    orderly = all(value is None or _number(value) for value in found)
-    return sorted(found, key=lambda x: -math.inf if x is None else x) if orderly else found
+    numbers = [value for value in found if value is not None]
+    if not all(_number(value) for value in numbers):
+        return found
+    # a missing value comes first
+    missing = [value for value in found if value is None]
+    return [*missing, *sorted(numbers)]
 
 
 def _said(figure: Figure, value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = str(value)
+    if isinstance(value, float):
+        text = f"{value:g}"
     return figure.names.get(text, text)
 
 
 def series_of(row: Row, figure: Figure) -> str:
     """The name of a row's series: its values, numbers behind the name of their column."""
-    columns = (figure.series,) if isinstance(figure.series, str) else figure.series
     parts = []
-    for column in columns:
-        value = row.get(column) if column else None
-        if value is not None and _said(figure, value).strip():
-            said = _said(figure, value)
-            bare = not _number(value) or said != f"{value:g}"
-            parts.append(said if bare else f"{figure.names.get(column, column)} {said}".strip())
+    for column in figure.series_columns:
+        value = row.get(column)
+        if value is None or not _said(figure, value).strip():
+            continue
+        said = _said(figure, value)
+        # a number without a name of its own says nothing without its column
+        if _number(value) and said == f"{value:g}":
+            said = f"{figure.names.get(column, column)} {said}".strip()
+        parts.append(said)
     return ", ".join(parts)
 
 
@@ -312,30 +363,35 @@ def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str,
     """Of every series, in order: by its method where it has one, by its place elsewhere; no two
     are the same.
     """
-    first = figure.series if isinstance(figure.series, str) else next(iter(figure.series), "")
-    known = (
-        [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)]
-        if first == "method"
-        else []
-    )
+    first = next(iter(figure.series_columns), "")
+    known: list[str] = []
+    if first == "method":
+        known = [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)]
     methods = [name for name in dict.fromkeys(known) if name not in EXACT]
     exact = [plain(str(row.get("method"))) in EXACT for row in series.values()]
     found: dict[str, Look] = {}
     used: dict[str, int] = {}
     for k, (name, row) in enumerate(series.items()):
+        # black tells the run without noise apart; with nothing but such runs it would tell nothing
         black = exact[k] and not all(exact)
-        method = (
-            plain(row["method"]) if (known or black) and isinstance(row.get("method"), str) else ""
-        )
-        place = methods.index(method) if method in methods else k
-        variant = used.get(method, 0) if method else 0
+        method = ""
+        if (known or black) and isinstance(row.get("method"), str):
+            method = plain(row["method"])
+        place = k
+        if method in methods:
+            place = methods.index(method)
+        # series of one method share its colour, and differ in marker and line
+        variant, turn = 0, place
+        if method:
+            variant = turn = used.get(method, 0)
         used[method] = variant + 1
-        colour = BLACK if black else COLOURS[place % len(COLOURS)]
-        line = LINES[(2 * (place // len(COLOURS)) + (variant if method else place)) % len(LINES)]
+        colour = COLOURS[place % len(COLOURS)]
+        if black:
+            colour = BLACK
         found[name] = {
             "color": colour,
             "marker": MARKERS[(place + 3 * variant) % len(MARKERS)],
-            "ls": line,
+            "ls": LINES[(2 * (place // len(COLOURS)) + turn) % len(LINES)],
         }
     return found
 
@@ -352,8 +408,9 @@ def summary(values: Array, spread: str) -> tuple[float, float, float]:
         return mean, 0.0, 0.0
     if spread == "range":
         return mean, mean - float(values.min()), float(values.max()) - mean
-    sd = float(values.std(ddof=1))
-    reach = sd if spread == "sd" else sd / math.sqrt(n) * float(stats.t.ppf(0.975, n - 1))
+    reach = float(values.std(ddof=1))
+    if spread == "ci":
+        reach = reach / math.sqrt(n) * float(stats.t.ppf(0.975, n - 1))
     return mean, reach, reach
 
 
@@ -363,8 +420,10 @@ def _summed(figure: Figure, rows: list[Row]) -> tuple[float, float, float]:
     """
     values = _column(rows, figure.y)
     if figure.spread == "ci":
-        draws = np.array([-1 if row.get("draw") is None else row["draw"] for row in rows])
-        if np.all(draws >= 0):
+        drawn = [row.get("draw") for row in rows]
+        if None not in drawn:
+            # replicates of one draw differ in noise only: a draw counts once
+            draws = np.array(drawn)
             values = np.array([values[draws == draw].mean() for draw in np.unique(draws)])
     return summary(values, figure.spread)
 
@@ -381,7 +440,9 @@ def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
     at: dict[Any, list[Row]] = {}
     for row in rows:
         at.setdefault(row.get(figure.x), []).append(row)
-    xs = sorted(at) if all(_number(x) for x in at) else list(at)
+    xs = list(at)
+    if all(_number(x) for x in xs):
+        xs = sorted(xs)
     return xs, np.array([_summed(figure, at[x]) for x in xs])
 
 
@@ -390,30 +451,29 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
         look = order[name]
         moving = [row for row in those if _number(row.get(figure.x))]
         label = name or None
-        if not moving:  # no place on the axis: a level
+        # a series without places on the axis is a level
+        if not moving:
             level = float(np.mean([row[figure.y] for row in those]))
             axes.axhline(level, color=look["color"], ls=look["ls"], lw=1.6, label=label)
             continue
         xs, found = _points(figure, moving)
         mean, low, high = found[:, 0], found[:, 0] - found[:, 1], found[:, 0] + found[:, 2]
+        # an interval of a mean may reach below 0, where a logarithmic axis ends
         if "y" in figure.log:
             low = np.maximum(low, 0.05 * mean)
         dense, every = len(xs) > _DENSE, max(1, len(xs) // 8)
-        shift = list(order).index(name) % every
-        axes.plot(
-            xs,
-            mean,
-            **look,
-            lw=1.7,
-            ms=5.0,
-            markevery=(shift, every) if dense else None,
-            label=label,
-        )
+        marked = None
+        if dense:
+            # series have their markers at different places, so that none hides another's
+            shift = list(order).index(name) % every
+            marked = (shift, every)
+        axes.plot(xs, mean, **look, lw=1.7, ms=5.0, markevery=marked, label=label)
         if np.any(found[:, 1:] > 0):
             if dense:
                 axes.fill_between(xs, low, high, color=look["color"], alpha=0.16, lw=0)
             else:
-                reach = np.maximum([mean - low, high - mean], 0.0)  # rounding
+                # rounding may leave a reach just below 0, which matplotlib refuses
+                reach = np.maximum([mean - low, high - mean], 0.0)
                 axes.errorbar(xs, mean, reach, fmt="none", ecolor=look["color"], capsize=3, lw=1.1)
 
 
@@ -425,7 +485,9 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> 
         xs, found = _points(figure, those)
         at = np.array([places.index(x) for x in xs]) + (k - (len(groups) - 1) / 2) * width
         colour = order[name]["color"]
-        reach = found[:, 1:].T if np.any(found[:, 1:] > 0) else None
+        reach = None
+        if np.any(found[:, 1:] > 0):
+            reach = found[:, 1:].T
         axes.bar(
             at,
             found[:, 0],
@@ -442,13 +504,11 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> 
             error_kw={"lw": 1.0},
         )
     texts = [_said(figure, place) for place in places]
-    crowded = sum(map(len, texts)) > 34
-    axes.set_xticks(
-        range(len(places)),
-        texts,
-        rotation=40 if crowded else 0,
-        ha="right" if crowded else "center",
-    )
+    turned: dict[str, Any] = {"rotation": 0, "ha": "center"}
+    # more letters than fit beside one another
+    if sum(map(len, texts)) > 34:
+        turned = {"rotation": 40, "ha": "right"}
+    axes.set_xticks(range(len(places)), texts, **turned)
     axes.grid(visible=False, axis="x")
 
 
@@ -486,9 +546,14 @@ def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
     low, high = min([low, *levels]), max([high, *levels])
     if "y" in figure.log:
         low = max(low, 0.5 * float(found[:, 0].min()))
-        return (low / 1.1, high * 1.1) if low > 0 else None
+        if low <= 0:
+            return None
+        return low / 1.1, high * 1.1
     room = 0.05 * (high - low) or 0.05
-    return (0.0 if figure.kind == "bar" and low >= 0 else low - room), high + room
+    # a bar starts at 0
+    if figure.kind == "bar" and low >= 0:
+        return 0.0, high + room
+    return low - room, high + room
 
 
 _DRAW = {"line": _line, "bar": _bar, "hist": _hist, "scatter": _scatter}

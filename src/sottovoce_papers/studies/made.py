@@ -51,18 +51,20 @@ def here() -> dict[str, Any]:
 
 def sentence(made: Mapping[str, Any]) -> str:
     """What :func:`here` tells, in a line."""
-    at = (
-        f" (commit {made['commit'][:12]}{'+' * made['commit'].endswith('+')})"
-        if made.get("commit")
-        else ""
-    )
+    at = ""
+    if made.get("commit"):
+        at = f" (commit {made['commit'][:12]})"
+        # the first twelve characters leave out the sign of changed files
+        if made["commit"].endswith("+"):
+            at = f" (commit {made['commit'][:12]}+)"
     libraries = ", ".join(f"{name} {number}" for name, number in made["libraries"].items())
-    cores = f"{made['cores']} core{'s' * (made['cores'] != 1)}"
+    cores = f"{made['cores']} cores"
+    if made["cores"] == 1:
+        cores = "1 core"
     return (
-        f"sottovoce {made['sottovoce']}{at}, on {made['date']}, on {made['processor']} with "
-        f"{cores} "
-        f"({made['system']}), Python {made['python']}, {libraries}, "
-        f"{', '.join(made['linear_algebra'])}"
+        f"sottovoce {made['sottovoce']}{at}, on {made['date']}, "
+        f"on {made['processor']} with {cores} ({made['system']}), "
+        f"Python {made['python']}, {libraries}, {', '.join(made['linear_algebra'])}"
     )
 
 
@@ -109,7 +111,9 @@ def commit(package: Path) -> str | None:
         return None
     found = _git(git, package, "rev-parse", "HEAD")
     changed = _git(git, package, "status", "--porcelain", "--", ".")
-    return found if found is None or not changed else f"{found}+"
+    if found is not None and changed:
+        return f"{found}+"
+    return found
 
 
 def _git(git: str, folder: Path, *arguments: str) -> str | None:

@@ -61,17 +61,20 @@ def page(
     """A study's self-contained page."""
     study = done.study
     made_with = (
-        f"{made.sentence(made.here())}. {done.cells} cells, {done.seconds:.0f} seconds of a "
-        "processor together. "
-        f"Seed {study.seed}, {study.replicates} replicates; the same command with the same "
-        "versions gives the same "
-        "numbers."
+        f"{made.sentence(made.here())}. "
+        f"{done.cells} cells, {done.seconds:.0f} seconds of a processor together. "
+        f"Seed {study.seed}, {study.replicates} replicates; "
+        "the same command with the same versions gives the same numbers."
     )
+    # a quick run has fewer replicates and settings, and its page must not pass for the study's
+    heading = study.title
+    if done.quick:
+        heading = f"{study.title} ({MARK})"
     return render_template(
         "study.html",
         package="sottovoce_papers",
         title=f"sottovoce study {study.name}",
-        heading=f"{study.title} ({MARK})" if done.quick else study.title,
+        heading=heading,
         ordered=verdicts.ORDERED,
         paper=study.paper,
         about=study.about,
@@ -108,9 +111,12 @@ class ShownFigure(NamedTuple):
 
 
 def _figure(figure: Figure, panels: list[Panel]) -> ShownFigure:
-    spread = f" {SPREADS[figure.spread].capitalize()}." if figure.kind in ("line", "bar") else ""
+    caption = figure.caption
+    # histograms and scatter plots show every value, and no spread of a mean
+    if figure.kind in ("line", "bar"):
+        caption = f"{caption} {SPREADS[figure.spread].capitalize()}."
     pictures = [_picture(panel, f"{figure.title} {panel.title}".strip()) for panel in panels]
-    return ShownFigure(figure.title, pictures, f"{figure.caption}{spread}".strip())
+    return ShownFigure(figure.title, pictures, caption.strip())
 
 
 class ShownVerdict(NamedTuple):
@@ -148,15 +154,21 @@ def _verdicts(one: Judged) -> list[ShownVerdict]:
 def _details_in_words(verdict: Judgement) -> str:
     if verdict.word in (verdicts.REFUTED, verdicts.MISPRINT):
         return "what was measured"
-    return "every setting" if len(verdict.details) > 1 else ""
+    if len(verdict.details) > 1:
+        return "every setting"
+    return ""
 
 
 def said_of(one: Judged) -> str:
     """The sentence of a claim, with the paper's numbers and the reading under which it is
     judged.
     """
-    paper = f" The paper: {one.claim.paper}." if one.claim.paper else ""
-    return one.claim.says + paper + (f" Reading: {one.reading}." if one.reading else "")
+    sentences = [one.claim.says]
+    if one.claim.paper:
+        sentences.append(f"The paper: {one.claim.paper}.")
+    if one.reading:
+        sentences.append(f"Reading: {one.reading}.")
+    return " ".join(sentences)
 
 
 def _meanings(claims: Sequence[Judged]) -> str:
@@ -166,6 +178,7 @@ def _meanings(claims: Sequence[Judged]) -> str:
     return " ".join([verdicts.RULE, *words, "± is two standard errors."])
 
 
+# The first line of a statement, as `Statement` writes it; other lines are shown as they are.
 _EPSILON = re.compile(r"^(.*?): epsilon = ([0-9.]+|inf)(?:, delta = ([^ ,]+))?")
 
 
@@ -184,7 +197,9 @@ def _privacy(done: StudyRun) -> Promised | None:
     for statement in done.privacy:
         lines = statement.split("\n")
         if found := _EPSILON.match(lines[0]):
-            at = f" at delta {found[3]}" if found[3] else ""
+            at = ""
+            if found[3]:
+                at = f" at delta {found[3]}"
             totals.setdefault((found[1], at), []).append(float(found[2]))
             against += [line.partition(":")[0] for line in lines[1:] if line.startswith("Protects")]
         else:
@@ -200,13 +215,18 @@ def _privacy(done: StudyRun) -> Promised | None:
 
 def _range(found: list[float]) -> str:
     low, high = min(found), max(found)
-    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    if low == high:
+        return f"{low:.4g}"
+    return f"{low:.4g} to {high:.4g}"
 
 
 def _last(rows: list[Row]) -> list[Row]:
     """The rows of a curve's last round; other rows as they are."""
     rounds = [row["round"] for row in rows if "round" in row]
-    return [row for row in rows if row.get("round") == max(rounds)] if rounds else rows
+    if not rounds:
+        return rows
+    last = max(rounds)
+    return [row for row in rows if row.get("round") == last]
 
 
 class Summary(NamedTuple):
@@ -221,10 +241,10 @@ def _summary(done: StudyRun) -> Summary | None:
     """Means over replicates of what the figures show."""
     study = done.study
     keys = list(study.table) or [key for key in study.varied() if key in done.columns]
-    shown = [figure.y or figure.x for figure in study.figures]
-    values = [name for name in dict.fromkeys(shown) if name in done.columns and name not in keys][
-        :6
-    ]
+    shown = dict.fromkeys(figure.y or figure.x for figure in study.figures)
+    values = [name for name in shown if name in done.columns and name not in keys]
+    # more columns of numbers are no longer read on a page
+    values = values[:6]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in done.rows:
         if matches(row, study.table_filter):
@@ -236,9 +256,16 @@ def _summary(done: StudyRun) -> Summary | None:
     rows = []
     for setting, those in list(groups.items())[:_MOST]:
         cells = [names.get(said(value), said(value)) for value in setting]
-        cells += _means(those if "round" in keys else _last(those), values)
-        rows.append([*cells, printed.get(setting, "")] if printed else cells)
-    left_out = "" if len(groups) <= _MOST else f" The first {_MOST} of {len(groups)} settings."
+        # a mean over the rounds of a curve says nothing: its last round stands for it
+        if "round" not in keys:
+            those = _last(those)
+        cells += _means(those, values)
+        if printed:
+            cells.append(printed.get(setting, ""))
+        rows.append(cells)
+    left_out = ""
+    if len(groups) > _MOST:
+        left_out = f" The first {_MOST} of {len(groups)} settings."
     columns = _columns(study, keys, values, names)
     if printed:
         columns.append(Column("paper", "w"))
@@ -250,8 +277,12 @@ def _columns(
 ) -> list[Column]:
     """The heads of the table of means: what the figures call each column."""
     units: dict[str, str] = {}
+    # the first figure that shows a column names it, so the later ones are read before it
     for figure in reversed(study.figures):
-        units[figure.y or figure.x] = figure.ylabel if figure.y else figure.xlabel
+        if figure.y:
+            units[figure.y] = figure.ylabel
+        else:
+            units[figure.x] = figure.xlabel
     for figure in study.figures:
         units[figure.facet or figure.x] = names.get(figure.facet, "")
     units |= dict(study.columns)
@@ -275,9 +306,13 @@ def _printed(
     for points in study.paper_points:
         figure = next(figure for figure in study.figures if figure.name == points.figure)
         for x, y in zip(points.x, points.y, strict=True):
-            error = f" ± {points.error:g}" if points.error else ""
-            at = "" if figure.x in keys else f" at {figure.x} {said(x)}"
-            told = f"{figure.y} {y:g}{error}{at} ({points.source})"
+            told = f"{figure.y} {y:g}"
+            if points.error:
+                told += f" ± {points.error:g}"
+            # the row of the table says where the point is, if x is one of its columns
+            if figure.x not in keys:
+                told += f" at {figure.x} {said(x)}"
+            told += f" ({points.source})"
             for key, rows in groups.items():
                 those = select(rows, {**figure.filter, figure.x: x})
                 if points.facet is not None:
@@ -293,10 +328,15 @@ def _mean(values: list[float]) -> str:
     if not values:
         return ""
     array = np.array(values)
+    if np.all(array == math.inf):
+        return "∞"
+    # some values are infinite, or a run diverged: there is no mean
     if not np.all(np.isfinite(array)):
-        return "∞" if np.all(array == math.inf) else "–"
-    spread = f" ± {array.std(ddof=1):.2g}" if array.size > 1 and np.ptp(array) > 0 else ""
-    return f"{array.mean():.4g}{spread}"
+        return "–"
+    mean = f"{array.mean():.4g}"
+    if array.size > 1 and np.ptp(array) > 0:
+        return f"{mean} ± {array.std(ddof=1):.2g}"
+    return mean
 
 
 class Card(NamedTuple):
@@ -321,10 +361,11 @@ def index(
             for judged in claims
             for verdict in judged.verdicts.values()
         ]
-        picture = None if panel is None else _picture(panel, one.study.title)
-        cards.append(
-            Card(one.study.name, one.study.title, "; ".join(verdicts.summed(found)), picture)
-        )
+        picture = None
+        if panel is not None:
+            picture = _picture(panel, one.study.title)
+        told = "; ".join(verdicts.summed(found))
+        cards.append(Card(one.study.name, one.study.title, told, picture))
     seconds = sum(one.seconds for one, _, _ in done)
     return render_template(
         "studies.html",

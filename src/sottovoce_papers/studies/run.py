@@ -79,7 +79,8 @@ def run(
     `quick` takes the study's overrides, `jobs` is joblib's ``n_jobs``, and `file` the user's table
     of a study that needs one.
     """
-    study = study.quickly() if quick else study
+    if quick:
+        study = study.quickly()
     cell = kinds.find(study.kind)
     given, asked = _user_file(study, file), also(study)
     folder, points = Path(out) / study.name, study.points()
@@ -90,11 +91,15 @@ def run(
         for point in points
     ]
     todo = [(p, folder / "cells" / f"{digest(study.kind, p)}.json.gz") for p in cells]
-    missing = list({path: (p, path) for p, path in todo if not path.exists()}.values())  # each once
+    # cells with the same parameters share a file, and run once
+    missing = list({path: (p, path) for p, path in todo if not path.exists()}.values())
     tell = progress or (lambda done, of: None)
     tell(len(todo) - len(missing), len(todo))
     # one cell needs no processes beside this one
-    pool = _Pool(n_jobs=jobs if len(missing) > 1 else 1)
+    workers = jobs
+    if len(missing) <= 1:
+        workers = 1
+    pool = _Pool(n_jobs=workers)
     pool.tell = lambda done: tell(len(todo) - len(missing) + done, len(todo))
     with warnings.catch_warnings():
         # joblib's workers make room for a fresh one when they have grown, and nothing is lost
@@ -103,7 +108,8 @@ def run(
         )
         found = pool(delayed(_work)(cell, p, path) for p, path in missing)
     for (_, path), content in zip(missing, found, strict=True):
-        if not path.exists():  # it ran on a machine that writes elsewhere
+        # it ran on a machine that has not this folder (see `_work`)
+        if not path.exists():
             write(path, content)
     rows, said, seconds = [], [], 0.0
     for labels, (_, path) in zip(study.labels(), todo, strict=True):
@@ -119,7 +125,8 @@ def run(
         write(folder / "table.parquet", _parquet(rows, columns))
     privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
     notes += study.strangers(columns)
-    if not quick:  # a quick run leaves settings out, and says so
+    # a quick run leaves settings out, and says so
+    if not quick:
         notes += study.unmatched(rows)
     return StudyRun(
         study,
@@ -145,7 +152,7 @@ def _kept(path: Path) -> dict[str, Any]:
             raise ValueError("another record")
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError):
         raise InvalidInput(
-            "out", path, "is no finished cell", "remove it, and it runs again"
+            "out", path, "is not a finished cell", "delete it, and the cell runs again"
         ) from None
     return kept
 
@@ -160,18 +167,17 @@ class _Pool(Parallel):
 
 
 class _Parameters(dict[str, Any]):
-    """Those of a cell; a missing one is refused by its name."""
+    """Parameters of a cell; a missing one is refused by its name."""
 
     def __missing__(self, key: str) -> Any:
-        rule, remedy = (
-            "is needed by this kind of cell",
-            "give it under [fixed], [grid] or [[cells]]",
-        )
+        rule = "is required by this kind of cell"
+        remedy = "give it under [fixed], [grid] or [[cells]]"
         raise InvalidInput(f"cells.{key}", None, rule, remedy)
 
 
 def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
-    started = time.process_time()  # of processors: a machine may do other work at the same time
+    # processor time: the machine may do other work at the same time
+    started = time.process_time()
     try:
         # with more threads the last digits of a product would follow from how many cores are free
         with one_thread_a_product(), shelved(_shelf(path)):
@@ -186,6 +192,7 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
             "cells", None, rule, "compare them with a study of the package"
         ) from error
     kept = {"parameters": p, "rows": rows, "seconds": time.process_time() - started}
+    # without the time of day, so that equal cells have equal bytes
     content = gzip.compress(json.dumps(kept).encode(), mtime=0)
     if path.parent.is_dir():
         write(path, content)
@@ -197,7 +204,9 @@ def _shelf(cell: Path) -> Shelf | None:
     folder.
     """
     folder = cell.parent
-    return Shelf(folder.parent.parent / FOLDER, digest) if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return Shelf(folder.parent.parent / FOLDER, digest)
 
 
 def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
@@ -209,11 +218,11 @@ def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
         return {}
     if study.file is None:
         raise InvalidInput(
-            "data", str(file), f"{study.name} brings its own data", "leave --data out"
+            "data", str(file), f"{study.name} has data of its own", "leave --data out"
         )
     if file is None:
         raise InvalidInput(
-            "data", None, f"{study.name} needs a table of yours, --data FILE", study.file.how
+            "data", None, f"{study.name} needs a table of yours (--data FILE)", study.file.how
         )
     return {"data": study.file.loader, "file": str(file), "digest": tables.digest(file)}
 
@@ -223,7 +232,9 @@ def also(study: Study) -> dict[str, Any]:
     them; else nothing.
     """
     wanted = any(claim.value in ERRORS for claim in study.claims)
-    return {"also": "noiseless_error"} if wanted and study.kind in kinds.NOISELESS else {}
+    if wanted and study.kind in kinds.NOISELESS:
+        return {"also": "noiseless_error"}
+    return {}
 
 
 def plain(p: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +260,9 @@ def digest(kind: str, p: Mapping[str, Any]) -> str:
 
 def _methods(p: Mapping[str, Any]) -> set[str]:
     """Names of methods in a cell's parameters, and in those of the run that it is matched with."""
-    own = {p["method"]} if isinstance(p.get("method"), str) else set()
+    own = set[str]()
+    if isinstance(p.get("method"), str):
+        own.add(p["method"])
     nested = [value for value in p.values() if isinstance(value, Mapping)]
     return own.union(*map(_methods, nested))
 
@@ -265,10 +278,8 @@ def _code_of(name: str) -> str:
     if not folders and getattr(module, "__file__", None):
         paths = [Path(str(module.__file__))]
     if not paths:
-        rule = (
-            "is defined in no file, so a finished cell cannot be told from one of another version"
-        )
-        raise InvalidInput("method", name, rule, "put it into a module")
+        rule = "is not defined in a file, so cells of two versions of it could not be told apart"
+        raise InvalidInput("method", name, rule, "define it in a module")
     hashed = hashlib.blake2b(digest_size=16)
     for path in paths:
         hashed.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -314,10 +325,14 @@ def _parquet(rows: list[Row], columns: list[str]) -> bytes:
     for name in columns:
         values = [row.get(name) for row in rows]
         types = {type(value) for value in values} - {type(None)}
+        # Parquet has one type a column; missing values stay missing
+        one_type: Callable[[Any], Any] | None = None
         if types == {int, float}:
-            values = [None if value is None else float(value) for value in values]
+            one_type = float
         elif len(types) > 1:
-            values = [None if value is None else str(value) for value in values]
+            one_type = str
+        if one_type is not None:
+            values = [value if value is None else one_type(value) for value in values]
         arrays[name] = pa.array(values)
     sink = io.BytesIO()
     pq.write_table(pa.table(arrays), sink)
@@ -330,4 +345,6 @@ def changed(study: Study, replicates: int | None, seed: int | None) -> Study:
         study = replace(
             study, replicates=replicates, quick={**study.quick, "replicates": replicates}
         )
-    return study if seed is None else replace(study, seed=seed)
+    if seed is not None:
+        study = replace(study, seed=seed)
+    return study

@@ -111,9 +111,8 @@ from sottovoce.util.typing import Any
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
 MOST_CELLS, _MOST_BINS = 100_000, 1000
-_KINDS: dict[
-    str, tuple[str, Any]
-] = {  # of a field's type, as it is written: in words, and whether a value is of it
+# By the type of a field, as it is written: that type in words, and whether a value is of it.
+_KINDS: dict[str, tuple[str, Any]] = {
     "str": ("text", lambda v: isinstance(v, str)),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
     "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
@@ -189,17 +188,23 @@ class Figure:
             )
         if (self.kind == "hist") != (not self.y):
             raise InvalidInput(
-                f"{where}.y", self.y, "is needed, except by a histogram", "name a column"
+                f"{where}.y", self.y, "is required, except for a histogram", "name a column"
             )
         for line in self.references:
             if not set(line) <= {"x", "y", "diagonal", "label"} or len(set(line) - {"label"}) != 1:
                 rule = "takes one of x, y and diagonal, and a label"
                 raise InvalidInput(f"{where}.references", dict(line), rule, "correct it")
 
+    @property
+    def series_columns(self) -> tuple[str, ...]:
+        """The columns whose values name a series."""
+        if isinstance(self.series, str):
+            return (self.series,)
+        return self.series
+
     def columns(self) -> set[str]:
-        """Those of the table that it speaks of."""
-        series = (self.series,) if isinstance(self.series, str) else self.series
-        return {self.x, self.y, self.facet, *series, *self.filter} - {""}
+        """The columns of the table that the figure names."""
+        return {self.x, self.y, self.facet, *self.series_columns, *self.filter} - {""}
 
 
 @dataclass(frozen=True)
@@ -232,17 +237,20 @@ class Sentence:
         for name in _NEEDS[self.test]:
             if not getattr(self, name):
                 raise InvalidInput(
-                    f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it"
+                    f"claims.{name}", None, f"is required by the test {self.test!r}", "give it"
                 )
         if self.printed is None and self.proof is None and self.proved is None:
             rule = "needs one of the filters `printed`, `proof` and `proved`"
-            raise InvalidInput("claims", self.says, rule, "give one, if only {}")
+            raise InvalidInput("claims", self.says, rule, "give one; {} selects all rows")
         if self.refuted and self.misprint:
             raise InvalidInput(
-                "claims.misprint", self.misprint, "stands beside `refuted`", "keep one of them"
+                "claims.misprint",
+                self.misprint,
+                "cannot be combined with `refuted`",
+                "keep one of them",
             )
         if self.untestable and (self.refuted or self.misprint):
-            rule = "stands beside `refuted` or `misprint`"
+            rule = "cannot be combined with `refuted` or `misprint`"
             raise InvalidInput("claims.untestable", self.untestable, rule, "keep one of them")
 
     @property
@@ -251,7 +259,7 @@ class Sentence:
         return self.says.startswith("Ours")
 
     def columns(self) -> set[str]:
-        """Those of the table that it speaks of."""
+        """The columns of the table that the claim names."""
         return {self.value, self.x, self.among, *self.by}.union(*self.selectors) - {""}
 
     @property
@@ -280,7 +288,10 @@ class UserFile:
     def __post_init__(self) -> None:
         if self.optional and self.loader != "covertype":
             raise InvalidInput(
-                "file.optional", True, "only Covertype has rows that stand in", "leave it out"
+                "file.optional",
+                True,
+                "is for Covertype only, where synthetic rows stand in",
+                "leave it out",
             )
 
 
@@ -296,8 +307,10 @@ class Reading:
 
     @property
     def marks(self) -> Any:
-        """What cells of this reading have in its column."""
-        return self.name if self.value is None else self.value
+        """The value that cells of this reading have in its column."""
+        if self.value is None:
+            return self.name
+        return self.value
 
     def covers(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is of this reading, or takes part in all readings of its line."""
@@ -321,19 +334,22 @@ class PaperPoints:
             raise InvalidInput(
                 "paper_points.y",
                 list(self.y),
-                "must be as many as x, and at least one",
-                "correct it",
+                "must have as many values as x, and at least one",
+                "give one value of y for each of x",
             )
         if not all(math.isfinite(value) for value in (*self.y, self.error)) or self.error < 0:
             raise InvalidInput(
                 "paper_points.error",
                 self.error,
-                "and y must be finite, error at least 0",
+                "must be finite and at least 0, and every y finite",
                 "correct it",
             )
         if not self.source.strip():
             raise InvalidInput(
-                "paper_points.source", self.source, "must name the place in the paper", "give it"
+                "paper_points.source",
+                self.source,
+                "must name the place in the paper",
+                'write, e.g., "Table II"',
             )
 
 
@@ -372,17 +388,23 @@ class Study:
         for key, values in self.grid.items():
             if not isinstance(values, list | tuple) or not values:
                 raise InvalidInput(
-                    f"grid.{key}", values, "must be a list with a value", "put it under [fixed]"
+                    f"grid.{key}",
+                    values,
+                    "must be a list of one value or more",
+                    "put a single value under [fixed]",
                 )
         if not self.cells:
-            raise InvalidInput("cells", [], "must hold a table", "leave it out")
+            raise InvalidInput("cells", [], "must hold one table or more", "leave it out")
         if len({figure.name for figure in self.figures}) != len(self.figures):
             raise InvalidInput("figures", None, "every figure must have its own name", "rename one")
         known = {figure.name for figure in self.figures}
         for points in self.paper_points:
             if points.figure not in known:
                 raise InvalidInput(
-                    "paper_points.figure", points.figure, "is no figure of the study", "name one"
+                    "paper_points.figure",
+                    points.figure,
+                    "is not a figure of the study",
+                    "name a figure of it",
                 )
         for key in sorted(set(self.quick) - {"replicates", "fixed", "grid", "cells"}):
             _unknown("quick", key, ("replicates", "fixed", "grid", "cells"))
@@ -397,8 +419,8 @@ class Study:
                 "cells.without", None, "must be a list of texts", "name axes of the grid"
             )
         if (many := sum(math.prod(map(len, self._axes(cell))) for cell in self.cells)) > MOST_CELLS:
-            rule = f"makes {many:,} cells, and at most {MOST_CELLS:,} are allowed"
-            raise InvalidInput("grid", None, rule, "vary less at a time")
+            rule = f"makes {many:,} cells, but at most {MOST_CELLS:,} are allowed"
+            raise InvalidInput("grid", None, rule, "vary fewer parameters, or give fewer values")
         self._check_readings()
         if self.quick:
             self.quickly()
@@ -413,12 +435,11 @@ class Study:
             found = {p[column] for p in self.points() if column in p}
             known = [one.marks for one in self.readings if one.column == column]
             if found != set(known):
-                cells = ", ".join(sorted(map(str, found))) or "and there are none"
-                rule = f"must be those of cells, {cells}"
+                cells = ", ".join(sorted(map(str, found))) or "none"
+                rule = f"must be the values of {column!r} in the cells ({cells})"
                 listed = ", ".join(map(str, known))
-                raise InvalidInput(
-                    "readings.name", listed, rule, f"give each a cell with its {column}"
-                )
+                remedy = f"give every reading a cell with its {column}"
+                raise InvalidInput("readings.name", listed, rule, remedy)
 
     def _axes(self, cell: Mapping[str, Any]) -> list[list[tuple[str, Any]]]:
         free = [key for key in self.grid if key not in cell.get("without", ())]
@@ -450,14 +471,18 @@ class Study:
         """
         varied = set(self.varied())
         shared = {key: value for key, value in self.fixed.items() if key in varied}
-        return [
-            {
-                key: " ".join(map(str, value)) if isinstance(value, list | tuple) else value
-                for key, value in {**shared, **point}.items()
-                if not isinstance(value, Mapping)
-            }
-            for point in self.points()
-        ]
+        found = []
+        for point in self.points():
+            label: dict[str, Any] = {}
+            for key, value in {**shared, **point}.items():
+                # a table, such as the run that a cell is matched with, is no value of a column
+                if isinstance(value, Mapping):
+                    continue
+                if isinstance(value, list | tuple):
+                    value = " ".join(map(str, value))
+                label[key] = value
+            found.append(label)
+        return found
 
     def strangers(self, columns: Iterable[str]) -> list[str]:
         """Messages for references of figures and claims to columns that the table does not have."""
@@ -528,7 +553,7 @@ def load(name_or_path: str) -> Study:
     if path.suffix != ".toml" or not path.is_file():
         remedy = "see `sottovoce study --list`"
         raise InvalidInput(
-            "study", name_or_path, "is no study of the package and no TOML file", remedy
+            "study", name_or_path, "is neither a study of the package nor a TOML file", remedy
         )
     return parse(read_bounded_text("study", path), path.stem)
 
@@ -538,9 +563,9 @@ def parse(text: str, name: str) -> Study:
     try:
         given = parse_bounded_toml(text)
     except ValueError as error:
-        raise InvalidInput("study", name, f"is not TOML: {error}", "correct it") from None
+        raise InvalidInput("study", name, f"is not valid TOML: {error}", "correct it") from None
     if "name" in given:
-        raise InvalidInput("name", given["name"], "is the file's", "leave it out")
+        raise InvalidInput("name", given["name"], "is the name of the file", "leave it out")
     parts: dict[str, Any] = {
         "figures": Figure,
         "claims": Sentence,
@@ -552,9 +577,8 @@ def parse(text: str, name: str) -> Study:
     _tables(given, "cells")
     for key in ("fixed", "grid", "quick", "file"):
         if not isinstance(given.get(key, {}), dict):
-            raise InvalidInput(
-                key, None if key == "file" else given[key], "must be a table", f"write [{key}]"
-            )
+            shown = given[key] if key != "file" else None
+            raise InvalidInput(key, shown, "must be a table", f"write [{key}]")
     if "file" in given:
         given["file"] = _build(UserFile, given["file"], "file")
     return _build(Study, given | {"name": name}, "study")
@@ -574,15 +598,22 @@ def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
             _unknown(where, key, tuple(known))
     for key, f in known.items():
         if f.default is MISSING and f.default_factory is MISSING and key not in given:
-            raise InvalidInput(f"{where}.{key}", None, "is needed", "give it")
+            raise InvalidInput(f"{where}.{key}", None, "is required", "give it")
+        # Types are text here (annotations are not evaluated); types that are not listed, such as
+        # classes of this module, are checked by their own constructors.
         parts = str(f.type).split(" | ")
-        kinds = [_KINDS[part] for part in parts] if set(parts) <= set(_KINDS) else []
+        kinds = []
+        if set(parts) <= set(_KINDS):
+            kinds = [_KINDS[part] for part in parts]
         if key in given and kinds and not any(fits(given[key]) for _, fits in kinds):
             rule = f"must be {' or '.join(words for words, _ in kinds)}"
             raise InvalidInput(f"{where}.{key}", given[key], rule, "correct it")
-    return cls(
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    )
+    # frozen classes hold tuples, where TOML has lists
+    values = dict(given)
+    for key, value in given.items():
+        if isinstance(value, list):
+            values[key] = tuple(value)
+    return cls(**values)
 
 
 def _all(values: object, kind: type) -> bool:
@@ -599,7 +630,7 @@ def _unknown(where: str, key: str, known: tuple[str, ...]) -> None:
     raise InvalidInput(
         f"{where}.{key}",
         None,
-        f"is not known; there are {', '.join(known)}",
+        f"is not a key here; the keys are {', '.join(known)}",
         "remove or correct it",
     )
 
@@ -609,11 +640,9 @@ def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[s
     rows that are left.
     """
     last = [key for key, value in wanted.items() if value == "last"]
-    kept = [
-        row
-        for row in rows
-        if matches(row, {key: v for key, v in wanted.items() if key not in last})
-    ]
+    plain = {key: value for key, value in wanted.items() if key not in last}
+    # the plain values first: "last" is the largest among the rows that they leave
+    kept = [row for row in rows if matches(row, plain)]
     for key in last:
         numbers = [row[key] for row in kept if isinstance(row.get(key), int | float)]
         kept = [row for row in kept if numbers and row.get(key) == max(numbers)]
@@ -624,16 +653,17 @@ def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether a row has the wanted values; any value of a wanted list will do, and "" means that
     there is none.
     """
-    return all(
-        any(
-            _same(row.get(key), one)
-            for one in (value if isinstance(value, list | tuple) else [value])
-        )
-        for key, value in wanted.items()
-    )
+    for key, value in wanted.items():
+        any_of = [value]
+        if isinstance(value, list | tuple):
+            any_of = list(value)
+        if not any(_same(row.get(key), one) for one in any_of):
+            return False
+    return True
 
 
 def _same(a: Any, b: Any) -> bool:
+    # in Python True equals 1, in a table it does not
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):

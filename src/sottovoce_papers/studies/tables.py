@@ -134,13 +134,22 @@ def sourced(p: Mapping[str, Any], file: str | Path | None = None) -> dict[str, A
     """
     if p.get("data") not in SOURCED:
         return dict(p)
-    source = str(file) if file is not None else CACHED if cached() else ""
-    return {**p, "data": f"{p['data']}:{source}" if source else p["data"]}
+    source = ""
+    if file is not None:
+        source = str(file)
+    elif cached():
+        source = CACHED
+    if not source:
+        return dict(p)
+    return {**p, "data": f"{p['data']}:{source}"}
 
 
 def stands_in(p: Mapping[str, Any]) -> str:
     """Why rows of a cell are not those of its paper; empty if they are."""
-    return ABSENT if p.get("data") in SOURCED else ""
+    # a name without a source after it: see `sourced`
+    if p.get("data") in SOURCED:
+        return ABSENT
+    return ""
 
 
 def deal(p: Mapping[str, Any]) -> Dealt:
@@ -158,7 +167,10 @@ def deal(p: Mapping[str, Any]) -> Dealt:
                 name, value, "must be a whole number, at least 1", "correct it, or leave it out"
             )
     draw = int(p.get("row_draw", 0))
-    of_draw = _deal_first if draw == 0 else _deal_again
+    # caches of their own: further draws must not push out the first one, which most cells need
+    of_draw = _deal_first
+    if draw != 0:
+        of_draw = _deal_again
     return of_draw(
         p.get("data", "adult"),
         p.get("file"),
@@ -181,9 +193,12 @@ def _deal(
     nodes: int,
     draw: int,
 ) -> Dealt:
-    X, y, X_test, y_test, columns, note, caveat, task = _load(
-        name, file, limit if name.startswith(COVERTYPE) else None
-    )
+    # The loader's cache is by what it is asked for.  Of Covertype's stand-in it makes as many rows
+    # as are used; other data are loaded whole, and once for all limits.
+    limit_of_loader = None
+    if name.startswith(COVERTYPE):
+        limit_of_loader = limit
+    X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit_of_loader)
     if limit is not None and limit < len(y):
         some = np.sort(np.random.default_rng(draw).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
@@ -206,41 +221,45 @@ _Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, 
 def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
     note = ""
     kind, _, source = name.partition(":")
+    if kind in SOURCED and source:
+        return _load_covertype(kind, source)
+    if name in INCOME:
+        return _load_census(name, file)
     if kind in SOURCED:
-        few = kind == COVERTYPE_12
-        if source:
-            schema, which = (
-                data.builtin_schema(COVERTYPE),
-                "Types 1 and 2 of Covertype" if few else "Covertype",
-            )
-            note = f"{which} from {Path(source).name}; the label is lodgepole pine."
-            return (
-                *_split(covertype(source, few), schema, 20 if few else 5),
-                {},
-                note,
-                None,
-                schema.task,
-            )
-        most, note = STAND_IN_12 if few else STAND_IN_ROWS, ABSENT
-        found = data.load(STAND_IN.format(n=most if limit is None else min(limit, most)))
-    elif name in INCOME:
-        if file is None:
-            raise InvalidInput(
-                "data", name, "is your own IPUMS extract", "give its CSV file with --data FILE"
-            )
-        schema = data.builtin_schema(name)
-        return (
-            *_split(census(file, name), schema),
-            {},
-            f"Rows of {Path(file).name}.",
-            None,
-            schema.task,
-        )
+        note = ABSENT
+        most = STAND_IN_ROWS
+        if kind == COVERTYPE_12:
+            most = STAND_IN_12
+        if limit is not None:
+            most = min(limit, most)
+        found = data.load(STAND_IN.format(n=most))
     else:
         found = data.load(name)
         note = " ".join(found.notes)
     rows = found.X_train, found.y_train, found.X_test, found.y_test
     return *rows, found.train_columns, note, found.caveat, found.task
+
+
+def _load_covertype(kind: str, source: str) -> _Loaded:
+    """Covertype, or its types 1 and 2, from scikit-learn's cache or a user's file."""
+    schema = data.builtin_schema(COVERTYPE)
+    few, which, held = False, "Covertype", 5
+    if kind == COVERTYPE_12:
+        # 003's Figure 5.17 trains on 470,382 rows of both types, which is all but a twentieth
+        few, which, held = True, "Types 1 and 2 of Covertype", 20
+    note = f"{which} from {Path(source).name}; the label is lodgepole pine."
+    return *_split(covertype(source, few), schema, held), {}, note, None, schema.task
+
+
+def _load_census(name: str, file: str | None) -> _Loaded:
+    """A user's census extract, which the package may not bring."""
+    if file is None:
+        raise InvalidInput(
+            "data", name, "is your own IPUMS extract", "give its CSV file with --data FILE"
+        )
+    schema = data.builtin_schema(name)
+    note = f"Rows of {Path(file).name}."
+    return *_split(census(file, name), schema), {}, note, None, schema.task
 
 
 def _split(
@@ -265,7 +284,10 @@ def census(path: str | Path, name: str) -> data.Table:
     table = data.read_csv(path)
     if "INCTOT" not in table.columns:
         raise InvalidInput(
-            "INCTOT", None, "the extract must hold total income", "add it at IPUMS, and export CSV"
+            "INCTOT",
+            None,
+            "the extract must have this column",
+            "add total income at IPUMS, and export CSV",
         )
     try:
         income, missing = column_as_numbers(table.columns["INCTOT"])
@@ -320,7 +342,9 @@ def covertype(source: str, few: bool = False) -> data.Table:
             rule = "must have 55 columns, the last of them the type from 1 to 7"
             raise InvalidInput("data", source, rule, "give UCI's covtype.data or covtype.data.gz")
         values, kinds = whole[:, :54], whole[:, 54]
-    kept = kinds <= 2 if few else np.ones(len(kinds), dtype=bool)
+    kept = np.ones(len(kinds), dtype=bool)
+    if few:
+        kept = kinds <= 2
     columns: dict[str, Any] = {column: values[kept, k] for k, column in enumerate(COLUMNS)}
     # 2: lodgepole pine
     columns["cover"] = np.where(kinds[kept] == 2, "pine", "other").astype(object)

@@ -139,11 +139,9 @@ def sure(free: float, many: int = 1) -> float:
 
     Student's law, and Bonferroni's bound for the many.
     """
-    return (
-        float(stats.t.isf(CHANCE / many, free))
-        if math.isfinite(free)
-        else float(stats.norm.isf(CHANCE / many))
-    )
+    if math.isfinite(free):
+        return float(stats.t.isf(CHANCE / many, free))
+    return float(stats.norm.isf(CHANCE / many))
 
 
 @dataclass(frozen=True)
@@ -168,17 +166,24 @@ class _Mean:
     noise: float = 0.0  # the part of `error` that replicates do not show
 
     def __str__(self) -> str:
-        rounding = self.error <= 1e-12 * abs(self.mean)
-        return _digits(self.mean, 4) + ("" if rounding else f" ± {_digits(SURE * self.error, 2)}")
+        mean = _digits(self.mean, 4)
+        # an error of the size of rounding is none
+        if self.error <= 1e-12 * abs(self.mean):
+            return mean
+        return f"{mean} ± {_digits(SURE * self.error, 2)}"
 
     def __sub__(self, other: _Mean) -> tuple[_Mean, float]:
         """The difference, and its degrees of freedom: replicate by replicate where both have the
         same ones.
         """
         noise = math.hypot(self.noise, other.noise)
+        # Paired differences, where both have the same units: what the pairs share cancels, and
+        # Student's law has one degree of freedom a pair less one.
         if set(self.values) == set(other.values) and len(self.values) > 1:
             each = {key: value - other.values[key] for key, value in self.values.items()}
             return _over(each, noise), len(each) - 1
+        # Units that differ are independent samples.  Where neither side has a spread, the error is
+        # one that the study states, and belongs to a normal law.
         free = max(len(self.values) - 1, 0) + max(len(other.values) - 1, 0)
         return _Mean(self.mean - other.mean, math.hypot(self.error, other.error)), free or math.inf
 
@@ -189,9 +194,13 @@ def _digits(value: float, many: int) -> str:
 
 
 def _over(values: Mapping[Any, float], noise: float) -> _Mean:
+    """The mean of these values, one a unit, with `noise` beside the error that they show."""
     own = np.array(list(values.values()))
-    error = float(own.std(ddof=1)) / math.sqrt(own.size) if own.size > 1 else 0.0
-    if error <= 1e-12 * float(np.abs(own).max()):  # rounding
+    error = 0.0
+    if own.size > 1:
+        error = float(own.std(ddof=1)) / math.sqrt(own.size)
+    # values that are equal but for rounding have no error
+    if error <= 1e-12 * float(np.abs(own).max()):
         error = 0.0
     return _Mean(float(own.mean()), math.hypot(error, noise), values, noise)
 
@@ -239,10 +248,13 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
         return replace(found, word=MISPRINT, reason=claim.misprint)
     if claim.untestable and found.word not in (UNSEEN, *BARRED):
         return replace(found, word=UNTESTABLE, reason=claim.untestable)
-    return replace(found, word=OURS.get(found.word, found.word)) if claim.ours else found
+    if claim.ours:
+        return replace(found, word=OURS.get(found.word, found.word))
+    return found
 
 
 def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
+    """The verdict that the numbers give, whatever the claim says of proofs."""
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
@@ -255,39 +267,47 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
     shut = {
         setting: why for setting, those in chosen.items() if (why := barred(those, claim.value))
     }
+    # Two kinds of claims need no replicates: a value that is to be 0 everywhere, and one whose
+    # standard error the study states.
     noisy = claim.test != "never" and claim.noise is None
-    if (
-        kept
-        and noisy
-        and len(shut) < len(chosen)
-        and all(row.get("replicate") == 0 for row in kept)
-    ):
+    testable = len(shut) < len(chosen)
+    if kept and noisy and testable and all(row.get("replicate") == 0 for row in kept):
         told = "one replicate says nothing of the noise"
         return Judgement(NOISE, (told,), reason=told)
+    # settings that cannot be tested are no differences of which chance could make one large
     many = max(1, len(chosen) - len(shut))
     details, each, seen = [], [], []
     for setting, those in chosen.items():
         at = {key: value for key, value in zip(claim.by, setting, strict=True) if value is not None}
         name = placed(at)
+        # a claim without `by` has one setting, which needs no name
+        head = f"{name}: " if name else ""
         found = _TESTS[claim.test](claim, those, many)
         if setting in shut:
+            # Errors that are no better than chance's are told beside the reason; what other rows
+            # showed in place of the paper's is not.
             own_rows = not any(row.get("stands_in") or row.get("untestable") for row in those)
             if found is not None and own_rows:
-                seen.append(f"{name}: {found[1]}" if name else found[1])
+                seen.append(f"{head}{found[1]}")
             found = shut[setting].word, shut[setting].why, False
         if found is not None:
             word, numbers, beyond = found
-            details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
-            each.append(
-                {"at": at, "word": word, "numbers": numbers} | ({"clear": True} if beyond else {})
-            )
+            details.append(f"{head}{numbers}: {word}")
+            setting_found: dict[str, Any] = {"at": at, "word": word, "numbers": numbers}
+            if beyond:
+                setting_found["clear"] = True
+            each.append(setting_found)
     if not each:
         return Judgement(UNSEEN, (), reason="the table has no such rows")
     word = overall(each, most=claim.most)
-    reason = counted(each) if len(each) > 1 else str(each[0]["numbers"])
+    reason = str(each[0]["numbers"])
+    if len(each) > 1:
+        reason = counted(each)
     if word in BARRED:
-        reasons = dict.fromkeys(one.why for one in shut.values())
-        reason = "; ".join([*reasons, *([f"measured: {'; '.join(seen)}"] if seen else [])])
+        reasons = list(dict.fromkeys(one.why for one in shut.values()))
+        if seen:
+            reasons.append(f"measured: {'; '.join(seen)}")
+        reason = "; ".join(reasons)
     return Judgement(word, tuple(details), tuple(each), reason)
 
 
@@ -349,11 +369,15 @@ def judged(study: Study, rows: list[Row]) -> list[Judged]:
     """
     found = []
     for place, claim in enumerate(study.claims):
-        plain = replace(claim, refuted="", misprint="") if claim.printed is not None else claim
+        # a proof against what is printed says nothing of the form at the proved epsilon
+        plain = claim
+        if claim.printed is not None:
+            plain = replace(claim, refuted="", misprint="")
+        about = dict.fromkeys(BASES, plain) | {"printed": claim}
         for readings in _ways(study, claim):
             those = [row for row in rows if all(one.covers(row) for one in readings)]
             own = {
-                basis: judge(claim if basis == "printed" else plain, those, filters)
+                basis: judge(about[basis], those, filters)
                 for basis in BASES
                 if (filters := getattr(claim, basis)) is not None
             }
@@ -383,16 +407,23 @@ def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str
     """
     words = [setting["word"] for setting in settings if setting["word"] not in BARRED]
     if not words:
-        return UNTESTABLE if any(setting["word"] == UNTESTABLE for setting in settings) else NOT_RUN
+        if any(setting["word"] == UNTESTABLE for setting in settings):
+            return UNTESTABLE
+        return NOT_RUN
     holds, fails = words.count(HOLDS), words.count(FAILS)
     if holds == len(words) or (most and 2 * holds > len(words)):
         return REPRODUCED
+    # a claim about most settings is not saved by one of them, however clear
     clearly = not most and any(setting.get("clear") for setting in settings)
     if clearly or 2 * holds > len(words):
-        return MOSTLY_NOT if fails > holds else PART
+        if fails > holds:
+            return MOSTLY_NOT
+        return PART
     if set(words) == {SAME}:
         return SAME
-    return NOT if fails else NOISE
+    if fails:
+        return NOT
+    return NOISE
 
 
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
@@ -400,6 +431,7 @@ def counted(settings: Sequence[Mapping[str, Any]]) -> str:
     if that decides.
     """
     words = [setting["word"] for setting in settings]
+    # above one half the counts alone decide, and how clear a setting is does not
     most = 2 * words.count(HOLDS) > sum(word not in BARRED for word in words)
     told = []
     for word in (HOLDS, SOME, FAILS, HIDDEN, SAME, *BARRED):
@@ -407,7 +439,9 @@ def counted(settings: Sequence[Mapping[str, Any]]) -> str:
             clear = sum(
                 setting["word"] == word and bool(setting.get("clear")) for setting in settings
             )
-            some = f" (clearly in {clear})" if clear and not most else ""
+            some = ""
+            if clear and not most:
+                some = f" (clearly in {clear})"
             told.append(f"{word.removesuffix(' here')} in {words.count(word)}{some}")
     return f"{', '.join(told)} of {len(words)}"
 
@@ -428,10 +462,11 @@ def summed(found: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[str
     told = []
     for word in dict.fromkeys(word for word, _ in found):
         those = [settings for one, settings in found if one == word]
-        beside = ""
-        if word in DIVIDED:
-            beside = f" ({'; '.join(_scored(settings) for settings in those if settings)})"
-        told.append(f"{len(those)} {word}{beside if beside != ' ()' else ''}")
+        scores = "; ".join(_scored(settings) for settings in those if settings)
+        if word in DIVIDED and scores:
+            told.append(f"{len(those)} {word} ({scores})")
+        else:
+            told.append(f"{len(those)} {word}")
     return told
 
 
@@ -442,20 +477,25 @@ def _scored(settings: Sequence[Mapping[str, Any]]) -> str:
 
 def said(value: Any) -> str:
     """A value of the table as it is written."""
-    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def placed(at: Mapping[str, Any]) -> str:
     """A setting in words: columns and values, by the names of :data:`NAMES`."""
-    named = {
-        key: NAMES.get(value, said(value)) if isinstance(value, str) else said(value)
-        for key, value in at.items()
-    }
-    return ", ".join(
-        told if key in _TEXTS else f"{NAMES.get(key, key)} {told}"
-        for key, told in named.items()
-        if told
-    )
+    parts = []
+    for key, value in at.items():
+        told = said(value)
+        if isinstance(value, str):
+            told = NAMES.get(value, told)
+        if told and key in _TEXTS:
+            parts.append(told)
+        elif told:
+            parts.append(f"{NAMES.get(key, key)} {told}")
+    return ", ".join(parts)
 
 
 def _number(value: Any) -> bool:
@@ -470,7 +510,10 @@ def unit_of(row: Mapping[str, Any]) -> Any:
     rows.
     """
     draw = row.get("draw")
-    return row.get("replicate", object()) if draw is None else ("draw", draw)
+    if draw is not None:
+        return "draw", draw
+    # a new object equals no other: a row without a replicate is a unit of its own
+    return row.get("replicate", object())
 
 
 def _mean(rows: list[Row], claim: Sentence) -> _Mean:
@@ -492,7 +535,10 @@ def _sign(low: _Mean, high: _Mean, many: int, against: int = 1) -> int:
     gap, free = high - low
     if -gap.mean > sure(free, many * against) * gap.error:
         return -1
-    return (gap.mean > sure(free) * gap.error) + (gap.mean > sure(free, many) * gap.error)
+    # the bound for one of many is the larger, so that what passes it passes the first too
+    surely = gap.mean > sure(free) * gap.error
+    surely_as_one_of_many = gap.mean > sure(free, many) * gap.error
+    return int(surely) + int(surely_as_one_of_many)
 
 
 _Found = tuple[str, str, bool] | None
@@ -502,6 +548,7 @@ many settings.
 
 
 def _marked(sign: int, told: str, *compared: _Mean) -> tuple[str, str, bool]:
+    """The word for a sign of :func:`_sign`; no difference, where all that is compared is equal."""
     gaps = [one - compared[0] for one in compared[1:]]
     if sign == 0 and gaps and all(gap.mean == gap.error == 0.0 for gap, _ in gaps):
         return SAME, told, False
@@ -516,21 +563,23 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not own or not others:
         return None
     mine, theirs = _mean(own, claim), {name: _mean(those, claim) for name, those in others.items()}
-    turned, n = claim.test == "greatest", len(theirs)
-    signs = [
-        _sign(other, mine, many, n) if turned else _sign(mine, other, many, n)
-        for other in theirs.values()
-    ]
-    best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
+    # It fails if it is surely beaten by one of the others, of which the best has as many chances
+    # as there are others.
+    n = len(theirs)
+    if claim.test == "greatest":
+        signs = [_sign(other, mine, many, n) for other in theirs.values()]
+        best = max(theirs, key=lambda name: theirs[name].mean)
+    else:
+        signs = [_sign(mine, other, many, n) for other in theirs.values()]
+        best = min(theirs, key=lambda name: theirs[name].mean)
     name = placed({claim.among: best})
-    told = (
-        f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({name}, the best of the "
-        "others)"
-    )
+    told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])}"
+    told = f"{told} ({name}, the best of the others)"
     return _marked(min(signs), told, mine, theirs[best])
 
 
 def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """Whether means rise or fall along `x`: between its ends, and by no step the other way."""
     groups: dict[float, list[Row]] = {}
     for row in rows:
         if _number(row.get(claim.x)):
@@ -539,41 +588,50 @@ def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     at = sorted(groups)
     means = [_mean(groups[x], claim) for x in at]
-    turned, steps_of_all = claim.test == "rises", many * (len(at) - 1)
-    pairs = [pair if turned else pair[::-1] for pair in itertools.pairwise(means)]
-    steps = [_sign(*pair, steps_of_all) for pair in pairs]
-    whole = _sign(means[0], means[-1], many) if turned else _sign(means[-1], means[0], many)
+    # one of many steps goes against the trend by chance: the bound is for the steps of all
+    steps_of_all = many * (len(at) - 1)
+    if claim.test == "rises":
+        steps = [_sign(left, right, steps_of_all) for left, right in itertools.pairwise(means)]
+        whole = _sign(means[0], means[-1], many)
+    else:
+        steps = [_sign(right, left, steps_of_all) for left, right in itertools.pairwise(means)]
+        whole = _sign(means[-1], means[0], many)
     told = f"{means[0]} at {placed({claim.x: at[0]})}, {means[-1]} at {at[-1]:g}"
     if min(steps) >= 0:
         return _marked(whole, told, *means)
-    k = steps.index(-1)  # a step the wrong way
+    # the first step the wrong way is shown
+    k = steps.index(-1)
     told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
-    return (SOME if whole > 0 else FAILS), told, whole == 2
+    if whole > 0:
+        return SOME, told, whole == 2
+    return FAILS, told, False
 
 
 def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
+    """The means of `of` and of `than`; None if one of them has no rows."""
     own, other = ([row for row in rows if matches(row, side)] for side in (claim.of, claim.than))
-    return (_mean(own, claim), _mean(other, claim)) if own and other else None
+    if not own or not other:
+        return None
+    return _mean(own, claim), _mean(other, claim)
 
 
 def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
-    return (
-        None
-        if pair is None
-        else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}", *pair)
-    )
+    if pair is None:
+        return None
+    own, other = pair
+    told = f"{own} against {other}{_apart(own, other)}"
+    return _marked(_sign(own, other, many), told, own, other)
 
 
 def _apart(low: _Mean, high: _Mean) -> str:
     """The difference, where its error is less than the errors of both suggest."""
     gap, _ = high - low
     alone = math.hypot(low.error, high.error)
-    return (
-        f", {replace(gap, mean=abs(gap.mean))} apart"
-        if SURE * gap.error < abs(gap.mean) <= SURE * alone
-        else ""
-    )
+    # without it a reader would take two overlapping intervals for no difference
+    if SURE * gap.error < abs(gap.mean) <= SURE * alone:
+        return f", {replace(gap, mean=abs(gap.mean))} apart"
+    return ""
 
 
 def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -614,46 +672,58 @@ def _tighter(claim: Sentence, rows: list[Row], many: int) -> _Found:
     wide = float(own.std(ddof=1)), float(other.std(ddof=1))
     if max(wide) == 0.0:
         return HIDDEN, "no spread", False
-    if (
-        set(pair[0].values) == set(pair[1].values)
-        and np.ptp(own - other) * np.ptp(own + other) != 0.0
-    ):
+    paired = set(pair[0].values) == set(pair[1].values)
+    if paired and np.ptp(own - other) * np.ptp(own + other) != 0.0:
+        # Pitman and Morgan: variances of pairs are equal exactly where sums and differences are
+        # uncorrelated, and the correlation is negative where `of` varies less.
         r, free = float(np.corrcoef(own + other, own - other)[0, 1]), own.size - 2
         t = r * math.sqrt(free / max(1.0 - r * r, 1e-300))
         low, high = float(stats.t.cdf(t, free)), float(stats.t.sf(t, free))
     else:
-        ratio = math.inf if wide[1] == 0.0 else (wide[0] / wide[1]) ** 2
-        low, high = (
-            float(f(ratio, own.size - 1, other.size - 1)) for f in (stats.f.cdf, stats.f.sf)
-        )
-    word = HOLDS if low < CHANCE else FAILS if high < CHANCE / many else HIDDEN
+        # Fisher's test of two variances of independent samples
+        ratio = math.inf
+        if wide[1] != 0.0:
+            ratio = (wide[0] / wide[1]) ** 2
+        low = float(stats.f.cdf(ratio, own.size - 1, other.size - 1))
+        high = float(stats.f.sf(ratio, own.size - 1, other.size - 1))
+    word = HIDDEN
+    if low < CHANCE:
+        word = HOLDS
+    elif high < CHANCE / many:
+        word = FAILS
     return word, f"standard deviation {wide[0]:.3g} against {wide[1]:.3g}", low < CHANCE / many
 
 
 def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
     """The gap from `of` up to `than` is smaller at the largest `x` than at the smallest."""
     xs = sorted({float(row[claim.x]) for row in rows if _number(row.get(claim.x))})
+    if len(xs) < 2:
+        return None
     gaps = []
-    for x in (xs[0], xs[-1]) if len(xs) > 1 else ():
+    for x in (xs[0], xs[-1]):
         pair = _pair(claim, [row for row in rows if row.get(claim.x) == x])
         if pair is not None:
             gaps.append((pair[1] - pair[0])[0])
     if len(gaps) < 2:
         return None
     first, last = gaps
-    return _marked(
-        _sign(last, first, many),
-        f"a gap of {first} at {placed({claim.x: xs[0]})}, of {last} at {xs[-1]:g}",
-    )
+    told = f"a gap of {first} at {placed({claim.x: xs[0]})}, of {last} at {xs[-1]:g}"
+    return _marked(_sign(last, first, many), told)
 
 
 def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not rows:
         return None
     level, mean = _Mean(claim.level), _mean(rows, claim)
-    pair = (level, mean) if claim.test == "above" else (mean, level)
-    told = f"{mean} (ours: {claim.test} {claim.level:g})" if claim.level else str(mean)
-    return _marked(_sign(*pair, many), told)
+    if claim.test == "above":
+        sign = _sign(level, mean, many)
+    else:
+        sign = _sign(mean, level, many)
+    told = str(mean)
+    # a level of 0 is the sign that the paper speaks of; any other one is ours
+    if claim.level:
+        told = f"{mean} (ours: {claim.test} {claim.level:g})"
+    return _marked(sign, told)
 
 
 def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -662,11 +732,18 @@ def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     apart, free = pair[0] - pair[1]
     gap, error = abs(apart.mean), apart.error
-    gap = gap if gap > 1e-12 * abs(pair[0].mean) else 0.0  # rounding
+    # with `within` 0 both have to be equal, and rounding is no difference
+    if gap <= 1e-12 * abs(pair[0].mean):
+        gap = 0.0
+    # it holds where the whole interval of the difference is near, and fails where none of it is
     near = [gap + sure(free, among) * error <= claim.within for among in (1, many)]
-    near_is = f" (ours: near is {claim.within:g})" if claim.within else ""
-    mark = -1 if gap - sure(free, many) * error > claim.within else sum(near)
-    return _marked(mark, f"{pair[0]} and {pair[1]}, {gap:.2g} apart{near_is}")
+    mark = sum(near)
+    if gap - sure(free, many) * error > claim.within:
+        mark = -1
+    told = f"{pair[0]} and {pair[1]}, {gap:.2g} apart"
+    if claim.within:
+        told += f" (ours: near is {claim.within:g})"
+    return _marked(mark, told)
 
 
 def _no_less(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -678,15 +755,22 @@ def _no_less(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     gap, free = pair[1] - pair[0]
     held = [gap.mean + sure(free, among) * gap.error <= claim.within for among in (1, many)]
-    mark = -1 if gap.mean - sure(free, many) * gap.error > claim.within else sum(held)
-    return _marked(
-        mark, f"{pair[0]} against {pair[1]} (ours: lower is by more than {claim.within:g})"
-    )
+    mark = sum(held)
+    if gap.mean - sure(free, many) * gap.error > claim.within:
+        mark = -1
+    told = f"{pair[0]} against {pair[1]} (ours: lower is by more than {claim.within:g})"
+    return _marked(mark, told)
 
 
 def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    if not rows:
+        return None
     hits = sum(row[claim.value] != 0 for row in rows)
-    return _marked(-1 if hits else 2, f"{hits} of {len(rows)}") if rows else None
+    told = f"{hits} of {len(rows)}"
+    # no noise is in a count: one hit refutes it
+    if hits:
+        return _marked(-1, told)
+    return _marked(2, told)
 
 
 _TESTS = {

@@ -62,7 +62,7 @@ def check(p: Mapping[str, Any], known: set[str]) -> None:
     if unknown := set(p) - known - {"reading"}:
         name = min(unknown)
         raise InvalidInput(
-            name, p[name], "is no parameter of this kind of cell", "remove or correct it"
+            name, p[name], "is not a parameter of this kind of cell", "remove or correct it"
         )
 
 
@@ -74,6 +74,11 @@ def files(kind: str) -> set[str]:
         if name not in found and (folder / name).is_file():
             found.add(name)
             for node in ast.walk(ast.parse((folder / name).read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom) and node.level == 1:
-                    todo += [node.module] if node.module else [alias.name for alias in node.names]
+                if not isinstance(node, ast.ImportFrom) or node.level != 1:
+                    continue
+                # `from .draws import ...`, or `from . import kept`
+                if node.module:
+                    todo.append(node.module)
+                else:
+                    todo += [alias.name for alias in node.names]
     return found

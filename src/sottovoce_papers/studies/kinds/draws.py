@@ -50,8 +50,8 @@ def over_draws(cell: Callable[[Mapping[str, Any]], list[Row]], p: Mapping[str, A
     rows: list[Row] = []
     for draw, first, own in each_draw(p):
         for row in cell(own):
-            told = (
-                {"replicate": first + row["replicate"], "draw": draw} if "replicate" in row else {}
-            )
-            rows.append(row | told)
+            # a note has no replicate
+            if "replicate" in row:
+                row = row | {"replicate": first + row["replicate"], "draw": draw}
+            rows.append(row)
     return rows

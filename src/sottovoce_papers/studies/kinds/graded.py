@@ -31,7 +31,11 @@ class _Watch:
     sent: list[Array] = field(default_factory=list)  # (R, N) each
 
     def __call__(self, k: int, state: Any) -> None:
-        before, many = (self.models[-1], self.sent[-1]) if self.models else (0.0, 0)
+        # every site starts at zero, and has sent nothing
+        before: Any = 0.0
+        many: Any = 0
+        if self.models:
+            before, many = self.models[-1], self.sent[-1]
         self.models.append(np.array(state.f))
         self.sent.append(many + np.any(state.f != before, axis=-1))
 
@@ -92,11 +96,15 @@ def cost(p: Mapping[str, Any]) -> list[Row]:
     totals, targets = [float(e) for e in p["epsilons"]], [float(e) for e in p["errors"]]
     found = [[row | {"epsilon": e} for row in _at_the_end({**inner, "epsilon": e})] for e in totals]
     rows = [row for each in found for row in each]
-    if any("test_error" not in row for row in rows):  # left out at some total
+    # the method is left out at some total: there is no curve to read a cost from
+    if any("test_error" not in row for row in rows):
         return rows
     errors = np.array([[row["test_error"] for row in each] for each in found])
     flat = [row.get("untestable_error") for row in rows]
-    why = {"untestable": flat[0]} if all(flat) else {}
+    # a cost read from errors says nothing where errors say nothing at every total
+    why = {}
+    if all(flat):
+        why = {"untestable": flat[0]}
     units = [{key: row[key] for key in ("replicate", "draw") if key in row} for row in found[0]]
     for target in targets:
         for unit, value in zip(units, jackknifed(errors, np.log(totals), target), strict=True):

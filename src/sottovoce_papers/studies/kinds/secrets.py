@@ -37,8 +37,11 @@ def simulate_watched(
     place = engine.Place(prepared.facts, DenseNet(prepared.graph), guard, lead, rows.d)
 
     def observe(k: int, state: Any) -> None:
-        all_sent = config.form == "listed" or k == config.rounds
-        watch(k, state, None if all_sent else guard.checkpoint_state()[KEPT])
+        # as listed f itself is sent, and so is the answer of the last step
+        if config.form == "listed" or k == config.rounds:
+            watch(k, state, None)
+        else:
+            watch(k, state, guard.checkpoint_state()[KEPT])
 
     engine.run_rounds(prepared.algorithm, place, config.rounds, observers=[observe])
     statement = privacy_statement(prepared, prepared.ledger.rows, simulated=True, caveat=caveat)

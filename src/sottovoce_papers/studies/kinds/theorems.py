@@ -86,7 +86,10 @@ def noise_002(config: RunConfig, rows: Rows, total: float | tuple[float, ...]) -
     ready = prepare(config, rows.n, rows.d)
     facts, (scale, fixed, bend) = ready.facts, _price_002(ready)
     each = np.reshape(total, (-1, 1)) / (scale * config.rounds) - fixed
-    rate = each if isinstance(total, tuple) else np.min(each, keepdims=True)
+    # one total: the same rate for all nodes, which the dearest of them can pay
+    rate = each
+    if not isinstance(total, tuple):
+        rate = np.min(each, keepdims=True)
     if np.min(rate) <= 0:
         raise InvalidInput(
             "alpha", total, "does not pay for the curvature terms of (32)", "raise alpha"

@@ -59,43 +59,51 @@ def components(p: Mapping[str, Any]) -> list[Row]:
     epsilon that the moments would cost alone.
     """
     check(p, _KNOWN)
-    pca, N, m, out = p["pca"], int(p["sites"]), int(p["rows"]), []
-    held = load(p["data"], "none" if pca == "private" else pca)
+    pca, N, m = p["pca"], int(p["sites"]), int(p["rows"])
+    out: list[Row] = []
+    # private components are learnt below, from the rows of each split
+    reduced_by = pca
+    if pca == "private":
+        reduced_by = "none"
+    held = load(p["data"], reduced_by)
     width, terms = held.X.shape[1], Terms(float(p["epsilon"]), DELTA, float(p["Lambda"]), p["loss"])
     n = np.full((N, 1), float(m))
-    before: list[Event] = [Unprotected("003, Appendix A", n)] if pca == "thesis" else []
+    # Events before the models, and those of them that the total pays for: nothing pays for the
+    # thesis's components, whose ledger says infinity.
+    before: list[Event] = []
+    paid: list[Event] = []
+    if pca == "thesis":
+        before = [Unprotected("003, Appendix A", n)]
     moments, facts, kept = None, terms.facts(n, width), width
     if pca == "private":
         kept = min(int(p["components"]), width)
         moments, about = noisy_moments(n, width, terms.epsilon * float(p["share"]), N)
-        before, facts = [moments.event(about)], terms.facts(n, kept)
-    paid = before if pca == "private" else []
+        before = paid = [moments.event(about)]
+        facts = terms.facts(n, kept)
     sigma = _least_noise(lambda s: [*paid, _model(s, facts, 1).event(facts)], terms)
     for seed, first, some in splits(p):
         rows = Rows.build_from_parts(held.deal([m] * N, seed))
         # with moments of its own each, rows differ too
-        batches = [1] * some if moments is not None else [some]
+        batches = [some]
+        if moments is not None:
+            batches = [1] * some
         for k, R in enumerate(batches):
             own = derived(seed, k)
-            seen, ledger = (
-                held,
-                Ledger(accountants.make_accountant(terms.accountant), math.inf, DELTA),
-            )
+            seen, projected = held, rows
+            ledger = Ledger(accountants.make_accountant(terms.accountant), math.inf, DELTA)
             if moments is not None:
                 guard = RowGuard(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
-                basis = np.linalg.eigh(
-                    unflatten_symmetric(guard.charge_and_answer(moments).mean(axis=0), width)
-                )[1][:, ::-1][:, :kept]
+                mean = guard.charge_and_answer(moments).mean(axis=0)
+                # the leading eigenvectors of the sites' mean matrix; eigh has the smallest first
+                vectors = np.linalg.eigh(unflatten_symmetric(mean, width))[1]
+                basis = vectors[:, ::-1][:, :kept]
                 seen = held.onto(np.ascontiguousarray(basis))
+                projected = Rows.build_from_parts(seen.deal([m] * N, seed))
             elif before:
                 ledger.record_event(before[0])
-            projected = rows if moments is None else Rows.build_from_parts(seen.deal([m] * N, seed))
             noise = KeyedNoise(derived(own, 1), range(R), range(N))
-            models = (
-                RowGuard(projected, facts, noise, ledger)
-                .charge_and_answer(_model(sigma, facts, R))
-                .mean(axis=1)
-            )
+            guard = RowGuard(projected, facts, noise, ledger)
+            models = guard.charge_and_answer(_model(sigma, facts, R)).mean(axis=1)
             row = _row(pca, ledger, terms, kept) | held.notes
             row["_privacy"] = held.told(row["_privacy"])
             errors = seen.errors(models)
@@ -137,7 +145,7 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
 
     found = calibrate(worst, [terms.epsilon], tolerance=tolerance_for(accountant))
     if not found.met.all():
-        rule = "is spent before the models, by the moments or the loss's curvature"
+        rule = "is used up before the models, by the moments or the curvature of the loss"
         raise InvalidInput(
             "epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda"
         )
@@ -153,11 +161,17 @@ def _row(pca: str, ledger: Ledger, terms: Terms, kept: int) -> Row:
         "private": "Components of noisy moments: one row of one site is protected, the moments "
         "included.",
     }
+    # an infinite epsilon has no delta, and only the thesis claims without a proof
+    delta, claimed = 0.0, None
+    if math.isfinite(total):
+        delta = DELTA
+    if pca == "thesis":
+        claimed = terms.epsilon
     return {
         "target": terms.epsilon,
         "epsilon": total,
-        "delta": DELTA if math.isfinite(total) else 0.0,
-        "claimed": terms.epsilon if pca == "thesis" else None,
+        "delta": delta,
+        "claimed": claimed,
         "kept": kept,
         "_privacy": words[pca],
     }

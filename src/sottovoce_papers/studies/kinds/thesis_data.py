@@ -54,7 +54,10 @@ class HeldOut:
     @property
     def notes(self) -> dict[str, str]:
         """What every row of a cell must carry."""
-        return {"_note": self.note} | ({"stands_in": self.stands_in} if self.stands_in else {})
+        notes = {"_note": self.note}
+        if self.stands_in:
+            notes["stands_in"] = self.stands_in
+        return notes
 
     def errors(self, models: Array) -> Array:
         """Errors of models, shape (..., d), on the rows to score on."""
@@ -62,7 +65,9 @@ class HeldOut:
 
     def told(self, promise: str) -> str:
         """A guarantee in words, with what it does not cover."""
-        return promise if self.caveat is None else f"{promise} Not covered: {self.caveat}."
+        if self.caveat is None:
+            return promise
+        return f"{promise} Not covered: {self.caveat}."
 
     def onto(self, basis: Array) -> HeldOut:
         """All rows projected onto the columns of `basis`, which are orthonormal."""
@@ -75,7 +80,7 @@ class HeldOut:
         """
         cuts = np.cumsum([0, *sizes])
         if cuts[-1] > len(self.y):
-            rule = f"{cuts[-1]} are needed, there are {len(self.y)}"
+            rule = f"{cuts[-1]} rows are needed in all, and there are {len(self.y)}"
             raise InvalidInput("rows", max(sizes), rule, "use fewer sites or rows")
         order = np.random.default_rng(seed).permutation(len(self.y))
         parts = [order[first:last] for first, last in pairwise(cuts)]
@@ -115,9 +120,9 @@ def digits(low: int, high: int) -> HeldOut:
             )
     except OSError:
         why = (
-            f"The digits {low} and {high} could not be fetched (fetch_openml: no network, and no "
-            "mnist_784 in "
-            "scikit-learn's cache): 3 and 7 stand in."
+            f"The digits {low} and {high} could not be fetched "
+            "(fetch_openml: no network, and no mnist_784 in scikit-learn's cache): "
+            "3 and 7 stand in."
         )
         return replace(load("mnist37"), note=why, stands_in=why)
     label = np.asarray(found.target).astype(int)
@@ -162,7 +167,10 @@ def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int,
     Without noise there is one split a replicate.
     """
     replicates = int(p["replicates"])
-    many = min(int(p.get("splits", replicates)), replicates) if noisy else replicates
+    many = replicates
+    # the same split twice would tell nothing without noise
+    if noisy:
+        many = min(int(p.get("splits", replicates)), replicates)
     edges = np.linspace(0, replicates, many + 1).round().astype(int)
     for first, last in pairwise(edges.tolist()):
         yield derived(int(p["seed"]), first), first, last - first

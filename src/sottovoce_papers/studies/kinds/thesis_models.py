@@ -104,8 +104,6 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
                 "target": terms.epsilon,
                 "epsilon": said.epsilon,
                 "delta": said.delta,
-            }
-            row |= {
                 "claimed": said.printed_claim,
                 "_privacy": held.told(_words(name, said)),
             } | held.notes
@@ -187,33 +185,35 @@ def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple
     """003, Algorithm 3, to the letter, with a regulariser (N, 1) of choice: models (R, N, d),
     and their ledger.
     """
-    epsilon, delta = terms.epsilon, DELTA if gaussian else 0.0
-    start, claimed = (
-        np.zeros((terms.replicates, len(rows.n), rows.d)),
-        np.full(rows.n.shape, epsilon),
-    )
-    law: GaussianLaw | SphericalLaw = SphericalLaw(claimed / 2.0, polish=False, claimed=claimed)
+    epsilon, shape = terms.epsilon, rows.n.shape
+    start = np.zeros((terms.replicates, len(rows.n), rows.d))
+    claimed = np.full(shape, epsilon)
+    # to the letter: no noise for the solver's error (`polish`), and no budget
+    law: GaussianLaw | SphericalLaw
     if gaussian:
-        sigma = np.full(
-            rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon
-        )
-        law = GaussianLaw(sigma, polish=False, claimed=claimed)
-    ledger = Ledger(accountants.make_accountant("best" if gaussian else "pure"), math.inf, delta)
+        deviation = math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon
+        law = GaussianLaw(np.full(shape, deviation), polish=False, claimed=claimed)
+        ledger = Ledger(accountants.make_accountant("best"), math.inf, DELTA)
+    else:
+        law = SphericalLaw(claimed / 2.0, polish=False, claimed=claimed)
+        ledger = Ledger(accountants.make_accountant("pure"), math.inf, 0.0)
     guard = RowGuard(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
-    return guard.charge_and_answer(
-        PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")
-    ), ledger
+    query = PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")
+    return guard.charge_and_answer(query), ledger
 
 
 def _words(name: str, said: Statement) -> str:
     """What a run guarantees, without its numbers, which are columns."""
     if math.isinf(said.epsilon):
         return f"{name}: nothing is protected."
-    delta = f", delta = {said.delta:g}" if said.delta else ", pure"
-    assumed = f"; assumes {said.assumes}" if said.assumes is not None else ""
+    delta, assumed = "pure", ""
+    if said.delta:
+        delta = f"delta = {said.delta:g}"
+    if said.assumes is not None:
+        assumed = f"; assumes {said.assumes}"
     return (
-        f"{name}: {said.unit} ({said.relation}{delta}), against who "
-        f"{said.trust.adversary}{assumed}."
+        f"{name}: {said.unit} ({said.relation}, {delta}), "
+        f"against who {said.trust.adversary}{assumed}."
     )
 
 
@@ -276,7 +276,9 @@ def _split(
     alone = local(sites, terms)
     # 003's Algorithm 2 as it is meant: the same noise, at another rate; without noise there is
     # nothing to print.
-    letter = alone if setting == "non-private" else local(sites, rough, "printed")
+    letter = alone
+    if setting != "non-private":
+        letter = local(sites, rough, "printed")
     if "first_epsilon" in p:
         own_terms = replace(terms, epsilon=float(p["first_epsilon"]), seed=derived(seed, 1))
         first = local(sites.rows_of_node(0), own_terms)
@@ -315,18 +317,25 @@ def _split(
     fits |= {f"{name}{LETTER}": fit for name, fit in printed.items()}
     for name, fit in fits.items():
         says = {"sites": fit.sites, "aggregator": fit.aggregator}
-        counted = [fit.sites] if setting == "public-private" else list(says.values())
-        plain, claims = name.removesuffix(LETTER), math.isfinite(terms.epsilon) and name != OURS
-        method = ("local" if plain.startswith("site ") else plain) + name[len(plain) :]
+        counted = list(says.values())
+        # the aggregator's rows are public there, and its epsilon is infinite
+        if setting == "public-private":
+            counted = [fit.sites]
+        # every site's model is one of the local method
+        plain = name.removesuffix(LETTER)
+        method = name
+        if plain.startswith("site "):
+            method = "local" + name[len(plain) :]
+        claimed = None
+        if math.isfinite(terms.epsilon) and name != OURS:
+            claimed = terms.epsilon
         row: Row = {
             "method": method,
             "model": name,
             "target": terms.epsilon,
             "case": f"{case_of(p)}, {setting}",
-        }
-        row |= {
             "epsilon": max(said.epsilon for said in counted),
-            "claimed": terms.epsilon if claims else None,
+            "claimed": claimed,
         }
         row |= {f"epsilon_{who}": said.epsilon for who, said in says.items()}
         if "first_epsilon" in p:
@@ -340,7 +349,9 @@ def case_of(p: Mapping[str, Any]) -> str:
     must say so.
     """
     name = next((one for one in SOURCED if p["data"].startswith(f"{one}:")), p["data"])
-    return f"stand-in, {name}" if stands_in(p) else str(name)
+    if stands_in(p):
+        return f"stand-in, {name}"
+    return str(name)
 
 
 def _first(alone: Fit, own: Fit) -> Fit:
@@ -357,14 +368,11 @@ def _promises(method: str, says: Mapping[str, Statement]) -> str:
     """Whom a method protects and whom not, without the numbers, which are columns."""
 
     def one(said: Statement) -> str:
-        covered = f"protects {said.protects}" + (
-            f"; not: {said.not_protected}" if said.not_protected else ""
-        )
-        return said.not_protected if math.isinf(said.epsilon) else covered
+        if math.isinf(said.epsilon):
+            return said.not_protected
+        if said.not_protected:
+            return f"protects {said.protects}; not: {said.not_protected}"
+        return f"protects {said.protects}"
 
-    words = [f"{who}: {one(said)}" for who, said in says.items()]
-    return (
-        f"{method[0].upper()}{method[1:]}. "
-        + ". ".join(word[0].upper() + word[1:] for word in words)
-        + "."
-    )
+    sentences = [method, *(f"{who}: {one(said)}" for who, said in says.items())]
+    return " ".join(f"{said[0].upper()}{said[1:]}." for said in sentences)

@@ -122,13 +122,10 @@ def _lost_at(p: Mapping[str, Any]) -> tuple[Array, float]:
     """The losses of accuracy (R,) of Algorithm 3 on the hardest problem of this size, and the
     theorem's order.
     """
-    n, d, epsilon, gaussian = (
-        int(p["rows"]),
-        int(p["features"]),
-        float(p["epsilon"]),
-        p["law"] == "gaussian",
-    )
-    delta = DELTA if gaussian else None
+    n, d, epsilon = int(p["rows"]), int(p["features"]), float(p["epsilon"])
+    gaussian, delta = False, None
+    if p["law"] == "gaussian":
+        gaussian, delta = True, DELTA
     said = generalised_objective_perturbation(n=n, d=d, epsilon=epsilon, norm=1.0, delta=delta)
     Lambda = said.Delta / n
     # of a row's norm, so that noisy models stay on the loss's linear piece, margins below 1/2
@@ -256,8 +253,11 @@ def picked(M: Array, signed: Array, most: int) -> Array:
     kept: list[int] = []
     basis: list[Array] = []
     for i in np.argsort(_errors(M, signed), kind="stable"):
-        size = float(np.linalg.norm(M[i]))
-        left = M[i] / size if size > 0 else M[i]
+        # Gram and Schmidt: what is left of a unit model beside those that are kept
+        left = M[i]
+        size = float(np.linalg.norm(left))
+        if size > 0:
+            left = left / size
         for b in basis:
             left = left - (left @ b) * b
         if np.linalg.norm(left) > 1e-9 and len(kept) < most:

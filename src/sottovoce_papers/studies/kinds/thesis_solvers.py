@@ -33,9 +33,8 @@ their place.
 SOURCE, LETTER = "e^(epsilon / 4)", "e^(c / (2 Lambda))"
 """Readings of Delta in Algorithm 2, step 1: that of its source, and the one that 003 prints."""
 _FOLDS = 5
-_FLAT = (
-    1e-9  # a regulariser below this is none: the model is so long that only its direction counts
-)
+# a regulariser below this is none: the model is so long that only its direction counts
+_FLAT = 1e-9
 _SHARED = {"data", "pca", "loss", "Lambda", "rows", "replicates", "seed"}
 
 
@@ -62,21 +61,20 @@ def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
         total, rate, rest = ridge_of(terms.epsilon, facts, p.get("reading") == LETTER)
         models = local(sites, replace(terms, tol=1e-5), "printed").models
         if p.get("reading") == LETTER and not rest:
+            # the same noise under the printed Delta, whose limit at 0 is solved: see `flat`
             noise = noise_of(models, sites, facts, ridge_of(terms.epsilon, facts)[0])
+            signed = [sites.rows_of_node(i).signed[0] for i in range(N)]
             models = np.array(
-                [
-                    [
-                        flat(sites.rows_of_node(i).signed[0], one[i], total, facts.loss)
-                        for i in range(N)
-                    ]
-                    for one in noise
-                ]
+                [[flat(signed[i], one[i], total, facts.loss) for i in range(N)] for one in noise]
             )
+        branch = 2
+        if rest:
+            branch = 1
         spent = proved(facts, total, rate)
         row: Row = {
             "target": terms.epsilon,
             "ridge": total,
-            "branch": 1 if rest else 2,
+            "branch": branch,
             "epsilon_proved": spent,
         }
         row |= {"above": int(spent > terms.epsilon * (1.0 + 1e-9))} | held.notes
@@ -99,8 +97,13 @@ def ridge_of(epsilon: float, facts: Facts, letter: bool = False) -> tuple[float,
     c, n = facts.loss.curvature_bound, float(facts.n.flat[0])
     ridge, rate = listed(epsilon, facts, letter)
     first = epsilon - 2.0 * math.log1p(c / (n * facts.mu)) > 0
-    power = c / (2.0 * facts.mu) if letter else epsilon / 4.0
-    total = facts.mu if first else c / n * math.exp(-power) / -math.expm1(-power)
+    power = epsilon / 4.0
+    if letter:
+        power = c / (2.0 * facts.mu)
+    # 1 / (e^x - 1) as e^-x / (1 - e^-x), which does not overflow
+    total = facts.mu
+    if not first:
+        total = c / n * math.exp(-power) / -math.expm1(-power)
     assert first or math.isclose(total, facts.mu + float(ridge.flat[0]), abs_tol=1e-12)
     return total, float(rate.flat[0]), first
 
@@ -204,7 +207,9 @@ def _both(
 ) -> list[Row]:
     """Rows of all solvers on one split."""
     loss, facts = make_loss(terms.loss), terms.facts(sites.n, sites.d)
-    total = ridge_of(terms.epsilon, facts)[0] if math.isfinite(terms.epsilon) else facts.mu
+    total = facts.mu
+    if math.isfinite(terms.epsilon):
+        total = ridge_of(terms.epsilon, facts)[0]
     noise = noise_of(exact.models, sites, facts, total)
     x0 = aggregator.rows_of_node(0).signed[0]
     models = {
@@ -234,7 +239,8 @@ def _both(
             "feature": np.einsum("rn,rnd->rd", weights, found),
         }
         told[solver] = {"stopped": float(np.mean(ended))}
-        if solver == SIMPLEX:  # of another loss the exact model is not the minimum
+        # of another loss the exact model is not the minimum
+        if solver == SIMPLEX:
             told[solver]["excess"] = float(np.mean(excess))
     out = list[Row]()
     for solver, those in models.items():
@@ -245,7 +251,9 @@ def _both(
                 "target": terms.epsilon,
                 "epsilon": exact.sites.epsilon,
             }
-            row |= (told[solver] if name == "local" else {}) | held.notes
+            if name == "local":
+                row |= told[solver]
+            row |= held.notes
             row["_privacy"] = held.told("What is proved for the sites assumes exact minimisation.")
             out += [
                 row | {"replicate": first + k, "error": float(e)}

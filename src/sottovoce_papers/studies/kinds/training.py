@@ -46,7 +46,7 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
             raise InvalidInput(
                 "beta",
                 p["beta"],
-                "is C times the tolerance, which is given too",
+                "is C times tolerance, and both are given",
                 "give one of them",
             )
         knobs["tolerance"] = p["beta"] / p.get("C", 1.0)
@@ -71,11 +71,12 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
 
 
 def _knobs(p: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in p.items()
-        if key in _KNOBS
-    }
+    """The parameters of a run among those of a cell; a list, as JSON has it, as a tuple."""
+    knobs = {key: value for key, value in p.items() if key in _KNOBS}
+    for key, value in knobs.items():
+        if isinstance(value, list):
+            knobs[key] = tuple(value)
+    return knobs
 
 
 def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
@@ -84,18 +85,26 @@ def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
     shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
     ready = prepare(RunConfig.from_dict({"epsilon": math.inf} | shared | other), rows.n, rows.d)
     book = ready.plan_ledger()
-    each = book.claims() if p.get("match_by") == "claimed, each node" else None
-    if each is not None:
-        return tuple(np.broadcast_to(np.ravel(each), len(rows.n)).tolist())
-    claim = book.claimed() if p.get("match_by", "claimed") == "claimed" else None
-    return book.total() if claim is None else claim
+    how = p.get("match_by", "claimed")
+    if how == "claimed, each node":
+        each = book.claims()
+        if each is not None:
+            return tuple(np.broadcast_to(np.ravel(each), len(rows.n)).tolist())
+    if how == "claimed":
+        claim = book.claimed()
+        if claim is not None:
+            return claim
+    # also where no claim is on record, as of corrected forms
+    return book.total()
 
 
 def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
     """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the
     curvature that is there.
     """
-    alpha = p["noise"] if "noise" in p else p["alpha"]
+    alpha = p.get("noise")
+    if alpha is None:
+        alpha = p["alpha"]
     return max(0.0, p["C"] * 0.25 / (float(rows.n.min()) * math.expm1(alpha / 4)) - 2 * p["eta"])
 
 
@@ -113,15 +122,20 @@ class _Scores:
     def __post_init__(self) -> None:
         self.loss = make_loss(self.ready.config.loss)
         self.rows: dict[int, list[Row]] = {}
-        curator = len(self.ready.facts.n) == 1  # a trusted one's
-        rows = self.dealt.rows.pool_at_one_node() if curator else self.dealt.rows
+        rows = self.dealt.rows
+        # one node of many sites: a trusted curator has the rows of all
+        if len(self.ready.facts.n) == 1:
+            rows = rows.pool_at_one_node()
         self.signed = [rows.signed[i, : int(n)] for i, n in enumerate(rows.n[:, 0])]
 
     def __call__(self, k: int, state: Any, kept: Array | None = None) -> None:
         if k in self.wanted:
             models = self.ready.algorithm.model(state)
             self.rows[k] = self.score(self._full(models))
-            own = self.rows[k] if kept is None else self.score(self._full(kept))
+            # what a node keeps differs from what it sends with PVP as printed only
+            own = self.rows[k]
+            if kept is not None:
+                own = self.score(self._full(kept))
             for row, other in zip(self.rows[k], own, strict=True):
                 row |= {"kept_loss": other["loss"], "kept_risk": other["risk"]}
 
@@ -161,9 +175,13 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
 
     def note(k: int, book: Ledger) -> None:
         if k in wanted:
-            proved = book.total()
-            claim = book.claimed() if ready.config.form != "corrected" else None
-            found[k] = (proved if claim is None else claim, proved)
+            claim = proved = book.total()
+            # a corrected form claims what is proved for it
+            if ready.config.form != "corrected":
+                printed = book.claimed()
+                if printed is not None:
+                    claim = printed
+            found[k] = (claim, proved)
 
     ready.plan_ledger(after=note)
     return found
@@ -191,7 +209,8 @@ def wanted_rounds(p: Mapping[str, Any]) -> frozenset[int]:
     and every so many.
     """
     rounds = p.get("rounds", RunConfig.defaults()["rounds"])
-    if type(rounds) is not int:  # it is refused with the configuration
+    # any other value is refused with the configuration
+    if type(rounds) is not int:
         return frozenset()
     if "every" not in p:
         return frozenset([rounds])
@@ -218,6 +237,8 @@ def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
         config = _config(p, dealt.rows)
         ready = prepare(config, dealt.rows.n, dealt.rows.d)
     except InvalidInput as error:
+        # A total too small for the curvature of the loss leaves the method out of the figure;
+        # anything else is an error of the study.
         if error.field not in ("epsilon", "alpha"):
             raise
         return [{"_note": f"{p['method']} ({p.get('form', 'corrected')}) is left out: {error}."}]
@@ -230,8 +251,9 @@ def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
         privacy = simulate(
             config, dealt.rows, observers=[scores, *observers], caveat=dealt.caveat
         ).privacy["says"]
-    noisy = ready.algorithm.noise is not None
-    prices = _prices(ready, wanted) if noisy else dict.fromkeys(wanted, (math.inf, math.inf))
+    prices = dict.fromkeys(wanted, (math.inf, math.inf))
+    if ready.algorithm.noise is not None:
+        prices = _prices(ready, wanted)
     if p.get("price") == "002":
         total = theorems.claim_002(config, dealt.rows, ready)
         prices = {k: (total * k / config.rounds, proved) for k, (_, proved) in prices.items()}
@@ -247,7 +269,8 @@ def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
 
 def learned(rows: list[Row], p: Mapping[str, Any]) -> list[Row]:
     """Rows of a cell, with the columns of :func:`_learns` where `also` asks for them."""
-    if not p.get("also") or p["method"] == "local" or "round" not in rows[0]:  # the last: left out
+    # rows without a round are the note of a run that was left out
+    if not p.get("also") or p["method"] == "local" or "round" not in rows[0]:
         return rows
     dealt = deal(p)
     columns = _learns(dealt, _config(p, dealt.rows))
@@ -266,6 +289,7 @@ def _learns(dealt: Dealt, config: RunConfig) -> Row:
         return {}
     free = dealt.without_noise(config)
     row: Row = {"majority_error": common, "noiseless_error": free}
+    # two standard errors of a share of the test rows
     if free + 2.0 * math.sqrt(free * (1.0 - free) / len(dealt.y_test)) >= common:
         row["untestable_error"] = (
             f"without noise the test error is {free:.4f}, and {common:.4f} of always the commoner "
