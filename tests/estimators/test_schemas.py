@@ -246,7 +246,7 @@ def test_refusals_name_the_column_and_show_no_value(
 
 
 def test_an_array_needs_names(unspent: None) -> None:
-    with pytest.raises(InvalidInput, match="schema goes by names"):
+    with pytest.raises(InvalidInput, match="by names"):
         ConsensusClassifier(schema=SCHEMA).fit(np.ones((5, 4)))
 
 
