@@ -172,7 +172,7 @@ def test_what_is_no_method_or_clashes_is_refused() -> None:
         with pytest.raises(InvalidInput, match=rule):
             sottovoce.register(wrong)  # type: ignore[type-var]
     for name in ("dgd", "nothing"):
-        with pytest.raises(InvalidInput, match="must be a method that was registered"):
+        with pytest.raises(InvalidInput, match=r"method.*was registered"):
             unregister(name)
 
 
@@ -184,7 +184,7 @@ def test_a_trust_of_its_own_is_refused() -> None:
         name: ClassVar[str] = "trusting"
         trust: ClassVar[Trust] = Trust("nobody", sees="only the final answer")
 
-    with pytest.raises(InvalidInput, match="has a trust of its own") as refused:
+    with pytest.raises(InvalidInput, match="trust of its") as refused:
         sottovoce.register(Trusting)
     assert refused.value.value == "trusting" and "trusting" not in REGISTRY
 

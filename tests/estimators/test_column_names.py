@@ -67,14 +67,14 @@ def test_every_such_name_is_named_and_long_ones_are_cut() -> None:
     with pytest.raises(InvalidInput) as caught:
         read_frame(many)
     assert len(str(caught.value)) < 200
-    with pytest.raises(InvalidInput, match=r"and 3 more are names"):
+    with pytest.raises(InvalidInput, match=r"3 more"):
         read_frame(pd.DataFrame(np.zeros((2, 16)), columns=list("abcdefgh") * 2))
 
 
 @pytest.mark.parametrize("names", [["3.5", "3.5"], [0, 0], [1, "1"]])
 def test_names_that_may_be_values_are_not_shown(names: list[Any]) -> None:
     for model in models()[:2]:
-        with pytest.raises(InvalidInput, match=r"read as the same number") as caught:
+        with pytest.raises(InvalidInput, match=r"same number") as caught:
             model.fit(FRAME.set_axis(names, axis=1), Y)
         assert "3.5" not in str(caught.value)
 

@@ -102,5 +102,5 @@ def test_what_is_no_model_is_refused(init: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as caught:
         model(2).fit(X, Y[2], **init)
     assert "\n" not in str(caught.value)
-    with pytest.raises(InvalidInput, match="there is no intercept"):
+    with pytest.raises(InvalidInput, match="no intercept"):
         model(2, fit_intercept=False).fit(X, Y[2], intercept_init=[1.0])

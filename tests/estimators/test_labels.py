@@ -143,7 +143,7 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     half = len(seen)
     with pytest.warns(
         HolderNote,
-        match=r"^1 of 120 rows have a label that is none of the declared classes.*holder",
+        match=r"^1 of 120 rows .*undeclared label.*holder",
     ):
         other.fit(X, column)
     for before, after in zip(seen[:half], seen[half:], strict=True):
@@ -199,7 +199,7 @@ def test_a_simulation_may_read_the_classes_and_says_so() -> None:
     read = ConsensusClassifier(random_state=0, **SMALL).fit(X, y).privacy_spent_
     told = ConsensusClassifier(random_state=0, classes=["a", "b"], **SMALL).fit(X, y).privacy_spent_
     release = ConsensusClassifier(classes=["a", "b"], **SMALL).fit(X, y).privacy_spent_
-    assert "the classes were read off the rows" in read["says"] and "read off" in read["caveat"]
+    assert "classes were read" in read["says"] and "read off" in read["caveat"]
     for spent in (told, release):
         assert "read off" not in str(spent)
     with pytest.raises(InvalidInput, match=r"^y: .*only one class"):

@@ -85,7 +85,7 @@ def test_answers_ask_one_row_of_everybody() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_components_and_other_losses_read_all() -> None:
     table = frame()
-    with pytest.warns(HolderNote, match="rows were left out"):
+    with pytest.warns(HolderNote, match="left out"):
         parts = ConsensusPCA(1, schema=PLAIN, random_state=0).fit(table)
     number = ConsensusRegressor(
         schema=NUMBER, loss="huber-residual:0.25", rounds=5, random_state=0

@@ -111,13 +111,13 @@ def test_a_release_needs_a_declared_cap_and_a_simulation_says_that_it_read_one()
         (ConsensusClassifier(classes=["no", "yes"]), y),
         (ConsensusRegressor((0, 1)), X[:, 0]),
     ):
-        with pytest.raises(InvalidInput, match="public cap on weights"):
+        with pytest.raises(InvalidInput, match="public cap"):
             model.fit(X, target, sample_weight=w)
     terms: dict[str, Any] = {"classes": ["no", "yes"], "random_state": 0, "data_norm": 1.5}
     said = (
         ConsensusClassifier("prox_admm", **terms).fit(X, y, sample_weight=w).privacy_spent_["says"]
     )
-    assert "largest weight was read off the rows" in said
+    assert "largest weight" in said
     said = (
         ConsensusClassifier("prox_admm", knobs={"max_weight": 4.0}, **terms)
         .fit(X, y, sample_weight=w)

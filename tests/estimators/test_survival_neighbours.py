@@ -335,7 +335,7 @@ def test_all_that_is_told_but_to_the_holder_follows_from_the_answers(
 def test_intervals_of_infinite_length_are_refused_whatever_the_times(
     edges: list[float], times: list[float]
 ) -> None:
-    with pytest.raises(InvalidInput, match=r"^edges: must have intervals of finite length"):
+    with pytest.raises(InvalidInput, match=r"^edges: .*finite length"):
         ConsensusSurvival(edges, **NOISY).fit(np.eye(2), times, [1, 0])
 
 
@@ -372,9 +372,7 @@ def test_what_the_holder_is_told_is_in_no_release(trust: str, tmp_path: Any) -> 
         warnings.simplefilter("always")
         model.fit(rng.uniform(-1, 1, (300, 2)), time, event)
     counts = [one for one in told if issubclass(one.category, HolderNote)]
-    assert len(counts) == 2 and all(
-        "for the data's holder only" in str(one.message) for one in counts
-    )
+    assert len(counts) == 2 and all("holder only" in str(one.message) for one in counts)
     assert not any(
         "7 of" in str(one.message) for one in told if issubclass(one.category, PublicNote)
     )

@@ -177,7 +177,7 @@ print(json.dumps([{k: v for k, v in row.items() if k != "seconds"} for row in fo
     schema = builtin_schema("adult")
     mine = fresh(n=(300, 200), d=schema.n_features, expected=expected_rows(schema))
     assert theirs.stdout.strip() == f"{json.dumps(timeless(mine))} {mine.says}"
-    assert "synthetic rows drawn from the schema" in mine.says
+    assert "synthetic rows" in mine.says
 
 
 def test_public_facts_do_matter() -> None:

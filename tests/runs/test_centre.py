@@ -114,9 +114,7 @@ class TestPrices:
         spent, before = result.statement.epsilon, plain.plan_ledger().total()
         assert 0.98 < spent <= 1.0 and abs(spent - before) < 0.01
         assert result.statement.releases == len(result.ledger)
-        assert (
-            "means of all columns" in result.statement.text and result.config.centre == made.digest
-        )
+        assert "means of all" in result.statement.text and result.config.centre == made.digest
         for node in range(1 if trust == "curator" else 3):
             assert prepared.plan_ledger(node=node).to_list()[0]["source"] == "mean of rows"
 
@@ -160,7 +158,7 @@ class TestPrices:
         config = config_of(accountant="rdp")
         if fault == "not planned":
             monkeypatch.setattr(Prepared, "recipe_before_method", None)
-            with pytest.raises(LedgerMismatch, match="not the next one planned"):
+            with pytest.raises(LedgerMismatch, match="not the next"):
                 run(config, ledger=Ledger("rdp", 3.0, 1e-5))
         else:
             charged = RowGuard._charge_and_draw
@@ -175,7 +173,7 @@ class TestPrices:
                     self.ledger = book
 
             monkeypatch.setattr(RowGuard, "_charge_and_draw", free)
-            with pytest.raises(LedgerMismatch, match="not the next one planned"):
+            with pytest.raises(LedgerMismatch, match="not the next"):
                 run(config, ledger=Ledger("rdp", 3.0, 1e-5))
             assert (
                 run(config).ledger
@@ -330,9 +328,7 @@ class TestResuming:
             right = arrays["curator.mean"]
             for wrong in (right * 0.9, np.zeros_like(right), -right):
                 path.write_bytes(files.pack_arrays(**(arrays | {"curator.mean": wrong})))
-                with pytest.raises(
-                    CheckpointError, match="a mean that differs from the released mean"
-                ):
+                with pytest.raises(CheckpointError, match=r"differs from.*released mean"):
                     run(config, **more)
             path.write_bytes(files.pack_arrays(**arrays))
             whole = run(config, **more)
@@ -438,7 +434,7 @@ class TestSaving:
             {"config": replace(result.config, centre=None)},
         ):
             replace(result, **change).save(path)
-            with pytest.raises(CheckpointError, match="not a saved run"):
+            with pytest.raises(CheckpointError, match="saved run"):
                 Result.load(path)
 
     def test_margins_are_those_of_rows_as_short_as_in_training(self) -> None:
@@ -585,7 +581,7 @@ class TestDeciding:
             made.to_dict() | {"alpha": 1},
             made.to_dict() | {"constants": [8.0]},
         ):
-            with pytest.raises(InvalidInput, match="record of a centring"):
+            with pytest.raises(InvalidInput, match=r"record.*centring"):
                 Centring.from_record(record)
         for change in (
             {"k": 0.0},

@@ -392,4 +392,4 @@ def test_auto_takes_momentum_where_it_has_a_delta_and_says_why_it_tries_nothing(
     assert run.method == "prox_admm"
     chosen = choose_method(run, [200, 100], D)
     assert chosen.config.method == ("prox_admm" if delta is None else "momentum")
-    assert "this loss is for numbers" in chosen.says
+    assert "is for numbers" in chosen.says

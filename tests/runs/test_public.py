@@ -166,7 +166,7 @@ def test_rows_set_aside_are_in_no_site() -> None:
     for share in (0.0, 1.0, 1e-9, -1.0, math.nan):
         with pytest.raises(InvalidInput, match="public_share"):
             set_aside_public_rows(dataset, share, 0)
-    with pytest.raises(InvalidInput, match="no row with one of the declared labels"):
+    with pytest.raises(InvalidInput, match="declared labels"):
         Public(np.zeros((0, 3)), np.zeros(0, dtype=int), RUN)
     with pytest.raises(InvalidInput, match="numbers to predict"):
         Public(
@@ -196,7 +196,7 @@ def test_training_from_public_rows_says_so_and_costs_what_it_costs_without() -> 
         and out["start"]["kind"] == "public"
         and 0 < out["start_test_error"] < 0.5
     )
-    assert any("150 rows were taken as public" in note for note in report.notes)
+    assert any("150 rows" in note for note in report.notes)
     assert (
         "start" not in plain.to_dict()
         and plain.public is None
@@ -240,16 +240,16 @@ def test_what_an_earlier_run_cost() -> None:
         start_from_result(replace(real, start=Start(np.zeros(3), "public")), RUN, 3, None).epsilon
         == start.epsilon
     )
-    with pytest.raises(InvalidInput, match="whose margins are not those"):
+    with pytest.raises(InvalidInput, match="whose margins"):
         start_from_result(real, replace(RUN, loss="softmax:3"), 3, None)
 
 
 def test_one_starting_point_and_no_public_share_of_a_release() -> None:
     with pytest.raises(InvalidInput, match="one starting point"):
         TrainConfig(RUN, start="a.npz", public_share=0.1)
-    with pytest.raises(InvalidInput, match="only a simulation may do"):
+    with pytest.raises(InvalidInput, match="only a simulation"):
         TrainConfig(replace(RUN, seed=None), public_share=0.1)
-    with pytest.raises(InvalidInput, match="synthetic rows have no schema"):
+    with pytest.raises(InvalidInput, match="no schema"):
         train(TrainConfig(RUN, SYNTHETIC, public="rows.csv"))
 
 

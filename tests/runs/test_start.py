@@ -158,7 +158,7 @@ def test_a_file_with_another_start_is_no_saved_run(tmp_path: Path) -> None:
     result = simulate(config_of("prox_admm"), ROWS, start=Start(POINT))
     for other in (Start(-POINT), Start(POINT, "public"), None):
         replace(result, start=other).save(tmp_path / "run.npz")
-        with pytest.raises(CheckpointError, match="not a saved run"):
+        with pytest.raises(CheckpointError, match="saved run"):
             Result.load(tmp_path / "run.npz")
 
 
@@ -216,9 +216,9 @@ def test_what_is_refused() -> None:
         {"simulated": 1},
         {"epsilon": "1"},
     ):
-        with pytest.raises(InvalidInput, match="record of a starting point"):
+        with pytest.raises(InvalidInput, match=r"record.*starting point"):
             Start.from_record(POINT, Start(POINT).record | record)
-    with pytest.raises(InvalidInput, match="digest of a starting point"):
+    with pytest.raises(InvalidInput, match=r"digest.*starting point"):
         RunConfig(start="here")
 
 

@@ -55,7 +55,7 @@ def test_the_least_number_of_sites_of_a_sum(nodes: int, t: int, least: int) -> N
 
 @pytest.mark.parametrize(("nodes", "t"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 4)])
 def test_too_few_sites_are_refused(nodes: int, t: int) -> None:
-    with pytest.raises(InvalidInput, match="too few are left for a sum to hide one") as refused:
+    with pytest.raises(InvalidInput, match=r"too few.*hide one") as refused:
         prepare(config(colluders=t), np.full((nodes, 1), 50.0), 4)
     assert "trust='nobody'" in str(refused.value)
     assert ("subtract its own share" in str(refused.value)) == (nodes == 2)

@@ -341,5 +341,5 @@ def test_sites_compute_the_same_bits_on_any_number_of_cores(
 
 @pytest.mark.parametrize("partition", ["label", "dirichlet:0.5", "column:age"])
 def test_a_release_does_not_deal_rows_by_what_is_in_them(partition: str) -> None:
-    with pytest.raises(InvalidInput, match="one row can move others"):
+    with pytest.raises(InvalidInput, match="can move others"):
         train(TrainConfig(run=RunConfig(seed=None), partition=partition))

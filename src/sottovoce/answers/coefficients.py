@@ -548,7 +548,7 @@ def _check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights of which there is no sum to estimate."""
     for name, weight in weights.items():
         if not (isinstance(weight, numbers.Real) and math.isfinite(weight)):
-            rule = f"must be a finite number, and that of {name!r} is none"
+            rule = f"the weight of {name!r} must be a finite number"
             raise InvalidInput("weights", weight, rule, "use 1.0")
     if not any(weights.values()):
         remedy = "give one coefficient a weight, such as 1.0"

@@ -416,7 +416,7 @@ def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
     lost = [name for name in wanted if name not in table.columns]
     if lost:
         raise SchemaError(
-            lost[0], None, f"is no column of {table.name}", "add it, or survey other columns"
+            lost[0], None, f"is not a column of {table.name}", "add it, or survey other columns"
         )
 
 
@@ -425,7 +425,7 @@ def _locate_rows(
 ) -> tuple[list[Array], list[IntArray]]:
     """Locate every site's rows in every grid, (n_i, columns), and say whose rows these are."""
     if not tables:
-        raise InvalidInput("table", None, "there is none", "give one table a site")
+        raise InvalidInput("table", None, "is missing", "give one table for each site")
     na = frozenset(schema.na)
     found: list[Array] = []
     people: list[IntArray] = []
@@ -443,7 +443,10 @@ def _locate_rows(
         return _rows_that_are_read(schema, found, people, dealt)
     if site not in tables[0].columns:
         raise SchemaError(
-            site, None, f"says who holds a row, and is no column of {tables[0].name}", "add it"
+            site,
+            None,
+            f"is not a column of {tables[0].name}",
+            "add the column that names the site of a row",
         )
     dealt = partition(f"site:{site}", np.ones(tables[0].n_rows), None, columns=tables[0].columns)
     return _rows_that_are_read(schema, found * len(dealt), people * len(dealt), dealt)

@@ -837,7 +837,7 @@ def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> 
     undeclared: tuple[Note, ...] = ()
     strange = int(np.sum(label < 0))
     if strange:
-        what = f"{strange} of {len(label)} rows have a label that is none of the declared classes"
+        what = f"{strange} of {len(label)} rows have an undeclared label"
         text = f"{what}: they were rows of zeros (for the data's holder only)"
         undeclared = (Note("labels", text, HolderNote),)
     alike: tuple[Note, ...] = ()

@@ -266,7 +266,7 @@ def _split_times_and_events(
     lost = [name for name in named if name not in table.columns]
     if lost:
         raise InvalidInput(
-            lost[0], None, "is no column of the frame", "name the columns of time and event"
+            lost[0], None, "is not a column of the frame", "name the columns of time and event"
         )
     read = {source for block in schema.blocks for source in block.source_columns(table.columns)}
     both = [name for name in named if name in read]

@@ -178,7 +178,7 @@ def _check_schema_parameters(
 ) -> None:
     """Refuse (InvalidInput) columns without a schema, and people where one row each is read."""
     if schema is None and columns is not None:
-        rule = "names columns for a schema, and there is none"
+        rule = "cannot be used without a schema"
         raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
     if schema is not None and schema.person is not None and not of_people:
         rule = "bounds several rows of a person together, and this takes one row a person"

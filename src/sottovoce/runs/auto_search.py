@@ -217,7 +217,7 @@ def _why_not_rehearsed(config: RunConfig, n: tuple[int, ...], d: int) -> str:
         return "printed forms are for study"
     loss = make_loss(config.loss)
     if loss.offset_bound:
-        return "made-up rows have classes, and this loss is for numbers"
+        return "synthetic rows have classes, and this loss is for numbers"
     held = len(n)
     # Sums and curators are tried out as one site with all rows.
     if config.trusted.answers_of_all:

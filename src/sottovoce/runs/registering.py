@@ -228,7 +228,7 @@ def _check_options(method: type[Algorithm[Any]]) -> None:
         raise InvalidInput("method", method.name, rule, "write options: MyOptions = MyOptions()")
     wrong = undeclared_fields(method.options)
     if wrong:
-        rule = f"has options that are no knob of type float, int or str: {', '.join(wrong)}"
+        rule = f"needs options declared as float, int or str; these are not: {', '.join(wrong)}"
         remedy = "declare each by knob(default, about, constraint)"
         raise InvalidInput("method", method.name, rule, remedy)
 
