@@ -107,8 +107,8 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
         render_site_report(sites.plan, "north", ends["north"]),
     ):
         assert ("Which columns matter" in page) == sites.plan.is_inference
-        assert ("beyond their columns" in page) == ("between_sites" in add_site_effects(known))
-        assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
+        assert ("their columns explain" in page) == ("between_sites" in add_site_effects(known))
+        assert ("Discrimination" in page) == (known["evaluation"] is not None)
     check_spending(sites)
     assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.is_inference
     assert (

@@ -53,8 +53,7 @@ COMMANDS = {
     "data": "List the data sets that come with the package, or check a schema of yours (--schema).",
     "demo": "Start a hub and sites as real processes with generated certificates, train on "
     "Adult, and compare.",
-    "evaluate": "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with "
-    "noise.",
+    "evaluate": "Evaluate the model in RUN privately on labelled ROWS (CSV or Parquet).",
     "export": "Write the model in RUN for other programs, with the schema's encoding in it.",
     "graphs": "List the networks that --graph understands.",
     "hub": "Carry the messages of a run between sites.",
