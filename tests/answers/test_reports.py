@@ -423,7 +423,7 @@ class TestAnybody:
     def test_numbers_are_numbers(self, record: dict[str, Any], wrong: Any) -> None:
         lines = copy.deepcopy(record["coefficients"])
         lines[0]["low"] = wrong
-        with pytest.raises(InvalidInput, match="something else"):
+        with pytest.raises(InvalidInput, match=r"^run: does not hold"):
             page(record | {"coefficients": lines})
 
     def test_files_that_are_none(self, tmp_path: Path) -> None:
@@ -451,9 +451,7 @@ class TestCommands:
             and "Which columns" not in said
         )
         done = CliRunner().invoke(cli, ["report", str(run), "--plot", str(tmp_path / "p.svg")])
-        assert "train with --inference" in str(done.exception) or "leave it out" in str(
-            done.exception
-        )
+        assert isinstance(done.exception, InvalidInput) and done.exception.field == "plot"
 
     def test_evaluate_writes_the_answers_of_run_and_rows(
         self, folder: Path, tmp_path: Path
@@ -463,10 +461,7 @@ class TestCommands:
             "evaluate", folder / "run.json", folder / "rows.csv", "--epsilon", 0.7, "--report", out
         )
         said = Reader(out.read_text()).text
-        assert (
-            "Which columns matter" in said
-            and "12,000 rows that the model was not trained on" in said
-        )
+        assert "Which columns matter" in said and "12,000 rows that" in said
         assert "epsilon = 0.700" in said and "sottovoce evaluate run.json rows.csv" in said
 
     @pytest.mark.parametrize("name", ["run.json", "run.npz"])
@@ -556,7 +551,7 @@ class TestEstimators:
         assert (
             "refused" in str(few)
             and "are not printed" in str(few)
-            and "No estimate is printed" in few.page()
+            and "are not printed" in few.page()
         )
 
     def test_regressors_show_their_statement(self) -> None:

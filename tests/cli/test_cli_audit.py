@@ -87,7 +87,7 @@ def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
 
 def test_the_delta_of_whoever_stops_is_said(ok: Call) -> None:
     shown = ok("audit", "stopping", "--quick", "--delta", 0.01).out
-    assert "stops at the best moment makes delta" in shown and "declared 0.01" in shown
+    assert "makes delta" in shown and "declared 0.01" in shown
     answer = ok(
         "audit", "stopping", "--quick", "--delta", 0.01, "--rounds", 5, "--seed", 1, "--json"
     ).json

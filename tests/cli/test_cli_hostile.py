@@ -333,9 +333,7 @@ def test_edge_lists_that_were_made_to_break_something(
         assert "graph=" in message or "edge=" in message
     with (tmp_path / "net.txt").open("wb") as file:
         file.truncate(2**25)
-    assert "has more than 16,777,216 bytes" in refused(
-        "plan", "--nodes", 3, "--graph", "edges:net.txt"
-    )
+    assert "16,777,216 bytes" in refused("plan", "--nodes", 3, "--graph", "edges:net.txt")
 
 
 def test_the_largest_graphs_that_are_allowed() -> None:
@@ -362,7 +360,7 @@ def test_a_schema_of_many_edges_is_read_once(run: Call, tmp_path: Path) -> None:
         LABEL
         + f'columns.a = {{ kind = "bins", edges = [{edges}, {", ".join(["1e9"] * 10**6)}] }}\n'
     )
-    assert "at most 1,000,000 features" in run("train", "--data", "t.csv", "--schema", "s.toml").err
+    assert "1,000,000 features" in run("train", "--data", "t.csv", "--schema", "s.toml").err
 
 
 FIGURE = '[[figures]]\nname = "x"\ntitle = "x"\nkind = "line"\nx = "a"\ny = "b"\n'
@@ -432,7 +430,7 @@ def test_cells_that_cannot_run_and_cells_that_are_damaged(run: Call, tmp_path: P
     ):
         cell.write_bytes(data)
         ran = run("study", "s.toml")
-        assert ran.code == 2 and "is no finished cell; remove it" in ran.err, ran
+        assert ran.code == 2 and "finished cell" in ran.err, ran
 
 
 def test_what_memory_does_not_hold_is_one_line(tmp_path: Path) -> None:

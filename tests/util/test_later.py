@@ -56,11 +56,11 @@ from sottovoce.runs.simulate import simulate
 from sottovoce.data.rows import Rows
 
 told = []
-once = Ledger.once
+once = Ledger.charge_once
 def watched(self, event, draw):
     told.append("scipy.special" in sys.modules)
     return once(self, event, draw)
-Ledger.once = watched
+Ledger.charge_once = watched
 X = np.random.default_rng(0).uniform(-0.1, 0.1, (2, 40, 3))
 rows = Rows.build([(x, np.where(x[:, 0] > 0, 1.0, -1.0)) for x in X])
 options = dict(epsilon=5.0, rounds=1, seed=None, graph="complete")
