@@ -108,8 +108,7 @@ def demo(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Start a hub and sites as real processes with generated certificates, train on Adult, and
-    compare.
+    """Start a hub and sites as real processes, train on Adult, and compare with one process.
 
     With --inference it prints coefficients with intervals, with --evaluation the area under the ROC
     curve and more. The model is compared with that of the same run in one process.  For that the

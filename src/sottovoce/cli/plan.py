@@ -89,8 +89,7 @@ class Sites:
 )
 @decorate_with_options(PLAN_OPTIONS)
 def plan(**parameters: Any) -> None:
-    """Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are
-    read.
+    """Price a run from sizes alone, without data: noise from a budget, or epsilon from a noise.
 
     With --write it is the plan that separate sites agree on.
     """
