@@ -19,7 +19,7 @@ def test_a_false_claim_is_refuted_in_both_outputs(ok: Call) -> None:
     assert "refuted" in shown and "the two tables" in shown
 
 
-def test_a_corrected_form_stands_at_the_epsilon_that_was_asked(ok: Call) -> None:
+def test_a_corrected_form_default_victims_at_the_epsilon_that_was_asked(ok: Call) -> None:
     answer = ok(
         "audit", "objective", "--epsilon", 2, "--rounds", 1, "--replicates", 2000, "--json"
     ).json
@@ -64,13 +64,11 @@ def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
 def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
     ok: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for adversary in (
-        aborts,
-        labels,
-    ):  # how it answers shows with one stand; tests of the audit play them all
-        every = adversary._stands
+    # One victim is enough here: tests of the audit play them all.
+    for adversary, name in ((aborts, "_default_victims"), (labels, "_default_stands")):
+        every = getattr(adversary, name)
         monkeypatch.setattr(
-            adversary, "_stands", lambda *asked, every=every: dict([*every(*asked).items()][1:2])
+            adversary, name, lambda *asked, every=every: dict([*every(*asked).items()][1:2])
         )
     for name, own in (
         ("stopping", "realised_delta"),

@@ -62,7 +62,7 @@ def watched(self, event, draw):
     return once(self, event, draw)
 Ledger.charge_once = watched
 X = np.random.default_rng(0).uniform(-0.1, 0.1, (2, 40, 3))
-rows = Rows.build([(x, np.where(x[:, 0] > 0, 1.0, -1.0)) for x in X])
+rows = Rows.build_from_parts([(x, np.where(x[:, 0] > 0, 1.0, -1.0)) for x in X])
 options = dict(epsilon=5.0, rounds=1, seed=None, graph="complete")
 options |= dict(accountant="pure") if {needed} else dict(accountant="zcdp", delta=1e-5)
 SystemNoise()
