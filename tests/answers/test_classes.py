@@ -148,4 +148,4 @@ def test_a_page_says_that_rows_are_too_few_where_the_accuracy_is_refused() -> No
         "refused": "held-out rows are too few for this noise"
     }
     assert "too few" in answer({"evaluation": plain | {"accuracy": told}})[0]
-    assert "answered rightly" in answer({"evaluation": plain})[0]
+    assert "correctly" in answer({"evaluation": plain})[0]

@@ -88,7 +88,7 @@ def test_a_lost_key_is_replaced_when_all_members_have_signed(run: Call, after: P
         wrong = run(
             "site", "accept", f"{name}/site.toml", file, "--code", "0000-0000-0000-0000-0000"
         )
-        assert wrong.code == 2 and "is not the code" in wrong.err
+        assert wrong.code == 2 and "not the code" in wrong.err
         Path("east/north.amendment").write_bytes(file.read_bytes())
         assert CHANGED in run("site", "check", "east/site.toml").err  # not all have signed
         assert run("site", "accept", f"{name}/site.toml", file, "--code", code("north")).code == 0
@@ -120,7 +120,7 @@ def test_a_lost_ledger_counts_all_that_was_ever_planned(run: Call, after: Plan) 
         "1e-5",
     )
     # it is not lost
-    assert there.code == 2 and "a second one would be a second budget" in there.err
+    assert there.code == 2 and "second budget" in there.err
     Path("north/north.ledger").unlink()
     told = run(
         "site",
@@ -188,7 +188,7 @@ def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
     file.write_text(json.dumps(plain | {"runs": {"trial-1": 7}}))
     assert "is not an amendment" in run("site", "accept", "east/site.toml", file).err
     file.write_text(json.dumps(plain))
-    assert "the others sign it" in run("site", "accept", "north-2/site.toml", file).err
+    assert "others sign" in run("site", "accept", "north-2/site.toml", file).err
     assert Amendment.read(file).signatures.keys() == {"north"}
 
 

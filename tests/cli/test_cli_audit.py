@@ -19,7 +19,7 @@ def test_a_false_claim_is_refuted_in_both_outputs(ok: Call) -> None:
     assert "refuted" in shown and "the two tables" in shown
 
 
-def test_a_corrected_form_stands_at_the_epsilon_that_was_asked(ok: Call) -> None:
+def test_a_corrected_form_default_victims_at_the_epsilon_that_was_asked(ok: Call) -> None:
     answer = ok(
         "audit", "objective", "--epsilon", 2, "--rounds", 1, "--replicates", 2000, "--json"
     ).json
@@ -64,7 +64,7 @@ def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
 def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
     ok: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # How it answers shows with one stand; tests of the audit play them all.
+    # One victim is enough here: tests of the audit play them all.
     for adversary, name in ((aborts, "_default_victims"), (labels, "_default_stands")):
         every = getattr(adversary, name)
         monkeypatch.setattr(
@@ -85,7 +85,7 @@ def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
 
 def test_the_delta_of_whoever_stops_is_said(ok: Call) -> None:
     shown = ok("audit", "stopping", "--quick", "--delta", 0.01).out
-    assert "stops at the best moment makes delta" in shown and "declared 0.01" in shown
+    assert "makes delta" in shown and "declared 0.01" in shown
     answer = ok(
         "audit", "stopping", "--quick", "--delta", 0.01, "--rounds", 5, "--seed", 1, "--json"
     ).json

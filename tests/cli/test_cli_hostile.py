@@ -333,9 +333,7 @@ def test_edge_lists_that_were_made_to_break_something(
         assert "graph=" in message or "edge=" in message
     with (tmp_path / "net.txt").open("wb") as file:
         file.truncate(2**25)
-    assert "has more than 16,777,216 bytes" in refused(
-        "plan", "--nodes", 3, "--graph", "edges:net.txt"
-    )
+    assert "16,777,216 bytes" in refused("plan", "--nodes", 3, "--graph", "edges:net.txt")
 
 
 def test_the_largest_graphs_that_are_allowed() -> None:
@@ -362,7 +360,7 @@ def test_a_schema_of_many_edges_is_read_once(run: Call, tmp_path: Path) -> None:
         LABEL
         + f'columns.a = {{ kind = "bins", edges = [{edges}, {", ".join(["1e9"] * 10**6)}] }}\n'
     )
-    assert "at most 1,000,000 features" in run("train", "--data", "t.csv", "--schema", "s.toml").err
+    assert "1,000,000 features" in run("train", "--data", "t.csv", "--schema", "s.toml").err
 
 
 FIGURE = '[[figures]]\nname = "x"\ntitle = "x"\nkind = "line"\nx = "a"\ny = "b"\n'

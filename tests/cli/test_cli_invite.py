@@ -201,7 +201,7 @@ def test_a_joined_site_has_what_it_needs(run: Call, invited: tuple[Invitation, A
     second = run(
         "site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "other"
     )
-    assert second.code == 2 and "a second one would be a second budget" in second.err
+    assert second.code == 2 and "second budget" in second.err
     admitted = run(
         "hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].comparison_code}"
     )
@@ -276,9 +276,7 @@ def test_an_invitation_that_was_changed_on_its_way_is_noticed(
     plain = json.loads(Path("site/north.joined").read_text()) | {"invitation": honest.digest}
     Path("forged.joined").write_text(json.dumps(plain))
     forged = run("hub", "admit", "hub", "forged.joined", "--code", f"north={heard}")
-    assert (
-        forged.code == 2 and "is not the code" in forged.err and not Path("hub/north.crt").exists()
-    )
+    assert forged.code == 2 and "not the code" in forged.err and not Path("hub/north.crt").exists()
 
 
 def test_codes_are_typed_in_any_way_and_differ_in_every_bit() -> None:

@@ -95,7 +95,7 @@ class TestSeveralClasses:
     ) -> None:
         shown = ok(*train(folder, "kinds.toml", *self.KNOBS)).out
         assert all(f"accuracy on {name}" in shown for name in KINDS)
-        assert "for the data's holder only" in shown and "without noise" in shown
+        assert "holder only" in shown and "without noise" in shown
 
     def test_auto_chooses_among_methods_for_softmax(self, folder: Path, ok: Call) -> None:
         report = ok(*train(folder, "kinds.toml", "--epsilon", 3, "--trust", "sum", "--json")).json
@@ -137,7 +137,7 @@ class TestSeveralClasses:
         ).json
         assert released["exact"] is None
         said = page(public_record(Result.load(run)))
-        assert "answered rightly" in said and "found (recall)" in said and "answered rehab" in said
+        assert "correctly" in said and "found (recall)" in said and "predicted rehab" in said
 
     def test_what_several_classes_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
@@ -172,14 +172,10 @@ class TestNumbers:
         for name in ("r2", "mean_absolute_error", "root_mean_squared_error"):
             assert held[name]["low"] <= held["exact"][name] <= held[name]["high"]
         assert held["privacy"]["epsilon"] <= 2 and held["unit"] == "days"
-        assert any("7 labels beyond their declared bounds" in note for note in report["notes"])
+        assert any("7 labels beyond" in note for note in report["notes"])
 
         kept = run.read_text()
-        assert (
-            '"exact"' not in kept
-            and "beyond their declared bounds" not in kept
-            and '"seconds"' not in kept
-        )
+        assert '"exact"' not in kept and "labels beyond" not in kept and '"seconds"' not in kept
         days = [
             float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)
         ]
@@ -221,9 +217,7 @@ class TestNumbers:
         kept = json.loads(run.read_text())["record"]
         assert kept["coefficients"] == report["coefficients"] and "exact" not in kept
         said = page(kept)
-        assert (
-            "odds" not in said and "values of days are" in said and "Which columns matter" in said
-        )
+        assert "odds" not in said and "mean of days" in said and "Which columns matter" in said
         days = [
             float(row["prediction"]) for row in table(ok("predict", run, folder / "rows.csv").out)
         ]
@@ -242,7 +236,8 @@ class TestNumbers:
         refused = ok(*train(folder, "days.toml", "--epsilon", 0.02, "--inference")).out
         assert "refused" in refused and "odds" not in refused
         assert re.search(
-            r"epsilon [\d.]+ or [\d,]+ rows (would do, about|is needed)", " ".join(refused.split())
+            r"epsilon [\d.]+ or [\d,]+ rows (would do, about|would be enough|is needed)",
+            " ".join(refused.split()),
         )
 
     def test_a_ledger_on_disk_replays_the_fit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
@@ -334,9 +329,9 @@ class TestNumbers:
             and "R2" in shown
             and "mean absolute error (days)" in shown
         )
-        assert "for the data's holder only" in shown
+        assert "holder only" in shown
         shown = ok(*train(folder, "days.toml", *self.SUM, "--evaluation", 2)).out
-        assert "95% interval" in shown and "Privacy of held-out rows" in shown
+        assert "95% interval" in shown and "of held-out rows" in shown
 
     @pytest.mark.filterwarnings("ignore:.* lie beyond y_bounds")  # a few of them do
     def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
@@ -439,7 +434,7 @@ class TestNumbers:
             refused = run(*train(folder, "days.toml", *more))
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, more
         refused = run(*train(folder, "kinds.toml", "--set", "loss=squared"))
-        assert refused.code == 2 and "declare lo and hi" in refused.err
+        assert refused.code == 2 and "lo and hi" in refused.err
 
 
 class TestWeights:
@@ -577,4 +572,4 @@ def test_an_evaluation_of_fewer_rows_than_sites_is_refused_before_anything_is_re
     monkeypatch.setattr(RowGuard, "_charge_and_draw", lambda *_: pytest.fail("a release"))
     few = ("--set", "test_share=0.0005", "--nodes", 5, "--evaluation", 1)
     ran = run(*train(folder, *more), *few)
-    assert ran.code == 2 and "evaluation=1.0: there are 2 test rows for 5 sites" in ran.err
+    assert ran.code == 2 and "2 test rows" in ran.err

@@ -30,9 +30,9 @@ def test_a_schema_of_short_rows_is_told_what_to_change(ok: Call, tmp_path: Path)
     (tmp_path / "short.toml").write_text(SHORT)
     said = ok("data", "--schema", "short.toml").out
     plain = " ".join(said.split())
-    assert "short: 3 features" in plain and "is wasted on a typical row" in plain
+    assert "short: 3 features" in plain and "is wasted" in plain
     assert "typical = [LO, HI], the range of most values, for [red]dose: " in plain
-    assert "change intercept = 0.5" in plain and "change scale = " in plain and "Fine" not in plain
+    assert "intercept = 0.5" in plain and "change scale = " in plain and "Fine" not in plain
     assert max(map(len, said.splitlines())) <= 80
     answer = ok("data", "--schema", "short.toml", "--json").json
     assert answer["change"]["typical"] == ["[red]dose"] and answer["change"]["intercept"] == 0.5
@@ -75,7 +75,7 @@ class TestATableAgainstItsSchema:
         shown = ok("data", clinic.csv, "--schema", clinic.schema)
         assert (
             "400 rows" in shown.out
-            and "Fine: every value fits" in shown.out
+            and "every value fits" in shown.out
             and "refused" not in shown.out
         )
         plain = ok("data", clinic.csv, "--schema", clinic.schema, "--json").json
@@ -105,7 +105,7 @@ class TestATableAgainstItsSchema:
         ] > 50
         assert not plain["fine"] and plain["refused"] == []
         shown = ok("data", clinic.csv, "--schema", clinic.schema).out
-        assert "for the data's holder only" in " ".join(shown.split())
+        assert "holder of the" in " ".join(shown.split())
         assert (
             not {"mauve", "unclear"} & set(shown.split())
             and max(map(len, shown.splitlines())) <= 80

@@ -143,8 +143,8 @@ def test_a_name_that_something_else_has_is_refused_with_one_that_is_free(
             "mine",
         )
         assert ran.code == 2 and ran.out == ""
-        assert "run='mine': is in this ledger with another plan" in ran.err
-        assert "give this run another name, such as 'mine-2'" in ran.err
+        assert "run='mine'" in ran.err
+        assert "'mine-2'" in ran.err
     with DurableLedger.open("held.ledger") as ledger:
         assert tuple(ledger.runs) == ("mine",)
     assert told(ok, models, "b", *kept, "mine-2") == told(ok, models, "b") != first

@@ -67,10 +67,10 @@ def test_a_site_goes_on_with_its_ledger_under_a_corrected_schema(run: Call, agre
         "--delta",
         "1e-5",
     )
-    assert second.code == 2 and "a second one would be a second budget" in second.err
+    assert second.code == 2 and "second budget" in second.err
     table(Path("north.csv"), 300, 77)
     changed = run("site", "check", "north/site.toml")
-    assert changed.code == 2 and "belongs to other rows" in changed.err
+    assert changed.code == 2 and "other rows" in changed.err
 
 
 def test_a_ledger_of_before_knows_encoded_rows_and_learns_the_table(run: Call, agreed: int) -> None:
@@ -148,4 +148,4 @@ def test_an_evaluation_takes_the_same_ledger_under_another_schema(
         "--epsilon",
         "0.5",
     )
-    assert other.code == 2 and "belongs to other rows" in other.err
+    assert other.code == 2 and "other rows" in other.err

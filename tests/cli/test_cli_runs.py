@@ -318,6 +318,4 @@ def test_a_process_answers_and_refuses_like_the_function(ok: Call) -> None:
     assert numbers(Ran(0, ran.stdout, "").json) == numbers(ok(*arguments).json)
     ran = program(*arguments, "--epsilon", 0)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert (
-        ran.stderr.startswith("error: epsilon=0.0: must be > 0; ") and ran.stderr.count("\n") == 1
-    )
+    assert ran.stderr.startswith("error: epsilon=0.0: ") and ran.stderr.count("\n") == 1

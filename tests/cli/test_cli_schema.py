@@ -49,7 +49,7 @@ class TestInit:
         self, refused: Callable[..., str], ok: Call, clinic: Clinic
     ) -> None:
         assert "exists" in refused("schema", "init", clinic.csv, "--out", clinic.schema)
-        assert "did you mean outcome?" in refused("schema", "init", clinic.csv, "--label", "outcom")
+        assert "mean outcome?" in refused("schema", "init", clinic.csv, "--label", "outcom")
         plain = ok("schema", "init", clinic.csv, "--json").json
         assert plain["schema"] == ok("schema", "init", clinic.csv).out and plain["out"] is None
 
@@ -62,12 +62,9 @@ class TestCheck:
         assert (
             ran.code == 2
             and "2 mistakes" in " ".join(ran.out.split())
-            and "The table was not read" in ran.out
+            and "was not read" in ran.out
         )
-        assert (
-            "did you mean lo?" in " ".join(ran.out.split())
-            and max(map(len, ran.out.splitlines())) <= 80
-        )
+        assert "mean lo?" in " ".join(ran.out.split()) and max(map(len, ran.out.splitlines())) <= 80
         clinic.schema.write_text(fine)
         assert run("schema", "check", clinic.schema, clinic.csv).code == 0
 
@@ -90,7 +87,7 @@ class TestCheck:
             ("colour", 3, "missing: counts as other", True),
         ]
         shown = ok("schema", "check", clinic.schema, clinic.csv).out
-        assert "vermillion" not in shown and "for the data's holder only" in " ".join(shown.split())
+        assert "vermillion" not in shown and "holder of the" in " ".join(shown.split())
         counts = Schema.from_toml(clinic.schema).encode(read_csv(clinic.csv)).clipped
         assert counts == {"dose": 5, "(other) colour": 9}
         notes = ok(*clinic.train, "--json").json["notes"]
@@ -114,8 +111,8 @@ class TestCheck:
         )
         assert "dose 2" in text and "rows 8, 100" in text and "2 as a limit (< or >)" in text
         assert "site hospital: 4 sites of" in text and "9 rows missing" in text
-        assert "label outcome: " in text and "30 rows differ from the declared 'indigo'" in text
-        assert "features: every value fits in 1 of 3 columns" in text
+        assert "label outcome: " in text and "30 rows differ" in text
+        assert "1 of 3 columns" in text
         assert "Indigo" not in text and "0.5" not in text.replace("0.50%", "")
         plain = run("schema", "check", clinic.schema, clinic.csv, "--json").json["table"]
         columns = {one["column"]: one for one in plain["columns"]}
@@ -203,27 +200,23 @@ class TestSurvey:
     ) -> None:
         shown = ok("schema", "survey", wide, clinic.csv)
         text = " ".join(shown.out.split())
-        assert (
-            "Simulation, not a release" in text
-            and "not seen = [mauve]" in text
-            and "at most" in text
-        )
+        assert "not a release" in text and "not seen = [mauve]" in text and "at most" in text
         clinic.says_nothing_private(shown.out)
 
     def test_what_could_be_seen_without_a_table(
         self, ok: Call, refused: Callable[..., str], wide: Path
     ) -> None:
         said = " ".join(ok("schema", "survey", wide, "--sizes", "4000").out.split())
-        assert "A plan, no data were read" in said and "surely seen from" in said
+        assert "no data were" in said and "surely seen from" in said
         plan = ok(
             "schema", "survey", wide, "--sizes", "900,900,900", "--trust", "sum", "--json"
         ).json
         assert plan["rows"] == 2700 and plan["columns"] == ["age", "dose", "colour"]
         few = ok("schema", "survey", wide, "--sizes", 2700, "--columns", "dose", "--json").json
         assert few["columns"] == ["dose"] and few["noise"] < plan["noise"]
-        assert "would be seen from" in refused("schema", "survey", wide, "--sizes", 100)
-        assert "give one of them" in refused("schema", "survey", wide)
-        assert "did you mean dose?" in refused(
+        assert "be seen from" in refused("schema", "survey", wide, "--sizes", 100)
+        assert "give one" in refused("schema", "survey", wide)
+        assert "mean dose?" in refused(
             "schema", "survey", wide, "--sizes", 4000, "--columns", "doses"
         )
 
@@ -267,4 +260,4 @@ class TestSurvey:
         other = run(
             *train, "--schema", "new.toml", "--ledger", "l", "--system-noise", "--run", "again"
         )
-        assert other.code != 0 and "belongs to other rows" in other.err
+        assert other.code != 0 and "other rows" in other.err

@@ -158,7 +158,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_those_of_the_method(
     own = set(knobs_of(REGISTRY["mr_admm"].options))
     others = {name for name, knob in KNOBS.items() if knob.offered} - own
     assert "gamma" in own and "phi" in others
-    listed = set(rule.partition("there are ")[2].split(", "))
+    listed = set(rule.partition("settings are ")[2].split(", "))
     assert not listed & others and {"gamma", "loss", "tol", "centre"} <= listed
     assert "phi" in refused("train", *ROWS, "--set", "nothing=1")  # auto may be any method
 
@@ -238,7 +238,7 @@ def test_one_file_serves_a_plan_and_its_training(run: Call) -> None:
     assert planned.json["privacy"]["epsilon"] == trained.json["privacy"]["epsilon"]
     assert planned.json["n"] == [120] * 5
     for told, passed_over in ((planned.err, {"data"}), (trained.err, {"features"})):
-        assert set(re.findall(r"config: (\w+) is of another command", told)) == passed_over
+        assert set(re.findall(r"config: (\w+) is an option", told)) == passed_over
 
 
 @pytest.mark.parametrize("key", ["life", "holdout"])

@@ -35,10 +35,7 @@ def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
     assert ran.json["config"]["start"] == ran.json["start"]["digest"]
     assert ran.json["privacy"]["caveat"].startswith("the public rows")
     shown = run(*clinic.train, "--set", "public=public.csv")
-    assert (
-        "90 rows were taken as public" in " ".join(shown.out.split())
-        and "Not covered: the public rows" in shown.out
-    )
+    assert "90 rows" in " ".join(shown.out.split()) and "the public rows" in shown.out
     start = Result.load("run.npz").start
     assert start is not None and start.kind == "public"
     assert run("predict", "run.npz", clinic.csv).code == 0
@@ -52,20 +49,19 @@ def test_a_run_from_an_earlier_one_and_its_twin(run: Call) -> None:
     again = run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz", "--json")
     assert ran.code == 0 and numbers(ran.json) == numbers(again.json)
     assert (
-        ran.json["privacy"]["epsilon"] <= 0.2
-        and "its noise can be removed" in ran.json["privacy"]["caveat"]
+        ran.json["privacy"]["epsilon"] <= 0.2 and "can be removed" in ran.json["privacy"]["caveat"]
     )
     first, second = Result.load("first.npz"), Result.load("second.npz")
     assert second.start is not None and np.array_equal(second.start.vector, first.consensus[0])
     said = " ".join(run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz").out.split())
-    assert "is the sum of both totals" in said and "never release this one" in said
+    assert "of both totals" in said and "never release" in said
 
 
 def test_a_checkpoint_of_another_start(run: Call) -> None:
     run(*QUICK, "--seed", 3, "--save", "first.npz")
     assert run(*QUICK, "--checkpoint", "half.npz", "--set", "start=first.npz").code == 0
     ran = run(*QUICK, "--checkpoint", "half.npz")
-    assert ran.code == 2 and "belongs to another configuration" in ran.err
+    assert ran.code == 2 and "another configuration" in ran.err
     assert run(*QUICK, "--checkpoint", "half.npz", "--set", "public_share=0.1").code == 2
     assert run(*QUICK, "--checkpoint", "half.npz", "--set", "start=first.npz").code == 0
 
@@ -101,7 +97,7 @@ def test_a_release_never_starts_from_a_simulation_and_the_data_are_not_public(
     ran = run(*clinic.train, "--set", "start=sim.npz", "--system-noise")
     assert ran.code == 2 and "protects nothing" in ran.err
     ran = run(*clinic.train, "--set", f"public={clinic.csv}")
-    assert ran.code == 2 and "is the data itself" in ran.err
+    assert ran.code == 2 and "data itself" in ran.err
     clinic.says_nothing_private(ran.err)
     ran = run(*QUICK, "--set", "start=sim.npz")
     assert ran.code == 2 and "another schema" in ran.err
@@ -128,7 +124,7 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
     )
     write_csv(Path("public.csv"), make_table(90, seed=5))
     ran = run(*write, "--set", "public=public.csv")
-    assert ran.code == 0 and "Not covered: the public rows" in ran.out
+    assert ran.code == 0 and "the public rows" in ran.out
     plan = read_plan_file("plan.json")
     assert (
         plan.start is not None

@@ -108,8 +108,8 @@ def test_sites_compute_same_answers_as_one_process(tmp_path: Path, what: str, tr
         render_site_report(sites.plan, "north", ends["north"]),
     ):
         assert ("Which columns matter" in page) == sites.plan.is_inference
-        assert ("beyond their columns" in page) == ("between_sites" in add_site_effects(known))
-        assert ("tell them apart" in page) == (known["evaluation"] is not None)
+        assert ("their columns explain" in page) == ("between_sites" in add_site_effects(known))
+        assert ("Discrimination" in page) == (known["evaluation"] is not None)
     check_spending(sites)
     assert ("weights" in (tmp_path / "hub.html").read_text()) != sites.plan.is_inference
     assert (

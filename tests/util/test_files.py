@@ -87,7 +87,7 @@ def test_a_database_is_never_written_over(tmp_path: Path) -> None:
         lambda: files.check_writable_path("x", path),
         lambda: files.write_atomically("x", path, "new"),
     ):
-        with pytest.raises((InvalidInput, NotWritten), match="holds a ledger or another database"):
+        with pytest.raises((InvalidInput, NotWritten), match="ledger or another"):
             write()
     assert path.read_bytes().endswith(b"and so on")
 
@@ -97,7 +97,7 @@ def test_what_stood_there_survives_a_write_that_fails(tmp_path: Path) -> None:
     files.write_atomically("x", path, "old")
     with (
         most(1000),
-        pytest.raises(NotWritten, match=r"x=.*cannot be written: File too large; free some space"),
+        pytest.raises(NotWritten, match=r"x=.*File too large"),
     ):
         files.write_atomically("x", path, bytes(5000))
     assert path.read_text() == "old" and [file.name for file in tmp_path.iterdir()] == ["x"]
@@ -107,15 +107,13 @@ def test_a_full_disk_keeps_the_old_file(disk: Path) -> None:
     files.check_writable_path("x", disk / "x")
     files.write_atomically("x", disk / "x", "old")
     fill(disk)
-    with pytest.raises(NotWritten, match="No space left on device"):
+    with pytest.raises(NotWritten, match="No space left"):
         files.write_atomically("x", disk / "x", bytes(100_000))
     assert (disk / "x").read_text() == "old" and {file.name for file in disk.iterdir()} == {
         "x",
         "filler",
     }
-    with pytest.raises(
-        InvalidInput, match=r"x=.*: cannot be written: No space left on device; free some space"
-    ):
+    with pytest.raises(InvalidInput, match=r"x=.*: No space left"):
         files.check_writable_path("x", disk / "x")
 
 
@@ -126,16 +124,16 @@ def test_places_that_no_file_can_be_written_to(tmp_path: Path) -> None:
     for name, rule in (
         ("absent/x", "its folder must exist"),
         ("file/x", "its folder must exist"),
-        ("folder", "is no file"),
-        ("pipe", "is no file"),
+        ("folder", "regular"),
+        ("pipe", "regular"),
         ("x" * 300, "File name too long"),
-        ("/dev/full", "is no file"),
+        ("/dev/full", "regular"),
     ):
         with pytest.raises(InvalidInput, match=rule):
             files.check_writable_path("save", tmp_path / name)
     with (
         most(files.PROBE - 1),
-        pytest.raises(InvalidInput, match="cannot be written: File too large"),
+        pytest.raises(InvalidInput, match="File too large"),
     ):
         files.check_writable_path("save", tmp_path / "x")
     files.check_writable_path("save", tmp_path / "new" / "x", make=True)
@@ -205,7 +203,7 @@ def test_a_saved_run_says_all_of_its_configuration(field: str, rows: Rows, tmp_p
     meta = record(result)
     del meta["config"][field]
     path.write_bytes(npz({"models": npy(result.models), "meta": npy(json.dumps(meta))}))
-    with pytest.raises(CheckpointError, match="not a saved run"):
+    with pytest.raises(CheckpointError, match="saved run"):
         Result.load(path)
 
 
@@ -288,11 +286,9 @@ def test_hostile_saved_runs_and_checkpoints_are_refused(
 ) -> None:
     result, path, trap = simulate(CONFIG, rows), tmp_path / "run.npz", tmp_path / "trap"
     path.write_bytes(HOSTILE[case](npy(result.models), npy(json.dumps(record(result))), trap))
-    with pytest.raises(CheckpointError, match="not a saved run"):
+    with pytest.raises(CheckpointError, match="saved run"):
         Result.load(path)
-    with pytest.raises(
-        CheckpointError, match=r"not a readable checkpoint|belongs to another configuration"
-    ):
+    with pytest.raises(CheckpointError, match=r"readable checkpoint|another configuration"):
         simulate(CONFIG, rows, checkpoint=path)
     assert not trap.exists()
 
@@ -310,7 +306,7 @@ def test_saved_runs_with_entries_of_other_types_are_refused(
             continue  # of the right type
         meta = record(result) | {key: value}
         path.write_bytes(npz({"models": npy(result.models), "meta": npy(json.dumps(meta))}))
-        with pytest.raises(CheckpointError, match="not a saved run"):
+        with pytest.raises(CheckpointError, match="saved run"):
             Result.load(path)
 
 
@@ -341,7 +337,7 @@ def test_checkpoints_with_another_state_are_refused(rows: Rows, tmp_path: Path) 
     ]
     for change in changes:
         path.write_bytes(files.pack_arrays(**(whole | change)))
-        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        with pytest.raises(CheckpointError, match="readable checkpoint"):
             simulate(CONFIG, rows, checkpoint=path)
 
 
@@ -367,9 +363,7 @@ def test_pipes_folders_and_devices_are_not_read(tmp_path: Path) -> None:
 def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as file:
         file.truncate(2**40)  # a sparse file
-    with pytest.raises(
-        InvalidInput, match=r"x=.*: has more than 16,777,216 bytes; use a smaller file"
-    ):
+    with pytest.raises(InvalidInput, match=r"x=.*16,777,216 bytes"):
         files.read_bounded_file("x", tmp_path / "x")
 
 

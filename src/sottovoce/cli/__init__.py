@@ -51,19 +51,18 @@ COMMANDS = {
     "audit": "Attack METHOD (or `all`): play the worst distinguishing game known against the "
     "real code.",
     "data": "List the data sets that come with the package, or check a schema of yours (--schema).",
-    "demo": "Start a hub and sites as real processes with generated certificates, train on "
-    "Adult, and compare.",
-    "evaluate": "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with "
-    "noise.",
+    "demo": "Start a hub and sites as real processes, train on Adult, "
+    "and compare with one process.",
+    "evaluate": "Evaluate the model in RUN privately on labelled ROWS (CSV or Parquet).",
     "export": "Write the model in RUN for other programs, with the schema's encoding in it.",
     "graphs": "List the networks that --graph understands.",
     "hub": "Carry the messages of a run between sites.",
     "ledger": "Keep a data set's lifetime budget: one file beside the rows, which outlives runs "
     "and crashes.",
-    "methods": "List the private methods: whom each can trust, how often it releases what, and "
-    "when to pick it.",
-    "plan": "Price a run from sizes alone: a budget gives the noise, a noise gives the price.  "
-    "No data are read.",
+    "methods": "List the private methods: whom each can trust, what it releases, "
+    "and when to pick it.",
+    "plan": "Price a run from sizes alone, without data: noise from a budget, "
+    "or epsilon from a noise.",
     "predict": "Classify ROWS (CSV or Parquet) with the model in RUN.",
     "report": "Write the answers in RUN as one page to read, print or pass on.",
     "schema": "Write, check and survey a schema: the public facts by which rows are encoded.",

@@ -246,7 +246,7 @@ def render_class_evaluation(
         Also print recalls without noise, which are for the holder of the rows only.
     """
     console.print(make_privacy_panel(found.statement.words, HELD))
-    heads = ["<held-out rows", ">share", ">found (recall)", ">answers right (precision)"]
+    heads = ["<held-out rows", ">share", ">found (recall)", ">correct predictions (precision)"]
     if exact:
         heads.append(">[dim]recall, exact, for\nthe holder[/]")
     table = make_listing(*heads)
@@ -312,7 +312,7 @@ def render_least_squares(done: Fitted, console: Console, saved: Path | None) -> 
         show_coefficients(done.to_dict(), console)
     else:
         console.print(_coefficients_table(done))
-        console.print("[dim]without standard errors: --inference spends the budget on intervals[/]")
+        console.print("[dim]without standard errors; use --inference for intervals[/]")
         if done.weighed:
             console.print(f"[yellow]note[/] {escape_markup(done.weighed)}")
     print_notes(done.notes, console, saved)

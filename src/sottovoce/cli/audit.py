@@ -32,13 +32,15 @@ _OPTIONS = [
         "--form",
         "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]",
     ),
-    make_option("--epsilon", "Total that the run claims.  [default: 1]", type=float),
+    make_option("--epsilon", "Total epsilon that the run claims.  [default: 1]", type=float),
     make_option(
-        "--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float
+        "--delta",
+        "Delta of the claim.  [default: none if the method has a pure guarantee]",
+        type=float,
     ),
     make_option(
         "--rounds",
-        "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]",
+        "Rounds that the adversary observes.  [default: 2, or 1; stopping: 40 releases]",
         type=int,
     ),
     make_option(
@@ -49,11 +51,11 @@ _OPTIONS = [
     ),
     make_option(
         "--colluders",
-        "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]",
+        "Of `sums`: sites that collude with the adversary.  [default: 1, as claimed]",
         type=int,
     ),
-    make_option("--confidence", "That the lower bound is true.", type=float, default=0.95),
-    make_option("--seed", "Keys the noise of both tables.", type=int, default=0),
+    make_option("--confidence", "Confidence of the lower bound.", type=float, default=0.95),
+    make_option("--seed", "Seed of the noise of both tables.", type=int, default=0),
     make_option(
         "--report",
         "Also write an HTML page: bounds, and what a neighbour learns about real rows.",
@@ -71,7 +73,9 @@ _OPTIONS = [
     ),
     make_option("--data", "With --one-run: the rows.  [default: adult]"),
     make_option(
-        "--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int
+        "--canaries",
+        "With --one-run: canaries, rows that are included or not at random.  [default: 1000]",
+        type=int,
     ),
     json_flag_option(),
 ]
@@ -205,22 +209,22 @@ def _check_one_run_options(method: str, one_run: bool, of_the_other_way: dict[st
     """Refuse options of games with ``--one-run``, and its own options without it."""
     rule = "needs --one-run"
     if one_run:
-        rule = "does not go with --one-run"
+        rule = "cannot be combined with --one-run"
     for name, value in of_the_other_way.items():
         if value is not None:
             raise click.BadParameter(rule, param_hint=name)
     if one_run and method == "all":
         raise click.BadParameter(
-            "`all` does not go with --one-run; name one method", param_hint="METHOD"
+            "`all` cannot be combined with --one-run; name one method", param_hint="METHOD"
         )
 
 
 def _check_game_options(method: str, replicates: int | None, colluders: int | None) -> None:
     """Refuse colluders where nothing is summed, and too few runs."""
     if colluders is not None and method != "sums":
-        raise click.BadParameter("is for the game of sums", param_hint="--colluders")
+        raise click.BadParameter("needs the audit `sums`", param_hint="--colluders")
     if replicates is not None and replicates < 80:
-        few = f"{replicates} is too few to see anything; use 2000 or more"
+        few = f"{replicates} is too few for a bound; use 2000 or more"
         raise click.BadParameter(few, param_hint="--replicates")
 
 

@@ -33,19 +33,17 @@ _EVERY = 0.5
 @decorate_with_options(
     [
         make_option("--sites", "Number of sites.", type=int, default=5),
-        make_option("--rounds", "Exchanges with the neighbours.", type=int, default=30),
+        make_option("--rounds", "Rounds of exchange with the neighbours.", type=int, default=30),
         make_option(
             "--method",
             "One of `sottovoce methods`.  [default: prox_admm; momentum with --trust sum]",
         ),
         make_option(
             "--trust",
-            "Whom sites trust: nobody, or that only sums over sites are seen.  [default: nobody]",
+            "Whom sites trust: nobody, or secure aggregation (sum).  [default: nobody]",
             type=click.Choice(["nobody", "sum"]),
         ),
-        make_option(
-            "--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1
-        ),
+        make_option("--colluders", "Under sum: sites that may collude.", type=int, default=1),
         make_option("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
         make_option(
             "--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA
@@ -53,7 +51,7 @@ _EVERY = 0.5
         make_option("--graph", "The sites' network.", default="ring"),
         make_option(
             "--centre/--no-centre",
-            "Whether the means of all columns are released first, where it pays.",
+            "Whether to release the means of all columns first, if that helps.",
             default=True,
         ),
         make_option(
@@ -63,12 +61,12 @@ _EVERY = 0.5
         ),
         make_option(
             "--evaluation",
-            "Also ask held-out rows how good it is, with this epsilon of theirs.",
+            "Also evaluate on held-out rows, with this epsilon for them.",
             type=float,
         ),
         make_option(
             "--holdout",
-            "Share of every site's rows that is held out for that.",
+            "Share of each site's rows that is held out for it.",
             type=float,
             default=0.2,
         ),
@@ -110,8 +108,7 @@ def demo(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Start a hub and sites as real processes with generated certificates, train on Adult, and
-    compare.
+    """Start a hub and sites as real processes, train on Adult, and compare with one process.
 
     With --inference it prints coefficients with intervals, with --evaluation the area under the ROC
     curve and more. The model is compared with that of the same run in one process.  For that the
@@ -158,9 +155,9 @@ def _check_lost_sites(lose_site: int, sites: int, transport: str, answers: bool)
         rule = f"must be at least 0, and leave one of {sites} sites"
         raise InvalidInput("lose_site", lose_site, rule, "use --lose-site 1")
     if lose_site and (transport != "relay" or answers):
-        rule = "is for a training over the relay"
+        rule = "needs a training over the relay"
         raise InvalidInput(
-            "lose_site", lose_site, rule, "leave transport, inference and evaluation out"
+            "lose_site", lose_site, rule, "remove transport, inference and evaluation"
         )
 
 

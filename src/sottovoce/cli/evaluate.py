@@ -40,7 +40,7 @@ from .screen import Console, print_json
 from .tables import read_table_with_notes
 
 _OPTIONS = [
-    make_option("--epsilon", "Budget of these rows for this evaluation.", type=float, default=0.5),
+    make_option("--epsilon", "Epsilon of these rows for this evaluation.", type=float, default=0.5),
     make_option("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
     make_option("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
     make_option(
@@ -48,24 +48,24 @@ _OPTIONS = [
         "Probability from which on a row counts as positive.  [default: the run's, else 0.5]",
         type=float,
     ),
-    make_option("--by", "Also for every level of this column of the schema."),
-    make_option("--replicate", "Which repetition's model to use.", type=int, default=0),
+    make_option("--by", "Also evaluate each level of this column of the schema."),
+    make_option("--replicate", "Replicate whose model is used.", type=int, default=0),
     make_option(
-        "--site", "Read all rows with the constant of one site, by name or number: see `predict`."
+        "--site", "Use the constant of one site for all rows, by name or number: see `predict`."
     ),
-    make_option("--seed", "Keys the noise: a simulation.", type=int, default=0),
+    make_option("--seed", "Seed of the noise: a simulation.", type=int, default=0),
     make_option("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
     make_option(
         "--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE
     ),
     make_option(
         "--report",
-        "Also write this, with the run's own answers, as one HTML page to read or pass on.",
+        "Also write an HTML page with this evaluation and the run's own answers.",
         type=FILE,
     ),
     make_option(
         "--run",
-        "Name of this evaluation in the ledger.  [default: from all that is asked]",
+        "Name of this evaluation in the ledger.  [default: from the options]",
         name="run_name",
     ),
     saved_method_option(),
@@ -108,7 +108,7 @@ class EvaluateOptions:
 @click.argument("rows", type=FILE)
 @decorate_with_options(_OPTIONS)
 def evaluate(**parameters: Any) -> None:
-    """Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.
+    """Evaluate the model in RUN privately on labelled ROWS (CSV or Parquet).
 
     RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a
     histogram of scores by label, gives the area under the ROC curve, calibration, Brier score and

@@ -19,7 +19,7 @@ _OPTIONS = [
         required=True,
         name="place",
     ),
-    make_option("--replicate", "Which repetition's model to use.", type=int, default=0),
+    make_option("--replicate", "Replicate whose model is used.", type=int, default=0),
     make_option(
         "--site",
         "Write one site's own model, or the average with the constant of one site: see `predict`.",

@@ -48,7 +48,7 @@ from .serving import LINGER, Serving, Teller, make_progress_table
 _STATES = {
     True: "the hub runs",
     False: "the hub does not run",
-    None: "no times are kept by this carrier",
+    None: "this transport keeps no times",
 }
 _CODE = make_option(
     "--code",
@@ -92,7 +92,7 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
     check_parent_folder("folder", folder)
     if (folder / "ca.key").exists():
         raise InvalidInput(
-            "folder", str(folder), "holds an authority already", "use another folder"
+            "folder", str(folder), "already holds an authority", "use another folder"
         )
     for host in hosts:
         check_host(host)
@@ -201,7 +201,7 @@ def _check_and_sign_request(
     # The request carries a name of its own, which becomes that of the certificate.
     if name != answer.member.name:
         raise InvalidInput(
-            "answer", path, "asks for a certificate of another name", "have the site join again"
+            "answer", path, "requests a certificate for another name", "have the site join again"
         )
     return _Signed(path, name, certificate, None)
 
@@ -284,7 +284,7 @@ def _forget_old_authority(folder: Path, signs: Authority) -> None:
     end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
     # Without the earlier authority, ca.crt would no longer verify the hub's own certificate.
     if not signs.signed((folder / "hub.crt").read_bytes()):
-        rule = "the hub's own certificate is of the earlier authority"
+        rule = "the hub's certificate is still from the earlier authority"
         raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
     signs.remove_former_authorities(folder)
     click.echo(
@@ -485,7 +485,7 @@ def end(folder: Path, run_name: str) -> None:
         carried.check_log()
         if carried.all_sites_left:
             raise InvalidInput(
-                "run", run_name, "is over: every site has left it", "there is nothing to end"
+                "run", run_name, "is over: every site has left", "there is nothing to end"
             )
         log.decisions.record_end_of_run(plan.run)
     click.echo(

@@ -38,7 +38,7 @@ _TRIES = 3
             "before]",
         ),
         make_option(
-            "--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER
+            "--folder", "The hub's folder; created if missing.", default="hub", type=FOLDER
         ),
         make_option(
             "--schema",
@@ -288,7 +288,7 @@ def make_invited_site(
         )
     budget = _lifetime_budget(invited, epsilon, delta, accountant)
     if schema is None and invited.schema is None:
-        rule = "is missing, and the invitation holds none"
+        rule = "is missing, also from the invitation"
         raise InvalidInput(
             "schema", None, rule, "agree on one with the other sites: --schema schema.toml"
         )
@@ -331,7 +331,7 @@ def _lifetime_budget(
         delta = None
     if epsilon is None:
         raise InvalidInput(
-            "epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3"
+            "epsilon", None, "is missing, also from the invitation", "use e.g. --epsilon 3"
         )
     return LifetimeBudget(epsilon, delta, accountant)
 
@@ -353,7 +353,9 @@ def print_ledger_notes(made: Made) -> None:
     if made.share is not None:
         click.echo(made.share)
     for why in made.unknown:
-        click.echo(f"note: whether this is a ledger of the same rows is not known: {why}", err=True)
+        click.echo(
+            f"note: it is not known whether this is a ledger of the same rows: {why}", err=True
+        )
 
 
 def print_next_steps(folder: Path, answer: Answer) -> None:

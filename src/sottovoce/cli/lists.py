@@ -22,8 +22,7 @@ from .screen import Console, escape_markup, make_listing, print_json
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def methods(everything: bool, as_json: bool) -> None:
-    """List the private methods: whom each can trust, how often it releases what, and when to pick
-    it.
+    """List the private methods: whom each can trust, what it releases, and when to pick it.
 
     \b
       sottovoce methods                 whom each can trust, and when

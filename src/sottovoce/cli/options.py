@@ -133,7 +133,7 @@ def saved_method_option() -> Option:
 def _load_typed_method(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
     """Load and register the method that was typed."""
     if name is not None and find_method(name) is None:
-        raise InvalidInput("method", name, "is no method", "see `sottovoce methods`")
+        raise InvalidInput("method", name, "is not a method", "see `sottovoce methods`")
 
 
 def make_run_config(
@@ -171,12 +171,10 @@ def make_run_config(
     delta, method = options["delta"], options["method"]
     if delta is not None and not 0.0 < delta < 1.0:
         raise InvalidInput(
-            "delta", delta, "must lie inside (0, 1)", "use e.g. --delta 1e-5, or --pure for none"
+            "delta", delta, "must be inside (0, 1)", "use e.g. --delta 1e-5, or --pure for none"
         )
     if delta is not None and pure:
-        raise InvalidInput(
-            "pure", delta, "means that there is no delta", "give --delta or --pure, not both"
-        )
+        raise InvalidInput("pure", delta, "cannot be combined with --delta", "give one of the two")
     if delta is None and not pure:
         accountant = options["accountant"]
         if ledger is not None:

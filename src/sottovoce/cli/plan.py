@@ -89,8 +89,7 @@ class Sites:
 )
 @decorate_with_options(PLAN_OPTIONS)
 def plan(**parameters: Any) -> None:
-    """Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are
-    read.
+    """Price a run from sizes alone, without data: noise from a budget, or epsilon from a noise.
 
     With --write it is the plan that separate sites agree on.
     """
@@ -183,8 +182,8 @@ def without_held_out_rows(
     trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
     # An inference has no method, so a knob of one that was typed would do nothing.
     if options.inference and config.auto and knobs_left_open() != KNOBS:
-        rule = "inference takes Newton steps of its own"
-        raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
+        rule = "inference has no settings of methods"
+        raise InvalidInput("inference", True, rule, "remove the settings of methods")
     return config, replace(sites, sizes=np.array(trained))
 
 
@@ -194,10 +193,10 @@ def check_planned_answers(options: PlanOptions) -> None:
     _ = options.asks
     if options.evaluation is not None and options.write is None:
         raise InvalidInput(
-            "asks", None, "answers are asked in the sites' plan", "add --write, or leave them out"
+            "asks", None, "only a plan of sites can ask for answers", "add --write, or remove them"
         )
     if options.inference and options.schema is None:
-        rule = "coefficients are those of a schema's columns"
+        rule = "coefficients need the columns of a schema"
         raise InvalidInput("inference", True, rule, "add --schema, and --write for the sites' plan")
     if options.life is not None and not 0.0 < options.life < np.inf:
         raise InvalidInput(
@@ -231,7 +230,7 @@ def check_plan_outputs(options: PlanOptions, schema: Schema | None) -> None:
         raise InvalidInput("write", str(options.write), rule, "give both")
     starts = [path for path in (options.start, options.public) if path is not None]
     if starts and (options.write is None or len(starts) > 1):
-        rule = "a starting point changes no price, and stands in the sites' plan, which has one"
+        rule = "a starting point belongs in the sites' plan and changes no price"
         raise InvalidInput("start", None, rule, "set one of start and public, with --write")
 
 
@@ -681,6 +680,6 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
     console.print(table)
     console.print(
         "[dim]standard errors: if nine in ten numbers fill their declared ranges, "
-        f"{escape_markup(said['expects'])}; by made-up rows, no data were read[/]",
+        f"{escape_markup(said['expects'])}; from synthetic rows, no data were read[/]",
         highlight=False,
     )

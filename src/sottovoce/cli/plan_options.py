@@ -138,14 +138,14 @@ _ANSWERS: list[Option] = [
     grouped_setting(
         ANSWERS,
         "site_constants",
-        "Of inference: whether every site has a constant of its own.",
+        "For inference: whether each site has its own constant.",
         type=bool,
         default=True,
     ),
     grouped_setting(
         ANSWERS,
         "expect_positives",
-        "Of inference: share of positive rows that you expect.",
+        "For inference: expected share of positive rows.",
         type=float,
         default=_EXPECTED.positives,
     ),
@@ -159,7 +159,7 @@ _ANSWERS: list[Option] = [
     grouped_setting(
         ANSWERS,
         "expect_correlation",
-        "Of inference: correlation that you expect of each number with the next.",
+        "For inference: expected correlation of each number with the next.",
         type=float,
         default=_EXPECTED.correlation,
     ),
@@ -174,7 +174,7 @@ _ANSWERS: list[Option] = [
     grouped_setting(
         ANSWERS,
         "holdout",
-        "Of the evaluation: share of every site's rows that is held out for it.",
+        "For the evaluation: share of each site's rows that is held out.",
         type=float,
         default=0.2,
         is_limit=True,
@@ -182,7 +182,7 @@ _ANSWERS: list[Option] = [
     grouped_setting(
         ANSWERS,
         "cut",
-        "Of the evaluation: probability from which on a row is positive.",
+        "For the evaluation: probability from which a row is positive.",
         type=float,
         default=0.5,
     ),
@@ -240,7 +240,7 @@ PLAN_OPTIONS: list[Option] = [
     grouped_option(
         DATA,
         "--features",
-        "Features of a row, the constant one included.",
+        "Features of a row, including the constant.",
         metavar="N",
         type=int,
         default=36,

@@ -32,7 +32,7 @@ from .tables import read_table_with_notes
 @click.argument("rows", type=FILE)
 @decorate_with_options(
     [
-        make_option("--replicate", "Which repetition's model to use.", type=int, default=0),
+        make_option("--replicate", "Replicate whose model is used.", type=int, default=0),
         make_option(
             "--site",
             "Use one site's own model, or the constant of one site: by name, or number from 0 on.  "
@@ -40,16 +40,16 @@ from .tables import read_table_with_notes
         ),
         make_option(
             "--threshold",
-            "Probability from which on a row is called positive.  [default: the run's, else 0.5]",
+            "Probability from which a row is positive.  [default: the run's, else 0.5]",
             type=float,
         ),
-        make_option("--proba", "Also the probability of every class.", is_flag=True),
+        make_option("--proba", "Also print the probability of every class.", is_flag=True),
         make_option(
             "--interval",
-            "Also an interval of this level, such as 0.95, for the probability or the mean number.",
+            "Also print an interval of this level, such as 0.95, for the probability or the mean.",
             type=float,
         ),
-        make_option("--out", "Write here instead of to the screen.", type=FILE),
+        make_option("--out", "Write to this file instead of the screen.", type=FILE),
         saved_method_option(),
         json_flag_option("Print a JSON list instead of CSV."),
     ]
@@ -124,7 +124,7 @@ def _check_options(threshold: float | None, interval: float | None) -> None:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
     if interval is not None and not 0.0 < interval < 1.0:
         raise InvalidInput(
-            "interval", interval, "is a level, and must be inside (0, 1)", "use 0.95"
+            "interval", interval, "must be a confidence level inside (0, 1)", "use 0.95"
         )
 
 
@@ -216,7 +216,7 @@ def answers_from_margins(
     logistic = loss == "logistic" or loss.startswith("softmax")
     if proba and not (logistic and schema.task.names):
         raise InvalidInput(
-            "proba", None, f"the loss {loss} gives no probabilities", "leave --proba out"
+            "proba", None, f"the loss {loss} gives no probabilities", "remove --proba"
         )
     answers: list[Answer] = [{"prediction": answer} for answer in schema.task.shown_answers(margin)]
     if loss == "logistic":
@@ -267,8 +267,8 @@ def classify_at_threshold(
         return answers
     have_probabilities = all("probability" in answer for answer in answers)
     if not isinstance(schema.task, TwoClasses) or not have_probabilities:
-        rule = "is for two classes and the logistic loss: other answers have no probability"
-        raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
+        rule = "needs two classes and the logistic loss: other models give no probability"
+        raise InvalidInput("threshold", threshold, rule, "remove --threshold")
     no, yes = schema.task.names
     found = []
     for answer in answers:
@@ -363,7 +363,9 @@ def _check_encoding(text: str) -> None:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        rule = f"is missing, and standard output, in {encoding}, lacks characters of the answers"
+        rule = (
+            f"is needed: standard output, in {encoding}, cannot show some characters of the answers"
+        )
         raise InvalidInput(
             "out", None, rule, "give --out FILE, which is written in UTF-8"
         ) from None

@@ -25,13 +25,13 @@ from .screen import Console, escape_markup
 @click.option(
     "--out", type=FILE, help="Write here.  [default: the name of RUN with the ending .html]"
 )
-@click.option("--plot", type=FILE, help="Also write the plot of coefficients alone here, as SVG.")
+@click.option("--plot", type=FILE, help="Also write the plot of coefficients here, as SVG.")
 @click.option("--title", help="Title of the page.  [default: from the label's name]")
 @saved_method_option()
 @click.option(
     "--holder",
     is_flag=True,
-    help="Also numbers without noise, marked: for the holder of the rows only.",
+    help="Also show numbers without noise, marked: for the holder of the rows only.",
 )
 def report(run: Path, out: Path | None, plot: Path | None, title: str | None, holder: bool) -> None:
     """Write the answers in RUN as one page to read, print or pass on.
@@ -59,8 +59,8 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
     if holder:
         plain = merge_held_back_figures(plain, held_back)
     if plot is not None and not plain.get("coefficients"):
-        rule = "is of coefficients with intervals, and the run has none"
-        raise InvalidInput("plot", str(plot), rule, "leave it out")
+        rule = "needs coefficients with intervals, and the run has none"
+        raise InvalidInput("plot", str(plot), rule, "remove it")
     write_report_page(out, plain, title=title, holder=holder)
     if plot is not None:
         from ..reports import picture
@@ -112,7 +112,7 @@ def read_run_record(run: Path) -> dict[str, Any]:
 
     if not run.is_file():
         raise InvalidInput(
-            "run", str(run), "is no file", "check the path, or save a run with `train --save`"
+            "run", str(run), "is not a file", "check the path, or save a run with `train --save`"
         )
     if not starts_like_json(run):
         return SavedModel.load(run).record

@@ -175,7 +175,9 @@ class RunCommand(click.Command):
         hint = suggest_spelling(name, names)
         if not hint:
             return None
-        return InvalidInput(flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE")
+        return InvalidInput(
+            flag, None, "is not an option", f"{hint} It is a setting: --set NAME=VALUE"
+        )
 
     def _defaults_from_files(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of files and of ``--set`` by the names of parameters.
@@ -212,15 +214,12 @@ class RunCommand(click.Command):
             param = known.get(key) or _keys_of_other_commands(ctx).get(key)
             if param is None:
                 allowed = [one_key for one_key, one in known.items() if not one.typed_only]
-                rule = f"is no name in a file of a run; there are {', '.join(allowed)}"
+                rule = f"is not an option or setting; a file may hold {', '.join(allowed)}"
                 raise InvalidInput(
                     f"config: {key}", None, rule, suggest_spelling(key, allowed) or "remove it"
                 )
             if param.typed_only:
-                rule = (
-                    "must be typed: a file says what to run, and not what is spent, written or "
-                    "shown"
-                )
+                rule = "must be typed: a file cannot set what is spent, written or shown"
                 remedy = f"remove it, and type {param.opts[0]}"
                 raise InvalidInput(f"config: {key}", None, rule, remedy)
             if key not in known:
@@ -229,7 +228,7 @@ class RunCommand(click.Command):
             # `expect-share` and `expect_share` are two keys of TOML, and one parameter.
             if param.name in found:
                 raise InvalidInput(
-                    f"config: {key}", None, "is given twice", "leave one of the two out"
+                    f"config: {key}", None, "is given twice", "remove one of the two"
                 )
             found[str(param.name)] = _read_checked_value(ctx, param, f"config: {key}", value)
         return found
@@ -254,7 +253,7 @@ class RunCommand(click.Command):
                 raise InvalidInput("set", text, "must be NAME=VALUE", f"use --set {key}=VALUE")
             name = str(param.name)
             if param.name in typed or (param.name in found and not param.multiple):
-                raise InvalidInput(key, None, "is given twice", "leave one of the two out")
+                raise InvalidInput(key, None, "is given twice", "remove one of the two")
             if param.multiple:
                 found[name] = _read_checked_value(ctx, param, key, [*found.get(name, []), value])
             else:
@@ -264,9 +263,9 @@ class RunCommand(click.Command):
     def _unknown_setting(self, text: str, key: str, method: str | None) -> InvalidInput:
         """Return the error for a name that no parameter has."""
         names = [str(setting.name) for setting in self.settings_of_method(method)]
-        rule = f"is no setting; there are {', '.join(names)}"
+        rule = f"is not a setting; settings are {', '.join(names)}"
         if method is not None:
-            rule = f"is no setting of {method}; there are {', '.join(names)}"
+            rule = f"is not a setting of {method}; its settings are {', '.join(names)}"
         return InvalidInput(
             "set",
             text,
@@ -380,11 +379,11 @@ def _note_foreign_key(ctx: click.Context, key: str, param: RunOption) -> None:
     Raises InvalidInput if it is a limit that would not be kept.
     """
     if param.is_limit:
-        rule = f"is a limit that `{ctx.info_name}` does not keep"
+        rule = f"is a limit that `{ctx.info_name}` does not enforce"
         raise InvalidInput(
-            f"config: {key}", None, rule, "remove it, or write a file for each command"
+            f"config: {key}", None, rule, "remove it, or write one file for each command"
         )
-    click.echo(f"Note: config: {key} is of another command, and does nothing here.", err=True)
+    click.echo(f"Note: config: {key} is an option of another command and is ignored.", err=True)
 
 
 def _check_method_of_file(method: str) -> None:
@@ -393,7 +392,7 @@ def _check_method_of_file(method: str) -> None:
     A file comes from others, and must not make this program load code.
     """
     if method != AUTO and method not in KNOWN and method in offered_methods():
-        rule = "is of another package, and a file makes this program load none"
+        rule = "is from another package, and a file must not load packages"
         raise InvalidInput("config: method", method, rule, f"type --method {method}")
 
 
@@ -410,11 +409,11 @@ def _read_file_entries(path: Path) -> dict[str, Any]:
     settings = entries.pop("set", {})
     if not isinstance(settings, Mapping):
         raise InvalidInput(
-            "config: set", None, "must be a table", "write [set], and settings below it"
+            "config: set", None, "must be a table", "write [set] and the settings below it"
         )
     for key in settings:
         if key in entries:
-            raise InvalidInput(f"config: {key}", None, "is given twice", "leave one of the two out")
+            raise InvalidInput(f"config: {key}", None, "is given twice", "remove one of the two")
     return entries | dict(settings)
 
 

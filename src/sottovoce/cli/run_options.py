@@ -162,7 +162,7 @@ TRUST_OPTIONS: list[Option] = [
     grouped_option(
         TRUST,
         "--colluders",
-        "Under sum: sites that may tell others all they know.",
+        "Under sum: sites that may collude.",
         metavar="N",
         type=int,
         default=_RUN.colluders,
@@ -170,7 +170,7 @@ TRUST_OPTIONS: list[Option] = [
     grouped_setting(
         TRUST,
         "participants",
-        "Under sum: the least number of sites of one.  [default: more than half]",
+        "Under sum: least number of sites in a sum.  [default: more than half]",
         type=int,
     ),
     grouped_option(
@@ -202,7 +202,7 @@ METHOD_OPTIONS: list[Option] = [
     grouped_option(
         METHOD,
         "--rounds",
-        "Exchanges with the neighbours.",
+        "Rounds of exchange with the neighbours.",
         metavar="N",
         type=int,
         default=_RUN.rounds,
@@ -249,7 +249,7 @@ METHOD_OPTIONS: list[Option] = [
     grouped_option(
         METHOD,
         "--set",
-        "Any setting of those below; may be repeated.",
+        "Any setting listed below; may be repeated.",
         metavar="NAME=VALUE",
         name="set_",
         multiple=True,
@@ -292,7 +292,7 @@ def centre() -> Option:
 
 def by() -> Option:
     """Make the parameter that asks an evaluation by groups."""
-    return grouped_setting(ANSWERS, "by", "Of the evaluation: also for every level of this column.")
+    return grouped_setting(ANSWERS, "by", "For the evaluation: also each level of this column.")
 
 
 def save_config() -> Option:

@@ -62,12 +62,12 @@ def schema() -> None:
 @click.argument("table", type=FILE)
 @decorate_with_options(
     [
-        make_option("--label", "The column that is predicted."),
-        make_option("--site", "The column that says who holds a row."),
-        make_option("--person", "The column that says whose row it is, if people have several."),
+        make_option("--label", "Column to predict."),
+        make_option("--site", "Column that names the site of a row."),
+        make_option("--person", "Column that identifies the person, if people have several rows."),
         make_option(
             "--ignore",
-            "Columns that are not used, separated by commas; may be given several times.",
+            "Columns to leave out, separated by commas; may be repeated.",
             multiple=True,
         ),
         make_option(
@@ -75,7 +75,7 @@ def schema() -> None:
             "Also read the types that the file declares: Parquet, Stata, SPSS, SAS.",
             is_flag=True,
         ),
-        make_option("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
+        make_option("--out", "Write to this new file instead of the screen.", type=FILE),
         json_flag_option("Print the draft and its columns as one JSON object."),
     ]
 )
@@ -101,7 +101,7 @@ def init(
         # A draft never replaces declarations that somebody has filled in.
         if out.exists():
             raise InvalidInput(
-                "out", str(out), "exists, and somebody may have worked on it", "give a new file"
+                "out", str(out), "already exists and may have been edited", "give a new file"
             )
         files.write_atomically("out", out, text)
     if as_json:
@@ -181,40 +181,46 @@ MIN_SUMMED = 3
 """The fewest sites whose sum hides each of them, where one may collude."""
 
 _SURVEY = [
-    make_option("--columns", "Only these, separated by commas: fewer columns have less noise."),
-    make_option("--epsilon", "Budget of each row for this survey.", type=float, default=0.2),
+    make_option(
+        "--columns", "Survey only these columns, separated by commas: fewer columns get less noise."
+    ),
+    make_option("--epsilon", "Epsilon of each row for this survey.", type=float, default=0.2),
     make_option("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
     make_option("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
     make_option(
         "--trust",
-        "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or "
-        "curator.",
+        "Whom people trust with rows: nobody (local), sum (secure aggregation) or curator "
+        "(central).",
         default="nobody",
     ),
+    make_option("--colluders", "Under sum: sites that may collude.", type=int, default=1),
     make_option(
-        "--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1
+        "--rare", "Hide levels and ranges with at most this many rows.", type=float, default=10.0
     ),
     make_option(
-        "--rare", "Show no level and no range with at most so many rows.", type=float, default=10.0
+        "--error", "Probability that the survey makes any error.", type=float, default=0.05
     ),
-    make_option("--error", "Rate of all errors together.", type=float, default=0.05),
     make_option(
         "--sizes",
-        "Instead of tables, rows of each site, separated by commas: what could be seen.",
+        "Instead of tables: rows of each site, separated by commas, to plan a survey.",
         type=NUMBER,
     ),
-    make_option("--seed", "Keys the noise: a simulation.", type=int, default=0),
+    make_option("--seed", "Seed of the noise: a simulation.", type=int, default=0),
     make_option("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
     make_option(
         "--ledger", "The rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE
     ),
     make_option(
         "--run",
-        "Name of this survey in the ledger.  [default: from all that is asked]",
+        "Name of this survey in the ledger.  [default: from the options]",
         name="run_name",
     ),
-    make_option("--checkpoint", "Save the answer here; go on from it if it exists.", type=FILE),
-    make_option("--out", "Write the proposed schema here instead of to the screen.", type=FILE),
+    make_option(
+        "--checkpoint", "Save the answer here, and resume from it if it exists.", type=FILE
+    ),
+    make_option(
+        "--out", "Write the proposed schema to this file instead of the screen.", type=FILE
+    ),
     json_flag_option(),
 ]
 
@@ -273,18 +279,18 @@ class SurveyOptions:
 @click.argument("tables", type=FILE, nargs=-1, metavar="[TABLE]...")
 @decorate_with_options(_SURVEY)
 def survey(**parameters: Any) -> None:
-    """Count coarsely in one release with noise, and propose bounds, typical ranges and levels.
+    """Propose bounds, typical ranges and levels from one noisy histogram of every column.
 
     For bounds that are a hundred times too wide, and for categories that list every candidate.
     Numbers are counted on powers of two within the declared bounds, categories by their declared
     levels; nothing else is looked at, so no other value can be shown.  Every TABLE is one site; or
     one TABLE is dealt to sites by the schema's site column.
 
-    
+    \b
       sottovoce schema survey wide.toml --sizes 5000          what it would see
       sottovoce schema survey wide.toml rows.csv --out s.toml
       sottovoce schema survey wide.toml a.csv b.csv c.csv --trust sum
-      sottovoce schema survey wide.toml rows.csv --ledger rows.ledger \
+      sottovoce schema survey wide.toml rows.csv --ledger rows.ledger \\
           --system-noise --out s.toml                         a release
 
     The survey has a price of its own: the schema that it writes says so, and so do statements about
@@ -302,7 +308,7 @@ def survey(**parameters: Any) -> None:
     declared = data.Schema.from_toml(options.schema)
     question, run = options.make_question(declared), options.make_run_config()
     if (options.sizes is None) == (not options.tables):
-        rule = "is what is surveyed, or --sizes what a plan is about"
+        rule = "is needed for a survey, or --sizes for a plan"
         raise InvalidInput("table", None, rule, "give one of them")
     if options.sizes is None:
         _store_and_print_survey(_run_survey_on_tables(options, declared, run, question), options)
@@ -585,9 +591,7 @@ def print_norm_forecast(found: Fill) -> None:
     if schema.caveat is not None:
         console.print(f"[bold yellow]Not covered[/]: {escape_markup(schema.caveat)}")
     if found.fine:
-        console.print(
-            "[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change."
-        )
+        console.print("[bold green]Fine[/]: typical rows have a norm near 1; nothing to change.")
     for change in found.changes:
         console.print(f"[bold]change[/] {escape_markup(change)}")
     if found.common:

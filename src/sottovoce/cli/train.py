@@ -121,7 +121,7 @@ def split_least_squares(settings: dict[str, Any], task: Task) -> tuple[dict[str,
         return settings, False
     if not isinstance(task, BoundedNumber):
         raise InvalidInput(
-            "loss", _SQUARED, "is for a number to predict", "declare lo and hi of the label"
+            "loss", _SQUARED, "needs a number as the label", "declare lo and hi of the label"
         )
     return settings | {"loss": _DEFAULT_LOSS}, True
 
@@ -130,8 +130,8 @@ def check_dropout(options: TrainOptions, fits_number: bool) -> None:
     """Refuse to simulate lost sites in runs with answers, which need all of them."""
     answers = options.inference or fits_number or options.evaluation is not None
     if options.dropout and answers:
-        rule = "rehearses a training that loses sites; answers need all of them, or sums"
-        raise InvalidInput("dropout", options.dropout, rule, "leave it out, or train alone")
+        rule = "simulates lost sites in a training, but inference and evaluation need all sites"
+        raise InvalidInput("dropout", options.dropout, rule, "leave it out, or train without them")
 
 
 def make_held_out_question(options: TrainOptions) -> Any:
@@ -234,7 +234,7 @@ def train_and_store(
     """
     run = config.run
     if options.site_constants is not None:
-        rule = "is for inference and for least squares"
+        rule = "needs inference or least squares"
         raise InvalidInput(
             "site_constants", options.site_constants, rule, "add --inference, or leave it out"
         )
@@ -385,7 +385,7 @@ def check_cut_probability(cut: float, task: Task) -> None:
     if not 0.0 < cut < 1.0:
         raise InvalidInput("cut", cut, "must be inside (0, 1)", "use 0.5")
     if not isinstance(task, TwoClasses):
-        raise InvalidInput("cut", cut, "is for labels of two classes", "leave it out")
+        raise InvalidInput("cut", cut, "needs a label of two classes", "leave it out")
 
 
 def _threshold_entry(cut: float | None) -> dict[str, float]:

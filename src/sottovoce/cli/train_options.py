@@ -130,7 +130,7 @@ _ROWS: list[Option] = [
     grouped_setting(
         DATA,
         "strength",
-        "How unlike sites are under --partition label: 0 for alike.",
+        "Difference between sites under --partition label: 0 for none.",
         type=float,
         default=_TRAINING.strength,
     ),
@@ -145,14 +145,14 @@ _ROWS: list[Option] = [
     grouped_setting(
         DATA,
         "public_share",
-        "Of a simulation: share of the training rows that is taken as public instead.",
+        "In a simulation: share of the training rows that is treated as public.",
         type=float,
     ),
     centre(),
     grouped_setting(
         DATA,
         "dropout",
-        "Of a simulation: probability of each site to be lost for good in a round.",
+        "In a simulation: probability that a site is lost for good in a round.",
         type=float,
         default=_TRAINING.dropout,
     ),
@@ -169,7 +169,7 @@ _ANSWERS: list[Option] = [
     grouped_setting(
         ANSWERS,
         "cut",
-        "Probability from which on a row is positive: in the evaluation, and for `predict`.  "
+        "Probability from which a row is positive, in the evaluation and for `predict`.  "
         "[default: 0.5]",
         type=float,
     ),
@@ -235,7 +235,7 @@ TRAIN_OPTIONS: list[Option] = [
     grouped_option(
         METHOD,
         "--seed",
-        "Keys noise, partition and random graphs of a simulation.",
+        "Seed of noise, partition and random graphs of a simulation.",
         metavar="N",
         type=int,
         default=_RUN.seed,
@@ -251,13 +251,13 @@ TRAIN_OPTIONS: list[Option] = [
     grouped_option(
         ANSWERS,
         "--inference",
-        "Coefficients with 95% intervals, in units of the columns, in place of a classifier.",
+        "Coefficients with 95% intervals, in units of the columns, instead of a classifier.",
         is_flag=True,
     ),
     grouped_option(
         ANSWERS,
         "--evaluation",
-        "Also ask the held-out rows how good the model is, with this epsilon of theirs.",
+        "Also evaluate the model on held-out rows, with this epsilon for them.",
         metavar="E",
         type=float,
     ),
@@ -281,7 +281,7 @@ TRAIN_OPTIONS: list[Option] = [
     grouped_option(
         OUTPUT,
         "--checkpoint",
-        "Save every round or answer here, and go on from it if it exists.",
+        "Save every round or answer here, and resume from it if it exists.",
         metavar="FILE",
         type=FILE,
         typed_only=True,

@@ -59,52 +59,51 @@ class Cause(Enum):
 
 _SENTENCES = {
     Cause.MERGED: "too few rows for this noise: merged with the reference",
-    Cause.SMALL_SITE: "too few rows for this noise: the site's rows count with the mean constant "
-    "of the other sites",
-    Cause.LOST: "the columns do not tell it",
+    Cause.SMALL_SITE: "too few rows for this noise: the site gets the mean constant of the other "
+    "sites",
+    Cause.LOST: "the columns do not identify it",
     Cause.SEPARATION: (
-        "the data do not determine it (separation): next to all rows of its level, of the "
-        "reference, or of its site have the same outcome, so these alone decide the outcome; join "
-        "it with another, or leave it out"
+        "the data do not determine it (separation): almost all rows of its level, of the "
+        "reference, or of its site have the same outcome; merge it with another level, or leave it "
+        "out"
     ),
     Cause.HIDDEN: (
         "noise hides whether the data determine it: all rows of its level, of the reference, or of "
-        "its site may have the same outcome; join it with another, or ask with a larger epsilon or "
-        "of more rows"
+        "its site may have the same outcome; merge it with another level, or use a larger epsilon "
+        "or more rows"
     ),
     Cause.FEW: (
-        "too few rows of its level, of the reference, or of its site have the rarer outcome for an "
-        "interval of two ends; join it with another"
+        "too few rows of its level, of the reference, or of its site have the rarer outcome for a "
+        "two-sided interval; merge it with another level"
     ),
     Cause.REFERENCE: (
         "noise hides the reference, which has too few rows to compare with; name a level with more "
         "rows as the reference (`base` in the schema)"
     ),
     Cause.UNFINISHED: (
-        "the steps have not come near enough to its estimate, which may have no end (separation): "
-        "it may decide the outcome alone, or with others; leave it out, or join it with another"
+        "its estimate has not converged and may be infinite (separation): it may decide the "
+        "outcome, alone or with others; leave it out, or merge it with another level"
     ),
     Cause.ASTRAY: (
-        "the last step leads far from where noise led the steps before: ask with a larger epsilon "
-        "or of more rows; if that does not help, its estimate has no end (separation): leave it "
-        "out, or join it with another"
+        "the last step ended far from the earlier ones, which noise misled: use a larger epsilon "
+        "or more rows; if that does not help, its estimate is infinite (separation): leave it out, "
+        "or merge it with another level"
     ),
     Cause.NOISE: "too much of its variance is privacy noise",
     Cause.TABLE_UNFINISHED: (
-        "the whole table: too few steps to come near enough, and noise is not why; a level or a "
-        "number may decide the outcome alone (separation): leave it out, or join it with another"
+        "the whole table: the steps have not converged, and not because of noise; a level or a "
+        "number may decide the outcome alone (separation): leave it out, or merge it with another"
     ),
     Cause.TABLE_NOISE: "the whole table: the last step is mostly noise",
     Cause.TABLE_HIDDEN: (
-        "the whole table: noise hides a combination of columns, which may be part of every "
-        "coefficient"
+        "the whole table: noise hides a combination of columns that may affect every coefficient"
     ),
     Cause.SIZE_HIDDEN: (
-        "the whole table: noise hides how strong its effects are together (if columns decide the "
-        "outcome alone, which is separation, no epsilon would do: leave the strongest out)"
+        "the whole table: noise hides the joint size of its effects (if columns decide the outcome "
+        "alone, which is separation, no epsilon is enough: leave the strongest out)"
     ),
-    Cause.STRAINED: "the steps may have ended too early, and intervals may be off by about a "
-    "standard error",
+    Cause.STRAINED: "the steps may have ended too early, and intervals may be off by about "
+    "one standard error",
 }
 _BRIEF = {
     Cause.MERGED: "as they have too few rows",
@@ -114,13 +113,13 @@ _BRIEF = {
     Cause.HIDDEN: "as noise hides whether the data determine them",
     Cause.FEW: "as too few rows have the rarer outcome",
     Cause.REFERENCE: "as the reference has too few rows",
-    Cause.UNFINISHED: "as the steps have not come near enough to them",
+    Cause.UNFINISHED: "as they have not converged",
     Cause.ASTRAY: "as noise led the steps astray",
     Cause.NOISE: "as they would be mostly noise",
-    Cause.TABLE_UNFINISHED: "as the steps have not come near enough",
+    Cause.TABLE_UNFINISHED: "as the steps have not converged",
     Cause.TABLE_NOISE: "as they would be mostly noise",
     Cause.TABLE_HIDDEN: "as noise hides a combination of columns",
-    Cause.SIZE_HIDDEN: "as noise hides how strong effects are",
+    Cause.SIZE_HIDDEN: "as noise hides the size of the effects",
     Cause.STRAINED: "as the steps may have ended too early",
 }
 _LABELS = {

@@ -14,8 +14,7 @@ from .plain import format_odds_ratio, number, read_finite_number
 from .worth import exaggeration_in_words, width_in_words
 
 NOISE_MEANS = (
-    "Noise: the share of the variance that is not sampling, and would not be there without privacy "
-    "noise"
+    "Noise: the share of the variance that comes from privacy noise; the rest is sampling variance"
 )
 """The legend of the column of noise."""
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p", "why")
@@ -268,7 +267,7 @@ def remarks_below_table(
             # One reason for the whole table needs no names.
             said.append(f"{why[:1].upper()}{why[1:]}.")
     if said:
-        said.insert(0, "Not all is printed.")
+        said.insert(0, "Some coefficients are not printed.")
     return " ".join([*said, reliability_sentences(lines, needs, weighed)]).strip()
 
 
@@ -322,7 +321,7 @@ def _sufficient_budget_clause(needs: dict[str, Any] | None) -> str:
         return ""
     if needs.get("more"):
         return f"; {would} is needed"
-    return f"; {would} would do, about"
+    return f"; about {would} would be enough"
 
 
 def _targets_at_bounds_sentence(at_bounds: dict[str, Any] | None) -> str:
@@ -335,7 +334,7 @@ def _targets_at_bounds_sentence(at_bounds: dict[str, Any] | None) -> str:
     share, low, high = (100.0 * number(at_bounds[name]) for name in ("share", "low", "high"))
     return (
         f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the "
-        "declared bounds: these are coefficients of the clipped number."
+        "declared bounds: the coefficients describe the clipped target."
     )
 
 
@@ -377,7 +376,7 @@ def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:
     p_value = f"p = {p:.3f}"
     if p < 0.001:
         p_value = "p < .001"
-    verdict = "differ" if p < 0.05 else "do not differ clearly"
+    verdict = "differ" if p < 0.05 else "do not differ significantly"
     reach = f"within {apart:.3g}"
     if odds:
         # math.exp overflows beyond 709; e^50 is as good as infinity to a reader.
@@ -386,18 +385,19 @@ def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:
     if sd > 0.0:
         spread = f"their constants have a standard deviation of {sd:.3g} ({low:.3g} to {high:.3g})"
     elif high > 0.0:
-        spread = f"their constants fit a standard deviation of 0, and any up to {high:.3g}"
+        spread = f"their constants are compatible with a standard deviation from 0 to {high:.3g}"
     else:
         spread = (
-            "their constants are closer than chance lets one expect even at a standard deviation "
-            "of 0"
+            "their constants are closer together than chance would allow even with a standard "
+            "deviation of 0"
         )
     allows = ""
     if high > 0.0:
         allows = f", and their standard deviation may be anything up to {high:.3g}"
     return (
-        f"Sites {verdict} beyond their columns ({p_value}): {spread}. One more site would lie "
-        f"{reach} of these on average (95%), if sites are draws of a normal population{allows}."
+        f"Sites {verdict} beyond what their columns explain ({p_value}): {spread}. A new site "
+        f"would lie {reach} of the average of these (95%), if sites are a sample of a normal "
+        f"population{allows}."
     )
 
 
@@ -643,16 +643,14 @@ def _forest_plot_caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
     """Return sentences on how to read the forest plot."""
     said = []
     if odds:
-        said.append(
-            "The dot is the odds ratio: how many times the odds are, all other columns being equal."
-        )
-    said.append("The line is its 95% interval, which holds sampling and privacy noise.")
+        said.append("The dot is the odds ratio, adjusted for all other columns.")
+    said.append("The line is its 95% interval, which covers sampling and privacy noise.")
     if any(line.get("typical") is not None for line in lines):
-        said.append("A number is compared over the range of most values that its schema declares.")
+        said.append("A number is compared over the typical range that the schema declares.")
     if has_strained_lines(lines):
         said.append(f"Question marks: {Cause.STRAINED.sentence}.")
     said.append(
-        "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell "
-        "what goes together, not what would happen if a column were changed."
+        "Each interval misses the true value with probability 5%: about one in twenty does. "
+        "Coefficients describe associations, not the effect of changing a column."
     )
     return " ".join(said)

@@ -15,7 +15,6 @@ from .coefficients import (
     CONSTANT,
     are_log_odds,
     build_coefficient_section,
-    compared,
     has_intervals,
     interval_text,
     refusals,
@@ -111,7 +110,7 @@ def _privacy_promise(plain: dict[str, Any], privacy: Statement) -> Promise:
         ("Neighbouring tables", privacy.relation),
         ("Protected", privacy.unit),
         ("Adversary", privacy.trust.adversary),
-        ("Taken as known to everybody", privacy.public),
+        ("Assumed public", privacy.public),
     ]
     held_out: Words = []
     if found := plain.get("evaluation"):
@@ -147,15 +146,19 @@ def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
     if found := plain.get("evaluation"):
         said += _quality_sentences(found, what)
     if not said:
-        return f"A model of {what} was trained; how good it is was not asked.", []
+        return f"A model of {what} was trained; no evaluation was requested.", []
     return said[0], said[1:]
 
 
 def _sentences_without_effects(lines: Sequence[dict[str, Any]], needs: str) -> list[str]:
     """Return sentences on a table without a printed coefficient."""
     if all_refused_by_noise(lines):
-        enough = needs or "more rows"
-        return [f"No coefficient can be told from noise at this budget ({enough} would do, about)."]
+        enough = f"{needs or 'more rows'} would be enough"
+        if needs.startswith("more than"):
+            enough = f"{needs} is needed"
+        elif needs:
+            enough = f"about {enough}"
+        return [f"No coefficient can be distinguished from noise at this budget ({enough})."]
     return [f"No coefficient is printed. {why[:1].upper()}{why[1:]}." for _, why in refusals(lines)]
 
 
@@ -188,19 +191,13 @@ def _effect_sentences(lines: Sequence[dict[str, Any]], what: str, needs: str) ->
         return _sentences_without_effects(lines, needs)
     clear = _clear_effects(printed)
     if not clear:
-        return [f"Of {len(printed)} coefficients none differs clearly from no difference at all."]
-    subject = f"the odds of {what} are" if odds else f"values of {what} are"
-    first, *others = clear[:_BOLDEST]
-    said = [
-        f"Most clear is {_compared_in_words(first.line)}: {subject} "
-        f"{_effect_size_text(first, odds)}."
-    ]
-    said += [
-        f"Then {_compared_in_words(one.line)}: {_effect_size_text(one, odds)}." for one in others
-    ]
+        if len(printed) == 1:
+            return ["The coefficient does not differ significantly from zero (p > .05)."]
+        return [f"None of {len(printed)} coefficients differs significantly from zero (p > .05)."]
+    said = [_effect_in_words(effect, what, odds) for effect in clear[:_BOLDEST]]
     counts = (
-        (len(clear) - _BOLDEST, "more that differ clearly"),
-        (len(printed) - len(clear), "without a clear difference"),
+        (len(clear) - _BOLDEST, "significant"),
+        (len(printed) - len(clear), "not significant"),
         *_count_refused_by_cause(lines),
     )
     if more := [f"{n} {which}" for n, which in counts if n > 0]:
@@ -219,27 +216,51 @@ def _count_refused_by_cause(lines: Sequence[dict[str, Any]]) -> list[tuple[int, 
     return counts
 
 
-def _compared_in_words(line: dict[str, Any]) -> str:
-    """Return the values that a line compares, in words."""
-    if line["level"] is None:
-        return f"{line['name']}, {compared(line)}"
-    if line["reference"] is None:
-        return f"{line['name']} {line['level']}"
-    return f"{line['name']} {line['level']} against {line['reference']}"
+def _effect_in_words(effect: _Effect, what: str, odds: bool) -> str:
+    """Return a sentence on an effect, with its size and interval."""
+    line = effect.line
+    name, level = line["name"], line["level"]
+    if level is not None and line["reference"] is not None:
+        this, other = f"for {name} {level}", f"for {name} {line['reference']}"
+    elif level is None and line.get("typical") is not None:
+        low, high = (number(x) for x in line["typical"])
+        this, other = f"at {name} {high:g}", f"at {name} {low:g}"
+    else:
+        name = line.get("unit") or name
+        return _slope_in_words(effect, name if level is None else f"{name} {level}", what, odds)
+    if odds:
+        value, interval = _odds_ratio_texts(effect)
+        return f"The odds of {what} are {value} times as high {this} as {other} {interval}."
+    direction = "higher" if effect.estimate > 0 else "lower"
+    value, interval = _difference_texts(effect)
+    return f"The mean of {what} is {value} {direction} {this} than {other} {interval}."
 
 
-def _effect_size_text(effect: _Effect, odds: bool) -> str:
-    """Return the size of an effect and its interval, in words."""
-    low, mid, high, _ = effect
-    if not odds:
-        direction = "higher" if mid > 0 else "lower"
-        near, far = sorted((abs(low), abs(high)))
-        return f"{abs(mid):.3g} {direction} on average ({near:.3g} to {far:.3g})"
-    value, rest = interval_text(low, mid, high, odds).split(" ", 1)
-    return f"{value} times as high {rest}"
+def _slope_in_words(effect: _Effect, name: str, what: str, odds: bool) -> str:
+    """Return a sentence on the effect of one unit of a number."""
+    if odds:
+        value, interval = _odds_ratio_texts(effect)
+        return (
+            f"Each additional unit of {name} multiplies the odds of {what} by {value} {interval}."
+        )
+    direction = "raises" if effect.estimate > 0 else "lowers"
+    value, interval = _difference_texts(effect)
+    return f"Each additional unit of {name} {direction} the mean of {what} by {value} {interval}."
 
 
-_TOO_FEW = "Held-out rows are too few for this noise to tell how good the model is."
+def _odds_ratio_texts(effect: _Effect) -> tuple[str, str]:
+    """Return an odds ratio and its interval."""
+    value, ends = interval_text(effect.low, effect.estimate, effect.high, odds=True).split(" ", 1)
+    return value, f"(95% CI {ends.strip('()')})"
+
+
+def _difference_texts(effect: _Effect) -> tuple[str, str]:
+    """Return the size of a difference and its interval, both without a sign."""
+    near, far = sorted((abs(effect.low), abs(effect.high)))
+    return f"{abs(effect.estimate):.3g}", f"(95% CI {near:.3g} to {far:.3g})"
+
+
+_TOO_FEW = "There are too few held-out rows for this noise to evaluate the model."
 
 
 def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
@@ -258,7 +279,7 @@ def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
             for name in ("value", "low", "high")
         )
         return [
-            f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."
+            f"The model classifies {value} of the held-out rows correctly (95% CI {low} to {high})."
         ]
     if "auc" not in found:
         value, low, high = (
@@ -266,21 +287,21 @@ def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
         )
         unit = f" {found['unit']}" if found.get("unit") else ""
         return [
-            f"On rows that it was not trained on, predictions of {what} are off by {value}{unit} "
-            f"on average ({low} to {high})."
+            f"On held-out rows, predictions of {what} are off by {value}{unit} on average "
+            f"(95% CI {low} to {high})."
         ]
     said = [
-        f"On rows that it was not trained on, the model gives one with {what} a higher probability "
-        f"than one without in {_share_with_interval(main, ' of pairs')}; 50% is guessing."
+        f"On held-out rows, the model gives a row with {what} a higher probability than a row "
+        f"without it in {_share_with_interval(main, ' of pairs')}; guessing gives 50%."
     ]
     hit, right = found["rates"]["sensitivity"], found["rates"]["precision"]
     if hit["value"] is not None:
         cut = f"{100.0 * read_finite_number(found['threshold']):g}%"
         rest = ""
         if right["value"] is not None:
-            rest = f"; {_share_with_interval(right, ' of calls')} are right"
+            rest = f" and the precision {_share_with_interval(right)}"
         said.append(
-            f"Calls from {cut} on find {_share_with_interval(hit)} of those with {what}{rest}."
+            f"At a threshold of {cut} the sensitivity is {_share_with_interval(hit)}{rest}."
         )
     return said
 
@@ -291,7 +312,7 @@ def _share_with_interval(estimate: dict[str, Any], of: str = "") -> str:
         format_percentage(read_finite_number(estimate[name]), 0)
         for name in ("value", "low", "high")
     )
-    return f"{value}{of} ({low} to {high})"
+    return f"{value}{of} (95% CI {low} to {high})"
 
 
 def sections(plain: dict[str, Any], *, holder: bool = False) -> dict[str, Any]:
@@ -364,7 +385,7 @@ def _default_title(plain: dict[str, Any]) -> str:
     """Return the title of a page that was given none."""
     what = outcome_in_words(plain)
     if has_intervals(plain.get("coefficients") or ()):
-        return f"What goes with {what}"
+        return f"Associations with {what}"
     return f"A model of {what}"
 
 

@@ -18,7 +18,7 @@ def refusing_foreign_documents() -> Iterator[None]:
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
-        rule = "holds something else than a run's answers"
+        rule = "does not hold a run's answers"
         raise InvalidInput(
             "run", None, rule, "use a file written by `train --save`, or by --json"
         ) from None

@@ -13,18 +13,18 @@ from .coefficients import Axis
 from .plain import format_percentage, read_finite_number
 
 _MEASURES = {
-    "auc": ("area under the ROC curve", "pairs that are ordered rightly"),
+    "auc": ("area under the ROC curve", "share of pairs ranked correctly"),
     "brier": ("Brier score", "mean squared error of the probabilities; 0 is best"),
     "positives": ("share of positives", "in all held-out rows"),
 }
 _RATES = {
-    "accuracy": "rows called rightly",
-    "sensitivity": "positives that are found",
-    "specificity": "negatives that are left alone",
-    "precision": "positives among those called positive",
+    "accuracy": "rows classified correctly",
+    "sensitivity": "positives called positive",
+    "specificity": "negatives called negative",
+    "precision": "positives among rows called positive",
 }
 _ERRORS = {
-    "r2": "R2: share of the spread that is explained",
+    "r2": "R2: share of the variance explained",
     "mean_absolute_error": "mean absolute error",
     "root_mean_squared_error": "root mean squared error",
     "mean_target": "mean of the number",
@@ -55,7 +55,7 @@ def _estimate_text(
 
 
 RECALIBRATION = {
-    "calibration_slope_interval": ("calibration slope", "1 is best, below 1 is too sure of itself"),
+    "calibration_slope_interval": ("calibration slope", "1 is best, below 1 is overconfident"),
     "calibration_intercept": (
         "calibration intercept",
         "of the line with that slope, in log-odds; 0 is best",
@@ -64,7 +64,7 @@ RECALIBRATION = {
         "calibration in the large",
         "log-odds to be added to the model's; 0 is best",
     ),
-    "observed_expected": ("O/E", "positives over those that the model expects; 1 is best"),
+    "observed_expected": ("O/E", "observed over expected positives; 1 is best"),
 }
 """Measures of calibration, by their keys in an evaluation: name, and how to read it.
 
@@ -226,8 +226,8 @@ def _confusion_table(found: dict[str, Any]) -> Table:
     }
     columns = [
         Column(f"from {_threshold_text(found)} on a row is called positive"),
-        Column("positive in fact", "n"),
-        Column("negative in fact", "n"),
+        Column("actually positive", "n"),
+        Column("actually negative", "n"),
     ]
     rows = [
         ["called positive", counts["true_positive"], counts["false_positive"]],
@@ -306,7 +306,7 @@ def _error_table(found: dict[str, Any], exact: dict[str, Any]) -> Table:
 
 def _class_rates_table(found: dict[str, Any], exact: dict[str, Any]) -> Table:
     """Return the table of a model of several classes, a line for each class."""
-    heads = ["share of rows", "found (recall)", "answers that are right (precision)"]
+    heads = ["share of rows", "found (recall)", "correct predictions (precision)"]
     if exact:
         heads.append("recall, without noise: for the holder only")
     rows = []
@@ -324,7 +324,7 @@ def _class_rates_table(found: dict[str, Any], exact: dict[str, Any]) -> Table:
 
 def _class_confusion_table(found: dict[str, Any]) -> Table:
     names = [str(one["name"]) for one in found["classes"]]
-    columns = [Column("class in fact"), *(Column(f"answered {name}", "n") for name in names)]
+    columns = [Column("actual class"), *(Column(f"predicted {name}", "n") for name in names)]
     rows = [
         [name, *(f"{read_finite_number(x):,.0f}" for x in line)]
         for name, line in zip(names, found["confusion"], strict=True)

@@ -82,7 +82,7 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     return (
         f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} "
-        f"{_times_in_words(most)}, which is as wide as from {rows} of the rows without it."
+        f"{_times_in_words(most)}, as wide as without noise from {rows} of the rows."
     )
 
 
@@ -103,11 +103,11 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
     most, name = max(found)
     others = ""
     if len(found) > 1:
-        others = f", and {len(found) - 1} more lines likewise"
+        others = f" (and {len(found) - 1} more lines likewise)"
     return (
-        f"Picked out by p < {CLEAR:g}, estimates with this much noise are too large on average: if "
-        f"the truth of {name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more "
-        "if it is smaller."
+        f"Significant estimates (p < {CLEAR:g}) with this much noise are too large on average: by "
+        f"{100.0 * (most - 1.0):.0f}% for {name} if its true value is the printed one{others}, and "
+        "by more if it is smaller."
     )
 
 

@@ -15,7 +15,7 @@ from .typing import Any
 
 FORMAT = 3
 """Of what this version writes and goes on with."""
-FORMER = "is of a version before 0.3, and this version does not go on with it"
+FORMER = "is from a version before 0.3, which this version cannot continue"
 """The rule by which a file, or a run in a ledger, of an earlier format is refused."""
 
 

@@ -196,7 +196,7 @@ def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a JSON object of its entries; a ValueError if a key is said twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("says a key twice")
+        raise ValueError("repeats a key")
     return found
 
 
@@ -241,7 +241,7 @@ def read_packed_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
             entries = packed.infolist()
             plain = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
             if not plain or sum(entry.file_size for entry in entries) > place.stat().st_size:
-                raise ValueError("its arrays are packed")
+                raise ValueError("its arrays are compressed")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
@@ -298,7 +298,7 @@ def check_writable_path(
                 continue
             # A link, or another spelling of the path, is the same file.
             if place.exists() and place.samefile(other):
-                rule = "is a file that this command reads"
+                rule = "is also an input of this command"
                 raise InvalidInput(field, Path(path), rule, "give another path")
         if _is_database(place):
             raise InvalidInput(field, Path(path), _IS_DATABASE, "give another path")
@@ -317,9 +317,7 @@ def _write_on_trial(field: str, path: Path, place: Path) -> None:
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
         raise InvalidInput(field, path, "its folder must exist and be writable", "make it first")
     if place.exists() and not (place.is_file() and os.access(place, os.W_OK)):
-        raise InvalidInput(
-            field, path, "exists, and is no file that may be written over", "give another path"
-        )
+        raise InvalidInput(field, path, "exists and is not a regular file", "give another path")
     with tempfile.TemporaryFile(dir=place.parent) as file:
         # Some file systems find room for what is written only when it reaches the disk.
         file.write(bytes(PROBE))

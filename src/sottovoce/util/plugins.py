@@ -79,8 +79,8 @@ def find_entry_point(group: str, name: str) -> EntryPoint | None:
     entries = installed_entry_points(group).get(name, [])
     if len(entries) > 1:
         packages = " and ".join(entry.package for entry in entries)
-        rule = f"is brought by several packages: {packages}"
-        raise InvalidInput(_field_of_group(group), name, rule, "uninstall all of them but one")
+        rule = f"is provided by several packages: {packages}"
+        raise InvalidInput(_field_of_group(group), name, rule, "uninstall all but one of them")
     if not entries:
         return None
     return entries[0]
@@ -102,7 +102,7 @@ def load_entry_point(group: str, name: str) -> Any:
     except (Exception, SystemExit) as error:
         # Its module may do anything while it is imported.
         said = f"{type(error).__name__}: {error}"
-        rule = f"is brought by the package {entry.package}, which cannot be loaded ({said})"
+        rule = f"is provided by the package {entry.package}, which cannot be loaded ({said})"
         raise InvalidInput(
             _field_of_group(group), name, rule, f"repair or uninstall {entry.package}"
         ) from error
