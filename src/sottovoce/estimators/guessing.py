@@ -52,7 +52,8 @@ def one_class_of_synthetic_rows(model: LinearModel, terms: Terms) -> tuple[Note,
     if terms.schema is None:
         where = " up to data_norm"
     what = (
-        f"the model gives one class for every made-up row{where}, so it can hardly tell rows apart"
+        f"the model gives one class for every synthetic row{where}, "
+        "so it can hardly tell rows apart"
     )
     return (Note("one class", what, PublicNote),)
 

@@ -70,14 +70,13 @@ class Forecast:
         if not self.is_near_guessing:
             return ""
         text = (
-            f"expected to be near guessing: on made-up rows, right for {1.0 - self.error:.0%}, and "
-            "the commonest class "
-            f"alone would be for {1.0 - self.guess:.0%}"
+            f"expected to be near guessing: accuracy on synthetic rows is {1.0 - self.error:.0%}, "
+            f"and that of the commonest class alone {1.0 - self.guess:.0%}"
         )
         would = ", ".join(f"{1.0 - error:.0%} with {what}" for what, error in self.helps)
         if would:
             text = f"{text}; it would be {would}"
-        return f"{text} (on your rows the numbers will be others)"
+        return f"{text} (the numbers will differ on your rows)"
 
 
 def forecast_run(
