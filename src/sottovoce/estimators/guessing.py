@@ -51,7 +51,10 @@ def one_class_of_synthetic_rows(model: LinearModel, terms: Terms) -> tuple[Note,
     where = ""
     if terms.schema is None:
         where = " up to data_norm"
-    what = f"the model gives one class for every synthetic row{where}, so it can hardly tell rows apart"
+    what = (
+        f"the model gives one class for every synthetic row{where}, "
+        "so it can hardly tell rows apart"
+    )
     return (Note("one class", what, PublicNote),)
 
 
