@@ -56,7 +56,7 @@ print(json.dumps({
     "plan": round(json.loads(said)["privacy"]["epsilon"], 6),
     "auto": RunConfig(method="auto", loss="slow").method,
     "estimator": ConsensusClassifier("mr_admm", loss="slow", n_sites=2, random_state=0).fit(X, y).coef_.shape,
-    "documented": "the logistic loss at half its pace" in ConsensusClassifier.__doc__,
+    "documented": "the logistic loss at half its pace" in " ".join(ConsensusClassifier.__doc__.split()),
 }))
 """
 

@@ -67,7 +67,7 @@ def kind_of_question(node: ast.AST) -> str | None:
         return "name" if about_trust([node.left, *node.comparators]) else None
     if isinstance(node, ast.Match):
         return "name" if names(node.subject) & {"trust", "trusts"} else None
-    if isinstance(node, ast.Attribute) and node.attr == "summed":
+    if isinstance(node, ast.Attribute) and node.attr == "opens_only_sums":
         return "summed" if names(node.value) & {"facts", "self"} else None
     return None
 
@@ -104,7 +104,7 @@ def test_nothing_below_the_top_asks_whom_people_trust() -> None:
         ("cls.trust.kind in ('sum', 'curator')", "name"),
         ("algorithm.trust != CURATOR", "name"),
         ("match config.trust:\n    case 'sum':\n        pass", "name"),
-        ("f = step if node.facts.summed else 0.0", "summed"),
+        ("f = step if node.facts.opens_only_sums else 0.0", "summed"),
     ],
 )
 def test_a_planted_question_is_found(tmp_path: Path, line: str, kind: str) -> None:
@@ -114,7 +114,7 @@ def test_a_planted_question_is_found(tmp_path: Path, line: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(
-    "line", ["isinstance(value, str)", "table.kind == 'line'", "found.summed", "print('sum')"]
+    "line", ["isinstance(value, str)", "table.kind == 'line'", "found.opens_only_sums", "print('sum')"]
 )
 def test_other_questions_are_not_counted(tmp_path: Path, line: str) -> None:
     (tmp_path / "base.py").write_text(line + "\n")

@@ -194,7 +194,7 @@ def choose_oracle(facts: Facts, net: Net, guard: Asked) -> Oracle:
     Parameters
     ----------
     facts : Facts
-        Of all nodes or of one; sums over all sites are opened if ``facts.summed``.
+        Of all nodes or of one; sums over all sites are opened if ``facts.opens_only_sums``.
     net : Net
     guard : Asked
         The row guard, or what stands in for it.
