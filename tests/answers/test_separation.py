@@ -601,9 +601,9 @@ class TestCauses:
 @pytest.mark.parametrize(
     ("sd", "high", "said", "never"),
     [
-        (0.0, 1.02, "fit a standard deviation of 0, and any up to 1.02", "deviation of 0 (0"),
-        (0.5, 1.5, "a standard deviation of 0.5 (0.1 to 1.5)", "fit"),
-        (0.0, 0.0, "closer than chance", "any up to"),
+        (0.0, 1.02, "from 0 to 1.02", "deviation of 0 (0"),
+        (0.5, 1.5, "0.5 (0.1 to 1.5)", "from 0 to"),
+        (0.0, 0.0, "closer together", "from 0 to"),
     ],
 )
 def test_one_more_site_may_differ_by_all_deviations_that_are_told(

@@ -277,7 +277,7 @@ from sottovoce.audit.answers import all_answer_cases, play_answer_case
 found = [play_answer_case(all_answer_cases()[name], 200) for name in {names!r}]
 print(json.dumps([[one.claimed_epsilon, one.exact_epsilon] for one in found]))
 """
-ONE = "\n\n    def changed(self, facts):\n        return 1.0\n"
+ONE = "\n\n    def exact_sum_sensitivity(self, facts):\n        return 1.0\n"
 CONE = "    cone: ClassVar[bool] = "
 COUNT = '        """Return 1: a row adds 0 or 1, so two of them differ by at most 1."""\n'
 NORM = "    def largest_row_norm(self, facts: Facts) -> float:\n        return facts.loss."

@@ -155,7 +155,7 @@ REFUTED = {
     ),
     "a small site weighs as much as a large one": (
         "queries/sum_attempt.py",
-        {"(self.facts.n / self.among.rows)": "(1.0 / self.among.sites)"},
+        {"self.facts.n / self.among.rows": "1.0 / self.among.sites"},
         "sum_momentum",
     ),
     "half the sensitivity of a gradient": (

@@ -126,5 +126,5 @@ def test_more_than_two_features_and_unknown_densities_are_refused() -> None:
 
 def test_two_noises_are_not_added_up_where_the_loss_bends() -> None:
     case = make_case("pp_admm", "printed")
-    with pytest.raises(InvalidInput, match="blurs"):
+    with pytest.raises(InvalidInput, match="not Gaussian"):
         densities(replace(case, config=replace(case.config, eta=0.1, rho=200.0)))

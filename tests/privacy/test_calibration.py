@@ -159,5 +159,5 @@ def test_aggregators_and_the_thesis_use_it() -> None:
     assert 0.02 / sigma <= gaussian_mu(1.0, 1e-5) * (1.0 + 1e-9)
     assert 0.02 / sigma == pytest.approx(gaussian_mu(1.0, 1e-5), rel=2e-4)
     paid = moments(0.01)  # alone above the target
-    with pytest.raises(InvalidInput, match="spent before"):
+    with pytest.raises(InvalidInput, match="used up before"):
         _least_noise(lambda s: [*paid, *moments(s)], terms)

@@ -115,11 +115,12 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         (``docs/explanation/sums.md``), nearly as accurate as a curator; or a curator who holds all
         rows.  None for nobody, or whom the method's name says.
     loss : str, default="auto"
-        One of <losses> or ``"softmax"``: multinomial logistic regression, one run for all classes,
-        for methods with noise on answers or gradients (`prox_admm`, `prox_average`, `pvp`,
-        `output`, `ipp_admm`, `dgd`).  "auto" is logistic for two classes, and softmax for more
-        unless a method is named that does not have it; "logistic" trains each of more classes
-        against the rest.
+        One of
+        <losses>
+        or ``"softmax"``: multinomial logistic regression, one run for all classes, for methods with
+        noise on answers or gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`,
+        `dgd`). "auto" is logistic for two classes, and softmax for more unless a method is named
+        that does not have it; "logistic" trains each of more classes against the rest.
     inference : bool, default=False
         Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.inference`),
         for two classes. Rows longer than `data_norm` are then weighed down and not shortened:
