@@ -9,5 +9,4 @@ model = ConsensusClassifier(
     epsilon=1.0, data_norm=3.0, trust="sum", classes=["ill", "well"], random_state=0
 )
 model.fit(X, y, groups=hospital)
-right, epsilon = model.score(X, y), model.privacy_spent_["epsilon"]
-print(f"right: {right:.1%}, with epsilon = {epsilon:.2f} for every row")
+print(f"right: {model.score(X, y):.1%} with epsilon = {model.privacy_spent_['epsilon']:.2f}")

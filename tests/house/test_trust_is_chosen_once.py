@@ -114,7 +114,8 @@ def test_a_planted_question_is_found(tmp_path: Path, line: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(
-    "line", ["isinstance(value, str)", "table.kind == 'line'", "found.opens_only_sums", "print('sum')"]
+    "line",
+    ["isinstance(value, str)", "table.kind == 'line'", "found.opens_only_sums", "print('sum')"],
 )
 def test_other_questions_are_not_counted(tmp_path: Path, line: str) -> None:
     (tmp_path / "base.py").write_text(line + "\n")

@@ -125,7 +125,9 @@ def test_the_tests_budget_is_split_as_the_paper_says() -> None:
     """Section 5: epsilon_1 : epsilon_2 = 1 : (2 c)^(2/3), 1 : 9.65 for c = 15."""
     ready, f = prepare(printed(), np.array([[2000.0]] * 2), 6), np.zeros((2, 6))
     site: Any = SimpleNamespace(facts=ready.facts)
-    asked: Any = ready.algorithm.query_of_round(1, augmented_terms(0.5, np.ones((2, 1)), f, f, f), f, site)
+    asked: Any = ready.algorithm.query_of_round(
+        1, augmented_terms(0.5, np.ones((2, 1)), f, f, f), f, site
+    )
     ratio = asked.epsilon_queries / asked.epsilon_threshold
     np.testing.assert_allclose(ratio, 30.0 ** (2.0 / 3.0))
     assert round(float(np.ravel(ratio)[0]), 2) == 9.65
@@ -514,7 +516,9 @@ def test_line_9_draws_its_threshold_c_times_as_wide_as_section_2_3() -> None:
     c, ratio = 15, 30.0 ** (2.0 / 3.0)
     ready, f = prepare(printed(), np.array([[2000.0]] * 2), 6), np.zeros((2, 6))
     site: Any = SimpleNamespace(facts=ready.facts)
-    asked: Any = ready.algorithm.query_of_round(1, augmented_terms(0.5, np.ones((2, 1)), f, f, f), f, site)
+    asked: Any = ready.algorithm.query_of_round(
+        1, augmented_terms(0.5, np.ones((2, 1)), f, f, f), f, site
+    )
     e1, e2 = (float(np.ravel(e)[0]) for e in (asked.epsilon_threshold, asked.epsilon_queries))
     event = asked.event(ready.facts)  # the least of two epsilons, 2 C_loss / |D_i| over each scale
     assert float(np.ravel(event.test_epsilon)[0]) == pytest.approx(

@@ -178,10 +178,10 @@ def test_single_precision_by_column_multiplies_like_rows() -> None:
     )
     changes = (
         lambda x: x,
-        lambda x: x.between(20, 80),
-        lambda x: x.every(1, 3),
-        lambda x: x.keep(kept),
-        lambda x: x.keep(~kept).between(0, 9),
+        lambda x: x.slice_rows(20, 80),
+        lambda x: x.every_nth_row(1, 3),
+        lambda x: x.select_nodes(kept),
+        lambda x: x.select_nodes(~kept).slice_rows(0, 9),
     )
     for change in changes:
         one, other = change(rows), change(columns)
@@ -189,13 +189,17 @@ def test_single_precision_by_column_multiplies_like_rows() -> None:
             v = w[: len(one.a), :many]
             z = one.margins_at(v)
             np.testing.assert_allclose(other.margins_at(v), z, atol=1e-5)
-            np.testing.assert_allclose(other.combine(z), one.combine(z), rtol=1e-4, atol=1e-3)
+            np.testing.assert_allclose(
+                other.weighted_row_sum(z), one.weighted_row_sum(z), rtol=1e-4, atol=1e-3
+            )
         weights = np.abs(one.margins_at(w[: len(one.a)])[:, 0])
-        np.testing.assert_allclose(other.gram(weights), one.gram(weights), rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(
-            other.diagonal(weights), one.diagonal(weights), rtol=1e-4, atol=1e-3
+            other.weighted_gram(weights), one.weighted_gram(weights), rtol=1e-4, atol=1e-3
         )
-        np.testing.assert_allclose(other.norms(), one.norms(), rtol=1e-5)
+        np.testing.assert_allclose(
+            other.gram_diagonal(weights), one.gram_diagonal(weights), rtol=1e-4, atol=1e-3
+        )
+        np.testing.assert_allclose(other.row_norm_bounds(), one.row_norm_bounds(), rtol=1e-5)
 
 
 def test_an_impossible_certificate_raises_without_a_data_value() -> None:

@@ -471,7 +471,7 @@ def test_a_census_without_income_or_file_is_refused(tmp_path):
         tables.digest(tmp_path / "none.csv")
     with pytest.raises(InvalidInput, match=r"international\.ipums\.org"):
         run(spec.load("004-fig7-us").quickly(), tmp_path)
-    with pytest.raises(InvalidInput, match="its own data"):
+    with pytest.raises(InvalidInput, match="data of its own"):
         run(spec.load("002-fig2").quickly(), tmp_path, file=path)
 
 
@@ -579,7 +579,7 @@ def test_claims_on_stand_ins_are_not_run_and_a_file_gives_verdicts(
     )
     with pytest.raises(InvalidInput, match="cannot be read"):
         run(study, tmp_path, file=tmp_path / "nowhere")
-    with pytest.raises(InvalidInput, match="only Covertype"):
+    with pytest.raises(InvalidInput, match="Covertype only"):
         spec.parse(TEXT.replace('"covertype", how', '"census-us", how'), "forests")
 
 
