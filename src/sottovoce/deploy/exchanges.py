@@ -215,6 +215,9 @@ class Exchanges:
             raise Refused(
                 f"round={self.round}: the hub delivered no message of the neighbour {min(silent)!r}"
             )
+        # A missing entry says no more than an empty one, and is checked like it.
+        for name in sorted(silent):
+            self._check_absence(name, True, LATE, True)
         return present, why | dict.fromkeys(silent, LATE)
 
     def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
