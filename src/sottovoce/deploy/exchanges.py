@@ -215,8 +215,8 @@ class Exchanges:
             raise Refused(
                 f"round={self.round}: the hub delivered no message of the neighbour {min(silent)!r}"
             )
-        # Here all members hear each other, so no plan waits for ever: sums may not, and over a graph
-        # such a plan may lose no site, so `agree_on_roster` ends the run before a roster is signed.
+        # Here all members hear each other, and no plan waits for ever: sums may not, and over a
+        # graph such a plan may lose no site: `agree_on_roster` ends it before a roster is signed.
         # A missing entry therefore needs no check of who said so.
         return present, why | dict.fromkeys(silent, LATE)
 
