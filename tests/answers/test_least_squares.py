@@ -529,7 +529,7 @@ class TestRegressor:
         assert all(line.refused for line in model.coefficients_.lines)
         assert model.coefficients_.needs["epsilon"] > 0.05
         assert re.search(
-            r"epsilon [\d.]+ or [\d,]+ rows (would do, about|is needed)", str(model.coefficients_)
+            r"epsilon [\d.]+ or [\d,]+ rows (would be enough|is needed)", str(model.coefficients_)
         )
         assert "odds" not in str(model.coefficients_) and np.all(np.isfinite(model.predict(X)))
 

@@ -300,7 +300,7 @@ class TestPage:
         plain = copy.deepcopy(record)
         why = (
             "too much of its variance is noise in the Hessian; epsilon 5.1, or 23,000 rows "
-            "would do, about"
+            "would be enough"
         )
         plain["coefficients"] = [
             refused(line, why) if line["level"] == "south" else line

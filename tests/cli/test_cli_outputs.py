@@ -451,6 +451,10 @@ def test_a_surveyed_schema_that_cannot_be_written_is_shown(
         "new.toml",
     )
     assert ran.code == 1 and "[columns.dose]" in ran.out and "wrote" not in ran.out
+    told = run(*PAID["survey"], "--out", "new.toml", "--json")
+    assert told.code == 1 and told.json["out"] is None and "[columns.dose]" in told.json["toml"]
+    (stored,) = results.results_folder(Path("sites.ledger")).glob("*.json")
+    assert json.loads(stored.read_text())["out"] is None
 
 
 def test_with_save_the_result_is_there_and_nowhere_else(paid: Path, run: Call) -> None:

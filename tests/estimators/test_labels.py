@@ -55,7 +55,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_release_needs_declared_classes(unspent: None, estimator: Any) -> None:
     with pytest.raises(
-        InvalidInput, match=r"^classes: a release needs its labels declared[^\n]*classes=\["
+        InvalidInput, match=r"^classes: must be declared[^\n]*classes=\["
     ) as refusal:
         estimator.fit(*table())
     assert "\n" not in str(refusal.value)

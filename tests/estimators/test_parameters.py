@@ -180,9 +180,7 @@ def test_a_wrong_knob_is_refused_by_its_name_in_one_line(knobs: Any, message: st
 def test_an_attribute_of_before_that_would_have_no_effect_is_refused(name: str) -> None:
     model = ConsensusClassifier(random_state=0)
     setattr(model, name, 2)
-    with pytest.raises(
-        InvalidInput, match=f"^{name}: is no attribute of ConsensusClassifier and has no effect"
-    ):
+    with pytest.raises(InvalidInput, match=f"^{name}: .* no effect"):
         model.fit(*problem())
 
 

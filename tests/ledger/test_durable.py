@@ -41,7 +41,7 @@ from sottovoce.util.compatibility import FORMAT
 )
 def test_only_a_run_of_the_present_format_goes_on(version: int | None, former: bool) -> None:
     run = RunHistory(plan="p", planned=[], texts=[], priced=[], since="2026-01-01", version=version)
-    assert run.is_of_former_format == former
+    assert run.has_other_format == former
 
 
 @pytest.fixture

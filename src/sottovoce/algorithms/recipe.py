@@ -171,8 +171,9 @@ class Recipe(Algorithm[Opened]):
         )
 
     def identity_of_run(self) -> dict[str, Any]:
-        # The first two fields are penalty and noise, which every method has.
-        public = [getattr(self, f.name) for f in fields(self)[2:]]
+        # Penalty and noise, which every method has, are left out.
+        left_out = ("penalty", "noise")
+        public = [getattr(self, f.name) for f in fields(self) if f.name not in left_out]
         return {
             "name": self.name,
             "asked": self.releases_with_noise.to_plain_items(),

@@ -119,7 +119,6 @@ def _parse_share(text: str, number: str) -> float:
         share = math.nan
     # what is no number fails this comparison, too
     if not 0.0 < share < 1.0:
-        raise InvalidInput(
-            "shares", text, "the share must be inside (0, 1)", 'use "column: level=0.03"'
-        )
+        rule = "the part after '=' must be a number above 0 and below 1, with a decimal point"
+        raise InvalidInput("shares", text, rule, "write 0.03 for 3%")
     return share

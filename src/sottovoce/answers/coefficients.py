@@ -1293,7 +1293,7 @@ def _remedy_text(needs: dict[str, float] | None) -> str:
         return "; even a thousand times as many rows would not suffice"
     if "more" in needs:
         return f"; {sufficient_budget_text(needs)} is needed"
-    return f"; {sufficient_budget_text(needs)} would do, about"
+    return f"; about {sufficient_budget_text(needs)} would be enough"
 
 
 def round_up_two_digits(x: float) -> float:

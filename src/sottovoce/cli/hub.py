@@ -47,7 +47,7 @@ from .serving import LINGER, Serving, Teller, make_progress_table
 
 _STATES = {
     True: "the hub runs",
-    False: "the hub does not run",
+    False: "the hub is not running",
     None: "this transport keeps no times",
 }
 _CODE = make_option(

@@ -165,10 +165,11 @@ class RunCommand(click.Command):
         flag = error.option_name
         names = [str(setting.name) for setting in self.settings_of_method()]
         name = flag.removeprefix("--").replace("-", "_")
+        moved = "is no longer an option: it is set with --set"
         if flag in _FLAGS and _FLAGS[flag].partition("=")[0] in names:
-            return InvalidInput(flag, None, "is a setting", f"use --set {_FLAGS[flag]}")
+            return InvalidInput(flag, None, moved, f"write --set {_FLAGS[flag]}")
         if name in names:
-            return InvalidInput(flag, None, "is a setting", f"use --set {name}=VALUE")
+            return InvalidInput(flag, None, moved, f"write --set {name}=VALUE")
         # Where click knows a likely option, its own message names that one.
         if error.possibilities:
             return None

@@ -353,12 +353,23 @@ def _run_survey_on_tables(
 
 
 def _store_and_print_survey(found: Surveyed, options: SurveyOptions) -> None:
-    """Store the result beside its ledger, write the proposed schema, and print both.
+    """Write the proposed schema, store the result beside its ledger, and print both.
+
+    The report names the schema's file only if it was written.
 
     Errors of files that could not be written come last.
     """
     out = options.out
-    report = found.to_dict() | {"toml": found.toml, "out": path_text_or_none(out)}
+    report = found.to_dict() | {"toml": found.toml, "out": None}
+    unwritten: list[NotWritten | None] = []
+    if out is not None:
+        try:
+            files.write_atomically("out", out, found.toml)
+            report["out"] = path_text_or_none(out)
+        except NotWritten as error:
+            unwritten.append(error.mark_as_after_release())
+            # The schema was paid for: what no file takes is shown.
+            out = None
     run_name = None
     if found.statement.ledger is not None:
         run_name = found.statement.ledger.run
@@ -366,14 +377,7 @@ def _store_and_print_survey(found: Surveyed, options: SurveyOptions) -> None:
     stored, lost = results.store_before_showing(
         "result", None, text, ledger=options.ledger, run=run_name, ending="json"
     )
-    unwritten = [lost]
-    if out is not None:
-        try:
-            files.write_atomically("out", out, found.toml)
-        except NotWritten as error:
-            unwritten.append(error.mark_as_after_release())
-            # The schema was paid for: what no file takes is shown.
-            out = None
+    unwritten.insert(0, lost)
     if options.as_json:
         print_json(report, indent=2)
     else:
@@ -618,7 +622,7 @@ def _make_norms_table(found: Fill) -> Table:
     table.add_row("norm of a typical row", typical)
     # No row that is divided by its own norm is clipped.
     if not schema.unit:
-        table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
+        table.add_row("clipped to norm 1", f"{found.shortened:.0%} of the rows")
     table.add_row(
         "common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside"
     )

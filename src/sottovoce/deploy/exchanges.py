@@ -215,6 +215,9 @@ class Exchanges:
             raise Refused(
                 f"round={self.round}: the hub delivered no message of the neighbour {min(silent)!r}"
             )
+        # Here all members hear each other, and no plan waits for ever: sums may not, and over a
+        # graph such a plan may lose no site: `agree_on_roster` ends it before a roster is signed.
+        # A missing entry therefore needs no check of who said so.
         return present, why | dict.fromkeys(silent, LATE)
 
     def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:

@@ -180,9 +180,11 @@ class Answer:
         """Raise :class:`InvalidInput` unless this answers `invitation`."""
         if (self.invitation, self.member.name) != (invitation.digest, invitation.name):
             rule = (
-                f"does not answer the invitation of {invitation.name!r}: one of the two files "
-                "was changed"
+                f"answers another invitation than the one of {invitation.name!r} in this folder: "
+                "it was invited again since, or a file was changed on the way"
             )
-            raise InvalidInput(
-                "answer", self.member.name, rule, "send the invitation again by another channel"
+            remedy = (
+                "send this invitation once more, by another channel, and let the site answer "
+                "with `site join`"
             )
+            raise InvalidInput("answer", self.member.name, rule, remedy)

@@ -112,9 +112,11 @@ def plan_from_dict(plain: dict[str, Any]) -> Plan:
 def _read_plain_data(path: str | Path) -> dict[str, Any]:
     """Return the content of the file as plain data."""
     if not Path(path).is_file():
-        raise InvalidInput(
-            "plan", str(path), "there is no such file", "see `sottovoce plan --write`"
+        remedy = (
+            "check the path; the hub's operator has the plan (written with "
+            "`sottovoce plan --write`)"
         )
+        raise InvalidInput("plan", str(path), "there is no such file", remedy)
     with Path(path).open("rb") as file:
         found: dict[str, Any] = parse_json(file.read(LARGEST + 1), LARGEST)
     return found

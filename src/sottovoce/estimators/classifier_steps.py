@@ -212,10 +212,12 @@ def _missing_classes_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInp
     """Yield an error for a release whose classes nothing declares."""
     in_schema = terms.schema is not None and terms.schema.label is not None
     if estimator.classes is None and not terms.is_simulation and not in_schema:
-        rule = "a release needs its labels declared: which of them occur is private"
-        yield InvalidInput(
-            "classes", None, rule, "give classes=[...], or a random_state for a simulation"
+        rule = "must be declared: reading the classes off the rows would reveal which ones occur"
+        remedy = (
+            "give classes=[...] or a schema with a label; random_state=... makes a simulation, "
+            "whose results must not be published"
         )
+        yield InvalidInput("classes", None, rule, remedy)
 
 
 def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:

@@ -43,10 +43,12 @@ def resolve_knobs(estimator: Any) -> dict[str, Any]:
     knobs_set = vars(estimator).keys() & {*known, "accountant"}
     stray = knobs_set.difference(kind._get_param_names())
     if stray:
-        rule = f"is no attribute of {kind.__name__} and has no effect"
-        raise InvalidInput(
-            min(stray), None, rule, "delete it and use accounting=, ledger= or knobs={...}"
-        )
+        name = min(stray)
+        rule = f"was set as an attribute of {kind.__name__}, where it has no effect"
+        remedy = f"use knobs={{{name!r}: ...}} and `del model.{name}`"
+        if name == "accountant":
+            remedy = "use accounting='best' or ledger=..., and `del model.accountant`"
+        raise InvalidInput(name, None, rule, remedy)
     return known | given
 
 

@@ -254,7 +254,8 @@ def encode_numbers(
         )
     features = read_features(terms, X)
     if len(features) < 2:
-        raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
+        rule = f"a regression needs at least 2 rows, and X has {len(features)}"
+        raise InvalidInput("X", None, rule, "give more rows")
     target = _read_target(declared, features, y)
     task, caveat = target_bounds(target, declared.bounds)
     dealt = deal_rows_to_sites(terms, features, groups)

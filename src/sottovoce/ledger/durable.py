@@ -389,7 +389,7 @@ def _check_same_run(
     state: History, run: str, known: RunHistory, plan: str, plain: list[dict[str, Any]]
 ) -> None:
     """Refuse (LedgerMismatch) to go on with a run that is over, or was reserved otherwise."""
-    if known.is_of_former_format:
+    if known.has_other_format:
         raise LedgerMismatch(explain_run_is_over(state, run))
     if not known.open:
         rule = (

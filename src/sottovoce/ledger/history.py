@@ -242,7 +242,7 @@ class RunHistory:
         return "closed"
 
     @property
-    def is_of_former_format(self) -> bool:
+    def has_other_format(self) -> bool:
         """True if another format reserved it: it keeps its price, and does not go on."""
         return self.version != FORMAT
 

@@ -33,12 +33,12 @@ class Runs(Mapping[str, RunHistory]):
 
     @property
     def open_former_runs(self) -> tuple[str, ...]:
-        """Names of open runs that a version before 0.3 began.
+        """Names of open runs of another format than this version's.
 
         They do not go on, and hold what they reserved.
         """
         runs = self._file.read().runs
-        return tuple(name for name, run in runs.items() if run.is_of_former_format and run.open)
+        return tuple(name for name, run in runs.items() if run.has_other_format and run.open)
 
     def records_of_run(self, run: str) -> RunRecords:
         """Return the rows and stored bytes of a run.
@@ -48,12 +48,12 @@ class Runs(Mapping[str, RunHistory]):
         return RunRecords(self._file, self._identity, run)
 
     def check_can_continue(self, run: str) -> None:
-        """Check that a run was not begun by a version before 0.3.
+        """Check that a run has the format of this version.
 
         Raises LedgerMismatch otherwise, and LedgerError if there is no such run.
         """
         state = self._file.read()
-        if find_run_history(state, run).is_of_former_format:
+        if find_run_history(state, run).has_other_format:
             raise LedgerMismatch(explain_run_is_over(state, run))
 
 
@@ -64,13 +64,15 @@ def unused_run_name(state: History, run: str) -> str:
 
 
 def explain_run_is_over(state: History, run: str) -> str:
-    """Explain why a run of a version before 0.3 does not go on, and what to do."""
+    """Explain why a run of another format does not go on, and what to do."""
     known = find_run_history(state, run)
     again = f"run again as {unused_run_name(state, run)!r}"
     if known.version is not None and known.version > FORMAT:
         return f"run={run!r}: is of a later version; update sottovoce, or {again}"
     if not known.open:
         return f"run={run!r}: {FORMER}; replay it with version 0.2, or {again}"
-    held = f"its {known.left} reserved releases stay charged until it is closed"
+    held = f"Its {known.left} unfinished releases stay charged until it is closed"
+    if known.left == 1:
+        held = "Its 1 unfinished release stays charged until it is closed"
     close = f"close it with `sottovoce ledger close` and {again}"
-    return f"run={run!r}: {FORMER}, and {held}; end it with version 0.2, or {close}"
+    return f"run={run!r}: {FORMER}. {held}; end it with version 0.2, or {close}"

@@ -48,5 +48,5 @@ def _summarise_run(name: str, run: RunHistory) -> dict[str, Any]:
         "released": len(run.stored),
         "failed": len(run.failed),
         "held": run.left if run.open else 0,
-        "goes_on": run.open and not run.is_of_former_format,
+        "goes_on": run.open and not run.has_other_format,
     }

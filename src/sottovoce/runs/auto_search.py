@@ -48,7 +48,7 @@ FINALISTS = 6
 SAFE = 2
 """Candidates of least error that are in the last comparison whatever their log loss."""
 TIE = 0.005
-"""Errors on made-up rows that differ by no more than this are taken as equal, and the log loss
+"""Errors on synthetic rows that differ by no more than this are taken as equal, and the log loss
 decides: many settings err about as much, and of these few state probabilities that hold."""
 
 

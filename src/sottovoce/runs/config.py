@@ -635,15 +635,18 @@ def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
         return
     if config.noise is not None:
         rule = f"{config.method} draws no noise"
-        yield InvalidInput("noise", config.noise, rule, "leave it out, or use 'dvp'")
+        remedy = "leave noise out, or use method='dvp'"
+        yield InvalidInput("noise", config.noise, rule, remedy)
     if config.budgeted:
-        rule = f"{config.method} releases exact minimisers, so no finite epsilon can be proved"
-        yield InvalidInput(
-            "epsilon",
-            config.epsilon,
-            rule,
-            "use epsilon=inf, or a private method such as 'mr_admm'",
+        rule = (
+            f"{config.method} sends exact results without noise, so it protects nobody and no "
+            "finite epsilon holds"
         )
+        remedy = (
+            "choose a private method such as 'mr_admm'; only for a comparison that nobody outside "
+            "may see, epsilon=inf"
+        )
+        yield InvalidInput("epsilon", config.epsilon, rule, remedy)
 
 
 def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
