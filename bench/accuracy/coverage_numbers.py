@@ -300,7 +300,7 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
         ({k: v[p] for k, v in columns.items()} if isinstance(columns, dict) else columns[p])
         for p in parts
     ]
-    rows = found.naming.rows(
+    rows = found.naming.rows_of_sites(
         [(table, np.ones(len(p))) for table, p in zip(tables, parts, strict=True)]
     )
     rows = rows.with_offset([task.encode(y[p]) for p in parts])

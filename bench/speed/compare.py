@@ -576,14 +576,14 @@ def streamed(sizes: Sizes) -> dict[str, Any]:
             for name, (disk, held) in pairs.items():
                 warm, cold = [], []
                 for k in range(2 * sizes.repeats + 1):  # the first pass of each is a warm-up
-                    base, _ = timed(lambda s=held: s.gradient(LOSS, w))
-                    took, _ = timed(lambda s=disk: s.gradient(LOSS, w))
+                    base, _ = timed(lambda s=held: s.sum_gradients(LOSS, w))
+                    took, _ = timed(lambda s=disk: s.sum_gradients(LOSS, w))
                     if k:
                         warm.append(took / base)
                 for _ in range(sizes.repeats if forget(Path(folder)) else 0):
-                    base, _ = timed(lambda s=held: s.gradient(LOSS, w))
+                    base, _ = timed(lambda s=held: s.sum_gradients(LOSS, w))
                     forget(Path(folder))
-                    cold.append(timed(lambda s=disk: s.gradient(LOSS, w))[0] / base)
+                    cold.append(timed(lambda s=disk: s.sum_gradients(LOSS, w))[0] / base)
                 answer[f"ratio_streamed_{name}"] = float(np.median(warm))
                 answer[f"ratio_streamed_{name}_cold"] = float(np.median(cold)) if cold else None
     return answer

@@ -204,8 +204,8 @@ def test_places_that_are_no_files(refused: Callable[..., str], tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     for option in ("--save", "--checkpoint"):
         for place, rule in (
-            ("/dev/full", "no file"),
-            ("pipe", "no file"),
+            ("/dev/full", "not a regular file"),
+            ("pipe", "not a regular file"),
             ("x" * 300, "File name too long"),
         ):
             assert rule in refused(*TRAIN, option, place)
@@ -219,14 +219,18 @@ def test_no_ledger_and_no_input_is_written_over(
     for option in ("--save", "--checkpoint"):
         for place in ("a.ledger", "name"):
             assert "holds a ledger" in refused(*TRAIN, option, place)
-            assert "this command reads" in refused(*TRAIN, "--ledger", "a.ledger", option, place)
-        assert "this command reads" in refused(*clinic.train, option, clinic.csv)
-    assert "this command reads" in refused("ledger", "export", "a.ledger", "a.ledger")
+            assert "an input of this command" in refused(
+                *TRAIN, "--ledger", "a.ledger", option, place
+            )
+        assert "an input of this command" in refused(*clinic.train, option, clinic.csv)
+    assert "an input of this command" in refused("ledger", "export", "a.ledger", "a.ledger")
     ok("ledger", "init", "b.ledger", "--epsilon", 3)
     assert "holds a ledger" in refused("ledger", "export", "a.ledger", "b.ledger")
     ok(*clinic.train, "--save", "run.npz")
     for place in (clinic.csv, "run.npz"):
-        assert "this command reads" in refused("predict", "run.npz", clinic.csv, "--out", place)
+        assert "an input of this command" in refused(
+            "predict", "run.npz", clinic.csv, "--out", place
+        )
     ok("ledger", "verify", "a.ledger")
 
 

@@ -407,7 +407,7 @@ def test_cells_that_cannot_run_and_cells_that_are_damaged(run: Call, tmp_path: P
         ('title = "a"\nkind = "training.make_loss"', "kind='training.make_loss'"),
         (
             'title = "a"\nkind = "training.run"\nfixed = { rounds = "x" }',
-            "cells.method: is needed by this kind of cell",
+            "cells.method: is required by this kind of cell",
         ),
         ('title = "a"\nkind = "attacks.game"\nfixed = { method = [1] }', ""),
     ):

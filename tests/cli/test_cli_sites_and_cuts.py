@@ -70,7 +70,7 @@ class TestSites:
         assert "no covariance" in refused("predict", "rounds.npz", clinic.csv, "--interval", 0.95)
 
     @pytest.mark.parametrize(
-        ("more", "rule"), [(("--nodes", 3), "4 sites"), (("--set", "sizes=2,1"), "at random")]
+        ("more", "rule"), [(("--nodes", 3), "4 sites"), (("--set", "sizes=2,1"), "'iid'")]
     )
     def test_other_numbers_of_sites_are_refused(
         self, refused: Any, clinic: Clinic, more: Any, rule: str

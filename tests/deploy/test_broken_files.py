@@ -354,7 +354,7 @@ TEXTS: dict[str, tuple[bytes, str]] = {
     "too large a number": (b"[1e999]", "is not finite"),
     "400 digits": (b"[" + b"1" * 400 + b"]", "more than 100 digits"),
     "5000 digits": (b"[-" + b"1" * 5000 + b"]", "more than 100 digits"),
-    "a key twice": (b'{"a":1,"a":2}', "a key twice"),
+    "a key twice": (b'{"a":1,"a":2}', "repeats a key"),
     "deep": (b"[" * DEEP + b"]" * DEEP, "nested too deeply"),
     "deeper than a plan": (b'{"a":' * 70 + b"1" + b"}" * 70, "nested too deeply"),
     "too many": (b"[" + b"[]," * 1_000_001 + b"[]]", "more than 1,000,000 lists"),

@@ -103,7 +103,7 @@ def test_a_single_column_is_no_table(one: Any) -> None:
             model.fit(one, Y)
 
 
-@pytest.mark.filterwarnings("ignore:no row has half", "ignore:.*of 120 rows are longer")
+@pytest.mark.filterwarnings("ignore:every row is shorter", "ignore:.*of 120 rows are longer")
 def test_sparse_frames_are_read_or_refused_in_words() -> None:
     sparse = FRAME.astype(pd.SparseDtype(float, 0.0))
     model = ConsensusClassifier(data_norm=250.0, random_state=0, epsilon=8.0)

@@ -106,7 +106,7 @@ def test_clear_directions_are_right_and_others_are_marked(trust: str) -> None:
     assert said["epsilon"] <= 2.0 and "replace-one" in said["says"]
 
 
-@pytest.mark.filterwarnings("ignore:no row has half")
+@pytest.mark.filterwarnings("ignore:every row is shorter")
 def test_the_noise_has_the_stated_scale() -> None:
     """Of the mean of one column of zeros, whose moment with the constant is an entry beside the
     diagonal.

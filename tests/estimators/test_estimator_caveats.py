@@ -64,7 +64,7 @@ def table(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
         lambda: ConsensusClassifier(inference=True, **TERMS),
     ],
 )
-@pytest.mark.filterwarnings("ignore:the model gives", "ignore:no row has half")
+@pytest.mark.filterwarnings("ignore:the model gives", "ignore:every row is shorter")
 def test_every_estimator_without_a_schema_says_on_what_it_rests_and_tells_the_holder(
     kind: Any,
 ) -> None:

@@ -44,9 +44,9 @@ class Odd:
 
 
 BAD_TABLES: dict[str, tuple[Any, str]] = {
-    "text": (with_entry(SECRET), "text that is no number"),
-    "text-array": (np.full((30, 3), SECRET), "text that is no number"),
-    "text-list": ([[1.0, SECRET, 2.0]] * 30, "text that is no number"),
+    "text": (with_entry(SECRET), "text that is not a number"),
+    "text-array": (np.full((30, 3), SECRET), "text that is not a number"),
+    "text-list": ([[1.0, SECRET, 2.0]] * 30, "text that is not a number"),
     "bytes": (with_entry(SECRET.encode()), "X: "),
     "nan": (holed(np.nan), "NaN or infinite"),
     "inf": (holed(np.inf), "NaN or infinite"),

@@ -169,7 +169,7 @@ def test_coefficients_are_in_the_units_of_x() -> None:
         model = ConsensusClassifier(
             data_norm=100.0, fit_intercept=intercept, random_state=0, **NAMED
         )
-        with pytest.warns(HolderNote, match="^no row"):
+        with pytest.warns(HolderNote, match="^every row"):
             model.fit(X, y)
         norm = math.sqrt(2.0) if intercept else 1.0
         encoded = np.hstack([X / 100.0, np.ones((len(X), 1))]) / norm if intercept else X / 100.0

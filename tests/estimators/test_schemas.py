@@ -288,7 +288,7 @@ def test_survival_and_components_of_frames() -> None:
     assert model.predict_survival(table | time).shape == (600, 2) and len(model.coef_) == 7
     hazard = model.predict_hazard({k: v[:1] for k, v in table.items() if k in COLUMNS})
     assert hazard.shape == (1, 2) and len(model.sites_) == 3
-    with pytest.raises(InvalidInput, match=r"^tme: is no column"):
+    with pytest.raises(InvalidInput, match=r"^tme: is not a column"):
         ConsensusSurvival([0, 5], schema=bare).fit(table, "tme", "dead")
     parts = ConsensusPCA(2, schema=bare | {"ignore": ["*"]}, **terms).fit(table)
     assert parts.transform(table).shape == (600, 2)
