@@ -254,7 +254,7 @@ def encode_numbers(
         )
     features = read_features(terms, X)
     if len(features) < 2:
-        rule = f"a regression needs at least 2 rows, and X has {len(features)}"
+        rule = f"a regression needs at least 2 rows, and X has n_samples={len(features)}"
         raise InvalidInput("X", None, rule, "give more rows")
     target = _read_target(declared, features, y)
     task, caveat = target_bounds(target, declared.bounds)

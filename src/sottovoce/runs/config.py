@@ -82,7 +82,7 @@ class RunConfig:
     Parameters
     ----------
     method : str
-        A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together:
+        A name that ``sottovoce methods`` lists.  Stored is the name of method and ``trust`` together:
         "sum_momentum" for "momentum" under "sum", which may also be given.  "auto" leaves the
         choice to :func:`sottovoce.runs.auto_search.choose_method`; stored is the first guess,
         `prox_admm` with a delta, a cap on gradients or a loss without a proof for noise inside
@@ -317,14 +317,14 @@ class RunConfig:
 
     @property
     def trusted(self) -> Trust:
-        """The trust that the method's name says; of a recipe, the one that `trust` names."""
+        """The trust that the method's name says; of a recipe, the one that ``trust`` names."""
         if self.method in ANSWERS:
             return TRUSTS[self.trust or "nobody"]
         return REGISTRY[self.method].trust
 
     @property
     def trusts(self) -> str:
-        """The kind of trust: "nobody", "sum" or "curator"."""
+        """Return the kind of trust, "nobody", "sum" or "curator"."""
         return self.trusted.kind
 
     @property
