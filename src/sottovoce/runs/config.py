@@ -82,9 +82,9 @@ class RunConfig:
     Parameters
     ----------
     method : str
-        A name that ``sottovoce methods`` lists.  Stored is the name of method and ``trust`` together:
-        "sum_momentum" for "momentum" under "sum", which may also be given.  "auto" leaves the
-        choice to :func:`sottovoce.runs.auto_search.choose_method`; stored is the first guess,
+        A name that ``sottovoce methods`` lists.  Stored is the name of method and ``trust``
+        together: "sum_momentum" for "momentum" under "sum", which may also be given.  "auto" leaves
+        the choice to :func:`sottovoce.runs.auto_search.choose_method`; stored is the first guess,
         `prox_admm` with a delta, a cap on gradients or a loss without a proof for noise inside
         objectives, else `mr_admm`.
     epsilon : float or tuple of N floats
