@@ -246,7 +246,7 @@ def test_an_answer_that_was_changed_on_its_way_is_not_admitted(
         and not Path("hub/north2.crt").exists()
     )
     assert (
-        "is not the code" if changed in ("key", "request", "rows") else "does not answer"
+        "is not the code" if changed in ("key", "request", "rows") else "another invitation"
     ) in refused.err
 
 
@@ -272,7 +272,7 @@ def test_an_invitation_that_was_changed_on_its_way_is_noticed(
     heard = Answer.read(Path("site/north.joined")).comparison_code
     assert heard in joined.out
     passed = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={heard}")
-    assert passed.code == 2 and "does not answer" in passed.err
+    assert passed.code == 2 and "another invitation" in passed.err
     plain = json.loads(Path("site/north.joined").read_text()) | {"invitation": honest.digest}
     Path("forged.joined").write_text(json.dumps(plain))
     forged = run("hub", "admit", "hub", "forged.joined", "--code", f"north={heard}")
