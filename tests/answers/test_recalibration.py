@@ -229,7 +229,7 @@ def test_noise_in_a_correction_of_information_is_not_believed(
         float
     )
     block = recalibration.Block(counts, 10.0, 2000.0)
-    curve = recalibration.start(block, -1.0, 50.0)
+    curve = recalibration.first_point(block, -1.0, 50.0)
     values = recalibration.values_of(curve)
     information = np.einsum("yk,yke->e", counts, values)[INFORMATION]
     found, spread = np.zeros(STATISTICS), np.ones(STATISTICS)
@@ -251,7 +251,7 @@ def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
     cell = np.searchsorted(recalibration.EDGES, u, side="right")
     counts = np.stack([np.bincount(cell[label == k], minlength=CELLS) for k in (0, 1)])
     block = recalibration.Block(counts + 5.0 * rng.normal(size=counts.shape), 5.0, 5000.0)
-    curve = recalibration.start(block, -1.0, 30.0)
+    curve = recalibration.first_point(block, -1.0, 30.0)
     values = recalibration.values_of(curve)
     for far in (u, 100.0 * u, np.sign(u) * 1e100):
         cell = np.searchsorted(recalibration.EDGES, far, side="right")

@@ -2,10 +2,12 @@
 
 The points at which they are computed may follow from the answers before.
 
-Round k asks item k.  The items' shares of the budget are the table of the noise schedule, so plans,
+Every round asks one item.  Rounds k count from 1, as everywhere, and items j from 0: round k asks
+item ``j = k - 1``.  The items' shares of the budget are the table of the noise schedule, so plans,
 calibration, ledgers, replay and sites are those of every method.  The public half is a generator,
-:meth:`Recipe.script`.  State is what was opened: a round goes through the script again, on the
-answers so far, up to its own question.
+:meth:`Recipe.script`.  State is what was opened.  A round goes on with the script where the round
+before left it; only where there is none, as after a checkpoint, is it played again from the start,
+on the answers so far.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from .items import (
 )
 
 # A recipe has no penalty.
-_NONE = Schedule()
+_NO_PENALTY = Schedule()
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Recipe(Algorithm[Opened]):
     point.
     """
 
-    penalty: Schedule = _NONE
+    penalty: Schedule = _NO_PENALTY
     noise: Schedule | None = None
     needs_delta: ClassVar[bool] = True
     complete: ClassVar[bool] = True
@@ -132,16 +134,21 @@ class Recipe(Algorithm[Opened]):
         return np.zeros((*state.told.shape[:-1], 1))
 
     def _replayed_script(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
-        """The script after `done` answers, and what it yields or returns."""
+        """The script after `done` answers, and what it yields or returns.
+
+        A live script goes on; without one it is played from the start.
+        """
         told, kept = state.told.reshape(-1, state.told.shape[-1]), self.answers_of_state(facts)
         ends, apart = np.cumsum((0, *kept.entries)), kept.own_part is not None
         live = state.take_script()
         # There is no script after a checkpoint: it is played again from the start.
         if live is None:
             script = self.begin_script(facts, len(told))
+            first_question = next(script)
             first_new = 0
-        else:  # it waits for the last answer
+        else:  # it has asked its question, and waits for the last answer
             script = live
+            first_question = None
             first_new = done - 1
         answers = []
         for j in range(first_new, done):
@@ -149,7 +156,7 @@ class Recipe(Algorithm[Opened]):
             answers.append(
                 self._answer_to_item(j, told[:, ends[j] : ends[j + 1]], facts, among, apart=apart)
             )
-        return script, play_script(script, answers, next(script) if live is None else None)
+        return script, play_script(script, answers, first_question)
 
     def _answer_to_item(
         self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool

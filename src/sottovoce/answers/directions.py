@@ -17,8 +17,18 @@ an eigenvalue is that of a lost direction if
   a share of at most `LOST` of the variance that they would have together if they were unrelated.
 
 An eigenvalue that is 0 within the noise and fails the second rule is *hidden*: more epsilon may
-show it.  That q has an error does no harm: if v is lost, the minimisers are a line along v, and one
-of them is in any space across it.
+show it.  That q has an error does no harm: if v is lost, the minimisers lie on a straight line
+along v, and one of them is in any space across it.
+
+A *line* of the table is a printed coefficient, which is a weighted sum ``c'w`` of the coefficients
+w of columns.  It *turns into* a direction v if ``c'v`` is not 0, and by how much is told *for a
+score of 1*: with v scaled so that the score of a row would have the variance 1 along it if its
+columns were unrelated.
+
+:func:`column_variances` of second moments say what columns would have by themselves.
+:func:`classify_directions` finds the eigenvectors, as :class:`Directions`, by which steps avoid
+those that are lost.  :func:`find_lost_lines` tells which lines turn into them, as
+:class:`LostLines`, and ``describe_*`` put each :class:`Relation` of these in words.
 """
 
 from __future__ import annotations
@@ -113,11 +123,12 @@ class Directions(NamedTuple):
         symmetric A: noise in gradients, which A turns into the frame, would be large in one that is
         orthogonal to q, as q has an error.
         """
-        along = self.frame.A @ self.vectors * self.lost[:, None, :]
-        _, vectors = np.linalg.eigh(along @ along.transpose(0, 2, 1))
-        d = along.shape[-1]
-        few = np.arange(d) < d - self.lost.sum(axis=1)[:, None]
-        kept = (vectors * few[:, None, :]) @ vectors.transpose(0, 2, 1)
+        lost_in_columns = self.frame.A @ self.vectors * self.lost[:, None, :]
+        _, vectors = np.linalg.eigh(lost_in_columns @ lost_in_columns.transpose(0, 2, 1))
+        d = lost_in_columns.shape[-1]
+        # eigh sorts eigenvalues in ascending order: those of lost directions are the last.
+        across = np.arange(d) < d - self.lost.sum(axis=1)[:, None]
+        kept = (vectors * across[:, None, :]) @ vectors.transpose(0, 2, 1)
         return np.where(self.any_lost[:, None, None], kept, np.eye(d))
 
     def split_along_lost(self, shift: Array) -> tuple[Array, Array]:
@@ -126,14 +137,14 @@ class Directions(NamedTuple):
         What is taken out goes along q, so that scores stay: a part orthogonal to the space is not
         quite along q.
         """
-        along = self.vectors * self.lost[:, None, :]
-        inside = np.einsum("rij,rj->ri", self.frame.back, shift)
-        orthogonal = np.eye(along.shape[-1]) - self.projector_across_lost
+        lost_in_frame = self.vectors * self.lost[:, None, :]
+        shift_in_frame = np.einsum("rij,rj->ri", self.frame.back, shift)
+        orthogonal = np.eye(lost_in_frame.shape[-1]) - self.projector_across_lost
         # The combination of the q whose part outside the space is that of the shift.
-        solve = np.linalg.pinv(orthogonal @ along, rcond=_TURNED)
-        parts = solve @ orthogonal @ inside[:, :, None]
-        rest = (along @ parts)[:, :, 0]
-        return np.asarray(inside - rest), np.asarray(rest)
+        solve = np.linalg.pinv(orthogonal @ lost_in_frame, rcond=_TURNED)
+        parts = solve @ orthogonal @ shift_in_frame[:, :, None]
+        along_lost = (lost_in_frame @ parts)[:, :, 0]
+        return np.asarray(shift_in_frame - along_lost), np.asarray(along_lost)
 
     def project_step_across(self, step: Array) -> Array:
         """Remove from a step by :meth:`restrict_hessian` H what lies outside its space, (R, d)."""
@@ -146,20 +157,22 @@ class Directions(NamedTuple):
         """Remove from a shift its part along lost directions, which moves no score, (R, d)."""
         if not self.lost.any():
             return shift
-        inside, _ = self.split_along_lost(shift)
-        across = np.einsum("rij,rj->ri", self.frame.A, inside)
+        across_in_frame, _ = self.split_along_lost(shift)
+        across = np.einsum("rij,rj->ri", self.frame.A, across_in_frame)
         return np.where(self.any_lost[:, None], across, shift)
 
     def lost_part_variance(self, shift: Array) -> Array:
         """Variance on a gradient's entry from noise in H along the lost part of a shift, (R,)."""
         if not self.lost.any():
             return np.zeros(len(shift))
-        _, rest = self.split_along_lost(shift)
+        _, along_lost = self.split_along_lost(shift)
         stretched = self.projector_across_lost @ self.frame.A
         # Noise in a gradient's entry, turned into the space, has this variance on average.
         mean = np.einsum("rij,rij->r", stretched, stretched) / shift.shape[-1]
         # An entry of H beside the diagonal has half of the noise variance of one on it.
-        return np.asarray(0.5 * self.noise**2 * np.sum(rest**2, axis=1) / mean * self.any_lost)
+        return np.asarray(
+            0.5 * self.noise**2 * np.sum(along_lost**2, axis=1) / mean * self.any_lost
+        )
 
     def restrict_hessian(self, H: Array) -> Array:
         """Restrict H to the space without lost directions, (R, d, d).
@@ -167,10 +180,10 @@ class Directions(NamedTuple):
         These get its mean eigenvalue there.
         """
         across = self.projector_across_lost
-        own = across @ H @ across
+        restricted = across @ H @ across
         dimensions = np.maximum(np.einsum("rii->r", across), 1.0)
-        mean = np.einsum("rii->r", own) / dimensions
-        return np.asarray(own + mean[:, None, None] * (np.eye(H.shape[-1]) - across))
+        mean = np.einsum("rii->r", restricted) / dimensions
+        return np.asarray(restricted + mean[:, None, None] * (np.eye(H.shape[-1]) - across))
 
     def for_replicate(self, replicate: int) -> Directions:
         """Return one replicate, with a first axis of length 1."""
@@ -214,32 +227,35 @@ def classify_directions(
     values, vectors = np.linalg.eigh(H)
     d = H.shape[-1]
     # The k least eigenvalues of noise alone are within its norm, about sqrt(2 k) deviations.
-    few = np.sqrt(2.0 * np.arange(1, d + 1))
+    thresholds = np.sqrt(2.0 * np.arange(1, d + 1))
     mean = np.mean(np.maximum(values, 0.0), axis=1)[:, None]
     rounding = _EXACT * mean
-    limit = noise[:, None] * (SEEN + few) + rounding
+    limit = noise[:, None] * (SEEN + thresholds) + rounding
     # Eigenvalues are in order: none is 0 above one that stands out.
     zero = np.logical_and.accumulate(values <= limit, axis=1)
     most = np.maximum(values, 0.0) + SEEN * noise[:, None] + rounding
-    along = frame.A @ vectors  # weights of the columns
-    together = np.einsum("rj,rjk,rjk->rk", variances, along, along)
+    in_columns = frame.A @ vectors  # weights of the columns
+    unrelated_variance = np.einsum("rj,rjk,rjk->rk", variances, in_columns, in_columns)
     moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
     # The share of its columns' variance that a direction has, two noise deviations included.
     share = np.divide(
-        moved, together, out=np.full_like(moved, np.inf), where=together > _LEAST_VARIANCE
+        moved,
+        unrelated_variance,
+        out=np.full_like(moved, np.inf),
+        where=unrelated_variance > _LEAST_VARIANCE,
     )
     lost = zero & (share <= LOST)
     # Directions without any variance are those of columns that were left out.
-    seen = together > _EXACT**2 * together.max(axis=1, keepdims=True)
+    varies = unrelated_variance > _EXACT**2 * unrelated_variance.max(axis=1, keepdims=True)
     return Directions(
         frame=frame,
         values=values,
         vectors=vectors,
         noise=noise,
         lost=lost,
-        hidden=zero & ~lost & seen,
+        hidden=zero & ~lost & varies,
         share=share,
-        size=np.sqrt(together),
+        size=np.sqrt(unrelated_variance),
         variances=variances,
     )
 
@@ -369,8 +385,8 @@ def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLi
     # Units may be as large or small as one likes: lines are scaled to entries of 1.
     scale = np.maximum(np.abs(M).max(axis=1), 1e-300)
     M = M / scale[:, None]
-    along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
-    turn = along[:, lost] / size[lost]  # for a score of 1
+    of_lines = M @ found.frame.A[0] @ found.vectors[0]  # each direction's part of each line
+    turn = of_lines[:, lost] / size[lost]  # for a score of 1
     # Noise may leave nothing of a column's variance; lines without that column have their own
     # length.
     length = np.sqrt(np.sum(M**2 / np.maximum(found.variances[0], _LEAST_VARIANCE), axis=1))
@@ -378,7 +394,7 @@ def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLi
     # distance of their eigenvalues.
     apart = values[~lost, None] - values[lost]
     of_eigenvectors = 0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2
-    variance = along[:, ~lost] ** 2 @ of_eigenvectors
+    variance = of_lines[:, ~lost] ** 2 @ of_eigenvectors
     doubt = _DOUBT * np.sqrt(variance.sum(axis=1))
     turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
     # Coefficients for a score of 1.
@@ -388,13 +404,13 @@ def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLi
         largest_share = float(found.share[0][lost].max(initial=0.0))
     relations = list[Relation]()
     for lines in _group_by_direction(turn / unit[:, None], turned, constants):
-        own = turn[list(lines)] / unit[list(lines), None]
-        _, sizes, right = np.linalg.svd(own, full_matrices=False)
+        turn_of_lines = turn[list(lines)] / unit[list(lines), None]
+        _, sizes, right = np.linalg.svd(turn_of_lines, full_matrices=False)
         # The direction in which these lines move most, and in how many they move.
         weights = scale * (turn @ right[0])
         count = int(np.sum(sizes > _PART * sizes[0]))
         relations.append(Relation(lines, largest_share, weights, count))
-    hidden = _hidden_relation(found, along, unit, constants)
+    hidden = _hidden_relation(found, of_lines, unit, constants)
     return LostLines(
         turned=turned,
         unclear=(doubt > UNCLEAR * unit) & ~turned,
@@ -433,7 +449,7 @@ def depends_on_lost_directions(directions: Array, weights: Array, *, noiseless: 
 
 
 def _hidden_relation(
-    found: Directions, along: Array, unit: Array, constants: BoolArray
+    found: Directions, of_lines: Array, unit: Array, constants: BoolArray
 ) -> tuple[Relation, ...]:
     """Return the one direction that noise hides, if it can be named."""
     hidden, values, share = found.hidden[0], found.values[0], found.share[0]
@@ -444,7 +460,7 @@ def _hidden_relation(
     apart = values[~(hidden | found.lost[0])] - values[k]
     if not np.all(apart > 0.0) or found.noise[0] * np.linalg.norm(1.0 / apart) > _CLEAR:
         return ()
-    weights = along[:, k] / found.size[0, k]
+    weights = of_lines[:, k] / found.size[0, k]
     part = np.abs(weights / unit) * ~constants
     lines = tuple(np.flatnonzero(part > _NAMED * part.max()).tolist())
     if len(lines) > _FEW or (len(lines) > 1 and share[k] > _ALIKE):
@@ -462,19 +478,19 @@ def _group_by_direction(
     Constants belong to all groups with which they turn; they are no reason for two groups to be
     one.
     """
-    own = np.flatnonzero(turned & ~constants)
-    if not len(own):
+    slopes = np.flatnonzero(turned & ~constants)
+    if not len(slopes):
         if not turned.any():
             return []
         return [tuple(np.flatnonzero(turned).tolist())]
-    _, sizes, right = np.linalg.svd(turn[own], full_matrices=False)
-    seen = sizes > _TURNED * sizes[0]
+    _, sizes, right = np.linalg.svd(turn[slopes], full_matrices=False)
+    independent = sizes > _TURNED * sizes[0]
     # Products of these rows are the entries of the projection on all directions.
-    basis = turn @ (right[seen] / sizes[seen, None]).T
-    near = np.abs(basis[own] @ basis[own].T) > _PART
+    basis = turn @ (right[independent] / sizes[independent, None]).T
+    near = np.abs(basis[slopes] @ basis[slopes].T) > _PART
     length = np.linalg.norm(basis, axis=1)
-    left = set(range(len(own)))
-    found = list[tuple[int, ...]]()
+    left = set(range(len(slopes)))
+    groups = list[tuple[int, ...]]()
     while left:
         # All that can be reached from one line is a block of the projection.
         group, reached = set[int](), {min(left)}
@@ -482,13 +498,13 @@ def _group_by_direction(
             group |= reached
             neighbours = np.flatnonzero(near[sorted(reached)].any(axis=0))
             reached = {int(k) for k in neighbours} - group
-        members = own[sorted(group)]
-        along = np.abs(basis @ basis[members].T).max(axis=1)
-        beside = turned & constants & (along > _PART * length * length[members].max())
+        members = slopes[sorted(group)]
+        overlap = np.abs(basis @ basis[members].T).max(axis=1)
+        beside = turned & constants & (overlap > _PART * length * length[members].max())
         lines = {*members.tolist(), *np.flatnonzero(beside).tolist()}
-        found.append(tuple(sorted(lines)))
+        groups.append(tuple(sorted(lines)))
         left -= group
-    return found
+    return groups
 
 
 def describe_relation(

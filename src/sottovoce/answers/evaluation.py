@@ -168,12 +168,16 @@ class Evaluation(ReleasedEvaluation):
         }
 
 
+_HISTOGRAM, _SECOND_CORRECTION = 1, 3
+"""Numbers of two items of :class:`Histogram`, from 0 on."""
+
+
 class Cells(NamedTuple):
     """Outcome of :class:`Histogram`, for R replicates.
 
     Parameters
     ----------
-    shares : array (R, groups, 2, CELLS)
+    cell_shares : array (R, groups, 2, CELLS)
         Noisy shares of rows, by group, label and cell.
     center : array (R,)
         Middle of the cells, in logits.
@@ -185,7 +189,7 @@ class Cells(NamedTuple):
         Both corrections, of every replicate and block.
     """
 
-    shares: Array
+    cell_shares: Array
     center: Array
     rows: float
     spread: float
@@ -226,14 +230,21 @@ class Histogram(Recipe):
 
     name: ClassVar[str] = "histogram"
     summary: ClassVar[str] = "how good a public model of two classes is, by a histogram of scores"
-    shares: ClassVar[tuple[float, ...]] = (0.02, 0.84, 0.04, 0.10)
+    budget_shares: ClassVar[tuple[float, ...]] = (0.02, 0.84, 0.04, 0.10)
+    """Of the items, in order.
+
+    The base rate need only be coarse, as it lays the cells.  All metrics follow from the histogram,
+    which gets nearly everything.  Corrections need little, as their sensitivity is a fraction of
+    that of whole scores, and the first ones need least: they lead to the point of the second, at
+    which the calibration is told (docs/privacy/answers.md, "Evaluation").
+    """
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
     @property
     def items(self) -> tuple[Item, ...]:
-        count, histogram, first, second = self.shares
+        count, histogram, first, second = self.budget_shares
         return (
             Item("count of positives", self._count_query, count),
             Item("scores", self._scores_query, histogram),
@@ -263,20 +274,28 @@ class Histogram(Recipe):
         at = np.hstack([at[:, :-1], -center[:, None]])
         histogram = yield self._scores_query(at)
         rows, spread = histogram.rows, histogram.spread
-        shares = histogram.value.reshape(replicates, -1, 2, CELLS)
-        blocks = [recalibration.blocks_of(rows * own, rows * spread, rows) for own in shares]
-        # Noise of the second corrections, in rows: with groups each part of a row counts by
-        # 1 / sqrt(2), as the row is in two blocks.
-        ahead = rows * self.releases_with_noise.noise_deviation(3, facts, histogram.among)
-        ahead = ahead * math.sqrt(min(len(blocks[0]), 2))
+        cell_shares = histogram.value.reshape(replicates, -1, 2, CELLS)
+        blocks = [
+            recalibration.blocks_of(rows * shares, rows * spread, rows) for shares in cell_shares
+        ]
+        # How far out rows count is settled with the first points, and kept.  Standard errors follow
+        # from the second corrections, so it is settled by their noise, in rows: with groups each
+        # part of a row counts by 1 / sqrt(2), as the row is in two blocks.
+        deviation = self.releases_with_noise.noise_deviation(
+            _SECOND_CORRECTION, facts, histogram.among
+        )
+        second_noise = rows * deviation * math.sqrt(min(len(blocks[0]), 2))
         points = [
-            [recalibration.start(block, float(middle), ahead) for block in own]
-            for own, middle in zip(blocks, center, strict=True)
+            [
+                recalibration.first_point(block, float(middle), second_noise)
+                for block in of_replicate
+            ]
+            for of_replicate, middle in zip(blocks, center, strict=True)
         ]
         # Two steps of Newton's method on the score equations, each by corrections at its point.
         first = yield from self._ask_corrections(at, blocks, points)
         points = [
-            [recalibration.again(block, answer) for block, answer in zip(*pair, strict=True)]
+            [recalibration.second_point(block, answer) for block, answer in zip(*pair, strict=True)]
             for pair in zip(blocks, first, strict=True)
         ]
         second = yield from self._ask_corrections(at, blocks, points)
@@ -284,7 +303,7 @@ class Histogram(Recipe):
             [list(pair) for pair in zip(*both, strict=True)]
             for both in zip(first, second, strict=True)
         ]
-        return Cells(shares, center, rows, spread, answers)
+        return Cells(cell_shares, center, rows, spread, answers)
 
     def _ask_corrections(
         self, at: Array, blocks: list[list[Block]], points: list[list[Curves]]
@@ -322,13 +341,13 @@ def check_held_out_rows(prepared: Prepared) -> None:
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
     n = float(facts.n.sum())
-    groups = method.releases_with_noise.entries_of_answers(facts)[1] // (2 * CELLS)
+    groups = method.releases_with_noise.entries_of_answers(facts)[_HISTOGRAM] // (2 * CELLS)
     # An area needs `LEAST` deviations of a count in the rarer class: half of the rows at best.
     needed = (
         2.0
         * LEAST
         * n
-        * method.releases_with_noise.noise_deviation(1, facts, Among.all_sites(facts))
+        * method.releases_with_noise.noise_deviation(_HISTOGRAM, facts, Among.all_sites(facts))
         * math.sqrt(groups)
     )
     if n < needed:
@@ -361,7 +380,7 @@ def qualities(
     """
     n, sigma = cells.rows, cells.rows * cells.spread
     out = []
-    for r, (shares, middle) in enumerate(zip(cells.shares, cells.center, strict=True)):
+    for r, (shares, middle) in enumerate(zip(cells.cell_shares, cells.center, strict=True)):
         blocks = recalibration.blocks_of(n * shares, sigma, n)
         found = []
         for b, block in enumerate(blocks):
@@ -384,10 +403,10 @@ def _block_quality(
     block: Block, answers: list[Corrected], middle: float, threshold: float, rows: float | None
 ) -> Quality:
     """Estimate the quality among the rows of a block; `rows` is their number if it is public."""
-    again = recalibration.recalibrate(block, answers)
-    order = Order(*recalibration.together(answers, ORDER))
+    recalibrated = recalibration.recalibrate(block, answers)
+    order = Order(*recalibration.average_corrections(answers, ORDER))
     return estimate_quality(
-        block.counts, block.sigma, middle + EDGES, threshold, rows, again, order
+        block.counts, block.sigma, middle + EDGES, threshold, rows, recalibrated, order
     )
 
 

@@ -395,14 +395,14 @@ class Study:
         return [self.asked.draw_synthetic_table(rng, habits) for rng in generators]
 
     def simulate_tables(
-        self, worlds: Sequence[Made], n: float, draws: int
+        self, synthetic_tables: Sequence[Made], n: float, draws: int
     ) -> list[list[Coefficients]]:
-        """Simulate tables of coefficients of n rows.
+        """Simulate tables of coefficients for n rows like those of each synthetic table.
 
         Parameters
         ----------
-        worlds : sequence of Made
-            Synthetic tables.
+        synthetic_tables : sequence of Made
+            Tables of rows, to which recipes are applied.
         n : float
             Number of rows.
         draws : int
@@ -411,18 +411,23 @@ class Study:
         Returns
         -------
         list of list of Coefficients
-            For each synthetic table, one for each draw.
+            For each synthetic table, one table of coefficients for each draw.
         """
+        # A table's draws may have seeds of their own, from this one on: `draws` seeds each, so that
+        # no two tables have noise in common.
         return [
-            self.asked.simulate_tables(made, n, self.mu, self.relation, draws, number * draws)
-            for number, made in enumerate(worlds)
+            self.asked.simulate_tables(
+                table, n, self.mu, self.relation, draws=draws, seed=number * draws
+            )
+            for number, table in enumerate(synthetic_tables)
         ]
 
     def estimate_rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
         """Estimate the rows with which `count` synthetic tables print half their lines, and all."""
-        worlds = self.draw_synthetic_tables(habits, count)
-        found = [self._search_log_rows(made, number) for number, made in enumerate(worlds)]
-        log_rows = np.array(found)
+        synthetic_tables = self.draw_synthetic_tables(habits, count)
+        log_rows = np.array(
+            [self._search_log_rows(table, number) for number, table in enumerate(synthetic_tables)]
+        )
         quantiles = (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1])
         low, middle, high = np.exp(np.quantile(log_rows, quantiles, axis=0))
         return RowsNeeded(
@@ -445,8 +450,9 @@ class Study:
                 middle = (few + many) / 2.0
                 if middle not in drawn:
                     n = math.exp(middle)
-                    tables = self.asked.simulate_tables(made, n, self.mu, self.relation, 1, seed)
-                    drawn[middle] = tables[0]
+                    (drawn[middle],) = self.asked.simulate_tables(
+                        made, n, self.mu, self.relation, draws=1, seed=seed
+                    )
                 if enough(drawn[middle]):
                     many = middle
                 else:
@@ -457,18 +463,21 @@ class Study:
 
     def forecast_lines(self, n: float, habits: Habits) -> list[LineAhead]:
         """Estimate the standard error of every line for n rows."""
-        worlds = self.draw_synthetic_tables(habits, DECLARED_WORLDS)
-        drawn = [one for tables in self.simulate_tables(worlds, n, MORE_DRAWS) for one in tables]
-        without_privacy = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
-        found = list[LineAhead]()
+        synthetic_tables = self.draw_synthetic_tables(habits, DECLARED_WORLDS)
+        by_table = self.simulate_tables(synthetic_tables, n, MORE_DRAWS)
+        drawn = [coefficients for of_table in by_table for coefficients in of_table]
+        errors_at_one_row = np.median([table.errors for table in synthetic_tables], axis=0)
+        without_privacy = errors_at_one_row / math.sqrt(n)
+        lines_ahead = list[LineAhead]()
         for k, term in enumerate(self.asked.naming.terms):
-            errors = [one.lines[k].standard_error for one in drawn if one.lines[k].refused is None]
+            lines = [coefficients.lines[k] for coefficients in drawn]
+            errors = [line.standard_error for line in lines if line.refused is None]
             printed = len(errors) / len(drawn)
             standard_error = None
             if printed >= SELDOM:
                 standard_error = float(np.median(np.array(errors, dtype=float)))
-            found.append(LineAhead(term, standard_error, float(without_privacy[k]), printed))
-        return found
+            lines_ahead.append(LineAhead(term, standard_error, float(without_privacy[k]), printed))
+        return lines_ahead
 
 
 def forecast_coefficients(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:

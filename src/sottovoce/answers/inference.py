@@ -72,10 +72,10 @@ from .separate_sites import (
     SeparateSites,
     SiteStep,
     combine_by_precision,
+    extend_to_site_constants,
     of_kind,
     shrink_to_mean,
     weights_by_noise,
-    wide,
 )
 from .separation import Evidence, Point, Shortened, Undetermined, undetermined, undetermined_by_site
 from .slope_moments import OF_CLASSES, drawn_to_multiple
@@ -847,7 +847,7 @@ def combine_site_steps(
     of_merged = found.of_merged
     if of_merged is not None:
         of_merged = columns.extend_covariance(of_merged)
-    whole = wide(columns, found.frame, found.hessian, found.kept)
+    wide = extend_to_site_constants(columns, found.frame, found.hessian, found.kept)
     moved = found.moved
     if moved is not None:
         moved = columns.extend_to_all_columns(moved[:, :, None])[:, :, 0]
@@ -868,9 +868,9 @@ def combine_site_steps(
         covariance=made.noise + made.sampling + bias,
         noise=made.noise,
         sampling=made.sampling,
-        frame=whole.frame,
-        hessian=whole.hessian,
-        kept=whole.kept,
+        frame=wide.frame,
+        hessian=wide.hessian,
+        kept=wide.kept,
         moved=moved,
         rows=rows,
         directions=lost,

@@ -322,7 +322,7 @@ def matrix(entries: Array) -> Array:
 # Points of the corrections
 
 
-def start(block: Block, center: float, spread: float) -> Curves:
+def first_point(block: Block, center: float, spread: float) -> Curves:
     """Choose the point of the first corrections, from the histogram alone.
 
     A cell's worth is the share of its information in what it says, noise included.
@@ -363,7 +363,7 @@ def start(block: Block, center: float, spread: float) -> Curves:
     return _reaching(block, curve, spread)
 
 
-def again(block: Block, answer: Corrected) -> Curves:
+def second_point(block: Block, answer: Corrected) -> Curves:
     """Choose the point of the second corrections: where the first ones lead."""
     curve, _ = _solved(block, answer)
     return replace(curve, shift=np.array(_shift(block, curve, answer)))
@@ -662,7 +662,7 @@ def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
     logarithm.
     """
     values = answers[-1].values[..., OBSERVED_LESS_EXPECTED]
-    correction, spread = together(answers, OBSERVED_LESS_EXPECTED)
+    correction, spread = average_corrections(answers, OBSERVED_LESS_EXPECTED)
     observed = float(block.counts[1].sum())
     expected = observed - float(np.sum(block.counts * values)) - correction
     blur = block.sigma * math.sqrt(CELLS)
@@ -679,7 +679,7 @@ def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
     return Estimate(ratio, ratio * math.exp(-half), ratio * math.exp(half))
 
 
-def together(answers: Sequence[Corrected], which: int) -> tuple[float, float]:
+def average_corrections(answers: Sequence[Corrected], which: int) -> tuple[float, float]:
     """Average a correction that does not depend on the point, and its noise deviation."""
     spreads = np.array([float(one.spread[which]) for one in answers])
     found = np.array([float(one.found[which]) for one in answers])

@@ -33,8 +33,13 @@ from ..util.typing import Array, BoolArray
 
 # Of the largest eigenvalue: directions below it have no precision.
 _SINGULAR = 1e-12
-# times a Hessian's largest eigenvalue: a column of zeros in a frame adds nothing to its inverse
 _PADDED = 1e8
+"""Times a Hessian's largest eigenvalue: its entry for a column that is 0 in the frame.
+
+Products with the frame multiply that entry's inverse by 0.  What reads the inverse alone is its
+trace in the second-order share of noise, of which it is at most 1e-8.  An entry that is much larger
+would hide the Hessian's own eigenvalues: they are computed with an error of 1e-16 of the largest.
+"""
 
 
 class Columns(NamedTuple):
@@ -355,7 +360,9 @@ class WideFrame(NamedTuple):
     kept: BoolArray  # (R, d)
 
 
-def wide(columns: Columns, frame: Array, hessian: Array, kept: BoolArray) -> WideFrame:
+def extend_to_site_constants(
+    columns: Columns, frame: Array, hessian: Array, kept: BoolArray
+) -> WideFrame:
     """Extend a frame and a Hessian for rows of one constant to all columns.
 
     Each site's constant has the line of the common one.
@@ -373,16 +380,17 @@ def wide(columns: Columns, frame: Array, hessian: Array, kept: BoolArray) -> Wid
     -------
     WideFrame
     """
-    more = len(columns.constant) - columns.slopes - 1
-    rows = columns.extend_to_all_columns(frame)
-    R, one = hessian.shape[:2]
-    whole = np.zeros((R, one + more, one + more))
-    whole[:, :one, :one] = hessian
+    added = len(columns.constant) - columns.slopes - 1
+    wide_frame = columns.extend_to_all_columns(frame)
+    R, d_one_constant = hessian.shape[:2]
+    d = d_one_constant + added
+    wide_hessian = np.zeros((R, d, d))
+    wide_hessian[:, :d_one_constant, :d_one_constant] = hessian
     largest = np.maximum(np.abs(np.linalg.eigvalsh(hessian)).max(axis=1), 1e-300)
-    places = np.arange(one, one + more)
-    whole[:, places, places] = _PADDED * largest[:, None]
+    diagonal = np.arange(d_one_constant, d)
+    wide_hessian[:, diagonal, diagonal] = _PADDED * largest[:, None]
     return WideFrame(
-        np.concatenate([rows, np.zeros((R, one + more, more))], axis=2),
-        whole,
-        np.hstack([kept, np.ones((R, more), dtype=bool)]),
+        np.concatenate([wide_frame, np.zeros((R, d, added))], axis=2),
+        wide_hessian,
+        np.hstack([kept, np.ones((R, added), dtype=bool)]),
     )

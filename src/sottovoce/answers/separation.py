@@ -14,6 +14,10 @@ weights u, released means over rows tell
 and so how many of its rows are positive and how many negative, but for noise of a known size: at
 the start, where all rows have the same chance, and at every later point, where v'H v tells the
 chance.  Nothing is asked for it.
+
+A level is *merged* with its reference where noise hides too much of it (docs/privacy/answers.md):
+its column is left out, and its rows are taken for rows of the reference.  So is a site's constant
+with those of other sites.
 """
 
 from __future__ import annotations
@@ -103,7 +107,7 @@ class Groups(NamedTuple):
     ----------
     directions : array (groups, d)
         v of each group; zeros for a level that was merged with its reference, and for a site that
-        was with others.
+        was merged with others.
     decides : bool array (groups, lines)
         The lines that are undetermined where a group's rows have one outcome.
     columns : int array (groups,)
@@ -197,7 +201,7 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
     return found._replace(decides=found.decided(naming.into_units))
 
 
-def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOutcome, Array]:
+def at_the_start(groups: Groups, every: Array, evidence: Evidence) -> tuple[RarerOutcome, Array]:
     """Count each group's rarer outcome at the start, where all rows have the same chance.
 
     Parameters
@@ -205,7 +209,7 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
     groups : Groups
     every : array (d,)
         Its product with every row is 1.
-    seen : Evidence
+    evidence : Evidence
         Of one replicate.
 
     Returns
@@ -214,25 +218,29 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
     expected : array (groups,)
         Rows with the rarer outcome in a group that is like all others.
     """
-    v, chance = groups.directions, float(seen.chance)
-    size = v @ seen.moments @ every
+    v, chance = groups.directions, float(evidence.chance)
+    size = v @ evidence.moments @ every
     # v'g is the mean of u (chance of a positive - positive).
-    positives = chance * size - v @ seen.gradient
+    positives = chance * size - v @ evidence.gradient
     rare = positives < size / 2.0
     length = np.sum(v**2, axis=1)
     # of v'E c, with noise E in the moments
-    of_size = seen.moments_spread * np.sqrt(0.5 * (length * np.sum(every**2) + (v @ every) ** 2))
+    of_size = evidence.moments_spread * np.sqrt(
+        0.5 * (length * np.sum(every**2) + (v @ every) ** 2)
+    )
     noise = np.hypot(
-        seen.gradient_spread * np.sqrt(length), np.where(rare, chance, 1.0 - chance) * of_size
+        evidence.gradient_spread * np.sqrt(length), np.where(rare, chance, 1.0 - chance) * of_size
     )
     expected = (
-        seen.rows * np.maximum(v @ seen.sharp_moments @ every, 0.0) * min(chance, 1.0 - chance)
+        evidence.rows
+        * np.maximum(v @ evidence.sharp_moments @ every, 0.0)
+        * min(chance, 1.0 - chance)
     )
     count = np.where(rare, positives, size - positives)
-    return RarerOutcome(seen.rows * count, seen.rows * noise, np.zeros(len(v))), expected
+    return RarerOutcome(evidence.rows * count, evidence.rows * noise, np.zeros(len(v))), expected
 
 
-def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
+def rarer_side(groups: Groups, every: Array, evidence: Evidence) -> Array:
     """Return which outcome is the rarer one of each group, by the counts at the start.
 
     Parameters
@@ -240,7 +248,7 @@ def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
     groups : Groups
     every : array (d,)
         Its product with every row is 1.
-    seen : Evidence
+    evidence : Evidence
         Of one replicate.
 
     Returns
@@ -248,12 +256,12 @@ def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
     array (groups,)
         1 for the positive outcome, -1 for the negative one.
     """
-    size = groups.directions @ seen.moments @ every
-    positives = float(seen.chance) * size - groups.directions @ seen.gradient
+    size = groups.directions @ evidence.moments @ every
+    positives = float(evidence.chance) * size - groups.directions @ evidence.gradient
     return np.where(positives < 0.5 * size, 1.0, -1.0)
 
 
-def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> RarerOutcome:
+def at_a_point(groups: Groups, every: Array, evidence: Evidence, point: Point) -> RarerOutcome:
     """Count each group's rarer outcome at a later point, where the Hessian tells its chance.
 
     The mean margin of the group tells which outcome the model has as the rarer one.  Rows of unlike
@@ -265,7 +273,7 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
     groups : Groups
     every : array (d,)
         Its product with every row is 1.
-    seen : Evidence
+    evidence : Evidence
         Of one replicate.
     point : Point
         Of the same replicate.
@@ -275,30 +283,30 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
     RarerOutcome
     """
     v = groups.directions
-    chance = rarer_chance(groups, seen, point)
-    side = np.where(v @ seen.sharp_moments @ point.at > 0.0, -1.0, 1.0)
-    size, of_size = _least_size(groups, every, seen)
+    chance = rarer_chance(groups, evidence, point)
+    side = np.where(v @ evidence.sharp_moments @ point.at > 0.0, -1.0, 1.0)
+    size, of_size = _least_size(groups, every, evidence)
     count = size * chance - side * (v @ point.gradient)
     of_bends = (
         point.hessian_spread
-        * np.sum((v @ seen.back) ** 2, axis=1)
+        * np.sum((v @ evidence.back) ** 2, axis=1)
         * size
-        / _squares_in_hessians(v, seen)
+        / _squares_in_hessians(v, evidence)
     )
     of_chance = of_bends / np.maximum(1.0 - 2.0 * chance, 0.5)
     common = chance * of_size
     parts = [point.gradient_spread * np.sqrt(np.sum(v**2, axis=1)), of_chance, common]
     noise = np.sqrt(np.sum(np.square(parts), axis=0))
-    return RarerOutcome(seen.rows * count, seen.rows * noise, seen.rows * common)
+    return RarerOutcome(evidence.rows * count, evidence.rows * noise, evidence.rows * common)
 
 
-def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
+def rarer_chance(groups: Groups, evidence: Evidence, point: Point) -> Array:
     """Compute the chance of the rarer outcome that the Hessian at a point implies for equal rows.
 
     Parameters
     ----------
     groups : Groups
-    seen : Evidence
+    evidence : Evidence
         Of one replicate.
     point : Point
         Of the same replicate.
@@ -309,22 +317,24 @@ def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
         In [0, 1/2].
     """
     v = groups.directions
-    inside, squares = v @ seen.back, _squares_in_hessians(v, seen)
+    inside, squares = v @ evidence.back, _squares_in_hessians(v, evidence)
     # v'H v = mean of u^2 p (1 - p): solved for the smaller chance p.
     bends = np.clip(np.einsum("gi,ij,gj->g", inside, point.hessian, inside), 0.0, squares / 4.0)
     return np.asarray(0.5 * (1.0 - np.sqrt(1.0 - 4.0 * bends / squares)))
 
 
-def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
+def _squares_in_hessians(v: Array, evidence: Evidence) -> Array:
     """Second moments along groups, of the rows as Hessians have them, (groups,).
 
     Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole
     rows their Hessian would look like that of a group in which the rarer outcome is next to none.
     """
-    return np.asarray(np.maximum(np.sum((v @ seen.shortened.moments) * v, axis=1), _NEXT_TO_NONE))
+    return np.asarray(
+        np.maximum(np.sum((v @ evidence.shortened.moments) * v, axis=1), _NEXT_TO_NONE)
+    )
 
 
-def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Array]:
+def _least_size(groups: Groups, every: Array, evidence: Evidence) -> tuple[Array, Array]:
     """Lower bound of a group's share of the rows, weighted by u, and its noise, (groups,).
 
     Second moments of whole rows are no help: noise that makes a group look large makes its rows
@@ -333,14 +343,14 @@ def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Ar
     and weighs ``|back v|^2`` at most.
     """
     v = groups.directions
-    weight = np.sum((v @ seen.shortened.back) ** 2, axis=1)
+    weight = np.sum((v @ evidence.shortened.back) ** 2, axis=1)
     most = np.where(weight > 0.0, np.minimum(weight, 1.0), 1.0)  # merged levels have no rows
-    shortened = _squares_in_hessians(v, seen)
-    along = v @ seen.sharp_moments
+    shortened = _squares_in_hessians(v, evidence)
+    along = v @ evidence.sharp_moments
     squares = np.maximum(np.sum(along * v, axis=1), _NEXT_TO_NONE)
     of_number = np.maximum(along @ every, 0.0) * np.minimum(1.0, shortened / squares)
     size = np.where(groups.whole, shortened / most, of_number)
-    return size, np.where(groups.whole, float(seen.shortened.spread) * weight / most, 0.0)
+    return size, np.where(groups.whole, float(evidence.shortened.spread) * weight / most, 0.0)
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
@@ -376,8 +386,8 @@ class Undetermined(NamedTuple):
     ----------
     none : bool array
         Whether the rarer outcome may not be there, or in too few rows for an interval of two ends.
-    seen : bool array
-        Whether it is there, though in few rows.
+    present : bool array
+        Whether it is there, though in too few rows.
     certain : bool array
         Whether noise does not hide that there are next to none.
     rarer, rows : array
@@ -392,7 +402,7 @@ class Undetermined(NamedTuple):
 
     groups: Groups
     none: BoolArray
-    seen: BoolArray
+    present: BoolArray
     certain: BoolArray
     rarer: Array
     rows: Array
@@ -412,7 +422,7 @@ class Undetermined(NamedTuple):
         decides = self.groups.decided(into_lines)[:, line] & self.none
         if np.any(decides & self.certain):
             return Cause.SEPARATION
-        if np.all(self.seen[decides]):
+        if np.all(self.present[decides]):
             return Cause.FEW
         return Cause.HIDDEN
 
@@ -427,31 +437,38 @@ class Undetermined(NamedTuple):
         return np.asarray(self.none & self.groups.whole & (self.groups.blocks > 0.0))
 
 
-def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> Undetermined:
+def undetermined(naming: Naming, kept: BoolArray, evidence: Evidence) -> Undetermined:
     """Find the groups whose coefficients the data may not determine (quasi-separation).
 
-    A group is not determined unless the count of its rarer outcome stands out from none by `SURE`
-    deviations, or of a level by `CLEAR` and `LEAST` rows beyond `DOUBT`.  Noise does not hide it if
-    that count leaves no room for a small part, `FEW`, of the rows that would have the outcome if
-    the group were like all others.
+    The rows of a group with its rarer outcome are counted, with the deviation of the noise in that
+    count.
+
+    - *A number's* group is determined if the count is more than `SURE` deviations above 0.
+    - *A level's, a reference's, a constant's or a site's* is determined if the count is more than
+      `CLEAR` deviations above 0, and at least `LEAST` rows more than `DOUBT` deviations.
+    - A group that is not determined is *present* if only that least count is missing: its rarer
+      outcome is there, though in too few rows.
+    - It is *certain* that next to no rows have the rarer outcome if the count plus `SURE`
+      deviations is at most the part `FEW` of the rows that would have it if the group were like all
+      others.
 
     Parameters
     ----------
     naming : Naming
     kept : bool array (d,)
         The columns that were not merged with their reference.
-    seen : Evidence
+    evidence : Evidence
         Of one replicate.
 
     Returns
     -------
     Undetermined
     """
-    return _of_one_outcome(groups_of(naming, kept), naming, seen)
+    return _of_one_outcome(groups_of(naming, kept), naming, evidence)
 
 
 def undetermined_by_site(
-    naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]
+    naming: Naming, kept: BoolArray, evidence: Evidence, of_sites: Sequence[Evidence]
 ) -> Undetermined:
     """Find undetermined groups where each site was asked of its own rows and has its own constant.
 
@@ -463,7 +480,7 @@ def undetermined_by_site(
     naming : Naming
     kept : bool array (slopes + 1,)
         As for :func:`undetermined`, of rows with one constant.
-    seen : Evidence
+    evidence : Evidence
         Of all sites together, as rows with one constant.
     of_sites : sequence of Evidence
         The same of each site alone.
@@ -474,7 +491,7 @@ def undetermined_by_site(
     """
     one = naming.with_one_constant()
     sites, slopes = len(of_sites), one.d - 1
-    found = undetermined(one, kept, seen)
+    found = undetermined(one, kept, evidence)
     first = found.groups.at(np.zeros(1, dtype=int))
     alone = [_of_one_outcome(first, one, site) for site in of_sites]
     every = np.concatenate(
@@ -496,24 +513,34 @@ def undetermined_by_site(
     return Undetermined(groups, *parts)
 
 
-def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermined:
+def _of_one_outcome(groups: Groups, naming: Naming, evidence: Evidence) -> Undetermined:
     """Find groups whose rows may all have one outcome, and whether noise hides that."""
     every = naming.constant / naming.value
-    start, expected = at_the_start(groups, every, seen)
-    counted = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
+    start, expected = at_the_start(groups, every, evidence)
+    counted = together(
+        [start, *(at_a_point(groups, every, evidence, point) for point in evidence.points)]
+    )
     count, noise = counted.rows, counted.noise
     rounding = _ROUNDING * np.maximum(expected, 1.0)
     # By more deviations for whole groups: without the outcome few have two ends by chance.
-    seen_at_all = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
+    stands_out = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
     enough = LEAST + DOUBT * noise
-    few = groups.whole & (count < enough - _COUNTED * LEAST)
-    none = (few | ~seen_at_all) & np.any(groups.decides, axis=1)
+    too_few_rows = groups.whole & (count < enough - _COUNTED * LEAST)
+    none = (too_few_rows | ~stands_out) & np.any(groups.decides, axis=1)
     certain = none & (count + SURE * noise <= FEW * expected)
-    rows = seen.rows * np.maximum(groups.directions @ seen.sharp_moments @ every, 0.0)
+    rows = evidence.rows * np.maximum(groups.directions @ evidence.sharp_moments @ every, 0.0)
     printed = np.maximum(enough, CLEAR * noise)
-    side = rarer_side(groups, every, seen)
+    side = rarer_side(groups, every, evidence)
     return Undetermined(
-        groups, none, none & seen_at_all, certain, count, rows, noise, printed, side
+        groups=groups,
+        none=none,
+        present=none & stands_out,
+        certain=certain,
+        rarer=count,
+        rows=rows,
+        noise=noise,
+        printed=printed,
+        side=side,
     )
 
 

@@ -525,7 +525,8 @@ def describe_counts(one: ColumnCounts) -> str:
     if one.kind == "number":
         return _list_all_counts(counts, ("missing", "not a number", "below", "above"))
     levels = [f"{n:,} {escape_unprintable(name)}" for name, n in one.levels.items()]
-    # Where no negative text is declared, every text but the positive one is of the first level.
+    # Levels of two classes are in the order negative, positive.  Where no negative text is
+    # declared, every text but the positive one is negative.
     if counts.get("negative texts", 0) > 1:
         levels[0] += f" ({counts['negative texts']:,} different texts)"
     return ", ".join([*levels, _list_all_counts(counts, ("missing", "undeclared"))])

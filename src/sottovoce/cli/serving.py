@@ -104,6 +104,12 @@ class Serving:
     ----------
     folder : Path
         Where the plan, the certificates and the results are.
+    hub : Hub
+        Carries the messages of the run.
+    teller : Teller
+        Prints lines for people, or JSON objects.
+    once : bool
+        Whether serving ends by itself when every site has left; otherwise only when it is stopped.
     linger : float
         With `once`: seconds more for sites without which the run went on, to be told.
     """
@@ -118,7 +124,7 @@ class Serving:
         self._linger = linger
         self._watch = Watch(hub, folder)
         self._news = News(self._watch, teller.print_line_or_json)
-        self._written = False
+        self._results_written = False
         self._lingers_until: float | None = None
 
     @contextmanager
@@ -176,11 +182,11 @@ class Serving:
         with self._live_sites_table():
             while not stop.wait(_BETWEEN_STEPS):
                 self._news.look_and_tell()
-                if not self._written and self._hub.all_sites_left:
+                if not self._results_written and self._hub.all_sites_left:
                     self._write_results()
-                if self._once and self._written and self._all_sites_told():
+                if self._once and self._results_written and self._all_sites_told():
                     break
-        if self._written:
+        if self._results_written:
             self._hub.check_complete_end()
         elif stop.is_set() and not self._teller.as_json:
             self._teller.print_line_or_json("stopped; the same command goes on")
@@ -214,7 +220,7 @@ class Serving:
         """Write the results once every site has left, and say so."""
         plan = self._hub.plan
         has_results = write_hub_results(self._folder, self._hub)
-        self._written = True
+        self._results_written = True
         where = ""
         if has_results:
             where = f": {_result_file_names(plan)} are in {self._folder}"

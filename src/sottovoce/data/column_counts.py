@@ -81,9 +81,11 @@ class ColumnCounts:
     counts : dict of str to int
         Numbers of rows by what is wrong with them (``missing``, ``not a number``, ``below``,
         ``above``, ``undeclared``, ``near``, ...), zeros included; for sites and people also how
-        many there are.
+        many there are.  Two keys count different texts, not rows: ``undeclared texts``, and, of a
+        label without a declared negative text, ``negative texts``, as all of them are negative.
     levels : dict of str to int
-        Rows of every declared value, of labels and categories.
+        Rows of every declared value, of labels and categories; of two classes the negative one is
+        first.
     rows : dict of str to tuple of int
         The first few row numbers of a count, from 1.
     """

@@ -182,9 +182,9 @@ class Exchanges:
 
         Raises :class:`Refused`.
 
-        Sums and rosters are heard by all members: whoever sent nothing is late.  Over a graph a
-        message of every neighbour must be there, or what says why there is none; of all others,
-        only the latter may be.
+        - *Sums and rosters* are heard by all members: whoever sent nothing is late.
+        - *Over a graph* a message of every neighbour must be there, or what says why there is none.
+          Of all others, only the latter may be there.
         """
         others = set(self.state.members) - {self.name}
         all_hear = self.plan.uses_secure_sums or self.state.phase == "roster"
@@ -194,14 +194,15 @@ class Exchanges:
                 self.plan.exchange_table.names_heard_by(self.name, self.round)
             )
         present: dict[str, SignedMessage] = {}
-        why: dict[str, str] = {}
+        absences: dict[str, str] = {}
         for name in sorted(inbox):
             absence = None
             if name in others:
                 absence = read_absence(self.plan, inbox[name], name, self.round)
             if absence is not None:
-                self._check_absence(name, inbox[name] in NOTICES, absence, name in heard)
-                why[name] = absence
+                unsigned = inbox[name] in NOTICES
+                self._check_absence(name, unsigned, absence, name in heard)
+                absences[name] = absence
             elif name in heard:
                 present[name] = read_signed_message(self.plan, inbox[name], name, self.round)
                 self.state.check_message(present[name])
@@ -210,7 +211,7 @@ class Exchanges:
                     f"round={self.round}: the hub delivered a message of {name!r}, which is not a "
                     "neighbour"
                 )
-        silent = heard - present.keys() - why.keys()
+        silent = heard - present.keys() - absences.keys()
         if silent and not all_hear:
             raise Refused(
                 f"round={self.round}: the hub delivered no message of the neighbour {min(silent)!r}"
@@ -218,7 +219,7 @@ class Exchanges:
         # Here all members hear each other, and no plan waits for ever: sums may not, and over a
         # graph such a plan may lose no site: `agree_on_roster` ends it before a roster is signed.
         # A missing entry therefore needs no check of who said so.
-        return present, why | dict.fromkeys(silent, LATE)
+        return present, absences | dict.fromkeys(silent, LATE)
 
     def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
         """Refuse the hub's bare word where the plan waits for all sites, however long.

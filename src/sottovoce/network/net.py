@@ -143,7 +143,21 @@ class Edges:
         self._duals = dict[Hashable, Array]()
 
     def sum_over_neighbours(self, own: Array, told: Mapping[Hashable, Array | None]) -> Array:
-        """Sum over all neighbours, in their order; None stands for one that is lost."""
+        """Sum the neighbours' vectors, in their order, and remember them.
+
+        :meth:`pop_lost_edge_duals` reads who answered, with what, to tell which edges are lost.
+
+        Parameters
+        ----------
+        own : array (..., d)
+            This node's vector.
+        told : mapping to array (..., d) or None
+            The vector of every neighbour; None for a lost one.
+
+        Returns
+        -------
+        array (..., d)
+        """
         self._own = own
         self._told = {who: x for who, x in told.items() if x is not None}
         total = np.zeros_like(own)

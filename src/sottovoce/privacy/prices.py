@@ -483,18 +483,25 @@ def _dominating_sum(event: events.SummedGaussianMechanism) -> _Pairs:
 
 
 def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
-    """Return the pairs of what is released, if anything is, and of the test before it."""
+    """Return the pairs of what is released, if anything is, and of the test before it.
+
+    The test counts as an exchange, not as a pure part.  It reads a minimiser that stays hidden, so
+    its bit is not priced by itself, as a loss that adds up with that of the release.  What is
+    proved is that on either data set the densities of all that is seen lie within
+    ``e^{+-test_epsilon}`` of those of a run whose tests know no rows, whatever else was drawn: once
+    for each data set, as in U4 (docs/privacy/verdicts.md, "Improved plausible ADMM").
+    """
     inner = event.charged_release()
     if inner is None:
-        whole = _price_each_node(event, lambda i, _: Bill())
+        released = _price_each_node(event, lambda i, _: Bill())
     else:
-        whole = dominating_pairs(inner)
+        released = dominating_pairs(inner)
     epsilon = event.test_epsilon
     return tuple(
         tuple(
             bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side)
         )
-        for side in whole
+        for side in released
     )
 
 

@@ -34,8 +34,8 @@ from .reach import public_vector_norm
 from .statistic import (
     MOVED,
     NoisyGradient,
-    change_at_other_places,
-    check_places,
+    change_at_other_positions,
+    check_rounding_by_position,
     gradient_sensitivity,
 )
 from .vault import Secret, Vault
@@ -143,7 +143,7 @@ def within_reach(facts: Facts, point: Array) -> Array:
     longest = math.inf
     L = facts.loss.derivative_bound
     # The longest point at which neither error, least + slope * norm, exceeds its bound.
-    for error, most in ((computed_twice, _AGAIN * L), (change_at_other_places, MOVED * L)):
+    for error, most in ((computed_twice, _AGAIN * L), (change_at_other_positions, MOVED * L)):
         least = error(facts, 0.0)
         if (slope := error(facts, 1.0) - least) > 0.0:
             longest = min(longest, 0.999 * (most - least) / slope)
@@ -248,7 +248,7 @@ class CarriedGradient(NoisyGradient):
             If the round is beyond those planned, or the bound of :func:`computed_twice` is too
             large.
         """
-        check_places(facts, self.start)
+        check_rounding_by_position(facts, self.start)
         if not 1 <= self.index <= self.rounds:
             raise InvalidInput(
                 "rounds",

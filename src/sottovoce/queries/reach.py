@@ -27,7 +27,8 @@ from ..util.typing import Array, ArrayLike
 _LONGEST = 2.0**200
 INFLATION = 1e-3
 """How much a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
-# How much smaller than the certificate its rounding must be for doubles to exist that reach it.
+# How many times the bound on rounding a certificate must be: below the bound no double need exist
+# whose computed gradient norm reaches it.
 _ROOM = 2.0
 
 
@@ -84,6 +85,8 @@ def certified_gradient_norm(
     array of shape (..., 1)
         `tol`, or what double precision can certify without public vectors, if that is more.
     """
+    # Twice what check_solve asks for without public vectors: it would refuse nearly all of these if
+    # they had no room.  They may add as much rounding again.
     least = 2.0 * _ROOM * _gradient_rounding_bound(facts, tol, np.asarray(noise, dtype=float), q)
     return np.maximum(np.asarray(tol, dtype=float), least)
 

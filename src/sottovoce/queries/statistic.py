@@ -46,7 +46,7 @@ from .vault import Secret, Vault
 # What the grid may add to a sensitivity, relative to it.
 _FINE = 2.0**-20
 MOVED = 2.0**-10
-"""Sensitivity that rows at other places may add, relative to that of a gradient."""
+"""Sensitivity that rows at other positions may add, relative to that of a gradient."""
 # Unit roundoff of double precision.
 _U = 2.0**-53
 
@@ -56,17 +56,17 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
 
     It is ``Delta C / rows`` plus twice the rounding error.  Two gradients of norm L differ by at
     most 2 L, and one from zero by L, whatever the signs of derivatives.  Rows that do not change
-    have the same derivatives to the last bit, as they stand at the same place of the same products,
-    and the sum rounds by at most ``C L (rows + 9) u``
+    have the same derivatives to the last bit, as they stand at the same position of the same
+    products, and the sum rounds by at most ``C L (rows + 9) u``
     (:func:`sottovoce.solvers.local.rounding_bound`): a tenth of the whole at thirty million rows.
 
     So gradients are sums over rows as they come.  Among merged rows
-    (:mod:`sottovoce.data.deduplicated`) the place of a row depends on which others repeat, which
+    (:mod:`sottovoce.data.deduplicated`) the position of a row depends on which others repeat, which
     this bound does not cover; that of solves does.
 
     Where `rows` are people, another person may have another number of rows, and those of the others
-    then stand at other places: their margins round otherwise, which :func:`check_places` holds to a
-    share `MOVED` of the whole.
+    then stand at other positions: their margins round otherwise, which
+    :func:`check_rounding_by_position` holds to a share `MOVED` of the whole.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     return np.asarray(whole + 2.0 * rounding)
 
 
-def change_at_other_places(facts: Facts, far: float) -> float:
-    """Bound the change of a sum of people's gradients if their rows stand at other places.
+def change_at_other_positions(facts: Facts, far: float) -> float:
+    """Bound the change of a sum of people's gradients if their rows stand at other positions.
 
     A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a
     moved row by at most ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean
@@ -128,8 +128,15 @@ def change_at_other_places(facts: Facts, far: float) -> float:
     return float(np.max(facts.n)) * 2.0 * (wide * _U * far * loss.hessian_bound + clipping)
 
 
-def check_places(facts: Facts, start: Array) -> None:
-    """Check that margins of rows that stand at other places round alike enough at these points.
+def check_rounding_by_position(facts: Facts, start: Array) -> None:
+    """Check that rounding by the position of rows stays below what the sensitivity allows for it.
+
+    The position of a row is its number among the rows of its site, which are multiplied together.
+    Where a person has several rows, a neighbouring table has another number of them, and the rows
+    of all people after that person stand at other positions.  A product may round otherwise there,
+    so gradients of rows that do not change differ in their last bits.  That difference must stay
+    below the share `MOVED` that :func:`gradient_sensitivity` adds (docs/privacy/person.md,
+    "Rounding").
 
     Parameters
     ----------
@@ -141,12 +148,14 @@ def check_places(facts: Facts, start: Array) -> None:
     Raises
     ------
     InvalidInput
-        If :func:`change_at_other_places` exceeds the share `MOVED` of a gradient's bound.
+        If :func:`change_at_other_positions` exceeds the share `MOVED` of a gradient's bound, or
+        is not a number.
     """
     far = 0.0
     if facts.has_several_rows:
         far = float(np.max(public_vector_norm(start, "start"), initial=0.0))
-    if not change_at_other_places(facts, far) <= MOVED * facts.loss.derivative_bound:
+    # Not `>`: a bound that is NaN is refused too.
+    if not change_at_other_positions(facts, far) <= MOVED * facts.loss.derivative_bound:
         rule = "the model's norm is too large to tell the gradients of so many people from rounding"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
@@ -525,7 +534,7 @@ class NoisyGradient(NoisyValue):
 
     def check_before_charge(self, facts: Facts) -> None:
         super().check_before_charge(facts)
-        check_places(facts, self.start)
+        check_rounding_by_position(facts, self.start)
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         return self.mean_sensitivity(facts, facts.n)

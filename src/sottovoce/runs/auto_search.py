@@ -499,7 +499,7 @@ class _Search:
 
     def compare_finalists(self) -> Choice:
         """Compare the finalists in other worlds, and choose."""
-        tried = len(self.table)
+        candidate_count = len(self.table)
         first = self._trial_of_first_guess()
         last = self.choose_finalists()
         checked = last
@@ -508,24 +508,28 @@ class _Search:
         # Where no finalist ran again, the search alone decides.
         checked = [self._join_with_search(one) for one in checked or last]
         best = self.rank_trials(checked)[0]
-        return Choice(
-            best.config, tuple(self.table), _describe_choice(self, best, checked, first, tried)
-        )
+        says = _describe_choice(self, best, checked, first, candidate_count)
+        return Choice(best.config, tuple(self.table), says)
 
 
 def _describe_choice(
-    search: _Search, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int
+    search: _Search,
+    best: _Trial,
+    checked: Sequence[_Trial],
+    first: _Trial | None,
+    candidate_count: int,
 ) -> str:
     """Describe the choice in words.
 
     It tells differences between methods, and no error alone, which would look like a promise.
     """
-    others = [one for one in checked if one is not best]
+    others = [trial for trial in checked if trial is not best]
     says = f"{_knobs_in_words(best.config)}: chosen by a comparison {search.candidates.ground.says}"
     if first is None:
         says += f".  The first guess, {search.config.method}, breaks a rule here"
     else:
-        guess = next((one for one in others if one.config == first.config), None)
+        # If the first guess was chosen it is not among the others: there is nothing to compare.
+        guess = next((trial for trial in others if trial.config == first.config), None)
         if guess is not None:
             says += _against_first_guess(search, best, guess)
     if search.ranks_by_log_loss:
@@ -534,24 +538,26 @@ def _describe_choice(
             "probabilities that hold"
         )
     close = {
-        one.config.method
-        for one in others
-        if one.mean_error - best.mean_error <= best.standard_error_to(one)
+        trial.config.method
+        for trial in others
+        if trial.mean_error - best.mean_error <= best.standard_error_to(trial)
     }
     rivals = sorted(close - {best.config.method})
     if rivals:
         says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
-    least: dict[str, float] = {}
-    for one in search.tried:
-        least[one.config.method] = min(one.mean_error, least.get(one.config.method, 1.0))
-    (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
+    least_errors: dict[str, float] = {}
+    for trial in search.tried:
+        method = trial.config.method
+        # No error, a misclassified share, is above 1.
+        least_errors[method] = min(trial.mean_error, least_errors.get(method, 1.0))
+    (leader, lowest), *behind = sorted(least_errors.items(), key=lambda item: item[1])
     says += f".  In the search before, {leader} erred least"
     if behind:
         differences = [
             f"{name} by {_error_difference_text(error - lowest)}" for name, error in behind
         ]
         says += ", then " + ", ".join(differences)
-    says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
+    says += f".  {candidate_count} candidates were tried; no private row was read.  {NO_FORECAST}"
     return says
 
 

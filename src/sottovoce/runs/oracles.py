@@ -189,7 +189,9 @@ class SumAnswers(Oracle):
 
 
 def choose_oracle(facts: Facts, net: Net, guard: Asked) -> Oracle:
-    """Choose the oracle of a run from its public facts; the only place where trust decides.
+    """Choose the oracle of a run from its public facts.
+
+    This is the one place where the oracle is chosen.
 
     Parameters
     ----------

@@ -811,7 +811,10 @@ def _notes_on_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]
 
 
 def _notes_on_start(result: Result, public: Public | None) -> list[str]:
-    """Return notes on the starting point, and on the norms of public rows."""
+    """Return notes on the starting point, and on the norms of public rows.
+
+    Public rows give the starting point, so a run without a start has no public rows to tell of.
+    """
     start = result.start
     notes: list[str] = []
     if start is None:
@@ -828,12 +831,15 @@ def _notes_on_start(result: Result, public: Public | None) -> list[str]:
                 "release this one"
             )
     if public is not None:
-        norm, gradient = public.row_norms(), public.gradient_norms()
+        # half of the rows, and nine in ten
+        half, most = 0.5, 0.9
+        (median_norm,) = public.row_norms((half,))
+        median_gradient, most_gradients = public.gradient_norms((half, most))
         notes.append(
             f"{len(public.X):,} rows were taken as public: no site holds them, and nothing "
             "protects them; half of them "
-            f"have a norm above {norm[0]:.2f}; at the start half have a gradient shorter than "
-            f"{gradient[0]:.2f}, and "
-            f"nine in ten one shorter than {gradient[1]:.2f}"
+            f"have a norm above {median_norm:.2f}; at the start half have a gradient shorter than "
+            f"{median_gradient:.2f}, and "
+            f"nine in ten one shorter than {most_gradients:.2f}"
         )
     return notes

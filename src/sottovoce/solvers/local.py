@@ -409,9 +409,9 @@ class Solver:
         known.
         """
         memory, done = Memory(w.shape), 0
-        if single and part.short is not None:
+        if single and part.single_precision is not None:
             loose = np.maximum(LESS * goals, SINGLE * self._rows.C)
-            first = self._descend(part.short, problem, w, g, loose, memory, exact=False)
+            first = self._descend(part.single_precision, problem, w, g, loose, memory, exact=False)
             memory, done = first.memory, first.iterations
             # Double precision starts at the end of one more step: a gradient there is due anyway.
             last = memory.direction(first.g, problem.precondition_gradient(first.g))

@@ -125,7 +125,7 @@ class Part:
 
     nodes: IntArray
     sweep: Sweep
-    short: Sweep | None
+    single_precision: Sweep | None
 
 
 Task = tuple[Part, IntArray]
@@ -169,6 +169,10 @@ class Grouping:
         return self._parts[1]
 
     def _parts_of_tasks(self, replicates: int, single: bool) -> list[Part]:
+        """Make the parts: each large node by itself, and small ones that are neighbours in memory.
+
+        `single` says whether the parts get rows in single precision.
+        """
         sweep = self._rows.distinct
         size = self._rows.n[:, 0] * self._rows.width
         large = size >= ALONE if sweep.is_on_this_machine else size * replicates >= APART
@@ -176,21 +180,21 @@ class Grouping:
         # neighbours in memory are solved together, so that views of rows suffice
         order = order[~large[order]]
         room = TOGETHER if sweep.is_on_this_machine else np.inf
-        batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
+        group = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
         alone = [np.array([i]) for i in np.flatnonzero(large)]
-        together = [order[batch == k] for k in sorted(set(batch.tolist()))]
-        short, found = self._rows.single_precision_rows() if single else None, []
+        together = [order[group == k] for k in sorted(set(group.tolist()))]
+        single_precision = None
+        if single:
+            single_precision = self._rows.single_precision_rows()
+        parts = []
         for ids in alone + together:
             keep = np.zeros(len(size), dtype=bool)
             keep[ids] = True
-            found.append(
-                Part(
-                    np.sort(ids),
-                    sweep.select_nodes(keep),
-                    None if short is None else short.select_nodes(keep),
-                )
-            )
-        return found
+            copy = None
+            if single_precision is not None:
+                copy = single_precision.select_nodes(keep)
+            parts.append(Part(np.sort(ids), sweep.select_nodes(keep), copy))
+        return parts
 
     def _replicates(self, part: Part, replicates: int) -> list[IntArray]:
         """Replicates of this part that are solved together."""
