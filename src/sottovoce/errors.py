@@ -331,7 +331,7 @@ class HolderNote(UserWarning):
 
 
 class PublicNote(UserWarning):
-    """A note from public facts alone, such as declarations and made-up rows: it may be told to
+    """A note from public facts alone, such as declarations and synthetic rows: it may be told to
     anybody.
     """
 

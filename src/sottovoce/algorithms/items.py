@@ -51,7 +51,7 @@ class Releases:
 
     @property
     def total_mu(self) -> float:
-        """Shift over sigma of all items together; inf without noise."""
+        """Sensitivity over sigma of all items together; inf without noise."""
         return math.inf if self.noise is None else float(np.max(self.noise.factor))
 
     def entries_of_answers(self, facts: Facts) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says
 is needed is then within a factor of 1.5 of the truth on most tables of
 bench/accuracy/forecasts.py."""
-# Of rows, or of shift over sigma.
+# Of rows, or of sensitivity over sigma.
 _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)
 
 

@@ -341,7 +341,7 @@ class Study:
     ----------
     asked : Asked
     mu : float
-        Shift over sigma of the whole plan, as one curator of all rows has it.
+        Sensitivity over sigma of the whole plan, as one curator of all rows has it.
     relation : {"replace-one", "zero-out"}
     """
 

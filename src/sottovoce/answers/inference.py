@@ -161,7 +161,7 @@ class Estimates:
     strain: Array  #                                              (R,)
     kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
-    scale: float  # shift over sigma of the whole plan; inf without noise
+    scale: float  # sensitivity over sigma of the whole plan; inf without noise
     quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found

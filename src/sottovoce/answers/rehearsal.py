@@ -1,10 +1,10 @@
-"""Recipes asked of made-up rows, with the noise that a given number of rows would have: no row of
+"""Recipes asked of synthetic rows, with the noise that a given number of rows would have: no row of
 anybody is read.
 
-Answers are means over rows, so a few thousand made-up rows stand for any number: what depends on it
-is the noise, and the sampling that a recipe takes from the number of rows that it is told.  As the
-recipe itself runs, whatever it does with its answers, and the rule by which a table is printed, is
-what is rehearsed.
+Answers are means over rows, so a few thousand synthetic rows stand for any number: what depends on
+it is the noise, and the sampling that a recipe takes from the number of rows that it is told.  As
+the recipe itself runs, whatever it does with its answers, and the rule by which a table is printed,
+is what is rehearsed.
 """
 
 from __future__ import annotations

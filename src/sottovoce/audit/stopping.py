@@ -148,7 +148,7 @@ def best_stopping_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> R
     quotes : array (T,)
         Epsilon as quoted after each release.
     shifts : array (T,)
-        Shift over sigma of each release, whose loss is ``N(shift^2 / 2, shift^2)``.
+        Sensitivity over sigma of each release, whose loss is ``N(shift^2 / 2, shift^2)``.
     points : int
         Grid points for a deviation of the smallest release.
 
@@ -204,7 +204,7 @@ def raise_needed_by_quotes(quotes: Array, shifts: Array, delta: float) -> float:
     quotes : array (T,)
         Epsilon as quoted after each release.
     shifts : array (T,)
-        Shift over sigma of each release.
+        Sensitivity over sigma of each release.
     delta : float
         Delta of the ledger.
 
@@ -237,7 +237,7 @@ class Game:
     quotes : array (T,)
         Epsilon as quoted after each release.
     shifts : array (T,)
-        Shift over sigma of each release.
+        Sensitivity over sigma of each release.
     rule : Rule
     """
 
@@ -274,7 +274,9 @@ def _table_candidates() -> tuple[Candidate, Candidate]:
 
 
 def _shift_over_sigma(query: NoisyGradient) -> float:
-    """Return shift over sigma (mu of Gaussian differential privacy), by the query's own code."""
+    """Return sensitivity over sigma (mu of Gaussian differential privacy), by the query's own
+    code.
+    """
     event = query.event(_FACTS)
     assert isinstance(event, GaussianMechanism)
     first, second = (one.noise_free_answer(query) for one in _table_candidates())

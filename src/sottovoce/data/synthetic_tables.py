@@ -23,7 +23,7 @@ from .partition import LABEL_SPREAD
 special = Later("scipy.special")
 
 Sketch = Callable[[int, np.random.Generator], Array]
-"""Draws n made-up rows in the unit ball, (n, d)."""
+"""Draws n synthetic rows in the unit ball, (n, d)."""
 
 
 @dataclass(frozen=True)

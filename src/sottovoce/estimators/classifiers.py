@@ -207,8 +207,8 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     centring_ : Decision or None
         Whether rows were centred, and what it cost; None if that was not asked.
     forecast_ : Forecast or None
-        Errors on made-up rows, to compare with each other: they do not predict the error on yours.
-        A fit that is expected to be near guessing warns before anything is spent.
+        Errors on synthetic rows, to compare with each other: they do not predict the error on
+        yours. A fit that is expected to be near guessing warns before anything is spent.
     schema_ : Schema or None
     loss_ : str
         The loss that was trained.

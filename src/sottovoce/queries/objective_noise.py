@@ -22,7 +22,7 @@ from .reach import INFLATION, certified_gradient_norm, matched_tolerance
 POLISH = 0.01
 """Share of a release's pure epsilon that is spent on the solver's inexact answer."""
 POLISH_SQUARED = 0.001
-"""Share of a release's squared shift over sigma that is spent on it, with a delta."""
+"""Share of a release's squared sensitivity over sigma that is spent on it, with a delta."""
 
 # Noise is longer than the bound below with a probability of at most e^-700.
 _FAR = 700.0

@@ -43,7 +43,8 @@ class SharedNoise:
     """The noise of a sum of this statistic, for a run with these facts: the same in every attempt,
     whoever takes part.
 
-    The statistic's `alpha` is the shift over sigma of one row of all; without it there is no noise.
+    The statistic's `alpha` is the sensitivity over sigma of one row of all; without it there is no
+    noise.
     """
 
     what: NoisyValue

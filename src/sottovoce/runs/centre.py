@@ -34,7 +34,7 @@ from .config import RunConfig
 GAIN = 2.0
 """g where nothing says how long a typical row is."""
 LEAST, MOST = 0.01, 0.10
-"""Bounds on the mean's share of the squared shift over sigma."""
+"""Bounds on the mean's share of the squared sensitivity over sigma."""
 ACCURATE = 0.25
 """The share makes the noise's length, over all columns, this large, within its bounds."""
 TOO_NOISY = 1.6
@@ -113,9 +113,9 @@ class Centring:
     gain : float
         What centred rows are multiplied by before they are shortened.
     alpha : float
-        Shift over sigma of the mean's release.
+        Sensitivity over sigma of the mean's release.
     share : float
-        Of the squared shift over sigma of the whole run.
+        Of the squared sensitivity over sigma of the whole run.
     groups : tuple of tuples of int
         Columns whose means are shrunk towards a common one's direction.
     """

@@ -1,7 +1,7 @@
 """Runs whose releases are all Gaussian: what they cost at another scale of the noise, without
 another plan.
 
-A Gaussian release is dominated by a pair that its shift over sigma describes.  So the run is
+A Gaussian release is dominated by a pair that its sensitivity over sigma describes.  So the run is
 planned once, and at another scale its queries state their events anew.  Queries in a row that
 differ in their round alone state one event, which counts; rounds with correlated noise state all
 their shifts at once.
@@ -53,8 +53,8 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
     plan's all the same.
     """
     shape = method.noise
-    # Queries group only if all rounds have one shift over sigma; a complete method is calibrated by
-    # its total, not by node; and Gaussian noise has no pure price.
+    # Queries group only if all rounds have one sensitivity over sigma; a complete method is
+    # calibrated by its total, not by node; and Gaussian noise has no pure price.
     if shape is None or not shape.is_steady or method.complete or setting.accountant.name == "pure":
         return None
     facts, accountant, m = setting.facts, setting.accountant, setting.sites_per_row
@@ -107,12 +107,12 @@ class Group:
     count: int
 
     def releases_at_shift(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
-        """Return the releases of this group at another shift over sigma.
+        """Return the releases of this group at another sensitivity over sigma.
 
         Parameters
         ----------
         alpha : array
-            Shift over sigma (sensitivity / sigma, mu of GDP), of every node or of all.
+            Sensitivity over sigma (mu of GDP), of every node or of all.
         facts : Facts
             Public facts of all nodes.
         sites_per_row : int
@@ -150,7 +150,7 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
 def group_equal_queries(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
     """Group queries in a row that differ in their rounds alone.
 
-    None if a query has not this shift over sigma, or cannot be compared.
+    None if a query has not this sensitivity over sigma, or cannot be compared.
     """
     groups = []
     for terms, equal in groupby(queries, _terms_of_query):
@@ -184,7 +184,7 @@ def _releases_of_groups(
 
 
 def _has_equal_shift(query: Query | Sum, alpha: Array) -> bool:
-    """Return true if a query has exactly this shift over sigma."""
+    """Return true if a query has exactly this sensitivity over sigma."""
     own = getattr(query, "alpha", None)
     if own is None or np.asarray(own).shape != alpha.shape:
         return False

@@ -128,7 +128,7 @@ def _sensitivity_under(own: Event, planned: Event, relation: str) -> np.ndarray:
 def _shift_of_sum_under(
     own: events.SummedGaussianMechanism, planned: Event, relation: str
 ) -> np.ndarray:
-    """Bound the shift over sigma of a sum whose noise was sized for the relation of the run.
+    """Bound the sensitivity over sigma of a sum whose noise was sized for the relation of the run.
 
     With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized
     for ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root

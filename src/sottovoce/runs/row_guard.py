@@ -111,7 +111,7 @@ class RowGuard:
         Parameters
         ----------
         query : Query
-            With its public vectors and its shift over sigma.
+            With its public vectors and its sensitivity over sigma.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Cells with several classes (002, section VII-C), on made-up rows: 002 names no data for it."""
+"""Cells with several classes (002, section VII-C), on synthetic rows: 002 names no data for it."""
 
 from __future__ import annotations
 
