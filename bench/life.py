@@ -255,9 +255,11 @@ def judged(life: Life) -> list[str]:
             auditor.breach(f"{name}: ended with {code} for no reason of its own")
         if name in harmed or end is None:
             continue
-        right = (
-            4 if end["stopped"] not in ("finished", "budget spent") else 5 if end.get("lost") else 0
-        )
+        right = 0
+        if end["stopped"] not in ("finished", "budget spent"):
+            right = 4
+        elif end.get("lost"):
+            right = 5
         if code != right:
             auditor.breach(f"{name}: ended with {code} where {right} is right")
     stay = [name for name in roster["members"] if name not in harmed]

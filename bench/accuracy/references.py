@@ -117,9 +117,12 @@ class Sparse:
         ward = rng.choice(4, size=self.n, p=[0.4, 0.5 - self.share, 0.1, self.share])
         site = np.arange(self.n) % 4
         base = -1.0 + 0.02 * (age - 50.0)
-        group = (
-            site == 3 if self.line.startswith("(") else ward == (0 if self.line == "ward: b" else 3)
-        )
+        if self.line.startswith("("):
+            group = site == 3
+        elif self.line == "ward: b":
+            group = ward == 0
+        else:
+            group = ward == 3
         shift = -math.inf
         if self.rarer > 0.0:
             shift = _shift(base[group] if self.positive else -base[group], self.rarer)

@@ -624,20 +624,21 @@ def test_what_training_reads_is_read_alike() -> None:
             cell = int(grid.cell_of_each_row({name: column}, na)[0])
             if isinstance(block, Category):
                 strange, gone = block.unlisted_and_missing({name: column}, na)
-                assert cell == (
-                    grid.width if gone[0] else grid.cells + 1 if strange[0] else cell
-                ) and (strange[0] or gone[0] or cell <= grid.cells)
+                if gone[0]:
+                    assert cell == grid.width
+                elif strange[0]:
+                    assert cell == grid.cells + 1
+                else:
+                    assert cell <= grid.cells
                 continue
             refusal = ""
             try:
                 block.encode({name: column}, na)
             except SchemaError as error:
                 refusal = str(error)
-            known = (
-                grid.width
-                if "has missing values" in refusal
-                else grid.cells + 1
-                if refusal
-                else None
-            )
-            assert cell == known or (known is None and cell <= grid.cells), (name, value)
+            if "has missing values" in refusal:
+                assert cell == grid.width, (name, value)
+            elif refusal:
+                assert cell == grid.cells + 1, (name, value)
+            else:
+                assert cell <= grid.cells, (name, value)

@@ -41,6 +41,13 @@ def facts(loss: Loss | None = None, *, pure: bool = False, tol: float = 1e-8) ->
     return Facts(loss or Logistic(), np.array([float(N)]), D, 1.0, 0.01, 1, tol=tol, pure=pure)
 
 
+def endless_ledger(pure: bool) -> Ledger:
+    """A ledger whose budget is never spent, by the accountant of the law."""
+    if pure:
+        return Ledger(PureAccountant(), math.inf, 0.0)
+    return Ledger(BestAccountant(), math.inf, 1e-5)
+
+
 def neighbours() -> tuple[Rows, Rows]:
     """Two tables that differ in one row."""
     rng = np.random.default_rng(3)
@@ -95,9 +102,7 @@ def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(
             linear, start = (vector, np.zeros(D)) if where == "linear" else (np.zeros(D), vector)
             outcomes = []
             for rows in neighbours():
-                ledger = Ledger(
-                    PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5
-                )
+                ledger = endless_ledger(pure)
                 guard = RowGuard(rows, facts(pure=pure), SystemNoise(), ledger)
                 try:
                     answer = guard.charge_and_answer(queries(linear, start, pure)[kind])
@@ -306,7 +311,7 @@ def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(
     """An answer over the grid's step passed 1e308, and the draw of a release that was charged
     failed.
     """
-    book = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
+    book = endless_ledger(pure)
     guard = RowGuard(neighbours()[0], facts(pure=pure), SystemNoise(), book)
     with pytest.raises(InvalidInput, match=r"^(sigma|beta)=.*1e-150 and 1e\+150"):
         guard.charge_and_answer(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
