@@ -125,7 +125,7 @@ def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
                 config, rows, method=method, loss=LOSS, ledger=book, run_name=name
             ).outcome
 
-        np.testing.assert_array_equal(asked(first).shares, asked(first).shares)
+        np.testing.assert_array_equal(asked(first).cell_shares, asked(first).cell_shares)
         for other in others:
             with pytest.raises(LedgerMismatch, match="such as 'a-2'"):
                 asked(replace(first, **other))  # type: ignore[arg-type]
