@@ -530,7 +530,9 @@ class Door:
                 if self.answers is not None:
                     answer = self.answers(asker, question)
                     self._ask(
-                        lambda hub, asker=asker, answer=answer: hub.answer(self.name, asker, answer)
+                        lambda hub, asker=asker, answer=answer: hub.take_attestation(
+                            self.name, asker, answer
+                        )
                     )
             self.world.sleep(POLL)
 
