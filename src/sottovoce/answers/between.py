@@ -87,9 +87,8 @@ class SiteConstants:
         if self.count >= FEWEST:
             return None
         return (
-            "rows of no known site have no interval: how sites differ is not known from "
-            f"{self.count} printed "
-            f"constants, and {FEWEST} are the fewest that tell it"
+            "no interval for rows of an unknown site: the spread between sites is estimated from "
+            f"at least {FEWEST} printed site constants, and this table has {self.count}"
         )
 
     def random_effects(self, alpha: float) -> Between:
@@ -112,8 +111,14 @@ class SiteConstants:
 
     def _check_site_count(self) -> None:
         if self.count < FEWEST:
-            rule = f"need constants of their own, of which {FEWEST} at least are printed"
-            remedy = "leave out site_constants=no; of fewer sites see the table itself"
+            rule = (
+                f"the spread between sites is estimated from at least {FEWEST} printed site "
+                f"constants, and this table has {self.count}"
+            )
+            remedy = (
+                "train with a constant for each site (site_constants=yes), or compare the lines of "
+                "fewer sites in the table"
+            )
             raise InvalidInput("sites", self.count, rule, remedy)
 
 

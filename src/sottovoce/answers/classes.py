@@ -103,7 +103,7 @@ class Confusion(Once):
     K: int = field(kw_only=True)
 
     name: ClassVar[str] = "confusion"
-    summary: ClassVar[str] = "how good a public model of several classes is, by class"
+    summary: ClassVar[str] = "accuracy, recall and precision of a public model of several classes"
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -530,7 +530,7 @@ def describe_relation(
     called = _join_with_and([names[k] for k in own])
     noisy = relation.share > 0.0
     if not own:
-        return "constants of sites cannot be told apart"
+        return "the constants of sites cannot be told apart"
     if len(own) == 1:
         return f"{called} {_describe_flat_column(relation, own[0], sites=sites, noisy=noisy)}"
     if len(own) == 2:
@@ -544,8 +544,8 @@ def describe_relation(
         return f"{called} cannot be told apart ({known})"
     known = ""
     if noisy:
-        known = ", as far as noise shows"
-    return f"{called} cannot be told apart, as each follows from the others{known}"
+        known = ", as far as the privacy noise shows"
+    return f"{called} cannot be told apart, as each is a linear combination of the others{known}"
 
 
 def _describe_flat_column(relation: Relation, line: int, *, sites: bool, noisy: bool) -> str:
@@ -557,7 +557,7 @@ def _describe_flat_column(relation: Relation, line: int, *, sites: bool, noisy: 
     known = ""
     if noisy:
         least = math.sqrt(relation.share) / max(abs(float(relation.weights[line])), 1e-300)
-        known = f", as far as noise shows (standard deviation below {least:.2g})"
+        known = f", as far as the privacy noise shows (standard deviation below {least:.2g})"
     return f"does not vary{where}{known}"
 
 
@@ -570,8 +570,11 @@ def describe_remedy(relation: Relation, constants: BoolArray) -> str:
         if relation.directions != 1:
             leave = f"leave {relation.directions} of them out"
     if relation.share == 0.0:
-        return f"no epsilon would do, so {leave}"
-    return f"unless noise hides a difference no epsilon would do, so {leave}"
+        return f"no epsilon and no number of rows would suffice, so {leave}"
+    return (
+        "unless the privacy noise hides a difference, no epsilon and no number of rows would "
+        f"suffice, so {leave}"
+    )
 
 
 def _round_below_one(share: float) -> str:

@@ -129,7 +129,7 @@ class Held:
 
         InvalidInput if so.
         """
-        rule, remedy = "is for labels of two classes", "leave it out"
+        rule, remedy = "needs a label with two classes", "leave it out"
         if self.by != Held.by:
             raise InvalidInput("by", self.by, rule, remedy)
         if self.threshold != Held.threshold:
@@ -229,7 +229,7 @@ class Histogram(Recipe):
     groups: Array | None = None
 
     name: ClassVar[str] = "histogram"
-    summary: ClassVar[str] = "how good a public model of two classes is, by a histogram of scores"
+    summary: ClassVar[str] = "quality of a public model of two classes, by a histogram of scores"
     budget_shares: ClassVar[tuple[float, ...]] = (0.02, 0.84, 0.04, 0.10)
     """Of the items, in order.
 
@@ -353,7 +353,7 @@ def check_held_out_rows(prepared: Prepared) -> None:
     if n < needed:
         rule = (
             f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} "
-            "would do"
+            "would suffice"
         )
         remedy = "hold out more, or raise the evaluation's epsilon"
         raise InvalidInput("holdout", None, rule, remedy)

@@ -77,8 +77,8 @@ def check_product_memory(sites: int, columns: int) -> None:
     size = 8.0 * sites * d * (d + 1) / 2.0  # bytes
     if size > 0.5 * files.machine_memory_bytes():
         rule = (
-            f"gives each of {sites:,} sites a column: products of {d:,} columns at every site "
-            "take more than memory"
+            f"gives each of {sites:,} sites a column of its own, and the products of {d:,} columns "
+            "at every site need more than half of the memory"
         )
         raise InvalidInput("site_constants", True, rule, "use site_constants=no, or fewer sites")
 

@@ -525,7 +525,7 @@ def forecast_coefficients(study: Study, n: float, assumed: Assumed) -> dict[str,
     ahead = study.forecast_lines(n, replace(DECLARED, together=correlation, shares=shares))
     levels = "levels are"
     if shares:
-        levels = "levels have the shares that are told, others are"
+        levels = "levels have the given shares, other levels are"
     expects = (
         f"{levels} about equally frequent, {study.asked.label_assumption}, and each number has a "
         f"correlation of {correlation:g} with the next"
@@ -618,7 +618,10 @@ def forecast_from_schema(
         asked = LogOdds(naming, assumed.positives)
     else:
         raise InvalidInput(
-            "label", None, "coefficients are of two classes or of a number", "declare one of them"
+            "label",
+            None,
+            "coefficients with intervals need a label with two classes or a bounded number",
+            "declare one of them in the schema",
         )
     column = np.asarray(sizes, dtype=float)[:, None]
     own = config.for_recipe(asked.recipe)

@@ -228,12 +228,12 @@ class Estimates:
 def check_run_is_inference(run: RunConfig) -> None:
     """Refuse a run with a method or a loss other than inference's own; InvalidInput."""
     if not run.auto:
-        rule = "inference takes Newton steps of its own"
+        rule = "inference has its own method, Newton steps on noisy sums"
         raise InvalidInput(
-            "method", run.method, rule, "leave method out; trust='sum' asks for sums over sites"
+            "method", run.method, rule, "leave method out; trust='sum' selects secure sums"
         )
     if run.loss != "logistic" or run.gradient_cap != math.inf:
-        rule = "coefficients are log-odds of the logistic loss without a cap"
+        rule = "inference estimates log-odds by the logistic loss without a cap on gradients"
         raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
 
 
@@ -322,7 +322,7 @@ class Newton(SeparateSites):
     blocks: Array = field(kw_only=True)
 
     name: ClassVar[str] = "newton"
-    summary: ClassVar[str] = "coefficients with intervals, by Newton steps"
+    summary: ClassVar[str] = "log-odds with intervals, by Newton steps"
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((4.0, True), (3.0, True), (2.0, True))
     """Largest root mean square shift of scores in a step after the first, and whether a Hessian
     is asked before it.

@@ -393,8 +393,8 @@ def _auc(
     rarer = min(float(own.sum()) for own in counts)
     if min(P, N) <= 0.0 or rarer < LEAST * sigma:
         rule = (
-            f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon "
-            "that much larger"
+            f"needs about {math.ceil(LEAST * sigma):,} rows of each class, or a larger epsilon in "
+            "proportion"
         )
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     areas = _Areas(raw[0] / N, raw[1] / P, N, P, counts, sigma, tails, order.noise)

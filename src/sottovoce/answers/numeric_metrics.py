@@ -92,7 +92,7 @@ class ErrorMoments(Once):
     judged: bytes = field(kw_only=True)
 
     name: ClassVar[str] = "misses"
-    summary: ClassVar[str] = "how far predictions of a bounded number are off"
+    summary: ClassVar[str] = "errors of predictions of a bounded number"
 
     @property
     def items(self) -> tuple[Item, ...]:

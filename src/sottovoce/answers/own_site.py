@@ -18,10 +18,12 @@ AVERAGE = -1
 """In place of a site's number: the average of the sites' constants."""
 
 WITHOUT_SITE = (
-    "Held-out rows have no site, as they were not dealt: each was judged with the "
-    "average of the sites' constants."
+    "Held-out rows belong to no site, as only training rows were partitioned: each was scored with "
+    "the average of the sites' constants."
 )
-"""Of a deal that is made of the training rows alone; from the configuration, so it is public."""
+"""Note for a partition of the training rows alone.  It follows from the configuration, so it is
+public.
+"""
 
 
 def indices_of_sites(names: Sequence[str], column: Any) -> IntArray:
@@ -47,9 +49,7 @@ def index_of_site(names: Sequence[str], site: str | int) -> int:
         If the model knows no such site, or all sites share a constant.
     """
     if not names:
-        rule = (
-            "is for models with a constant for every site, and this one has the same for all rows"
-        )
+        rule = "needs a model with a constant for each site, and this one has one for all rows"
         raise InvalidInput("site", site, rule, "leave --site out")
     found = Declared({name: k for k, name in enumerate(names)}).meaning_of_text(str(site), AVERAGE)
     if found != AVERAGE:
@@ -60,8 +60,8 @@ def index_of_site(names: Sequence[str], site: str | int) -> int:
     shown = ", ".join(names[:8])
     if len(names) > 8:
         shown += ", ..."
-    rule = f"is no site of this model, which knows {shown}"
-    remedy = f"use one of their names, or a number from 0 to {len(names) - 1}"
+    rule = f"is not a site of this model, whose sites are {shown}"
+    remedy = f"use the name of a site, or its number from 0 to {len(names) - 1}"
     raise InvalidInput("site", site, rule, remedy)
 
 
@@ -81,6 +81,6 @@ def note_on_unknown_sites(where: IntArray) -> str | None:
     if not many:
         return None
     return (
-        f"{many:,} of {len(where):,} rows name no site that the model knows: they have the average "
-        "of its constants"
+        f"{many:,} of {len(where):,} rows name no site that the model knows: they get the average "
+        "of the sites' constants"
     )

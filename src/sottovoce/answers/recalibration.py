@@ -79,7 +79,8 @@ LONGEST = 1.0
 """Root mean square shift of log-odds from the last point of corrections, beyond which these tell
 too little.
 """
-SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
+SAYS_NOTHING = "too few rows for this noise: the interval would be too wide to be of use"
+"""Reason of a refusal in the printed results."""
 LACKING = 0.1
 """Share of an information that its correction is likely to be; of more, the counts themselves
 must say so.
@@ -580,8 +581,8 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
     if float(step @ H @ step) > LONGEST**2 * H[0, 0]:
         far = Estimate(
             None,
-            refused="the regression on the model's log-odds did not settle: most rows are in one "
-            "cell",
+            refused="the regression on the model's log-odds did not converge: most rows are in one "
+            "cell of the histogram of scores",
         )
         return far, far
     disagreement = np.outer(apart, apart)

@@ -61,7 +61,7 @@ class LeastSquares(Recipe):
     free: Array = field(kw_only=True)
 
     name: ClassVar[str] = "least_squares"
-    summary: ClassVar[str] = "least squares, shrunken by what noise hides"
+    summary: ClassVar[str] = "least squares with shrinkage, without intervals"
 
     @property
     def items(self) -> tuple[Item, ...]:

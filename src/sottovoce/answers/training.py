@@ -44,15 +44,12 @@ from .own_site import WITHOUT_SITE, note_on_unknown_sites
 from .saved import SavedModel
 from .terms import label_in_words, rows_of_columns
 
-ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
+ONE_EACH = "these results count rows, so only the first row of each person in the table was used"
 ONE_CONSTANT = (
-    "intervals take rows as independent: where rows of a site are alike, as sites differ, they "
-    "are too narrow with one "
-    "constant for all"
+    "intervals assume independent rows: with one constant for all sites they are too narrow if "
+    "rows of the same site are alike"
 )
-WEIGHED = (
-    "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
-)
+WEIGHED = "intervals assume rows of equal weight: with weights the standard errors would be wrong"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -473,7 +470,10 @@ def infer(
     started = time.perf_counter()
     check_inference_options(config.run, config)
     refusal = InvalidInput(
-        "label", None, "coefficients are log-odds of two classes", "declare two classes"
+        "label",
+        None,
+        "inference estimates log-odds and needs a label with two classes",
+        "declare two classes in the schema",
     )
     dealt = prepared_table(config, TwoClasses, refusal, held, site_constants, ledger)
     dataset = dealt.dataset
@@ -570,14 +570,14 @@ def check_evaluation(
         return
     if ledger is not None:
         rule = (
-            "the ledger is that of the training rows, and held-out rows have a budget of their own"
+            "the ledger belongs to the training rows, and held-out rows have a budget of their own"
         )
         raise InvalidInput(
-            "evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger"
+            "evaluation", held.epsilon, rule, "run `sottovoce evaluate` with their own ledger"
         )
     if not dataset.n_units_held_out:
         raise InvalidInput(
-            "evaluation", held.epsilon, "there are no test rows", "give a test_share"
+            "evaluation", held.epsilon, "there are no test rows to evaluate on", "give a test_share"
         )
     if dataset.n_units_held_out < sites:
         counted = "test rows"
@@ -593,7 +593,10 @@ def check_inference_options(run: RunConfig, config: TrainConfig | None = None) -
     check_run_is_inference(run)
     if config is not None and (config.start or config.public or config.public_share):
         raise InvalidInput(
-            "start", None, "inference starts from a count of its own", "leave the start out"
+            "start",
+            None,
+            "inference chooses its own start from a noisy count of positives",
+            "leave start and public data out",
         )
 
 
