@@ -2,11 +2,11 @@
 them.
 
 Examples are a column of zeros, one that repeats another, one that is the sum of others, and one
-that is constant within each site if sites have their own constants. Such a direction v has ``v'x =
-0`` for every row x, so coefficients may move along v without moving any row's score. No epsilon and
-no number of rows would determine them. But only lines c of the table with ``c'v != 0`` are lost;
-every other one has the same value wherever the model stands along v. So the last step is taken in
-the space without these directions, and the other lines are printed as usual.
+that is constant within each site if sites have their own constants. Along such a direction v every
+row x has ``v'x = 0``, so coefficients may move along v without moving any row's score.  No epsilon
+and no number of rows would determine them.  But only lines c of the table with ``c'v != 0`` are
+lost; every other one has the same value wherever the model stands along v.  So the last step is
+taken in the space without these directions, and the other lines are printed as usual.
 
 In a frame A a lost direction is an eigenvector q of a matrix H of bounded sums (a Hessian, or
 second moments) with the eigenvalue 0, and v is ``A q``.  With noise of deviation s on an entry of H

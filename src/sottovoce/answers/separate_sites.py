@@ -352,7 +352,7 @@ class SeparateSites(Recipe):
 def _as_one(facts: Facts, columns: Columns) -> Facts:
     """Return the facts of one site whose noise is that of the averaged answers.
 
-    A site's noise falls as one over its rows, so that site has the root of the sum of their squares.
+    A site's noise falls as one over its rows, so the one site has the root of their summed squares.
     """
     rows = math.sqrt(float(np.sum(facts.rows_per_node**2)))
     return replace(
