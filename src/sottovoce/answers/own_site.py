@@ -1,7 +1,7 @@
-"""Which site's constant a row is read with: its own, where it names a site that the model knows, or
-their average.
+"""Choice of the site constant for the prediction of a row: that of the row's site, if the model
+knows it, else the average of all sites' constants.
 
-A row's site decides its own margin and no other row's.
+A row's site affects its own prediction and no other row's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..errors import InvalidInput
 from ..util.typing import Any, IntArray
 
 AVERAGE = -1
-"""In place of a site's number: the average of the sites' constants."""
+"""Index that stands for the average of the sites' constants."""
 
 WITHOUT_SITE = (
     "Held-out rows belong to no site, as only training rows were partitioned: each was scored with "
@@ -27,9 +27,10 @@ public.
 
 
 def indices_of_sites(names: Sequence[str], column: Any) -> IntArray:
-    """Return the index of each row's site among `names`; `AVERAGE` for others or none.
+    """Return the index of each row's site among `names`, (n,); `AVERAGE` for unknown sites.
 
-    Texts are one by :func:`sottovoce.data.values.canonical_text`, as in training.
+    `column`, (n,), are raw values, which are compared as in training, by
+    :func:`sottovoce.data.values.canonical_text`.
     """
     known = Declared({name: k for k, name in enumerate(names)})
     if isinstance(column, list | tuple):
@@ -41,7 +42,7 @@ def indices_of_sites(names: Sequence[str], column: Any) -> IntArray:
 
 
 def index_of_site(names: Sequence[str], site: str | int) -> int:
-    """Return the index of a site, by its name or else by its number from 0 on.
+    """Return the index of a site among `names`, by its name or else by its number from 0 on.
 
     Raises
     ------
@@ -76,7 +77,10 @@ def whole_number_in_text(site: str | int) -> int | None:
 
 
 def note_on_unknown_sites(where: IntArray) -> str | None:
-    """Return a note on rows that are read with the average; None without such rows."""
+    """Return a note on the rows that get the average of the constants; None without such rows.
+
+    `where`, (n,), are indices by :func:`indices_of_sites`.
+    """
     many = int(np.sum(where == AVERAGE))
     if not many:
         return None
