@@ -95,7 +95,8 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
 def _check_total_share(column: str, shares: dict[str, float], *, all_levels: bool) -> None:
     """Refuse shares of a column's levels with an impossible sum.
 
-    It must be 1 if all levels have a share, but for rounding by `ROUNDED`; else less than 1.
+    `shares` are those given, by level; with `all_levels` they are those of all levels of the
+    `column` and must sum to 1, but for rounding by `ROUNDED`; else to less than 1.
     """
     total = sum(shares.values())
     if all_levels:

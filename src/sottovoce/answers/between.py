@@ -177,7 +177,10 @@ def estimate_random_effects(effects: Array, V: Array, alpha: float) -> Between:
 
 
 def _solve_for_variance(targets: Array | list[float], values: Array, z: Array) -> Array:
-    """Find the smallest tau^2 at which Q is at most each of the targets."""
+    """Find the smallest tau^2 at which Q is at most a target, for each of the `targets`.
+
+    `values` and `z` are the l and z of :func:`_site_differences`.
+    """
     targets = np.asarray(targets, dtype=float)
     # Q falls in tau^2, and is at most sum(z^2) / tau^2: bisection, of all targets at once.
     high = np.sum(z**2) / targets

@@ -118,11 +118,13 @@ class Confusion(Once):
         return (Item("answers by class", self._cells_query, 1.0),)
 
     def _cells_query(self, at: Array) -> Scores:
+        """Return the query for the histogram of cell numbers at the point `at`."""
         # Half-way between the numbers of the cells.
         edges = np.arange(0.5, self.K**2 - 1.0)
         return Scores(at, _CONSTANT, edges)
 
     def point_of_release(self, d: int) -> Array:
+        """Return the point whose product with a row is the number of its cell."""
         return np.array([1.0, 0.0])
 
 

@@ -265,6 +265,11 @@ class Histogram(Recipe):
         return Corrections(at, _constant_column(at), EDGES, self.groups)
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the releases in order, and return :class:`Cells`.
+
+        The steps: place the cells by the noisy base rate, ask for the histogram, and correct it
+        twice, each time at the points where the answers so far lead.
+        """
         assert self.weights is not None
         at = np.tile(np.append(self.weights, 0.0), (replicates, 1))
         count = yield self._count_query(at)

@@ -220,6 +220,7 @@ class LogOdds(Fit):
         return self.layout.naming.rows_of_sites(list(zip(tables, labels, strict=True)))
 
     def read_outcome(self, outcome: Estimates, delta: float | None) -> Found:
+        """Return the model and the table of log-odds; see :meth:`Fit.read_outcome`."""
         lines = build_coefficient_table(outcome, self.layout.naming, delta=delta)
         return Found(models_for_predictions(outcome)[0], lines, lines.to_plain_data())
 
@@ -282,6 +283,10 @@ class Numbers(Fit):
         return rows.with_offset(numbers_to_predict(list(zip(known, targets, strict=True))))
 
     def read_outcome(self, outcome: Any, delta: float | None) -> Found:
+        """Return the model and its coefficients in the target's unit; see :meth:`Fit.read_outcome`.
+
+        Without intervals there is no table.
+        """
         naming = self.layout.naming
         if self.intervals:
             lines = table_in_target_units(outcome, naming, self.task, delta)

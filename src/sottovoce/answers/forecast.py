@@ -152,7 +152,10 @@ class Asked(ABC):
     def _simulate_outcome(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> Any:
-        """Run the recipe on synthetic rows, with the noise that n rows have."""
+        """Run the recipe on synthetic rows, with the noise that n rows would have.
+
+        Parameters are those of :meth:`simulate_tables`; the recipe's outcome is returned.
+        """
         facts = facts_of_one_curator(self.loss, self.naming.d, n, relation)
         recipe = with_curators_noise(self.recipe, mu)
         return run_on_synthetic_rows(recipe, made.rows, facts, draws, np.random.default_rng(seed))
@@ -181,7 +184,7 @@ class Asked(ABC):
 
 @dataclass(frozen=True)
 class LogOdds(Asked):
-    """Log-odds of a label with two classes; `positives` is the share of rows of the positive one."""
+    """Log-odds of a label with two classes; `positives` is the share of positive rows."""
 
     positives: float = Assumed().positives
 
@@ -199,6 +202,7 @@ class LogOdds(Asked):
         return f"{self.positives:.3g} of the rows are positive"
 
     def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
+        """Draw rows, and labels by a logistic model of random coefficients."""
         X = draw_synthetic_rows(self.naming, ROWS, rng, habits)
         effect = habits.effect * math.exp(habits.effect_varied * rng.normal())
         chance = positive_probabilities(
@@ -256,6 +260,7 @@ class Means(Asked):
         return f"residuals have a standard deviation of {deviation:.3g}"
 
     def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
+        """Draw rows, and targets by a linear model of random coefficients with normal residuals."""
         X = draw_synthetic_rows(self.naming, ROWS, rng, habits)
         deviation = 2.0 * self.residuals  # targets are in [-1, 1]
         explained_deviation = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED))
@@ -298,7 +303,7 @@ def is_complete(found: Coefficients) -> bool:
 
 
 def is_half_complete(found: Coefficients) -> bool:
-    """Return whether at least half of the coefficients are printed; causes in `NEVER` do not count."""
+    """Return whether at least half of the coefficients are printed, without causes in `NEVER`."""
     shown = list[bool]()
     for line in found.lines:
         if line.refused is None or line.cause not in NEVER:

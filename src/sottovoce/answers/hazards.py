@@ -294,6 +294,7 @@ class HazardSteps(Recipe):
         return Exits(at, number_of_cells(self.intervals, self.cells))
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the life table, take Newton steps from it, and return :class:`Hazards`."""
         m, d = self.intervals, facts.d - self.intervals - 1
         # A person has m + 1 rows.  Answers are means over rows: times this they are means over
         # people.
@@ -348,7 +349,8 @@ class HazardSteps(Recipe):
     def _kept_correction(self, table: LifeTable, shares: Array, spread: float) -> Array:
         """Return the share of the correction that is kept, (m,): signal over signal and noise.
 
-        The signal is the square of the correction, the noise its variance.
+        The signal is the square of the correction, the noise its variance.  `shares`, (R, cells),
+        are the noisy ones behind the `table`, and `spread` is the deviation of their noise.
         """
         # The delta method by differences: each share in turn is moved by one deviation.
         size = shares.shape[-1]
@@ -358,7 +360,19 @@ class HazardSteps(Recipe):
         return np.asarray(own[0] ** 2 / np.maximum(own[0] ** 2 + variance, 1e-300))
 
     def _has_converged(self, step: Step, w: Array, d: int, people: float) -> BoolArray:
-        """Return which replicates have converged, (R,), by the last step, which ended at w."""
+        """Return which replicates have converged, (R,), by the last step.
+
+        Parameters
+        ----------
+        step : Step
+            The last step.
+        w : array (R, p)
+            Its end.
+        d : int
+            Number of slopes.
+        people : float
+            Number of people.
+        """
         if step.noisy:
             return np.asarray((step.beyond <= REMAINS) & ~step.cut & (step.hidden == 0))
         # half of Newton's decrement: the gain in log-likelihood of all people that a step promises

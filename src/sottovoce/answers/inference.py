@@ -493,7 +493,20 @@ class Newton(SeparateSites):
     def _first_step(
         self, share: Array, moments: Answer, facts: Facts
     ) -> Generator[Bounded, Answer, _Start]:
-        """Find the frame, and take the first step from the log-odds of the share of positives."""
+        """Find the frame, and take the first Newton step.
+
+        It starts at a model of the constant alone.  Its Hessian is the matrix of second moments
+        times the mean curvature.
+
+        Parameters
+        ----------
+        share : array (R,)
+            Noisy share of positives, inside (0, 1).
+        moments : Answer
+            Released second moments.
+        facts : Facts
+            Public facts of the run.
+        """
         mask, d = self.constant, facts.d
         # Start: the model of the constant alone, at the log-odds of the noisy share of positives.
         w = np.log(share / (1.0 - share))[:, None] / self.value * mask
@@ -589,6 +602,7 @@ class Newton(SeparateSites):
         return _Walked(w, step, cut, pool)
 
     def with_one_constant(self, columns: Columns) -> Newton:
+        """Return the recipe for rows of k slopes and one constant."""
         one = columns.slopes + 1
         constant = columns.one_constant
         return replace(self, constant=constant, marks=self.marks[:one], blocks=self.blocks[:one])
@@ -769,8 +783,27 @@ class Newton(SeparateSites):
     ) -> Array:
         """Compute a Newton step from w, (R, d), scaled for the change of curvature along it.
 
-        The step is taken outside the lost directions, and moves the constants of small sites with
-        those of the others.  `most` is the largest root mean square shift of scores, in log-odds.
+        Parameters
+        ----------
+        frame : Frame
+        rows : NormalRows
+            Normal law of the rows, for the change of curvature.
+        w : array (R, d)
+            Start of the step.
+        pool : Pool
+            Hessian in the frame.
+        gradient : Answer
+            Noisy gradient at w.
+        most : float
+            Largest root mean square shift of scores, in log-odds.
+        lost : Directions
+            Lost directions, along which no step is taken.
+        small : SmallSites
+            Sites whose constant moves with those of the others.
+
+        Returns
+        -------
+        array (R, d)
         """
         step = estimate_displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
         return stretch_newton_step(
@@ -1014,7 +1047,10 @@ def shared_constant(d: int, shares: Array) -> Array:
 
 
 def _clipped_shares(shares: Array, spreads: Array, rows: Array) -> Array:
-    """Clip sites' noisy shares of positives, (R, N), so that they have log-odds."""
+    """Clip sites' noisy shares of positives, (R, N), so that they have finite log-odds.
+
+    They stay one row, or two noise deviations `spreads`, (N,), away from 0 and 1.
+    """
     least = np.minimum(np.maximum(1.0 / rows, 2.0 * spreads), 0.5)
     return np.clip(shares, least, 1.0 - least)
 

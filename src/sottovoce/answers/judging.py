@@ -205,12 +205,14 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
     """Evaluation of two classes: a noisy histogram of scores by label."""
 
     def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
+        """Return the histogram of scores, by subgroup if there are any."""
         groups = evaluation.subgroup_masks(self.levels, d)
         # Rows hold their margin in the last column before the constant: it is the score.
         last = np.eye(d - 1)[-1]
         return Histogram(judged=model, weights=last, threshold=self.held.threshold, groups=groups)
 
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        """Return rows of encoded columns (for subgroups), margin and constant."""
         X = scored.margins[:, None]
         if scored.X is not None:
             # Encoded columns, which tell the subgroups.
@@ -242,9 +244,11 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
     """Evaluation of several classes: a noisy confusion matrix."""
 
     def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
+        """Return the confusion matrix of the K classes."""
         return Confusion(judged=model, K=len(self.task.names))
 
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        """Return rows of cell number and constant; rows without a known class become zero rows."""
         cell, known = classes.locate_confusion_cells(self.task, scored.margins, scored.y)
         return evaluation.build_scored_rows([(cell[part, None], known[part]) for part in parts])
 
@@ -273,9 +277,11 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
     loss: ClassVar[Loss] = numeric_metrics.LOSS
 
     def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
+        """Return the moments of errors."""
         return ErrorMoments(judged=model)
 
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        """Return rows of score and constant with their targets; without one, zero rows."""
         return numeric_metrics.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
     def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:

@@ -343,6 +343,7 @@ class Stepped(SeparateSites):
         return Clipping(h, h * hidden_by_clipping(shares, cells.spread, h))
 
     def with_one_constant(self, columns: Columns) -> Stepped:
+        """Return the recipe for rows of k slopes and one constant, which chooses h by cost."""
         one = columns.slopes + 1
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         changed = {
@@ -519,6 +520,7 @@ class OfSites(Stepped):
     def _choose_clipping(
         self, cells: Answer, products: _FramedProducts, of_gradient: float
     ) -> Clipping:
+        """Choose the threshold with the least mean log variance of the coefficients."""
         shares = cells.value.mean(axis=0)
         square = max(float(EDGES**2 @ shares[:-1]), float(EDGES[0] ** 2))
         costs = products.clipping_costs(

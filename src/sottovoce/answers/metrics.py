@@ -276,6 +276,17 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     The estimate takes the model to be calibrated within cells.  The interval allows for all scores
     of a cell at a single place: the cell's error is then a parabola in that place.  The low end of
     the interval is computed with the smallest of these errors, the high end with the largest.
+
+    Parameters
+    ----------
+    raw, counts : array (2, cells)
+        Noisy and projected counts by label.
+    edges : array (cells - 1,)
+        Inner edges of the cells, in logits.
+    noise : float
+        Variance of the noise on each raw count.
+    n : float
+        Number of rows.
     """
     lost, kept = _squares(edges, mean_tail_distances(raw, noise))
     # With all scores of a cell at p, squared errors add up to m p^2 - 2 n_1 p + n_1: least at the
@@ -687,7 +698,7 @@ def _calibration(
 
     The mean takes scores to be uniform within the cell.  The open cells have no mean, only the
     probability at their edge, as nothing says where in them the rows are.  Cells with too few rows
-    for the noise are left out.
+    for the noise are left out.  Parameters are as for :func:`_brier`.
     """
     middle = special.expit(placements(edges, mean_tail_distances(raw, noise))).mean(axis=1)
     ends = [None, *special.expit(edges).tolist(), None]

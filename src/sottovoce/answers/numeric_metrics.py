@@ -108,6 +108,7 @@ class ErrorMoments(Once):
         return (Item("errors", lambda at: Misses(at, _CONSTANT), 1.0),)
 
     def point_of_release(self, d: int) -> Array:
+        """Return the point whose product with a row is its score."""
         return np.array([1.0, 0.0])
 
 

@@ -77,6 +77,11 @@ class LeastSquares(Recipe):
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the releases in order, and return the coefficients, (R, d).
+
+        The steps: shrink the second moments, estimate coefficients from the first gradient, choose
+        h by a histogram of residuals, and update the estimate with each further gradient.
+        """
         d, free, constant = facts.d, self.free > 0, self.constant > 0
         zero = np.zeros((replicates, d))
         moments = yield SecondMoments(zero)

@@ -143,7 +143,7 @@ def _of_numbers(columns: int, m: int, rng: np.random.Generator, habits: Habits) 
 
 
 def _of_schema(schema: Schema, m: int, rng: np.random.Generator, habits: Habits) -> Array:
-    """Draw the encoded columns of a schema's blocks, (m, d): each from a normal number of its own."""
+    """Draw the encoded columns of a schema's blocks, (m, d), from one normal number each."""
     numbers = np.array([isinstance(block, Number) for block in schema.blocks], dtype=bool)
     latent = _correlated(m, numbers, rng, habits)
     parts = [np.empty((m, 0))]
@@ -199,7 +199,7 @@ def _is_mark(block: Number) -> bool:
 
 
 def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Draw the scaled values, (m,), of a number that is not binary, from standard normal z, (m,)."""
+    """Draw the scaled values, (m,), of a non-binary number, from standard normal z, (m,)."""
     bare = block.typical is None and not _is_mark(block)
     width = _width(rng, habits, bare)
     middle = skewed = 0.0

@@ -80,7 +80,11 @@ def _levels(S: Array, center: Array, own: IntArray, marks: Array) -> tuple[Array
 
 
 def _normal(w: Array, d: Array, center: Array, covariance: Array) -> tuple[Array, Array]:
-    """Compute t, (R, d), and ``E[l''(z) u^2]``, (R,), for normal rows."""
+    """Compute t, (R, d), and ``E[l''(z) u^2]``, (R,), for normal rows.
+
+    The rows have the mean `center`, (R, d), and the `covariance`, (R, d, d); w and d are as for
+    :func:`missed`.
+    """
     with_z, with_u = (np.einsum("rij,rj->ri", covariance, x) for x in (w, d))
     zz, zu, uu = (np.einsum("ri,ri->r", *pair) for pair in ((w, with_z), (w, with_u), (d, with_u)))
     zz = np.maximum(zz, 1e-12)

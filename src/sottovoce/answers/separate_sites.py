@@ -276,6 +276,7 @@ class SeparateSites(Recipe):
         return several and int(self.constant.sum()) in (1, facts.n_nodes)
 
     def answers_of_state(self, facts: Facts) -> Kept:
+        """Return how many numbers of each answer a run keeps: those of every site, if separate."""
         if not self.separate(facts):
             return super().answers_of_state(facts)
         columns = self.columns(facts)
@@ -285,6 +286,7 @@ class SeparateSites(Recipe):
         return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
     def begin_script(self, facts: Facts, replicates: int) -> Script:
+        """Return the script on the sites' own answers if these are kept, else on their mean."""
         if self.separate(facts):
             return self._jointly(facts, replicates)
         return self.script(facts, replicates)
