@@ -42,7 +42,7 @@ def asked(n: int, seed: int, epsilon: float = 1.0) -> Any:
     return judged(margins, y, Held(epsilon), run)
 
 
-def test_without_noise_they_are_the_counts() -> None:
+def test_metrics_without_noise_equal_exact_counts() -> None:
     margins, y = drawn(900, 0)
     y[:9] = -1
     found = judged(margins, y, Held(math.inf))
@@ -58,7 +58,7 @@ def test_without_noise_they_are_the_counts() -> None:
     assert found.share["b"].value == pytest.approx(want[1].sum() / 900)
 
 
-def test_it_costs_what_it_says_and_noise_has_the_scale_of_two_cells() -> None:
+def test_cost_is_as_stated_and_noise_scale_allows_for_two_cells() -> None:
     """A chi-squared test at one in 10^4, which two thirds and three halves of the scale fail."""
     deviations, noise = [], 0.0
     for seed in range(60):
@@ -73,7 +73,7 @@ def test_it_costs_what_it_says_and_noise_has_the_scale_of_two_cells() -> None:
     assert noise > math.sqrt(2.0)
 
 
-def test_intervals_cover_and_fail_without_the_noise() -> None:
+def test_intervals_cover_only_if_noise_is_included() -> None:
     """Of 120 tables of 1,500 rows."""
     recall, precision = np.diag(TRUTH) / TRUTH.sum(axis=1), np.diag(TRUTH) / TRUTH.sum(axis=0)
     inside, width = [], []
@@ -93,7 +93,7 @@ def test_intervals_cover_and_fail_without_the_noise() -> None:
     assert np.mean(np.array(width) < 2 / 3) < 0.9
 
 
-def test_the_noise_in_an_accuracy_is_that_of_the_counts_that_are_added() -> None:
+def test_accuracy_has_the_noise_of_its_summed_counts() -> None:
     """Of five classes it is that of five counts of 25; a chi-squared test of 200 runs, at one in
     10^4.
     """
@@ -121,7 +121,7 @@ def test_few_rows_of_a_class_are_refused() -> None:
 
 
 @pytest.mark.parametrize("more", [{"by": "ward"}, {"threshold": 0.3}])
-def test_what_two_classes_have_alone_is_refused(more: dict[str, Any]) -> None:
+def test_options_of_two_classes_are_refused(more: dict[str, Any]) -> None:
     margins, y = drawn(50, 0)
     with pytest.raises(InvalidInput, match="two classes"):
         judged(margins, y, Held(1.0, **more))
@@ -134,11 +134,7 @@ def test_a_page_escapes_the_names_of_classes() -> None:
     plain = judged(margins, y, Held(2.0), task=task).to_dict()
     for holder in (False, True):
         text = render_template("sections.html", **sections({"evaluation": plain}, holder=holder))
-        assert (
-            evil not in text
-            and "&lt;script&gt;" in text
-            and ("for the holder only" in text) is holder
-        )
+        assert evil not in text and "&lt;script&gt;" in text and ("holder only" in text) is holder
 
 
 def test_a_page_says_that_rows_are_too_few_where_the_accuracy_is_refused() -> None:

@@ -67,7 +67,7 @@ def test_without_noise_everything_is_near_the_exact_numbers() -> None:
     assert first["below"] == inner[0]["above"] and last["above"] == inner[-1]["below"]
 
 
-def test_the_threshold_is_on_an_edge() -> None:
+def test_threshold_lies_on_a_cell_edge() -> None:
     scores, y = drawn(20_000, np.random.default_rng(1))
     for threshold in (0.2, 0.35, 0.7):
         found = asked(scores, y, config(epsilon=float("inf")), threshold=threshold)[0][""]
@@ -79,7 +79,7 @@ def test_the_threshold_is_on_an_edge() -> None:
 
 
 @pytest.mark.parametrize("slope", [1.0, 2.0, 0.5])
-def test_the_interval_of_the_area_covers(slope: float) -> None:
+def test_auc_interval_covers(slope: float) -> None:
     """New rows every time; at one in 10^4 that coverage is not below 91% nor above 99.5%."""
     rng, inside, runs = np.random.default_rng(2), 0, 200
     truth = ev.exact_metrics(*drawn(400_000, rng, slope))["auc"]
@@ -100,7 +100,7 @@ def test_the_interval_of_the_area_covers(slope: float) -> None:
         (0.1, -12.0, {"epsilon": float("inf")}, 2000),
     ],
 )
-def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
+def test_auc_interval_covers_for_a_reversed_model(
     spread: float, slope: float, of: dict[str, Any], n: int
 ) -> None:
     """The true slope is negative; at one in 10^4 that coverage is not below 90%."""
@@ -119,7 +119,7 @@ def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
     assert found.slope is None or found.slope < 0.0
 
 
-def test_a_model_of_which_little_is_told_has_a_wide_interval_of_the_area() -> None:
+def test_auc_interval_is_wide_if_calibration_is_uncertain() -> None:
     """All scores are in one cell, which tells no order: neither the wrong nor the right one is
     excluded.
     """
@@ -136,7 +136,7 @@ def test_a_model_of_which_little_is_told_has_a_wide_interval_of_the_area() -> No
 
 
 @pytest.mark.parametrize("epsilon", [float("inf"), 1.0])
-def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells(
+def test_accuracy_interval_covers_for_threshold_beyond_all_cells(
     epsilon: float,
 ) -> None:
     """Rare events that are told well, at one half: rows of the open cell are mostly right on
@@ -170,7 +170,7 @@ def test_the_noise_on_a_count_is_the_stated_one() -> None:
     )
 
 
-def test_clamping_alone_would_bias_the_area() -> None:
+def test_clipped_counts_would_bias_the_auc() -> None:
     scores, y = drawn(3000, np.random.default_rng(4))
     found = asked(scores, y, config(replicates=200, epsilon=0.3))
     want, mine = (
@@ -196,7 +196,7 @@ def test_too_few_events_are_refused() -> None:
     assert auc.value is None and "one class" in str(auc.refused)
 
 
-def test_subgroups_are_counted_apart() -> None:
+def test_subgroups_are_counted_separately() -> None:
     rng = np.random.default_rng(6)
     scores, y = drawn(30_000, rng)
     women = (rng.random(30_000) < 0.4).astype(float)
@@ -211,7 +211,7 @@ def test_subgroups_are_counted_apart() -> None:
     assert found[""].rows == 30_000
 
 
-def test_projection_is_the_nearest_point() -> None:
+def test_projection_on_simplex_is_the_nearest_point() -> None:
     rng = np.random.default_rng(7)
     raw = 30.0 * rng.normal(size=24)
     found = metrics.project_on_simplex(raw, 50.0)
@@ -235,7 +235,7 @@ def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
         assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read
 
 
-def test_the_noise_in_an_accuracy_is_that_of_all_counts_that_are_added() -> None:
+def test_accuracy_has_the_noise_of_all_summed_counts() -> None:
     """The number of rows is public, so none of it cancels; a chi-squared test of 200 replicates, at
     one in 10^4.
 
@@ -301,7 +301,7 @@ def test_intervals_cover_where_scores_tie_chances_jump_or_nothing_is_calibrated(
     assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
 
 
-def test_an_area_is_as_wide_as_its_ties_are_unknown() -> None:
+def test_auc_interval_is_wider_with_unknown_ties() -> None:
     """Without noise and with many rows: from all tied to three slopes, and the number itself as
     if scores were even.
     """
@@ -316,7 +316,7 @@ def test_an_area_is_as_wide_as_its_ties_are_unknown() -> None:
     )
 
 
-def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> None:
+def test_threshold_beyond_all_cells_counts_the_open_cell_both_ways() -> None:
     """Few positives, no score above one half: all rows are called negative, and the interval
     holds the other case.
     """
@@ -340,7 +340,7 @@ def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> Non
 TABLE = "synthetic:n=3000,d=4,seed=1"
 
 
-def test_a_model_without_a_price_is_evaluated_at_one() -> None:
+def test_model_trained_without_noise_is_evaluated_with_noise() -> None:
     """Exact minimisers have no finite epsilon; the releases about held-out rows are others, and
     have.
     """
@@ -349,6 +349,6 @@ def test_a_model_without_a_price_is_evaluated_at_one() -> None:
     assert 0.99 < found.statement.epsilon <= 1.0 and found.quality[""].auc.value is not None
 
 
-def test_noise_that_an_inference_would_ignore_is_refused() -> None:
+def test_noise_option_is_refused_by_inference() -> None:
     with pytest.raises(InvalidInput, match="noise"):
         infer(TrainConfig(config(noise=0.5), TABLE))

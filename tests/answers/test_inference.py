@@ -117,7 +117,7 @@ def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
     assert all(line.noise_share == 0.0 and line.refused is None for line in lines)
 
 
-def test_units_are_those_of_the_schema() -> None:
+def test_coefficients_have_the_units_of_the_schema() -> None:
     """Margins by encoded columns are those by coefficients in the user's units."""
     rng = np.random.default_rng(1)
     naming = naming_from_schema(Schema.from_dict(SCHEMA))
@@ -205,7 +205,7 @@ def test_a_covariance_without_the_noise_does_not_cover() -> None:
     assert stats.binom.cdf(inside, printed, 0.935) < 1e-4
 
 
-def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> None:
+def test_table_that_is_mostly_noise_is_refused_with_requirements() -> None:
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
     found_table = build_coefficient_table(found, naming, delta=1e-5)
     assert all(line.refused and line.estimate is None for line in found_table.lines)
@@ -221,7 +221,7 @@ def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> Non
     )
 
 
-def test_fragility_is_the_rule_of_the_page() -> None:
+def test_fragility_follows_the_documented_formula() -> None:
     """``tau = E |P^(1/2) E P c|^2 / c'P c`` over noise E, by draws of it; P has eigenvalues that
     are lowered.
     """
@@ -261,7 +261,7 @@ def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
     )
 
 
-def test_a_remedy_is_no_capped_number() -> None:
+def test_requirements_beyond_all_bounds_are_empty() -> None:
     """A strain that falls below its bound only with many thousand times the rows has no number;
     a smaller one has.
     """
@@ -273,7 +273,7 @@ def test_a_remedy_is_no_capped_number() -> None:
     assert needs is not None and needs["rows"] == pytest.approx(10 * found.rows, rel=0.15)
 
 
-def test_what_needs_no_budget() -> None:
+def test_contrasts_and_tests_follow_from_the_covariance() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
     shown, M = build_coefficient_table(found, naming), naming.into_units
     covariance = M @ found.covariance[0] @ M.T
@@ -312,7 +312,7 @@ def test_what_needs_no_budget() -> None:
         Coefficients.from_plain_data({})  # of a run by rounds
 
 
-def test_what_a_model_says_of_a_row_has_an_interval() -> None:
+def test_prediction_for_a_row_has_an_interval() -> None:
     """That of the row's own contrast of the table; NaN where a coefficient that is refused takes
     part.
     """
@@ -344,7 +344,7 @@ def test_what_a_model_says_of_a_row_has_an_interval() -> None:
         replace(saved, record={}).intervals(X)
 
 
-def test_such_intervals_cover() -> None:
+def test_prediction_intervals_cover() -> None:
     """The true log-odds of four rows, over 120 data sets and noises: 95%, at four standard errors
     of a share.
 
@@ -369,7 +369,7 @@ def test_such_intervals_cover() -> None:
     assert not np.all(np.abs(held_short / sets - 0.95) < band)
 
 
-def test_steps_that_have_not_come_near_are_told_from_noise() -> None:
+def test_unfinished_steps_are_distinguished_from_noise() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
     late = build_coefficient_table(replace(found, strain=np.array([2.0])), naming, delta=1e-5)
     assert late.needs is None and late.lines[0].cause == "table unfinished"
@@ -403,7 +403,7 @@ def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
     )
 
 
-def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_noise_alone_adds_no_strain(monkeypatch: pytest.MonkeyPatch) -> None:
     """What noise of deviation s adds to d'Hd has a known mean and deviation, also in one
     direction alone.
     """
@@ -434,7 +434,7 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
     assert np.mean(strained(noise)) > 0.25
 
 
-def test_what_is_needed_has_no_cap() -> None:
+def test_requirements_are_lower_bounds_if_noise_hides_an_eigenvalue() -> None:
     """Where noise hides an eigenvalue, what would do is said to be more than what can be told."""
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
     lost = replace(
@@ -468,7 +468,7 @@ def test_rare_levels_are_merged_with_the_reference_and_named() -> None:
 
 
 class TestRecipe:
-    def test_the_list_costs_what_was_asked_for(self) -> None:
+    def test_releases_cost_the_requested_budget(self) -> None:
         for trust in ("sum", "nobody"):
             *_, result = fitted(config(trust=trust))
             said = result.statement
@@ -479,7 +479,7 @@ class TestRecipe:
             )
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
-    def test_shares_add_up_to_the_budget(self) -> None:
+    def test_budget_shares_sum_to_one(self) -> None:
         assert sum(
             item.share for item in newton_from_naming(numbers(40)[0]).items
         ) == pytest.approx(1.0)
@@ -499,16 +499,16 @@ class TestRecipe:
         # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
         assert spreads[1] / spreads[0] == pytest.approx(np.sqrt(3.0), rel=1e-3)
 
-    def test_nothing_outside_the_list_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_query_outside_the_release_list_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         naming, parts, _ = numbers(400)
 
         def script(self: Newton, facts: Any, replicates: int) -> Any:
             yield Gradient(np.zeros((replicates, facts.d)))
 
         monkeypatch.setattr(Newton, "script", script)
-        with pytest.raises(
-            ValueError, match="the next release of the list is 'count of positives'"
-        ):
+        with pytest.raises(ValueError, match="'count of positives'"):
             simulate(
                 config(),
                 naming.rows_of_sites(parts),
@@ -520,7 +520,7 @@ class TestRecipe:
         "more",
         [{"delta": None}, {"epsilon": (1.0, 2.0, 1.0, 1.0), "trust": "nobody"}, {"noise": 0.5}],
     )
-    def test_terms_that_sums_cannot_have_are_refused(self, more: dict[str, Any]) -> None:
+    def test_unsupported_options_of_inference_are_refused(self, more: dict[str, Any]) -> None:
         naming, parts, _ = numbers(400)
         with pytest.raises(InvalidInput):
             simulate(
@@ -569,7 +569,7 @@ def one_exact_step(
 
 
 @pytest.mark.parametrize("base", [-1.2, 1.2])
-def test_the_last_step_is_corrected_for_what_it_overshoots(base: float) -> None:
+def test_last_step_is_corrected_for_second_order_bias(base: float) -> None:
     rng = np.random.default_rng(11)
     X = rng.normal(size=(40_000, 3)) + np.array([0.0, 0.0, 0.5])
     y = np.where(rng.random(len(X)) < expit(X @ BETA[:3] + base), 1.0, -1.0)
@@ -603,7 +603,7 @@ def test_a_rare_reference_is_corrected_like_a_level() -> None:
     assert abs(before[1]) > 0.05 and np.abs(after[1:]).max() < 0.4 * np.abs(before[1:]).max()
 
 
-def test_the_frame_moves_no_estimate() -> None:
+def test_estimates_do_not_depend_on_the_frame() -> None:
     """Three in ten rows are long in the frame of the Hessians, and coefficients are those of all
     rows alike.
     """
@@ -638,7 +638,7 @@ def long(cells: np.ndarray, share: float) -> np.ndarray:
     return np.asarray(EDGES[[int((beyond <= share).argmax())]])
 
 
-def test_what_a_step_leaves_undone_where_events_are_rare() -> None:
+def test_bound_of_unfinished_step_for_rare_events() -> None:
     """Newton's step for ``exp`` from a log-odds that is D too high."""
     D = np.linspace(0.01, -np.log1p(-LONGEST), 600)
     step = 1.0 - np.exp(-D)  # f(D) - f(0) over f'(D), of f = exp
@@ -656,7 +656,7 @@ def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent(
         assert np.all(stats.norm.cdf(half - bias) - stats.norm.cdf(-half - bias) >= 0.95 - 1e-12)
 
 
-def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_rows() -> None:
+def test_unfinished_step_adds_one_direction_for_each_group() -> None:
     """The strain is a mean over all directions; a level of rare events may still be on its way."""
     naming = naming_from_schema(
         Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}})

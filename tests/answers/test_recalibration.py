@@ -119,7 +119,7 @@ def test_scores_in_few_places_have_the_slope_of_a_regression_too() -> None:
     check(found.slope, line.params[1], line.bse[1], 0.02 * line.bse[1], 0.05)
 
 
-def test_slopes_that_noise_made_large_are_not_those_that_are_refused() -> None:
+def test_refusals_do_not_select_slopes_by_their_noise() -> None:
     """Of 60 slopes of 2 about 70% are printed, with the truth for a median: within three standard
     errors of both.
 
@@ -137,7 +137,7 @@ def test_slopes_that_noise_made_large_are_not_those_that_are_refused() -> None:
     assert abs(np.median(told) - 2.0) < 0.4
 
 
-def test_a_slope_of_rows_far_from_the_middle_of_the_cells_is_told() -> None:
+def test_slope_is_estimated_for_rows_far_from_the_cells() -> None:
     """Of 16 slopes of 2 of a model of 98% events nearly all are printed, with a median within 3.5
     standard errors.
 
@@ -190,7 +190,7 @@ def test_slope_and_intercept_have_the_stated_error_and_no_bias(name: str) -> Non
         )
 
 
-def test_an_interval_is_as_long_above_as_the_error_is_at_its_upper_end() -> None:
+def test_upper_end_uses_the_error_at_that_end() -> None:
     """Where noise is large a steeper line is known worse, and an estimate that noise made small has
     too small an error.
 
@@ -215,7 +215,7 @@ def test_an_interval_is_as_long_above_as_the_error_is_at_its_upper_end() -> None
 
 
 @pytest.mark.parametrize(("deviations", "least", "most"), [(2.0, 0.0, 0.2), (10.0, 0.8, 1.0)])
-def test_noise_in_a_correction_of_information_is_not_believed(
+def test_noisy_corrections_of_information_are_shrunk(
     deviations: float, least: float, most: float
 ) -> None:
     """Of one that is two deviations of noise little is kept, though it is a large share of the
@@ -243,7 +243,7 @@ def test_noise_in_a_correction_of_information_is_not_believed(
     assert np.all(diagonal >= least) and np.all(diagonal <= most)
 
 
-def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
+def test_corrections_of_a_row_have_norm_at_most_one() -> None:
     """So nothing is shortened, and corrections have no bias."""
     rng = np.random.default_rng(4)
     z, y = drawn(LAWS["too sure"], 5000, rng)
@@ -263,7 +263,7 @@ def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
         assert missed.shape == (5000, STATISTICS) and 0.1 < length.max() <= 1.0
 
 
-def test_a_slope_whose_interval_says_nothing_is_refused() -> None:
+def test_slope_with_too_wide_an_interval_is_refused() -> None:
     z, y = drawn(LAWS["rare events"], 2000, np.random.default_rng(5))
     found = asked(z, y, 0.2).quality[""]
     assert (
@@ -304,7 +304,7 @@ def sawtooth(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("law", [u_shaped, sawtooth])
-def test_the_area_is_covered_whatever_the_shape_of_the_calibration(law: Any) -> None:
+def test_auc_interval_covers_for_any_shape_of_calibration(law: Any) -> None:
     """New rows every time; at one in 10^4 that coverage is not below 93%."""
     rng, runs, inside = np.random.default_rng(7), 30, 0
     z, y = law(400_000, rng)

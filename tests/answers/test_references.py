@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -170,14 +171,14 @@ class TestRareReference:
                 "ward: d": rare,
                 "(constant)": rare,
             }
-            assert "% of the rows" in str(made.lines[1].refused)
+            assert re.search(r"\d% of", str(made.lines[1].refused))
             assert np.all(np.isnan(made.sums(weights_of(naming, "a"))))
             with pytest.raises(InvalidInput, match="refused"):
                 made.contrast({"ward: c": 1.0})
             with pytest.raises(InvalidInput, match="refused"):
                 made.wald("ward")
 
-    def test_what_is_determined_survives_a_file(self) -> None:
+    def test_known_sums_survive_a_file_with_hidden_reference(self) -> None:
         naming = named("a")
         (made,) = tables(drawn(20_000, (0.0, 0.5, 0.3, 0.2)), naming, 3.0, 1)
         again = Coefficients.from_plain_data(json.loads(json.dumps(made.to_plain_data())))
@@ -229,7 +230,7 @@ class TestSmallSite:
     @pytest.mark.parametrize(
         ("epsilon", "numbers", "hidden"), [(1.0, False, 6), (10.0, False, 0), (1.0, True, 0)]
     )
-    def test_it_widens_no_comparison_of_other_sites(
+    def test_hidden_site_widens_no_comparison_of_other_sites(
         self, epsilon: float, numbers: bool, hidden: int
     ) -> None:
         """With numbers it stays a column of its own, in a frame for rows as long as its own may
@@ -248,7 +249,7 @@ class TestSmallSite:
                 assert causes.count(Cause.SMALL_SITE.value) == hidden
         assert widths[0] < 1.1 * widths[1]
 
-    def test_its_rows_count_with_the_mean_constant_of_the_others(self) -> None:
+    def test_rows_of_hidden_site_get_the_mean_constant_of_the_others(self) -> None:
         kept = np.array([[True, False, True, True]])
         small = SmallSites.from_kept_columns(
             np.array([0.0, 1.0, 1.0, 1.0]), kept, np.diag([9.0, 1.0, 6.0, 2.0])[None]
@@ -369,7 +370,7 @@ class TestOneEnd:
             assert abs(np.mean(seen <= count) - 0.025) < 0.003
         assert largest_mean(-9.0, 3.0, 0.025) == largest_mean(0.0, 3.0, 0.025)
 
-    def test_a_bound_of_half_of_the_rows_is_none(self) -> None:
+    def test_bound_of_half_of_the_rows_is_no_bound(self) -> None:
         assert largest_log_odds(0.0, 0.0, 400.0, 0.025) == pytest.approx(
             math.log(3.689 / 396.311), abs=1e-3
         )
@@ -459,7 +460,7 @@ class TestOneEnd:
             apart = made.sums((both * [1, 1, 1, -1, -1, -1, 0])[None])
             assert np.all(np.isnan(apart))  # both ends of one may be anywhere
 
-    def test_it_is_shown_in_the_table_and_in_the_plots(self) -> None:
+    def test_one_sided_interval_is_shown_in_table_and_plots(self) -> None:
         rows = drawn(8_000, (0.4, 0.3, 0.2, 0.1))
         rows.outcome[rows.columns["ward"] == "d"] = True
         (made,) = tables(rows, named(), math.inf, 1)

@@ -41,7 +41,7 @@ LABELS = {
 class TestProducts:
     @pytest.mark.parametrize("order", ["C", "F"])
     @pytest.mark.parametrize("K", [None, 1, 3])
-    def test_a_row_is_multiplied_alike_in_every_shape(self, order: Any, K: int | None) -> None:
+    def test_product_of_a_row_is_the_same_in_every_shape(self, order: Any, K: int | None) -> None:
         rng = np.random.default_rng(0)
         for d in (1, 2, 3, 5, 8, 13, 33):
             X, W = rng.normal(size=(70, d)), rng.normal(size=d if K is None else (K, d))
@@ -51,7 +51,7 @@ class TestProducts:
                 np.testing.assert_array_equal(products_by_row(first, W), alone[..., :n])
                 np.testing.assert_array_equal(products_by_row(last, W), alone[..., 70 - n :])
 
-    def test_other_rows_may_hold_anything(self) -> None:
+    def test_product_of_a_row_ignores_values_of_other_rows(self) -> None:
         rng = np.random.default_rng(1)
         X, w = rng.normal(size=(9, 6)), rng.normal(size=6)
         known = products_by_row(X, w)
@@ -59,7 +59,7 @@ class TestProducts:
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(np.delete(products_by_row(X, w), 4), np.delete(known, 4))
 
-    def test_it_is_the_product(self) -> None:
+    def test_products_by_row_equal_the_matrix_product(self) -> None:
         rng = np.random.default_rng(2)
         X, W = rng.normal(size=(5000, 40)), rng.normal(size=(3, 40))
         np.testing.assert_allclose(products_by_row(X, W), (X @ W.T).T, rtol=0, atol=1e-12)
@@ -175,7 +175,7 @@ def scores_of(rows: Rows) -> np.ndarray:
         (by_answers, "a number"),
     ],
 )
-def test_one_persons_number_of_rows_moves_no_other_score(
+def test_number_of_rows_of_a_person_changes_no_other_score(
     door: Callable[[Path], None], label: str, tmp_path: Path, asked: list[Rows]
 ) -> None:
     if door is by_evaluate:
@@ -199,7 +199,7 @@ def test_one_persons_number_of_rows_moves_no_other_score(
     ("door", "label"),
     [(by_evaluate, "two classes"), (by_rounds, "two classes"), (by_answers, "two classes")],
 )
-def test_a_row_without_a_label_moves_no_other_score(
+def test_row_without_label_changes_no_other_score(
     door: Callable[[Path], None], label: str, tmp_path: Path, asked: list[Rows]
 ) -> None:
     """The model that is asked is the same: only the held-out half is another."""
@@ -216,7 +216,7 @@ def test_a_row_without_a_label_moves_no_other_score(
         assert len(other) == 1  # the row itself
 
 
-def test_no_count_moves_with_a_model_made_for_it(tmp_path: Path, asked: list[Rows]) -> None:
+def test_adversarial_model_changes_no_other_count(tmp_path: Path, asked: list[Rows]) -> None:
     """Everybody lies on an edge of the cells but for rounding; counts without noise differ by that
     one person alone.
 
@@ -243,7 +243,7 @@ def test_no_count_moves_with_a_model_made_for_it(tmp_path: Path, asked: list[Row
         assert len(set(positive)) == 1
 
 
-def test_moved_rows_are_chosen_before_they_are_shortened(
+def test_rows_of_a_person_are_selected_before_clipping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = []
@@ -266,7 +266,7 @@ def test_moved_rows_are_chosen_before_they_are_shortened(
 
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("size", [1e300, 8e307])
-def test_a_model_with_huge_weights_is_no_question_about_rows(
+def test_model_with_huge_weights_is_not_refused_by_rows(
     size: float, label: str, tmp_path: Path, asked: list[Rows]
 ) -> None:
     """A model may come from anybody; were sums beyond all numbers refused, the refusal would be

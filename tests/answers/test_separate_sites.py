@@ -201,7 +201,7 @@ def test_twenty_small_sites_with_constants_of_their_own_are_printed(kind: str) -
         ),
     ],
 )
-def test_an_answer_about_many_constants_is_read_as_that_of_rows_with_one(what: Bounded) -> None:
+def test_answers_are_reduced_to_one_constant(what: Bounded) -> None:
     """A site's rows with one constant give the same numbers at a point that has this site's
     constant.
     """
@@ -259,7 +259,7 @@ def test_sites_estimates_are_pooled_by_inverse_covariance_with_a_constant_each()
     np.testing.assert_allclose(found.noise[0], 0.7 * right)
 
 
-def test_what_noise_explains_of_differences_between_sites_is_no_difference() -> None:
+def test_differences_explained_by_noise_are_shrunk_to_zero() -> None:
     z = np.random.default_rng(1).normal(size=(200, 30))
     alike = shrink_to_mean(z, np.ones((200, 30)))
     unlike = shrink_to_mean(10.0 * z, np.ones((200, 30)))

@@ -84,7 +84,7 @@ def question(shift: float = 0.0, **more: Any) -> Scores:
         question(constant=-CONSTANT),
     ],
 )
-def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores) -> None:
+def test_stored_answer_is_used_only_at_its_own_point(site: Site, other: Scores) -> None:
     first = site.asked(question())
     np.testing.assert_array_equal(site.asked(question()), first)
     with pytest.raises(LedgerMismatch, match=r"release 1.*different iterate"):
@@ -93,7 +93,7 @@ def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores
     np.testing.assert_array_equal(site.asked(question()), first)
 
 
-def test_an_answer_that_was_kept_without_its_stamp_is_not_read(
+def test_stored_answer_without_stamp_is_not_used(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can tell at which point it was asked."""
@@ -135,7 +135,7 @@ def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
         assert len(book.runs) == 2 + len(others)
 
 
-def test_nothing_is_evaluated_without_the_digest_of_its_model() -> None:
+def test_evaluation_needs_the_digest_of_its_model() -> None:
     with pytest.raises(InvalidInput, match=r"digest.*public model"):
         Scored(np.zeros(3), b"", np.ones(3))
     with pytest.raises(TypeError, match="judged"):
@@ -175,7 +175,7 @@ def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
         digest_public_values("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
     )
     assert question().stamp().hex() == "888fc65cd7db01c8d3caff73ec95fea3"
-    with pytest.raises(TypeError, match="digest of a set"):
+    with pytest.raises(TypeError, match="of a set"):
         digest_public_values({1})
     with pytest.raises(TypeError, match="complex128"):
         digest_public_values(np.ones(1) * 1j)

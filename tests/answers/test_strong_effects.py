@@ -103,7 +103,7 @@ def test_with_noise_they_are_printed_near_the_truth(times: float) -> None:
             assert abs(line.estimate - truth) < 4.0 * line.standard_error
 
 
-def test_columns_that_decide_the_outcome_alone_are_refused_with_noise_and_without() -> None:
+def test_separating_columns_are_refused_with_and_without_noise() -> None:
     for epsilon in (1.0, 3.0, np.inf):
         X, _ = drawn(1.0, 1, n=4_000)
         found = shown(X, np.where(X @ SLOPES > 0.0, 1.0, -1.0), epsilon)
@@ -116,7 +116,7 @@ def share_complete(tables: list[Coefficients]) -> float:
     return float(np.mean([all(line.refused is None for line in one.lines) for one in tables]))
 
 
-def test_what_a_hidden_size_needs_is_told_and_does() -> None:
+def test_requirements_of_a_hidden_size_are_stated_and_suffice() -> None:
     """At the epsilon and at the rows that a median refusal tells, three draws of four print all.
 
     Of 40 such draws fewer than 24 do with a chance of 2%.  At half of the epsilon that is told,
@@ -142,7 +142,7 @@ def test_what_a_hidden_size_needs_is_told_and_does() -> None:
         assert all_refused_by_noise(one.to_dict())
 
 
-def test_no_epsilon_is_told_where_rows_alone_leave_the_size_open() -> None:
+def test_no_epsilon_is_suggested_if_only_more_rows_suffice() -> None:
     found = shown(*drawn(1.5, 0, n=250), np.inf)
     assert {line.cause for line in found.lines} == {Cause.SIZE_HIDDEN.value}
     assert found.needs is not None and set(found.needs) == {"rows"}
@@ -173,7 +173,7 @@ def law(covariance: np.ndarray) -> NormalRows:
     return fit_normal_rows(S, every)
 
 
-def test_a_step_goes_as_far_as_the_curvature_of_normal_rows_lets_it() -> None:
+def test_step_length_follows_the_curvature_of_normal_rows() -> None:
     """Newton's first step towards slopes (4, 0) of standard normal rows is a third as long."""
     rows = law(np.eye(2))
     z = np.linspace(-40.0, 40.0, 400_001)
@@ -255,7 +255,7 @@ def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
         assert unknown.room[0] == 0.0
 
 
-def test_errors_are_numbers_where_steps_went_so_far_that_no_curvature_is_left() -> None:
+def test_errors_stay_finite_without_any_curvature() -> None:
     rows = fit_normal_rows(np.eye(3)[None], np.array([0.0, 0.0, 1.0]))
     near, far = np.array([[0.1, 0.0, -1.0]]), np.array([[0.1, 0.0, -900.0]])
     for start, end in ((near, far), (far, near), (far, far)):

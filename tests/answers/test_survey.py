@@ -120,9 +120,7 @@ class TestCells:
         )
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-    def test_no_row_moves_the_counts_further_than_they_say_and_one_moves_them_so_far(
-        self, relation: str
-    ) -> None:
+    def test_sensitivity_of_counts_holds_and_is_attained(self, relation: str) -> None:
         """All pairs of rows, cells that are none included."""
         widths, still = (2, 3), [1.0, 1.0]
         what = Cells(np.zeros((1, 1, 2)), widths)
@@ -252,7 +250,7 @@ class TestRareLevelsAreNotShown:
         return kept
 
     @pytest.mark.parametrize("sigma", [0.0, 1.0, 20.0])
-    def test_with_the_stated_error_rate(self, sigma: float) -> None:
+    def test_rare_levels_are_hidden_with_the_stated_error_rate(self, sigma: float) -> None:
         """Ten rows, and none: a binomial test at one in 10^6 for a rate of .05, which thresholds
         without noise fail.
         """
@@ -266,7 +264,7 @@ class TestRareLevelsAreNotShown:
             )
             assert np.sum((own > loose.threshold()).any(axis=0)) > most
 
-    def test_a_frequent_one_is(self) -> None:
+    def test_frequent_level_is_shown(self) -> None:
         sigma = 20.0
         surely = Noise.from_error_rate(
             grids_from_schema(schema(), ["ward"]), 1000.0, sigma
@@ -275,7 +273,7 @@ class TestRareLevelsAreNotShown:
             0.05 * 0.95 * self.TIMES
         )
 
-    def test_nor_in_what_is_written(self) -> None:
+    def test_rare_level_is_in_no_written_file(self) -> None:
         """A real table at a budget at which nearly nothing is hidden: eight rows stay unseen,
         and a typo too.
         """
@@ -313,7 +311,7 @@ class TestThresholds:
         )
         assert wrong <= 0.05 * 600 + 4.9 * math.sqrt(0.05 * 0.95 * 600)
 
-    def test_what_lies_beyond_is_bounded_as_stated(self) -> None:
+    def test_share_beyond_the_bounds_is_bounded_as_stated(self) -> None:
         of, errors = schema(), 0
         (age,) = grids_from_schema(of, ["age"])
         assert isinstance(age, Dyadic)
@@ -358,7 +356,7 @@ class TestProposals:
         assert of["bin"] == schema().blocks[-1]
         assert found.proposed.scale is not None
 
-    def test_it_is_a_schema_that_reads_as_it_was_written(self, found: Surveyed) -> None:
+    def test_proposed_schema_is_read_back_unchanged(self, found: Surveyed) -> None:
         again = Schema.from_dict({"name": "wide"} | tomllib.loads(found.toml))
         assert (
             again == found.proposed
@@ -441,7 +439,7 @@ class TestProposals:
 
 
 class TestAskedAsOtherAnswersAre:
-    def test_any_trust_gives_the_same_without_noise(self) -> None:
+    def test_every_trust_gives_the_same_survey_without_noise(self) -> None:
         parts = [table().take(np.arange(k, N, 3)) for k in range(3)]
 
         def told(tables: list[Table], trust: str) -> Any:
@@ -456,7 +454,7 @@ class TestAskedAsOtherAnswersAre:
             assert told(tables, trust) == plain
 
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
-    def test_it_is_planned_as_it_is_charged(self, trust: str) -> None:
+    def test_planned_cost_equals_charged_cost(self, trust: str) -> None:
         run, parts = config(trust=trust), [table(1000, k) for k in range(3)]
         plan, found = price_survey(schema(), [1000] * 3, run), survey(schema(), parts, run)
         assert plan.statement == found.statement and 0.99 < plan.statement.epsilon <= 1.0
@@ -491,7 +489,7 @@ class TestAskedAsOtherAnswersAre:
             p = stats.chi2.sf(float(np.sum((off / (factor * plan.noise.sigma)) ** 2)), off.size)
             assert (1e-4 < p < 1 - 1e-4) == fine
 
-    def test_a_ledger_reserves_stores_and_resumes_it(self, tmp_path: Path) -> None:
+    def test_survey_is_reserved_stored_and_resumed_in_a_ledger(self, tmp_path: Path) -> None:
         DurableLedger.create(
             tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="rdp", n_nodes=3
         ).close()
@@ -513,7 +511,7 @@ class TestAskedAsOtherAnswersAre:
                 survey(schema(), [rows], released, ledger=book)
 
     @pytest.mark.parametrize("trust", ["sum", "curator"])
-    def test_its_ledger_is_that_of_training(self, tmp_path: Path, trust: str) -> None:
+    def test_survey_and_training_share_a_ledger(self, tmp_path: Path, trust: str) -> None:
         """Whether an estimator asks, or a command: both know the table by its raw rows, under
         any schema.
         """
@@ -605,7 +603,7 @@ def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
             assert min(a.min(), b.min()) >= 1 and max(a.max(), b.max()) <= grid.width
 
 
-def test_what_training_reads_is_read_alike() -> None:
+def test_survey_and_training_read_values_alike() -> None:
     """A value by itself: in its cell if training takes it, in that of missing ones or unreadable
     ones otherwise.
     """

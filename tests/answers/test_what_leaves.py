@@ -125,7 +125,7 @@ class TestCommands:
         told = json.loads(command("evaluate", run, hospital / "rows.csv", "--json"))
         assert told["rows"] == 12_000
 
-    def test_people_read_names_and_intervals(self, hospital: Path) -> None:
+    def test_printed_table_has_names_and_intervals(self, hospital: Path) -> None:
         shown = inferred(hospital)
         assert (
             "against" in shown
@@ -186,7 +186,7 @@ class TestClassifier:
             model.site_intercept_.mean()
         )
 
-    def test_a_plain_model_leaves(self) -> None:
+    def test_exported_sklearn_model_predicts_alike(self) -> None:
         X, y = rows(3000)
         model = ConsensusClassifier(
             method="prox_admm", epsilon=3.0, data_norm=3.0, random_state=0
@@ -337,7 +337,7 @@ class TestRegressor:
 
 @pytest.mark.parametrize("far", [1e200, 1e308])
 @pytest.mark.parametrize("data_norm", [0.5, 1e-300])
-def test_rows_of_any_length_are_answered_alike(far: float, data_norm: float) -> None:
+def test_long_rows_change_no_warning_or_refusal(far: float, data_norm: float) -> None:
     """What a neighbouring table may hold must not show in warnings or refusals, which no epsilon
     covers.
     """
