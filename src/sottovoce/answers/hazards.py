@@ -413,8 +413,8 @@ def newton_step(seen: Seen, value: float, d: int) -> Step:
     along = np.where(dead & (least == 0.0), 0.0, along)
     change = -np.einsum("rij,rj->ri", vectors, along / safe)
     decrement = np.sum(along**2 / safe, axis=1)
-    # The constants' part of H has the mean curvature as its trace, times weights: over it the
-    # decrement is the mean square change of log-odds.
+    # The trace of the constants' part of H is the mean curvature, times weights.  The decrement
+    # over it is the mean square change of log-odds by the step.
     bends = np.maximum(np.einsum("rii->r", H[:, d:, d:]) / value**2, least)
     mean = np.divide(decrement, bends, out=np.zeros_like(decrement), where=bends > 0.0)
     of_noise = gradient_noise**2 * np.sum(1.0 / safe, axis=1)  # expected part of the decrement

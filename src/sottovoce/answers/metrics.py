@@ -613,6 +613,7 @@ def _rates(
         chosen = np.zeros_like(raw)
         chosen[:, first:] = 1.0
         right = ones * chosen + (1.0 - ones) * (1.0 - chosen)
+        # Cells whose rows are the denominator of each rate.
         of = {
             "accuracy": whole,
             "sensitivity": ones,

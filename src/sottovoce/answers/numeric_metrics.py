@@ -184,7 +184,7 @@ def errors_from_moments(found: Answer, task: BoundedNumber) -> Errors:
     absolute, e2, t, t2 = (float(x) for x in moments.means)
     width = task.high - task.low
     half = 0.5 * width
-    V = t2 - t * t
+    V = t2 - t * t  # variance of the target, in half widths of its bounds
     # Delta method: every variance is by the gradient of the number in the four means.
     of_mean = half**2 * moments.variance([0, 0, 1, 0])
     mean = Estimate.normal_interval(task.low + half * (1.0 + t), of_mean, task.low, task.high)

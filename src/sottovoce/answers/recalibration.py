@@ -175,15 +175,18 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     -------
     Corrected
     """
+    # All statistics summed over the histogram, (STATISTICS,).
     H = np.einsum("yk,yke->e", block.counts, values)
     kept = found.copy()
     kept[BENT] *= float(_kept_share_of_correction(found[BENT], spread[BENT], abs(H[BENT])))
     level, mixed, _ = H[INFORMATION]
-    mean = mixed / level if level > 0.0 else 0.0
+    mean = mixed / level if level > 0.0 else 0.0  # of the scores, weighted by information
+    # Maps the entries (level, mixed, slope) of an information to those for centred scores.
     centred = np.array([[1.0, 0.0, 0.0], [-mean, 1.0, 0.0], [mean**2, -2.0 * mean, 1.0]])
     there, about = centred @ found[INFORMATION], centred @ H[INFORMATION]
     noise = np.sqrt(centred**2 @ spread[INFORMATION] ** 2)
     scale = np.abs(about)
+    # The centred mixed entry is about 0: its scale is that of the other two.
     scale[1] = math.sqrt(max(about[0] * about[2], 0.0))
     kept[INFORMATION] = np.linalg.solve(
         centred, there * _kept_share_of_correction(there, noise, scale)
@@ -286,6 +289,7 @@ def units_of(curve: Curves, values: Array) -> Array:
     label = np.repeat([0, 1], len(cell))
     cell = np.tile(cell, 2)
     u, place = np.concatenate([u, u], axis=-1), np.concatenate([place, place], axis=-1)
+    # Corrections of single rows: their statistics, less those that the cell counts as.
     found = added_statistics(curve, u, label.astype(float), cell, place)
     missed = found - values[..., label, cell, :]
     largest = np.maximum(np.max(np.abs(missed), axis=-2), _TINY) * _LESS
@@ -418,6 +422,8 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
     if not _is_positive(H):
         return answer.curve, np.full(2, np.inf)
     newton = _newton_step(answer.curve, sums, 0.0)[0]
+    # The score of the histogram at the solution: its score at the point, less its information
+    # times the corrected Newton step.
     wanted = own[SCORE] - matrix(own[INFORMATION]) @ np.linalg.solve(H, sums[SCORE])
     curve, within = answer.curve, _within(answer.curve)
     for _ in range(40):
@@ -475,9 +481,11 @@ def _worth(block: Block, curve: Curves) -> Array:
     p = special.expit(
         np.clip(curve.level + curve.slope * placements(EDGES, curve.tails), -700.0, 700.0)
     ).mean(axis=1)
+    # A cell's score n_1 (1 - p) - n_0 p has noise of the variance noise * blur.
     blur = p**2 + (1.0 - p) ** 2
     likely = np.maximum(block.counts[1] * p + block.counts[0] * (1.0 - p), 0.0) / blur
     score = block.counts[1] * (1.0 - p) - block.counts[0] * p
+    # Regression coefficient of the noise in the rows of a cell on the cell's score.
     common = noise * (1.0 - 2.0 * p) / (noise * blur + likely * p * (1.0 - p))
     told = np.maximum(block.total - common * score, 0.0) * p * (1.0 - p)
     return np.asarray(np.maximum(told / (told + noise * blur), 1e-6))
@@ -567,8 +575,11 @@ def _covariance(block: Block, answer: Corrected) -> Array:
         - matrix(_weighted_sums(block, values)[..., INFORMATION])
     )
     excess = _excess(curve)
+    # Coordinates in which the information is the identity: P = turn turn', back = turn'.
     turn = np.linalg.cholesky(P)
     back = np.swapaxes(turn, -1, -2)
+    # Sampling variance of the labels beyond that of the line, and its own sampling error: it counts
+    # only as far as it exceeds that error and a part `IGNORED` of the line's.
     whole = back @ np.einsum("yk,...ykij->...ij", block.counts, excess) @ turn
     each = back[..., None, None, :, :] @ excess @ turn[..., None, None, :, :]
     chances = np.maximum(block.counts, 0.0) + block.sigma**2
@@ -697,12 +708,14 @@ def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
     """
     shift, values = float(answer.curve.shift), answer.values[..., IN_THE_LARGE]
     p = special.expit(placements(EDGES, answer.curve.tails) + float(answer.curve.base) + shift)
+    # Sampling variance, and variance of the noise, of observed less expected positives.
     sampled = float(np.sum(np.maximum(block.counts, 0.0) * np.mean([p**2, (1.0 - p) ** 2], axis=2)))
     noise = block.sigma**2 * float(np.sum(values**2)) + float(answer.spread[IN_THE_LARGE]) ** 2
     bent = float(sums[BENT])
     if bent <= 0.0:
         return Estimate(None, refused=SAYS_NOTHING)
     end = _shift(block, answer.curve, answer)
+    # Difference of the solution from a single Newton step, as a further error.
     apart = end - shift - float(sums[IN_THE_LARGE]) / bent
     variance = (sampled + noise) / bent**2 + apart**2
     if Z * math.sqrt(variance) > WIDEST:
@@ -724,6 +737,7 @@ def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
     squares = np.stack([np.mean((ratio * p) ** 2, axis=1), np.mean((1.0 - ratio * p) ** 2, axis=1)])
     sampled = float(np.sum(np.maximum(block.counts, 0.0) * squares))
     label = np.array([0.0, 1.0])[:, None]
+    # Delta method for log(O / E): a row of the cell moves O by `label` and E by `label - values`.
     moved = label - ratio * (label - values)
     noise = block.sigma**2 * float(np.sum(moved**2)) + (ratio * spread) ** 2
     half = Z * math.sqrt(sampled + noise) / observed
@@ -738,6 +752,7 @@ def average_corrections(answers: Sequence[Corrected], which: int) -> tuple[float
     spreads = np.array([float(one.spread[which]) for one in answers])
     found = np.array([float(one.found[which]) for one in answers])
     if not np.all(spreads > 0.0):
+        # Without noise all corrections agree.
         return float(found.mean()), 0.0
     sure = spreads**-2.0
     return float(found @ sure / sure.sum()), float(sure.sum() ** -0.5)

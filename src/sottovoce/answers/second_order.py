@@ -56,8 +56,10 @@ def missed(
         apart = np.sum(shares * np.einsum("rli,ri->rl", off, d) ** 2, axis=1)
         if not np.any(apart > most):
             continue
+        # Covariance within levels: all of it, less that between the levels' mean rows.
         inside = covariance - np.einsum("rl,rli,rlj->rij", shares, off, off)
         found = [_normal(w, d, rows[:, k], inside) for k in range(shares.shape[1])]
+        # Means over the levels of t and of E[l''(z) u^2].
         own = sum(shares[:, k, None] * one[0] for k, one in enumerate(found))
         its = sum(shares[:, k] * one[1] for k, one in enumerate(found))
         t, length = np.where((apart > most)[:, None], own, t), np.where(apart > most, its, length)
@@ -88,6 +90,7 @@ def _normal(w: Array, d: Array, center: Array, covariance: Array) -> tuple[Array
     with_z, with_u = (np.einsum("rij,rj->ri", covariance, x) for x in (w, d))
     zz, zu, uu = (np.einsum("ri,ri->r", *pair) for pair in ((w, with_z), (w, with_u), (d, with_u)))
     zz = np.maximum(zz, 1e-12)
+    # Given z, the shift u is normal with the variance `rest`.
     rest = np.maximum(uu - zu**2 / zz, 0.0)
     z = np.sqrt(zz)[:, None] * _POINTS  # less its mean
     curvature, third = _derivatives(np.einsum("ri,ri->r", w, center), zz)
@@ -96,6 +99,7 @@ def _normal(w: Array, d: Array, center: Array, covariance: Array) -> tuple[Array
     slope = with_z / zz[:, None]  # of x in z
     # Covariance of x and u, given z.
     both = with_u - slope * zu[:, None]
+    # t = E[l'''(z) u^2 x], with x = center + slope z + a rest whose covariance with u is `both`.
     parts = (
         (third * squares).sum(axis=1),
         (third * squares * z).sum(axis=1),
