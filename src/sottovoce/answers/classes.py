@@ -115,6 +115,7 @@ class Confusion(Once):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The only release: the confusion matrix, with the whole budget."""
         return (Item("answers by class", self._cells_query, 1.0),)
 
     def _cells_query(self, at: Array) -> Scores:

@@ -247,6 +247,7 @@ class Histogram(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
         count, histogram, first, second = self.budget_shares
         return (
             Item("count of positives", self._count_query, count),
@@ -256,12 +257,15 @@ class Histogram(Recipe):
         )
 
     def _count_query(self, at: Array) -> Positives:
+        """Return the query for the share of positives: the base rate."""
         return Positives(at, _constant_column(at))
 
     def _scores_query(self, at: Array) -> Scores:
+        """Return the query for the histogram of scores, which are products of rows with `at`."""
         return Scores(at, _constant_column(at), EDGES, self.groups)
 
     def _corrections_query(self, at: Array) -> Corrections:
+        """Return the query for corrections of that histogram, without a point yet."""
         return Corrections(at, _constant_column(at), EDGES, self.groups)
 
     def script(self, facts: Facts, replicates: int) -> Script:

@@ -240,6 +240,7 @@ class Numbers(Fit):
 
     @property
     def recipe(self) -> Recipe:
+        """Least squares with intervals, or with shrinkage for predictions alone."""
         naming = self.layout.naming
         if self.intervals:
             return slopes_from_naming(naming)

@@ -457,6 +457,7 @@ class Study:
         drawn = dict[float, Coefficients]()
 
         def bisect_log_rows(enough: Callable[[Coefficients], bool]) -> float:
+            """Return the logarithm of the least number of rows whose table is `enough`."""
             few, many = math.log(FEWEST), math.log(MOST)
             while many - few > CLOSE:
                 middle = (few + many) / 2.0

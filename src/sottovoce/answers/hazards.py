@@ -283,6 +283,7 @@ class HazardSteps(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The life table, then a Hessian and a gradient for each step, with budget shares."""
         asked = [Item("life table", self._exits_query, TABLE)]
         growing = GROWTH ** np.arange(float(self.steps))
         for k, part in enumerate(growing / growing.sum(), 1):
@@ -291,6 +292,7 @@ class HazardSteps(Recipe):
         return tuple(asked)
 
     def _exits_query(self, at: Array) -> Exits:
+        """Return the query for the life table: how many people leave follow-up in each cell."""
         return Exits(at, number_of_cells(self.intervals, self.cells))
 
     def script(self, facts: Facts, replicates: int) -> Script:

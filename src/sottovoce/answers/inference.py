@@ -396,6 +396,8 @@ class Newton(SeparateSites):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
+
         def positives(at: Array) -> Bounded:
             return Positives(at, self.constant)
 

@@ -71,6 +71,7 @@ class Scored:
             raise InvalidInput(
                 "model", None, rule, "give sottovoce.util.plain.digest_public_values(...)"
             )
+        # The dataclass is frozen, so the attribute is set by the base class.
         inside = np.nan_to_num(np.clip(self.margins, -FARTHEST, FARTHEST), nan=0.0)
         object.__setattr__(self, "margins", inside)
 

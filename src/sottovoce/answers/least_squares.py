@@ -199,6 +199,8 @@ class Stepped(SeparateSites):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
+
         def at_bounds(at: Array) -> Bounded:
             return AtBounds(at, self.constant)
 

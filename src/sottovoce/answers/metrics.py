@@ -301,6 +301,7 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     most = np.take_along_axis(every, each.argmax(axis=0)[None, :, None], axis=2)[..., 0]
 
     def mean_error(worth: Array) -> Estimate:
+        """Return the mean over rows of errors that are `worth` by label and cell."""
         mean = float(np.sum(raw * worth)) / n
         sampling = (float(np.sum(counts * worth**2)) / n - mean**2) / n
         return Estimate.normal_interval(mean, sampling + noise * float(np.sum(worth**2)) / n**2)

@@ -105,6 +105,7 @@ class ErrorMoments(Once):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The only release: all moments, with the whole budget."""
         return (Item("errors", lambda at: Misses(at, _CONSTANT), 1.0),)
 
     def point_of_release(self, d: int) -> Array:

@@ -66,6 +66,8 @@ class LeastSquares(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
+
         def residuals(at: Array) -> Residuals:
             return Residuals(at, self.constant, EDGES)
 

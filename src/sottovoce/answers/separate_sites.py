@@ -171,6 +171,7 @@ class Columns(NamedTuple):
 
     @property
     def _constants(self) -> int:
+        """Number of constants: 1, or one for each site."""
         return len(self.constant) - self.slopes
 
 
