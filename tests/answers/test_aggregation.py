@@ -1,6 +1,4 @@
-"""003's aggregation methods: what they compute without noise, what they cost, and whether the
-noise is as stated.
-"""
+"""003's aggregation methods: results without noise, costs, and the scale of the noise."""
 
 from __future__ import annotations
 
@@ -53,8 +51,8 @@ def boss() -> Rows:
 
 
 def sklearn_model(signed: Any, Lambda: float) -> Any:
-    """The minimiser of mean loss plus Lambda/2 ||w||^2, from y x alone: half of the rows are
-    turned round.
+    """Return the minimiser of mean loss plus Lambda/2 ||w||^2, by scikit-learn: half of the rows
+    are multiplied by -1, as the loss depends on y x alone.
     """
     y = np.where(np.arange(len(signed)) % 2 == 0, 1.0, -1.0)
     model = LogisticRegression(
@@ -64,7 +62,7 @@ def sklearn_model(signed: Any, Lambda: float) -> Any:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[RowGuard]:
-    """All row guards that a method makes."""
+    """Collect all row guards that a method makes."""
     seen: list[RowGuard] = []
 
     class Watched(RowGuard):
@@ -173,7 +171,7 @@ def test_party_without_remaining_budget_draws_no_noise(sites: Rows) -> None:
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_sensitivity_of_trusted_average_is_attained(relation: str) -> None:
-    """One dimension, Huber's linear piece: the gradient of a row is -y x whatever w is, so
+    """In one dimension on the linear piece of Huber's loss a row's gradient is -y x for every w, so
     bounds are equalities.
     """
     sizes, Lambda = [5, 9, 20], 5.0
@@ -246,7 +244,7 @@ def test_wrong_noise_scale_of_trusted_average_is_detected(
 def test_wrong_noise_scale_of_a_site_is_detected(
     factor: float, passes: bool, delta: float | None, boss: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The noise is read back from the gradient at the released model."""
+    """The noise is recovered from the gradient at the released model."""
     terms, seen = replace(PURE, delta=delta, replicates=400), watch(monkeypatch)
     w = aggregation.local(boss, terms).models[:, 0]
     (event,) = seen[0].ledger.rows
@@ -369,8 +367,8 @@ def test_the_printed_average_is_sized_by_the_mean_site_and_priced_by_the_smalles
 
 
 def test_printed_sites_are_algorithm_2_to_the_letter() -> None:
-    """Delta and the rate by its own rule, on both sides of the switch; the noise that was drawn
-    has this rate.
+    """Delta and the noise rate follow its own rule, on both sides of the switch, and the drawn
+    noise has this rate.
     """
     sites = make_rows([400], 4)
     for epsilon in (0.02, 1.0):

@@ -1,5 +1,5 @@
-"""How sites differ: intervals that cover, by a covariance with a common part, and the wrong
-model refuted.
+"""Random effects of sites: intervals cover, with a covariance that has a common part, and a wrong
+model fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V = np.diag(np.linspace(0.02, 0.1, K)) + COMMON
 
 
 def drawn(sd: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Effects of sites and of one more, and estimates."""
+    """Draw effects of sites and of one more site, and estimates of the former."""
     rng = np.random.default_rng(seed)
     effects = MEAN + sd * rng.normal(size=(SETS, K + 1))
     noise = rng.multivariate_normal(np.zeros(K), V, size=SETS)
@@ -26,7 +26,7 @@ def drawn(sd: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("sd", [0.0, 0.3, 1.0])
 def test_intervals_cover_without_excess_width(sd: float) -> None:
-    """1,000 sets: a share of 95% has a standard error of 0.7 points, and three of them are
+    """1,000 data sets: a share of 95% has a standard error of 0.7 points; three of them are
     allowed.
     """
     effects, following, estimates = drawn(sd, 3)

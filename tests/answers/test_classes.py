@@ -1,5 +1,5 @@
-"""Held-out rows of several classes: counts by class and answer, their sensitivity, and intervals
-that cover.
+"""Private evaluation of several classes: confusion counts, their sensitivity, and intervals that
+cover.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ TRUTH = np.array([[0.45, 0.1, 0.05], [0.05, 0.15, 0.05], [0.02, 0.03, 0.1]])
 
 
 def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw margins and labels of three classes."""
     cell = np.random.default_rng(seed).choice(9, p=TRUTH.ravel(), size=n)
     return np.eye(3)[:, cell % 3], cell // 3
 
@@ -33,6 +34,7 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def judged(
     margins: np.ndarray, y: np.ndarray, held: Held, run: RunConfig = RUN, task: ManyClasses = TASK
 ) -> Any:
+    """Evaluate margins and labels with noise, as four sites."""
     return judge_for_task(task, held, None).run_evaluation(Scored(margins, b"model", y), run, 4)
 
 
@@ -94,7 +96,7 @@ def test_intervals_cover_only_if_noise_is_included() -> None:
 
 
 def test_accuracy_has_the_noise_of_its_summed_counts() -> None:
-    """Of five classes it is that of five counts of 25; a chi-squared test of 200 runs, at one in
+    """With five classes it is that of 5 of 25 counts; a chi-squared test of 200 runs, at one in
     10^4.
     """
     task, n = ManyClasses(tuple("abcde")), 3000

@@ -1,4 +1,4 @@
-"""What clipped residuals leave of a site's own constant."""
+"""Correction of a site's own constant for clipped residuals."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_shortfall_after_one_clipped_step_is_spread_over_all_distances() -> None
 
 @pytest.mark.parametrize("seen", [-1.2, -0.3, 0.4, 1.0])
 def test_shortfall_is_the_posterior_mean_over_distances(seen: float) -> None:
-    """By numerical integration; the last gradient is clipped, and an earlier one of larger noise
-    is not.
+    """Against numerical integration; the last gradient is clipped, and an earlier one with larger
+    noise is not.
     """
     h, share, start = 0.4, 0.8, 0.1
     steps = [
@@ -74,10 +74,8 @@ def test_shortfall_is_the_posterior_mean_over_distances(seen: float) -> None:
 
 def test_interval_covers_constant_of_distant_small_site() -> None:
     """Forty rows, 30 residual ranges away: all their residuals are clipped to one side when the
-    last step is asked.
-
-    Of 60 tables 95% hold the truth if intervals are right; fewer than 50 have a chance of 1e-4.
-    Without what clipping leaves open a third do.
+    last gradient is asked. Of 60 tables with right intervals 95% cover; fewer than 50 has a chance
+    of 1e-4. Without the correction a third cover.
     """
     n, sites, draws = 2000, 6, 60
     rng = np.random.default_rng(5)

@@ -1,6 +1,4 @@
-"""Columns that repeat each other or do not vary cost their own lines, at any epsilon, and no
-other line.
-"""
+"""Collinear or constant columns: only their own lines are refused, at any epsilon."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ Rows = tuple[Naming, list[Any], list[np.ndarray], dict[str, float]]
 
 
 def numbers(design: str, n: int, seed: int) -> Rows:
-    """Naming, columns and log-odds of each site, and the true coefficients."""
+    """Return naming, columns and log-odds of each site, and the true coefficients."""
     rng = np.random.default_rng(seed)
     X, site = rng.normal(size=(n, 5)), rng.integers(4, size=n)
     made = {
@@ -136,7 +134,7 @@ def levels(design: str, n: int, seed: int) -> Rows:
 def tables_of(
     design: str, n: int, epsilon: float, seed: int = 0, replicates: int = 1
 ) -> tuple[list[Coefficients], Any]:
-    """The tables of all replicates, and the truth."""
+    """Return the tables of all replicates, and the true coefficients."""
     naming, columns, odds, truth = (numbers if design in LOST else levels)(design, n, seed)
     rng = np.random.default_rng(seed + 1000)
     y = [np.where(rng.random(len(one)) < expit(one), 1.0, -1.0) for one in odds]
@@ -172,8 +170,8 @@ def test_only_lines_of_lost_columns_are_refused(design: str, epsilon: float) -> 
 
 
 def test_nearly_collinear_columns_are_not_lost_if_determined() -> None:
-    """Columns that are correlated by .999, or a hundredth as wide as others, are printed without
-    noise.
+    """Without noise columns with a correlation of .999, or a hundredth of the width of others, are
+    printed.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 4))
@@ -193,9 +191,7 @@ def test_nearly_collinear_columns_are_not_lost_if_determined() -> None:
 
 
 def test_directions_that_noise_may_hide_are_not_called_lost() -> None:
-    """A column of zeros of few rows: more epsilon may show it, and the table says which column
-    it is about.
-    """
+    """With few rows a column of zeros may be hidden only by noise; the table names the column."""
     naming, columns, odds, _ = numbers("zeros", 3000, 0)
     y = [
         np.where(np.random.default_rng(1).random(len(one)) < expit(one), 1.0, -1.0) for one in odds
@@ -213,7 +209,7 @@ def test_directions_that_noise_may_hide_are_not_called_lost() -> None:
 
 @pytest.mark.parametrize("design", ["sum", "across blocks"])
 def test_intervals_of_other_lines_cover_and_lost_lines_are_not_printed(design: str) -> None:
-    """At one in 10^4 that coverage is no less than 93%; intervals half as wide would fail it."""
+    """Fails with probability 10^-4 if coverage is 93% or more; intervals half as wide fail."""
     inside = half = printed = 0
     lost = (LOST | LEVELS)[design]
     for seed in range(20):
@@ -252,7 +248,9 @@ def test_least_squares_refuses_the_same_lost_lines(design: str) -> None:
 
 
 def pair(noise: float, seed: int = 0, apart: float = 0.0) -> Directions:
-    """Directions of two columns alike, or `apart`, beside a third one, in no frame."""
+    """Return the directions of two equal columns, or of two different ones if `apart`, with a third
+    column, without a frame.
+    """
     S = np.array([[1.0, 1.0 - apart, 0.2], [1.0 - apart, 1.0, 0.2], [0.2, 0.2, 1.0]])
     E = np.random.default_rng(seed).normal(size=(3, 3)) * noise
     S = S + (E + E.T) / 2.0 if noise else S
@@ -276,9 +274,7 @@ class TestDirections:
         assert not pair(1e-5, apart=1e-3).lost.any() and not pair(1e-5, apart=1e-3).hidden.any()
 
     def test_direction_of_omitted_column_is_neither_lost_nor_hidden(self) -> None:
-        """Its frame is 0 and its eigenvalue stands for nothing, though that is 0 within the
-        noise.
-        """
+        """Its frame is 0, and its eigenvalue has no meaning, although it is 0 within the noise."""
         frame, H, noise = (
             np.diag([0.0, 1.0, 1.0])[None],
             np.diag([0.1, 1.0, 1.2])[None],
@@ -310,7 +306,7 @@ class TestDirections:
             assert large.hidden[0, 0] and not large.lost.any()
 
     def test_lines_turn_only_beyond_the_noise_of_the_direction(self) -> None:
-        """Of 200 draws a line without a part in it is called lost in few."""
+        """In few of 200 draws a line that does not depend on the direction is called lost."""
         called = [
             find_lost_lines(pair(5e-4, seed), np.eye(3), np.zeros(3, dtype=bool)).turned.tolist()
             for seed in range(200)
@@ -328,7 +324,7 @@ class TestDirections:
 
 
 class TestWhatLostLinesHaveTogether:
-    """Sums that are the same however lost lines are divided are known, and others are refused."""
+    """Sums of lost lines that do not depend on the lost direction are known; others are refused."""
 
     @pytest.mark.parametrize("epsilon", [3.0, INF])
     def test_sum_of_two_identical_columns_is_known(self, epsilon: float) -> None:

@@ -1,10 +1,10 @@
-"""One data set through every door: tables, predictions, intervals and evaluations are the same
+"""One data set through every door: tables, predictions, intervals and evaluations have the same
 numbers.
 
-Six sites that are as unlike as wards are, and labels of two classes or numbers.  Simulation,
-estimator and saved model have the same rows in the same order and the same seed, so they agree to
-the last bit; sites that add up shares agree but for rounding on the grid of shares.  Evaluations
-are compared without noise.
+Six sites that differ as wards do, with labels of two classes or numbers. Simulation, estimator and
+saved model get the same rows in the same order and the same seed, so they agree to the last bit;
+sites with secure sums agree up to rounding on the grid of shares. Evaluations are compared without
+noise.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def test_simulation_estimator_files_and_pages_have_one_table_and_one_answer(
 
 
 def told_of(saved: SavedModel, margins: np.ndarray) -> np.ndarray:
-    """Margins in the unit of intervals."""
+    """Return margins in the unit of intervals."""
     if saved.trained_by == "logistic":
         return margins
     assert saved.schema is not None
@@ -203,8 +203,8 @@ def told_of(saved: SavedModel, margins: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path, kind: str) -> None:
-    """Without noise `evaluate` finds what the training found, and it is the model's own quality;
-    average's is not.
+    """Without noise `evaluate` finds what the training found: the quality with own constants, not
+    with their average.
     """
     files = made(tmp_path, kind)
     done = trained(files, kind, test_share=0.3, held=Held(math.inf))
@@ -242,7 +242,7 @@ def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path,
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Any], Any, Made]:
-    """The same rows at separate sites, a third of each held out and judged without noise."""
+    """Run the same rows at separate sites; a third of each is held out and evaluated without noise."""
     pytest.importorskip("cryptography")
     files = made(tmp_path_factory.mktemp("sites"), "classes")
     dataset = data.load(str(files.csv), schema=str(files.schema), test_share=None)
@@ -317,7 +317,7 @@ def test_saved_model_of_separate_sites_predicts_and_is_evaluated_alike(
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_groups_name_sites_of_arrays_and_of_frames_alike(tmp_path: Path, kind: str) -> None:
-    """A regressor once had one constant for all sites, in silence."""
+    """A regressor once ignored groups silently, with one constant for all sites."""
     files = made(tmp_path, kind)
     X, y, site = files.columns["x"][:, None], files.columns["y"], files.columns["site"]
     y = y if kind == "numbers" else (y == "yes")
@@ -404,7 +404,7 @@ SPELLED = ["1", "1.0", " 1 ", "01", "", "NA", "2", "9" * 400, "TRUE", "nan"]
 
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> tuple[SavedModel, Made, Path]:
-    """A model of sites 1, 2, 3 and 7, which are numbers in the table."""
+    """Train a model of sites 1, 2, 3 and 7, which are numbers in the table."""
     folder = tmp_path_factory.mktemp("numbered")
     files = made(folder, "numbers")
     codes = np.array([1, 2, 3, 7])[np.arange(ROWS) % 4]
@@ -516,8 +516,8 @@ def test_two_sites_give_no_interval_for_a_third(tmp_path: Path) -> None:
 
 
 def test_saved_model_without_its_site_column_is_refused(numbered: Any, tmp_path: Path) -> None:
-    """The column is never guessed from how a run dealt its rows, as versions before 0.3 did for
-    files of their own.
+    """The column is not guessed from the partition of the run, as versions before 0.3 did for their
+    own files.
     """
     _, _, run = numbered
     plain = json.loads(run.read_text())
@@ -543,10 +543,9 @@ def test_saved_model_without_its_site_column_is_refused(numbered: Any, tmp_path:
 def test_intervals_for_rows_of_a_new_site_cover_and_those_without_the_spread_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 sets: the chance of one more site is computed in each, so the mean's error is under two
-    points; 3 are allowed.
-
-    Intervals around the average alone would cover a twentieth.
+    """40 data sets; the probability of covering one more site is computed in each, so the mean has
+    an error below two points; 3 are allowed. Intervals around the average alone would cover a
+    twentieth.
     """
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench" / "accuracy"))
     import predictions
@@ -558,7 +557,9 @@ def test_intervals_for_rows_of_a_new_site_cover_and_those_without_the_spread_do_
 
 
 def test_widened_interval_is_that_of_the_sum_with_a_random_draw() -> None:
-    """By the law of a normal error with a draw of one of several deviations, solved apart."""
+    """Against the distribution of a normal error plus a draw with one of several deviations, solved
+    separately.
+    """
     spreads, alpha = np.array([0.0, 0.5, 1.0, 3.0]), 0.05
     errors = np.array([0.0, 0.01, 0.3, 1.0, 5.0, 80.0, 1000.0])
     z = float(stats.norm.ppf(1.0 - alpha / 2.0))

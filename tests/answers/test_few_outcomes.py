@@ -1,6 +1,4 @@
-"""Intervals of two ends where few rows have the rarer outcome: as long as the count's own law,
-once printed, asks.
-"""
+"""Asymmetric intervals with two ends for groups in which few rows have the rarer outcome."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ Z = 1.959963984540054
 
 
 def missed(mean: float, *, even: bool = False) -> float:
-    """The exact share of printed counts, 5 or more and without noise, whose low end is above the
-    mean.
+    """Return the exact share of printed counts (5 or more, without noise) whose low end is above
+    the mean.
     """
     counts = np.arange(5, 200)
     chances = stats.poisson.pmf(counts, mean)
@@ -41,8 +39,8 @@ def missed(mean: float, *, even: bool = False) -> float:
 class TestLaw:
     @pytest.mark.parametrize("mean", [2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0])
     def test_lower_ends_of_printed_counts_miss_seldom(self, mean: float) -> None:
-        """A count's own chance is taken by half, so that more than .025 is possible; the other
-        side has less.
+        """The probability of the count itself counts by half, so a little more than .025 is
+        possible; the other side has less.
         """
         assert missed(mean) <= 0.042
 
@@ -51,8 +49,8 @@ class TestLaw:
 
     @pytest.mark.parametrize("mean", [6.0, 10.0, 20.0])
     def test_lower_ends_of_noisy_counts_miss_seldom(self, mean: float) -> None:
-        """3 deviations of noise, of which 4 are printed: 4,000 printed draws know a share of
-        .025 to .0025.
+        """Noise of deviation 3, printed from 4 deviations on: a share of .025 in 4,000 printed
+        draws has an error of .0025.
         """
         rng = np.random.default_rng(int(mean))
         counts = rng.poisson(mean, 400_000) + 3.0 * rng.normal(size=400_000)
@@ -100,7 +98,7 @@ class TestSums:
 
 @pytest.fixture(scope="module")
 def made() -> Coefficients:
-    """Of 2,000 rows of wards a to d, of which d has eight events in 200 rows."""
+    """Return tables of 2,000 rows of wards a to d, where d has eight events in 200 rows."""
     rng = np.random.default_rng(3)
     ward, age = np.arange(2_000) % 10, rng.uniform(20.0, 80.0, 2_000)
     level = np.where(ward == 9, 3, np.minimum(ward // 3, 2))
@@ -159,7 +157,7 @@ class TestTable:
         assert made.contrast({"ward: d": weight}).p == pytest.approx(made.lines[3].p)
 
     def test_incomplete_record_is_refused_in_one_line(self, made: Coefficients) -> None:
-        """As records of versions before 0.3 do, which knew no rare outcomes."""
+        """Records of versions before 0.3 have no groups with few outcomes."""
         plain = made.to_plain_data()
         for name in plain:
             with pytest.raises(InvalidInput) as refused:

@@ -1,5 +1,5 @@
-"""Forecasts of tables of coefficients: rows that are needed, and standard errors to expect, from
-public facts alone.
+"""Forecasts of tables of coefficients from public facts alone: rows needed, and standard errors to
+expect.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def schema() -> Schema:
 
 
 def raw_rows(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Nine in ten numbers are in the typical ranges, levels are equally frequent, columns are
-    unrelated.
+    """Draw raw rows: nine in ten numbers are in the typical ranges, levels are equally frequent,
+    columns are uncorrelated.
     """
     age = np.clip(50.0 + 30.0 * rng.normal(size=n) / 1.645, 0.0, 120.0)
     dose = np.clip(3.0 + 2.0 * rng.normal(size=n) / 1.645, 0.0, 10.0)
@@ -76,8 +76,8 @@ def ratios(told: list[ahead.LineAhead], errors: list[list[float]]) -> np.ndarray
 
 
 def test_forecast_standard_errors_of_log_odds_match_runs() -> None:
-    """Within 1.3 of the mean of 16 draws; twice as much noise, or half of the rows, would be
-    outside.
+    """Within a factor of 1.3 of the mean of 16 draws; twice the noise, or half of the rows, would
+    fail.
     """
     rng = np.random.default_rng(0)
     raw = raw_rows(N, rng)
@@ -102,7 +102,7 @@ def test_forecast_standard_errors_of_log_odds_match_runs() -> None:
 
 
 def test_forecast_standard_errors_of_least_squares_match_runs() -> None:
-    """Within 1.3 of the mean of 12 draws, in the units of the label."""
+    """Within a factor of 1.3 of the mean of 12 draws, in the units of the label."""
     rng, task = np.random.default_rng(2), BoundedNumber(0.0, 200.0)
     raw = raw_rows(N, rng)
     spread = 30.0 * rng.normal(size=N)
@@ -126,8 +126,8 @@ def test_forecast_standard_errors_of_least_squares_match_runs() -> None:
 
 
 def test_forecast_rows_depend_on_noise_and_sites() -> None:
-    """Only the product of rows and mu counts for what noise hides; sums spare it, and rare
-    positives need more rows.
+    """For noise only the product of rows and mu counts; secure sums reduce it; rare positives need
+    more rows.
     """
     small = naming_from_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
     one = Study.from_sites(LogOdds(small), MU).estimate_rows_needed(EVEN, 4)
@@ -158,8 +158,8 @@ def test_synthetic_rows_follow_the_schema() -> None:
 
 
 def test_realistic_synthetic_rows_have_rare_levels_long_tails_and_binaries() -> None:
-    """Shares, widths and two values as `REAL` says: of 40 tables the rarest of three levels has
-    an eighth at most.
+    """Shares, widths and binaries are those of `REAL`: over 40 tables the rarest of three levels
+    has at most an eighth of the rows.
     """
     columns = COLUMNS | {"mark": {"kind": "number", "lo": 0, "hi": 1}}
     encoding = naming_from_schema(Schema.from_dict({"columns": columns, "name": "made"}))
@@ -248,9 +248,7 @@ def test_ambiguous_level_name_is_refused() -> None:
 
 
 def test_forecast_range_contains_the_forecast() -> None:
-    """Tables as declared hardly differ; those with the habits of real ones differ by more than a
-    factor of two.
-    """
+    """Tables as declared hardly differ; realistic ones differ by more than a factor of two."""
     study = Study.from_sites(LogOdds(naming()), MU, sites=SITES)
     real, even = study.estimate_rows_needed(REAL, 9), study.estimate_rows_needed(EVEN, 3)
     assert real.half_range[0] <= real.half <= real.half_range[1]

@@ -1,5 +1,5 @@
-"""Coefficients with intervals: exact without noise, honest with it, refused where noise is too
-much of them.
+"""Log-odds with intervals: exact without noise, right coverage with it, refused where noise is too
+large a part.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def fitted(
 
 
 def newton(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weighted maximum likelihood estimate, and its sandwich standard errors."""
+    """Return the weighted maximum likelihood estimate, and its sandwich standard errors."""
     A, b = np.hstack([X, np.ones((len(X), 1))]), np.zeros(X.shape[1] + 1)
     for _ in range(30):
         p = expit(A @ b)
@@ -118,7 +118,7 @@ def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
 
 
 def test_coefficients_have_the_units_of_the_schema() -> None:
-    """Margins by encoded columns are those by coefficients in the user's units."""
+    """Scores by encoded columns equal scores by coefficients in the user's units."""
     rng = np.random.default_rng(1)
     naming = naming_from_schema(Schema.from_dict(SCHEMA))
     raw = {
@@ -170,7 +170,7 @@ SETS = 80
 
 @lru_cache
 def many_fitted(trust: str) -> list[tuple[Naming, Estimates]]:
-    """Fits of rows and noise that are drawn anew, for all tests of coverage."""
+    """Return fits of new rows with new noise, for all tests of coverage."""
     return [
         fitted(config(epsilon=1.0, seed=seed, trust=trust), n=6000, seed=seed)[:2]
         for seed in range(SETS)
@@ -189,7 +189,7 @@ def coverage(fits: Iterable[tuple[Naming, Estimates]]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
 def test_intervals_cover(trust: str) -> None:
-    """At one in 10^4, twice, that coverage is neither below 93.5% nor above 99%."""
+    """Two-sided, each with probability 10^-4 of failing, if coverage is between 93.5% and 99%."""
     inside, printed = coverage(many_fitted(trust))
     assert printed > 200
     assert stats.binom.cdf(inside, printed, 0.935) > 1e-4
@@ -222,8 +222,8 @@ def test_table_that_is_mostly_noise_is_refused_with_requirements() -> None:
 
 
 def test_fragility_follows_the_documented_formula() -> None:
-    """``tau = E |P^(1/2) E P c|^2 / c'P c`` over noise E, by draws of it; P has eigenvalues that
-    are lowered.
+    """``tau = E |P^(1/2) E P c|^2 / c'P c`` over draws of the noise E, where P has lowered
+    eigenvalues.
     """
     from sottovoce.queries.moments import unflatten_symmetric
 
@@ -249,7 +249,7 @@ def test_fragility_follows_the_documented_formula() -> None:
 
 
 def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
-    """Errors E of a flattened matrix with variance s^2 an entry: Cov(E d) = (s^2 / 2)(|d|^2 I +
+    """For errors E of a flattened matrix with variance s^2 an entry, Cov(E d) = (s^2 / 2)(|d|^2 I +
     d d').
     """
     from sottovoce.queries.moments import unflatten_symmetric
@@ -262,8 +262,8 @@ def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
 
 
 def test_requirements_beyond_all_bounds_are_empty() -> None:
-    """A strain that falls below its bound only with many thousand times the rows has no number;
-    a smaller one has.
+    """A strain that only many thousand times the rows would lower has no requirements; a smaller
+    one has.
     """
     naming, found, _ = fitted(config())
     far = dataclasses.replace(found, strain=np.array([1e5]), noise=found.covariance)
@@ -313,7 +313,7 @@ def test_contrasts_and_tests_follow_from_the_covariance() -> None:
 
 
 def test_prediction_for_a_row_has_an_interval() -> None:
-    """That of the row's own contrast of the table; NaN where a coefficient that is refused takes
+    """It is that of the row's contrast of the table, and NaN where a refused coefficient takes
     part.
     """
     naming, found, _ = fitted(config(epsilon=3.0))
@@ -345,11 +345,9 @@ def test_prediction_for_a_row_has_an_interval() -> None:
 
 
 def test_prediction_intervals_cover() -> None:
-    """The true log-odds of four rows, over 120 data sets and noises: 95%, at four standard errors
-    of a share.
-
-    Each is the contrast of a table, of which coverage is tested above; two thirds of its length
-    does not pass here.
+    """The true log-odds of four rows, over 120 data sets and noises: 95%, within four standard
+    errors of a share. Each interval is the contrast of a table, whose coverage is tested above; two
+    thirds of its length fails here.
     """
     sets, short = 120, 2 / 3
     rows = np.array([[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [2.0, 2.0, 0.0], [-1.0, 0.3, -2.0]])
@@ -380,8 +378,8 @@ def test_unfinished_steps_are_distinguished_from_noise() -> None:
 
 
 def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
-    """However short the last step is: scores of 60 in root mean square are out of the steps'
-    reach.
+    """However short the last step is: scores with a root mean square of 60 are out of reach of the
+    steps.
     """
     step, S = np.array([[3.0, 0.0], [0.5, 0.0]]), np.eye(2)[None].repeat(2, axis=0)
     shortened, cut = shorten_step(step, S, 0.75)
@@ -404,8 +402,8 @@ def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
 
 
 def test_gradient_noise_alone_adds_no_strain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What noise of deviation s adds to d'Hd has a known mean and deviation, also in one
-    direction alone.
+    """What noise adds to d'Hd has a known mean and deviation, also if one direction has nearly all
+    of it.
     """
     R, s, one = 4000, 0.01, np.eye(3)[None]
     A = np.repeat(np.diag([1.0, 1.0, 8.0])[None], R, axis=0)
@@ -435,7 +433,7 @@ def test_gradient_noise_alone_adds_no_strain(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_requirements_are_lower_bounds_if_noise_hides_an_eigenvalue() -> None:
-    """Where noise hides an eigenvalue, what would do is said to be more than what can be told."""
+    """The stated requirement is then "more than" the largest number that can be computed."""
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
     lost = replace(
         found, hessian=found.hessian - 2.0 * np.linalg.eigvalsh(found.hessian[0])[0] * np.eye(4)
@@ -550,8 +548,8 @@ class TestRecipe:
 def one_exact_step(
     X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of a Newton step without noise from the minimiser plus `off`, as it is and as it is
-    corrected.
+    """Return errors of a Newton step without noise from the minimiser plus `off`, without and with
+    the correction.
     """
     n, k = len(X), X.shape[1] + 1
     best, _ = newton(X, y, np.ones(n))
@@ -591,8 +589,8 @@ def test_a_rare_level_is_corrected_for_its_own_rows() -> None:
 
 
 def test_a_rare_reference_is_corrected_like_a_level() -> None:
-    """The reference has no column of its own; nearly all of its rows are negative, and others
-    are compared to it.
+    """The reference has no column of its own; nearly all of its rows are negative, and others are
+    compared with it.
     """
     rng = np.random.default_rng(13)
     level = rng.choice(3, p=[0.08, 0.5, 0.42], size=60_000)
@@ -604,8 +602,8 @@ def test_a_rare_reference_is_corrected_like_a_level() -> None:
 
 
 def test_estimates_do_not_depend_on_the_frame() -> None:
-    """Three in ten rows are long in the frame of the Hessians, and coefficients are those of all
-    rows alike.
+    """Three in ten rows are clipped in the frame of the Hessians; coefficients are still those of
+    all rows.
     """
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 3)) * np.array([1.0, 0.1, 0.02])
@@ -633,13 +631,13 @@ def test_estimates_do_not_depend_on_the_frame() -> None:
 
 
 def long(cells: np.ndarray, share: float) -> np.ndarray:
-    """An edge beyond which a share of the rows is."""
+    """Return an edge beyond which a given share of the rows lies."""
     beyond = np.cumsum(cells[0, ::-1])[::-1][1:]
     return np.asarray(EDGES[[int((beyond <= share).argmax())]])
 
 
 def test_bound_of_unfinished_step_for_rare_events() -> None:
-    """Newton's step for ``exp`` from a log-odds that is D too high."""
+    """Newton's step for ``exp`` from a log-odds that is too high by D."""
     D = np.linspace(0.01, -np.log1p(-LONGEST), 600)
     step = 1.0 - np.exp(-D)  # f(D) - f(0) over f'(D), of f = exp
     np.testing.assert_allclose(bound_undone_step(-step), D - step, rtol=1e-9)
@@ -657,7 +655,9 @@ def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent(
 
 
 def test_unfinished_step_adds_one_direction_for_each_group() -> None:
-    """The strain is a mean over all directions; a level of rare events may still be on its way."""
+    """The strain is a mean over all directions; the step of a level with rare events may still be
+    large.
+    """
     naming = naming_from_schema(
         Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}})
     )

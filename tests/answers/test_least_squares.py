@@ -1,4 +1,4 @@
-"""Least squares with intervals: the step is exact, the covariance holds all noise, and intervals
+"""Least squares with intervals: the step is exact, the covariance includes all noise, and intervals
 cover.
 """
 
@@ -65,7 +65,7 @@ def estimated(
 
 
 def exact_fit(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of encoded rows with their weights, exactly: moments and coefficients."""
+    """Return second moments and coefficients of weighted encoded rows, without noise."""
     A, t = naming.encode_rows(X), DAYS.encode(y)
     weight = 1.0 / np.maximum(1.0, np.linalg.norm(A, axis=1) * (1.0 + 1e-9)) ** 2
     S = (A.T * weight) @ A / len(A)
@@ -75,7 +75,7 @@ def exact_fit(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray,
 def listened(
     monkeypatch: pytest.MonkeyPatch, *given: Any
 ) -> tuple[Estimates, dict[str, tuple[Any, Any]]]:
-    """An estimate, and every answer with its statistic, by the name of the release."""
+    """Return an estimate, and every answer with its query, by the name of the release."""
     answers, script = {}, least_squares.Stepped.script
 
     def listening(self: least_squares.Stepped, facts: Any, replicates: int) -> Any:
@@ -96,7 +96,7 @@ def listened(
 def in_frame(
     naming: Naming, X: np.ndarray, y: np.ndarray, A: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows in a frame, their weights there, and targets."""
+    """Return rows in a frame, their weights there, and targets."""
     rows = naming.encode_rows(X)
     own = 1.0 / np.maximum(1.0, np.linalg.norm(rows, axis=1) * (1.0 + 1e-9)) ** 2
     U = rows @ A
@@ -104,8 +104,8 @@ def in_frame(
 
 
 def test_newton_step_of_least_squares_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the frame, ``estimate - OLS`` is a mean of ``M^-1 (E (t - OLS) - e)`` over the points
-    t, with long rows.
+    """In the frame ``estimate - OLS`` is an average of ``M^-1 (E (t - OLS) - e)`` over the points
+    t, also with long rows.
     """
     naming, X, y = drawn(5000, 0, spread=0.2, norm=1.6)
     found, answers = listened(monkeypatch, naming, X, y)
@@ -148,7 +148,7 @@ def test_covariance_without_noise_is_white_s() -> None:
 
 @lru_cache
 def tables() -> list[tuple[Naming, Estimates]]:
-    """Of 100 data sets whose spread depends on a column."""
+    """Return tables of 100 data sets whose residual variance depends on a column."""
     made = [drawn(2000, seed) for seed in range(100)]
     return [
         (naming, estimated(naming, X, y, 1.0, seed)) for seed, (naming, X, y) in enumerate(made)
@@ -156,7 +156,7 @@ def tables() -> list[tuple[Naming, Estimates]]:
 
 
 def coverage(change: Any = lambda found: found) -> float:
-    """Of all printed intervals of :func:`tables`."""
+    """Return the coverage of all printed intervals of :func:`tables`."""
     inside = []
     for naming, found in tables():
         lines = least_squares.table_in_target_units(change(found), naming, DAYS).lines
@@ -170,17 +170,15 @@ def coverage(change: Any = lambda found: found) -> float:
 
 
 def known(found: Estimates, times: float = 1.0) -> Estimates:
-    """With a multiple of the covariance by sampling and noise, without what clipped residuals
-    may do.
+    """Return estimates whose covariance is a multiple of that by sampling and noise, without the
+    part for clipped residuals.
     """
     return dataclasses.replace(found, covariance=times * (found.sampling + found.noise))
 
 
 def test_intervals_cover_where_the_spread_depends_on_a_column() -> None:
-    """400 intervals: 95% within 4 standard errors of a share, two thirds and three halves of a
-    width without.
-
-    Residuals lean to no side, so that what clipped ones may do is more than is needed.
+    """400 intervals: 95% within 4 standard errors of a share; two thirds and three halves of the
+    width fail. Residuals are symmetric, so the part for clipped residuals is left out.
     """
     assert 0.906 < coverage(known) < 0.985
     assert 0.94 < coverage() < 1.0
@@ -189,7 +187,7 @@ def test_intervals_cover_where_the_spread_depends_on_a_column() -> None:
 
 
 def test_intervals_that_ignore_noise_do_not_cover() -> None:
-    """The planted fault: a covariance of sampling alone."""
+    """The planted fault is a covariance by sampling alone."""
 
     def blind(found: Estimates) -> Estimates:
         return dataclasses.replace(found, covariance=found.sampling)
@@ -219,8 +217,8 @@ def test_possible_hidden_clipping_widens_all_lines(
 
 
 def test_mean_row_of_tail_follows_squared_residuals() -> None:
-    """Of rows whose spread is ``exp(0.4 x)``: squares lean by .8, and the mean excess of a cubic
-    tail by 1.2.
+    """Rows with the residual deviation ``exp(0.4 x)``: weights by squares shift the mean by .8, and
+    the mean excess of a cubic tail by 1.2.
     """
     rng = np.random.default_rng(2)
     x = rng.normal(size=500_000)
@@ -242,8 +240,8 @@ def test_unknown_tail_has_the_prior_of_one_row() -> None:
 
 
 def skewed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Targets with a tail to one side, which is longer where the first column is large: costs,
-    or lengths of stay.
+    """Draw targets with a tail to one side, longer where the first column is large: costs, or
+    lengths of stay.
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
@@ -252,8 +250,8 @@ def skewed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_slopes_are_covered_where_a_clipped_tail_leans_with_a_column() -> None:
-    """100 intervals of the first slope: 95% within 3 standard errors of a share; without the
-    allowance less.
+    """100 intervals of the first slope: 95% within 3 standard errors of a share; fewer without the
+    part for clipped residuals.
     """
     naming = naming_from_columns(["age", "dose", "none"], 2.4)
     _, truth = exact_fit(naming, *skewed(400_000, 999))
@@ -269,7 +267,9 @@ def test_slopes_are_covered_where_a_clipped_tail_leans_with_a_column() -> None:
 
 
 def test_separate_sites_allow_for_clipped_residuals_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sites that release their own answers, the allowance is that of the common steps."""
+    """If sites release their own answers, the part for clipped residuals is that of the common
+    steps.
+    """
     naming = naming_from_columns(["age", "dose", "none"], 2.4)
     X, y = skewed(4000, 1)
     rows = naming.rows_of_sites(
@@ -312,9 +312,7 @@ def test_threshold_lies_beyond_visible_residuals() -> None:
 
 @pytest.mark.parametrize("h", [0.2, 0.354, 0.42, 0.5])
 def test_mean_clipping_is_estimated_from_the_histogram(h: float) -> None:
-    """Of normal residuals of spread 1/6; with noise in the histogram it is never told to be
-    less.
-    """
+    """Normal residuals of deviation 1/6; with noise in the histogram the estimate is never smaller."""
     edges, spread = least_squares.EDGES, 1.0 / 6.0
     beyond = 2.0 * stats.norm.sf(np.append(edges, np.inf) / spread)
     cells = np.append(1.0 - beyond[0], beyond[:-1] - beyond[1:])
@@ -325,9 +323,7 @@ def test_mean_clipping_is_estimated_from_the_histogram(h: float) -> None:
 
 
 def test_threshold_of_separate_sites_minimises_variance() -> None:
-    """At most as far out as one site would: nearer if noise costs more than what is clipped, and
-    else there.
-    """
+    """It is at most that of one site: smaller if noise costs more than clipping, and else the same."""
     edges, spread = least_squares.EDGES, 1.0 / 6.0
     beyond = 2.0 * stats.norm.sf(np.append(edges, np.inf) / spread)
     cells = np.append(1.0 - beyond[0], beyond[:-1] - beyond[1:])
@@ -345,8 +341,8 @@ def test_threshold_of_separate_sites_minimises_variance() -> None:
 
 
 def test_moments_of_slopes_are_shrunk_by_the_share_of_noise() -> None:
-    """Without noise they stay; noise of their own size leaves the multiple, and spreads that
-    differ clearly stay.
+    """Without noise they stay; noise of their own size leaves the multiple of H; clear differences
+    stay.
     """
     rng = np.random.default_rng(0)
     root = rng.normal(size=(4, 4))
@@ -368,11 +364,9 @@ def test_moments_of_slopes_are_shrunk_by_the_share_of_noise() -> None:
 
 
 def test_the_sampling_variance_does_not_follow_the_noise() -> None:
-    """1,000 rows of one spread at epsilon 1: J as it is released is off by 2.2 of it, in root mean
-    square.
-
-    Drawn J is off by 1.9: spreads along a direction that are four times the mean are not drawn
-    away.
+    """1,000 rows of equal residual variance at epsilon 1: the released J has a relative error of
+    2.2 (root mean square), and after shrinkage 1.9: variances along a direction that are four times
+    the mean are not shrunk away.
     """
     ratios = []
     for seed in range(6):
@@ -383,8 +377,8 @@ def test_the_sampling_variance_does_not_follow_the_noise() -> None:
 
 
 def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:
-    """Stays with a long tail: the constant is that of least squares, which residuals clipped
-    early would miss.
+    """Lengths of stay with a long tail: the constant is that of least squares, which early clipping
+    would miss.
     """
     rng, n = np.random.default_rng(3), 20_000
     X = rng.normal(size=(n, 3))
@@ -417,7 +411,7 @@ def test_a_rare_level_counts_as_the_reference() -> None:
 
 
 def related(n: int, seed: int, r: float = 0.99) -> tuple[Naming, np.ndarray, np.ndarray]:
-    """Columns of which the first two are correlated by r."""
+    """Draw columns of which the first two have the correlation r."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     X[:, 1] = r * X[:, 0] + math.sqrt(1.0 - r**2) * X[:, 1]
@@ -426,7 +420,7 @@ def related(n: int, seed: int, r: float = 0.99) -> tuple[Naming, np.ndarray, np.
 
 
 def test_nearly_collinear_columns_have_about_the_width_of_least_squares() -> None:
-    """80 intervals at 95%: fewer than 68 inside has a chance of 1 in 3,000."""
+    """80 intervals at 95%: fewer than 68 that cover has a probability of 1 in 3,000."""
     inside, widths = [], []
     for seed in range(20):
         naming, X, y = related(20_000, seed)
@@ -480,8 +474,8 @@ def test_share_of_targets_at_bounds_is_reported_if_clear() -> None:
 
 
 def test_intervals_of_share_at_bounds_cover() -> None:
-    """2,000 draws: 95% within 4 standard errors of a share, and neither part of the variance may
-    be left out.
+    """2,000 draws: 95% within 4 standard errors of a share; leaving out either part of the variance
+    fails.
     """
     rng, rows, spread = np.random.default_rng(0), 2000, 0.005
 
@@ -541,15 +535,15 @@ class TestRegressor:
         weighed = ConsensusRegressor(
             (0, 60), random_state=0, inference=True, knobs={"max_weight": 1.0}
         )
-        with pytest.raises(InvalidInput, match="count alike"):
+        with pytest.raises(InvalidInput, match="equal weight"):
             weighed.fit(X, y, sample_weight=np.ones(50))
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", [36, 160])
 def test_results_stay_finite_if_noise_hides_all_second_moments(seed: int) -> None:
-    """Heavy tails, sites of 80 rows, epsilon .3: of these two draws noise leaves no second
-    moment of any column.
+    """Heavy tails, sites of 80 rows, epsilon .3: in these two draws noise hides the second moments
+    of all columns.
     """
     rng = np.random.default_rng([seed, 400, 30, 61])
     X = rng.standard_t(3, size=(400, 4)) / np.sqrt(3.0)

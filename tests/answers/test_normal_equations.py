@@ -30,8 +30,8 @@ class TestProducts:
         np.testing.assert_allclose(mean.c, C, rtol=1e-12)
 
     def test_products_are_weighted_by_precision(self) -> None:
-        """Two unbiased numbers with variances v and w have the best mean (x / v + y / w) / (1 /
-        v + 1 / w).
+        """Two unbiased numbers x and y with variances v and w have the best mean (x / v + y / w) /
+        (1 / v + 1 / w).
         """
         s_M, spreads = np.array([0.2, 0.0, 1.0]), (0.3, 0.5)
         points, noises = RNG.normal(size=(2, R, D)), RNG.normal(size=(2, R, D))
@@ -58,11 +58,9 @@ class TestProducts:
         np.testing.assert_allclose(mean.of_gradients, by_gradients, rtol=1e-9)
 
     def test_noise_in_moments_counts_with_the_distance_of_the_point(self) -> None:
-        """Symmetric noise with deviation s on an entry, s sqrt(2) on the diagonal, as of two
-        triangles in one.
-
-        The mean of |E (x - t)|^2 / d over 4000 draws is within 4% of its expectation: over four of
-        its deviations.
+        """Symmetric noise with deviation s on an entry and s sqrt(2) on the diagonal, as in a
+        flattened triangle. The mean of |E (x - t)|^2 / d over 4,000 draws is within 4% of its
+        expectation: over four of its deviations.
         """
         point, s_M, draws = np.zeros((R, D)), 0.3, 4000
         E = RNG.normal(size=(draws, D, D)) * s_M / np.sqrt(2.0)
@@ -95,7 +93,7 @@ class TestPosterior:
         np.testing.assert_allclose(other - one, [[7.0, 7.0, 0.0, 0.0, 0.0]] * R, atol=1e-9)
 
     def test_gain_and_error_are_those_of_numerical_integration(self) -> None:
-        """Of x ~ N(0, tau^2) with tau^2 on a grid: integrals over x of each coordinate, by the
+        """For x ~ N(0, tau^2) with tau^2 on a grid: integrals over x for each coordinate, by the
         trapezoidal rule.
         """
         values, z, variance = np.array([[2.0, 0.5]]), np.array([[1.5, -0.4]]), 0.09

@@ -1,5 +1,5 @@
-"""Pages to pass on: what they show, what they leave out, and that nothing in a document can
-break or script them.
+"""Reports as HTML pages: what they show and leave out, and that no document can break or script
+them.
 """
 
 from __future__ import annotations
@@ -415,7 +415,7 @@ class TestAnybody:
     def test_other_documents_are_refused_in_one_line(
         self, record: dict[str, Any], place: str, wrong: Any
     ) -> None:
-        """Or shown, where the document can be read without that part."""
+        """Or shown, where the document is readable without the wrong part."""
         found = ""
         with contextlib.suppress(InvalidInput):
             found = page(record | {place: wrong})
@@ -562,7 +562,7 @@ LONG = "scale = 1.0\n" + SCHEMA
 
 
 class TestLongRows:
-    """Whose coefficients these are, where long rows count for less."""
+    """Remarks on whose coefficients these are, where long rows count for less."""
 
     def trained(self, folder: Path, text: str, *more: object) -> tuple[str, dict[str, Any], str]:
         schema, run, said = (folder / f"long.{ext}" for ext in ("toml", "json", "html"))
@@ -594,7 +594,7 @@ class TestLongRows:
         assert "count for less" not in remarks_below_table(lines, None, remark_on_long_rows)
 
     def test_remark_on_long_rows_follows_from_the_schema_alone(self, folder: Path) -> None:
-        """Other rows, the same words: no private row is counted."""
+        """Other rows give the same words: no private row is counted."""
         head, *rows = (folder / "rows.csv").read_text().splitlines()
         few = folder / "few.csv"
         few.write_text(

@@ -1,5 +1,5 @@
-"""Public frames: what noise hides in one is seen in the next, and steps by what rows lack that
-are shortened.
+"""Public frames (whitening transforms): hidden directions are seen in later frames, and steps allow
+for clipped rows.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class TestFrames:
         np.testing.assert_allclose((frame.A @ frame.back)[0], np.diag([1.0, 1.0, 0.0]), atol=1e-9)
 
     def test_hidden_direction_is_seen_in_the_next_frame(self) -> None:
-        """In turns: each shows directions that are smaller by the noise's norm; what is seen is
-        not stretched more.
+        """Each frame shows directions that are smaller by the noise's norm; seen directions are not
+        stretched further.
         """
         spread, noise, sight = (
             0.002,
@@ -140,11 +140,9 @@ class TestFrames:
     def test_steps_add_the_curvature_lost_by_clipping(
         self, seed: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature,
-        and steps overshoot.
-
-        The levels' common log-odds, near 0.8, are then off by ten and more, though no step is taken
-        along directions in which the rows seem to have nothing.
+        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of its curvature, so
+        steps by them alone overshoot. The log-odds that levels have in common, near 0.8, would be
+        off by ten and more.
         """
         plain = {"kind": {"kind": "category", "values": list("abcdef")}}
         plain |= {f"x{j}": {"kind": "number", "lo": -4.0, "hi": 4.0} for j in range(6)}

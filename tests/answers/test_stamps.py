@@ -1,4 +1,6 @@
-"""A stored answer belongs to the public point at which it was asked, whatever a run is called."""
+"""Stored answers of a ledger belong to the public point at which they were asked, whatever the name
+of the run.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,13 @@ GROUPS: Array = np.eye(D)[:1]
 
 @dataclass
 class Site:
-    """All nodes, whose releases a ledger on disk keeps."""
+    """All nodes, with a ledger on disk that keeps their releases."""
 
     ledger: DurableLedger
     trust: str
 
     def asked(self, what: Bounded) -> Array:
-        """The one release of the run, now or as it is stored."""
+        """Return the one release of the run, from now or from the ledger."""
         rng = np.random.default_rng(0)
         parts = [(rng.normal(size=(50, D - 1)), rng.choice([-1.0, 1.0], 50)) for _ in range(N)]
         summed = self.trust == "sum"
@@ -96,7 +98,7 @@ def test_stored_answer_is_used_only_at_its_own_point(site: Site, other: Scores) 
 def test_stored_answer_without_stamp_is_not_used(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can tell at which point it was asked."""
+    """It is unknown at which point it was asked."""
     with monkeypatch.context() as bare:
         bare.setattr(Bounded, "stamp", lambda self: b"")
         site.asked(question())
@@ -106,7 +108,7 @@ def test_stored_answer_without_stamp_is_not_used(
 
 
 def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
-    """A model, a threshold and subgroups are not in the rows that the ledger is bound to, nor in
+    """Model, threshold and subgroups are neither in the rows that the ledger is bound to, nor in
     the configuration.
     """
     rows = build_scored_rows([(np.random.default_rng(1).normal(size=(60, D - 1)), np.ones(60))])
@@ -143,7 +145,7 @@ def test_evaluation_needs_the_digest_of_its_model() -> None:
 
 
 def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
-    """Ledgers hold these: a change here would take away answers that were paid for."""
+    """Ledgers store these digests: a change here would lose answers that were paid for."""
     values: list[Any] = [
         None,
         True,

@@ -1,5 +1,5 @@
-"""Surveys: what is counted, what thresholds promise, that rare levels are not shown, and what is
-proposed.
+"""Surveys: counts and their sensitivity, thresholds with stated error rates, hidden rare levels,
+and proposals.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class TestCells:
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
     def test_sensitivity_of_counts_holds_and_is_attained(self, relation: str) -> None:
-        """All pairs of rows, cells that are none included."""
+        """Over all pairs of rows, including rows in no cell."""
         widths, still = (2, 3), [1.0, 1.0]
         what = Cells(np.zeros((1, 1, 2)), widths)
         means = {}
@@ -134,8 +134,8 @@ class TestCells:
         assert 0.999 * stated < far <= stated
 
     def test_a_count_of_one_column_alone_would_understate_it(self) -> None:
-        """Planted: without the factor one over the root of the columns a row would move the
-        counts further.
+        """Planted fault: without the factor of one over the root of the number of columns a row
+        would change the counts further.
         """
         first, other = (
             Rows.build_with_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))])
@@ -220,7 +220,7 @@ def told(
     seed: int = 0,
     rows: float = 1000.0,
 ) -> Any:
-    """Columns from counts by grid and cell, with noise."""
+    """Return columns read from noisy counts by grid and cell."""
     grids = grids_from_schema(of, list(counts))
     rng, values = np.random.default_rng(seed), list[float]()
     for grid in grids:
@@ -237,7 +237,7 @@ class TestRareLevelsAreNotShown:
     TIMES = 2000
 
     def shown(self, sigma: float, count: float, rare: float = RARE) -> int:
-        """In how many surveys of four levels the one with so many rows was kept."""
+        """Return in how many surveys of four levels the one with a given number of rows was shown."""
         of = schema()
         grids = grids_from_schema(of, ["ward"])
         noise, scale = Noise.from_error_rate(grids, 1000.0, sigma, rare), 1000.0
@@ -252,7 +252,7 @@ class TestRareLevelsAreNotShown:
     @pytest.mark.parametrize("sigma", [0.0, 1.0, 20.0])
     def test_rare_levels_are_hidden_with_the_stated_error_rate(self, sigma: float) -> None:
         """Ten rows, and none: a binomial test at one in 10^6 for a rate of .05, which thresholds
-        without noise fail.
+        that ignore noise fail.
         """
         most = 0.05 * self.TIMES + 4.9 * math.sqrt(0.05 * 0.95 * self.TIMES)
         assert self.shown(sigma, RARE) <= most
@@ -274,8 +274,8 @@ class TestRareLevelsAreNotShown:
         )
 
     def test_rare_level_is_in_no_written_file(self) -> None:
-        """A real table at a budget at which nearly nothing is hidden: eight rows stay unseen,
-        and a typo too.
+        """A real table at a budget at which hardly anything is hidden: eight rows stay hidden, and
+        a typo too.
         """
         found = survey(schema(), [table()], config(epsilon=200.0))
         (ward,) = (one for one in found.columns if one.name == "ward")
@@ -297,8 +297,8 @@ class TestRareLevelsAreNotShown:
 
 class TestThresholds:
     def test_no_empty_run_of_cells_is_seen_more_often_than_stated(self) -> None:
-        """All columns are empty but for missing values, so every proposal is an error: at most
-        .05 of the surveys.
+        """All columns have only missing values, so every proposal is an error: in at most .05 of
+        the surveys.
         """
         of = schema()
         missing = {grid.name: {grid.width: 1000.0} for grid in grids_from_schema(of)}
@@ -395,7 +395,7 @@ class TestProposals:
         )
 
     def test_where_noise_may_hide_many_rows_bounds_take_in_a_cell_more(self) -> None:
-        """One cell to each side, and down to zero as that is near; with little noise the seen
+        """One cell more on each side, and down to zero if that is near; with little noise the seen
         cells suffice.
         """
         rng = np.random.default_rng(0)
@@ -463,7 +463,7 @@ class TestAskedAsOtherAnswersAre:
 
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
     def test_noise_has_the_scale_that_thresholds_use(self, trust: str) -> None:
-        """Chi-squared at one in 10^4, which two thirds and three halves of the scale fail."""
+        """A chi-squared test at one in 10^4; two thirds and three halves of the scale fail."""
         from scipy import stats
 
         sizes, of = [500, 300, 700], schema()
@@ -512,9 +512,7 @@ class TestAskedAsOtherAnswersAre:
 
     @pytest.mark.parametrize("trust", ["sum", "curator"])
     def test_survey_and_training_share_a_ledger(self, tmp_path: Path, trust: str) -> None:
-        """Whether an estimator asks, or a command: both know the table by its raw rows, under
-        any schema.
-        """
+        """An estimator and a command identify the table by its raw rows, under any schema."""
         pd, rows = pytest.importorskip("pandas"), table()
         rows = Table("t", dict(rows.columns) | {"age": np.arange(N) % 90})
         pd.DataFrame(rows.columns).to_csv(tmp_path / "t.csv", index=False)
@@ -579,8 +577,8 @@ ALL_KINDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("door", list(DOORS))
 def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
-    """The sensitivity rests on it: whatever a value is, and however it comes in, others are read
-    as they were.
+    """The sensitivity rests on this: whatever a value is, and however it is given, other rows are
+    read as before.
     """
     schema = Schema.from_dict({"columns": ALL_KINDS, "na": ["-9", "NA"]})
     grids, pool, rng = grids_from_schema(schema), DOORS[door], np.random.default_rng(3)
@@ -604,8 +602,8 @@ def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
 
 
 def test_survey_and_training_read_values_alike() -> None:
-    """A value by itself: in its cell if training takes it, in that of missing ones or unreadable
-    ones otherwise.
+    """A single value is in its cell if training accepts it, and else in the cell of missing or
+    unreadable ones.
     """
     schema = Schema.from_dict({"columns": ALL_KINDS, "na": ["-9", "NA"]})
     na = frozenset(schema.na)

@@ -263,7 +263,7 @@ class Estimates:
 def check_run_is_inference(run: RunConfig) -> None:
     """Refuse a run with a method or a loss other than inference's own; InvalidInput."""
     if not run.auto:
-        rule = "inference has its own method, Newton steps on noisy sums"
+        rule = "inference takes Newton steps of its own and no other method"
         raise InvalidInput(
             "method", run.method, rule, "leave method out; trust='sum' selects secure sums"
         )
