@@ -1,6 +1,4 @@
-"""003's aggregation methods: what they compute without noise, what they cost, and whether the
-noise is as stated.
-"""
+"""003's aggregation methods: results without noise, costs, and the scale of the noise."""
 
 from __future__ import annotations
 
@@ -53,8 +51,8 @@ def boss() -> Rows:
 
 
 def sklearn_model(signed: Any, Lambda: float) -> Any:
-    """The minimiser of mean loss plus Lambda/2 ||w||^2, from y x alone: half of the rows are
-    turned round.
+    """Return the minimiser of mean loss plus Lambda/2 ||w||^2, by scikit-learn: half of the rows
+    are multiplied by -1, as the loss depends on y x alone.
     """
     y = np.where(np.arange(len(signed)) % 2 == 0, 1.0, -1.0)
     model = LogisticRegression(
@@ -64,7 +62,7 @@ def sklearn_model(signed: Any, Lambda: float) -> Any:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[RowGuard]:
-    """All row guards that a method makes."""
+    """Collect all row guards that a method makes."""
     seen: list[RowGuard] = []
 
     class Watched(RowGuard):
@@ -79,7 +77,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[RowGuard]:
 # Without noise
 
 
-def test_without_noise_the_methods_are_those_of_exact_models(sites: Rows, boss: Rows) -> None:
+def test_methods_without_noise_give_the_exact_models(sites: Rows, boss: Rows) -> None:
     M = np.array([sklearn_model(sites.rows_of_node(i).signed[0], 0.05) for i in range(4)])
     alone = aggregation.local(sites, EXACT)
     assert np.allclose(alone.models[0], M, atol=1e-5)
@@ -98,7 +96,7 @@ def test_without_noise_the_methods_are_those_of_exact_models(sites: Rows, boss: 
 
 
 @pytest.mark.parametrize("delta", [None, 1e-5])
-def test_more_budget_brings_the_private_methods_to_the_exact_ones(
+def test_private_methods_approach_exact_ones_with_larger_budgets(
     sites: Rows, boss: Rows, delta: float | None
 ) -> None:
     loud = replace(EXACT, epsilon=1e7 if delta is None else 300.0, delta=delta, tol=1e-9)
@@ -118,7 +116,7 @@ def test_more_budget_brings_the_private_methods_to_the_exact_ones(
     "terms", [PURE, APPROXIMATE, replace(PURE, relation="zero-out"), replace(PURE, epsilon=0.05)]
 )
 @pytest.mark.parametrize("loss", ["logistic", "huber:0.5"])
-def test_every_total_is_met_and_never_passed(
+def test_total_budgets_are_spent_and_not_exceeded(
     sites: Rows, boss: Rows, terms: Terms, loss: str
 ) -> None:
     terms = replace(terms, loss=loss)
@@ -138,7 +136,7 @@ def test_every_total_is_met_and_never_passed(
         )
 
 
-def test_the_ledger_holds_what_u1_and_u4_say(
+def test_ledger_charges_follow_corrections_u1_and_u4(
     sites: Rows, boss: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = watch(monkeypatch)
@@ -155,7 +153,7 @@ def test_the_ledger_holds_what_u1_and_u4_say(
         )
 
 
-def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:
+def test_party_without_remaining_budget_draws_no_noise(sites: Rows) -> None:
     class NoNoise:
         simulated = True
 
@@ -172,8 +170,8 @@ def test_a_party_without_budget_left_draws_nothing(sites: Rows) -> None:
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-def test_the_sensitivity_of_the_trusted_average_is_attained(relation: str) -> None:
-    """One dimension, Huber's linear piece: the gradient of a row is -y x whatever w is, so
+def test_sensitivity_of_trusted_average_is_attained(relation: str) -> None:
+    """In one dimension on the linear piece of Huber's loss a row's gradient is -y x for every w, so
     bounds are equalities.
     """
     sizes, Lambda = [5, 9, 20], 5.0
@@ -226,7 +224,7 @@ def test_scaled_features_lie_in_the_unit_ball() -> None:
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
-def test_a_wrong_scale_of_the_trusted_average_is_noticed(
+def test_wrong_noise_scale_of_trusted_average_is_detected(
     factor: float, passes: bool, sites: Rows
 ) -> None:
     terms = replace(APPROXIMATE, replicates=400)
@@ -243,10 +241,10 @@ def test_a_wrong_scale_of_the_trusted_average_is_noticed(
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
 @pytest.mark.parametrize("delta", [None, 1e-5])
-def test_a_wrong_scale_of_a_sites_noise_is_noticed(
+def test_wrong_noise_scale_of_a_site_is_detected(
     factor: float, passes: bool, delta: float | None, boss: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The noise is read back from the gradient at the released model."""
+    """The noise is recovered from the gradient at the released model."""
     terms, seen = replace(PURE, delta=delta, replicates=400), watch(monkeypatch)
     w = aggregation.local(boss, terms).models[:, 0]
     (event,) = seen[0].ledger.rows
@@ -262,7 +260,7 @@ def test_a_wrong_scale_of_a_sites_noise_is_noticed(
     assert (value > 1e-3) == passes
 
 
-def test_a_law_follows_the_delta() -> None:
+def test_noise_distribution_depends_on_delta() -> None:
     assert isinstance(aggregation._law(np.ones((1, 1)), PURE), SphericalLaw)
     assert isinstance(aggregation._law(np.ones((1, 1)), APPROXIMATE), GaussianLaw)
 
@@ -311,7 +309,7 @@ def test_every_party_of_a_tree_spends_once(
 
 
 @pytest.mark.parametrize("setting", aggregation.SETTINGS)
-def test_compare_runs_what_applies(setting: str) -> None:
+def test_compare_runs_only_applicable_methods(setting: str) -> None:
     table = compare(CompareConfig(**SMALL, setting=setting, epsilon=1.0, replicates=3))
     rows = {row["method"]: row for row in table}
     assert {"local", "global", "average", "feature"} <= set(rows) and json.dumps(
@@ -339,7 +337,7 @@ def test_the_feature_method_beats_the_average_on_mnist_with_public_rows_at_the_a
 @pytest.mark.parametrize(
     "change", [{"sites": 0}, {"rows": 10_000}, {"setting": "open"}, {"epsilon": -1.0}]
 )
-def test_a_bad_comparison_is_refused_by_name(change: dict[str, Any]) -> None:
+def test_invalid_comparison_names_the_field(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
         compare(CompareConfig(**(SMALL | change)))
     assert caught.value.field == next(iter(change))
@@ -349,9 +347,7 @@ def test_the_command_prints_a_table_or_json() -> None:
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     options += ["--epsilon=2", "--replicates=2", "--setting=private"]
     shown = " ".join(CliRunner().invoke(command, options, catch_exceptions=False).output.split())
-    assert (
-        "two levels" in shown and "±" in shown and "protects nothing; not: NO protection" in shown
-    )
+    assert "two levels" in shown and "±" in shown and "protects nothing" in shown
     plain = json.loads(
         CliRunner().invoke(command, [*options, "--json"], catch_exceptions=False).output
     )
@@ -362,7 +358,7 @@ def test_the_printed_average_is_sized_by_the_mean_site_and_priced_by_the_smalles
     sites: Rows,
 ) -> None:
     fit = aggregation.average_trusted(sites, PURE, "printed")
-    assert fit.sites.printed_claim == 1.0 and "same number of rows" in str(fit.sites.assumes)
+    assert fit.sites.printed_claim == 1.0 and "number of rows" in str(fit.sites.assumes)
     assert fit.sites.epsilon == pytest.approx(np.mean(SITES) / min(SITES), rel=1e-3)
     alike = make_rows([50] * 4, 4, seed=1)
     assert aggregation.average_trusted(alike, PURE, "printed").sites.epsilon == pytest.approx(
@@ -371,8 +367,8 @@ def test_the_printed_average_is_sized_by_the_mean_site_and_priced_by_the_smalles
 
 
 def test_printed_sites_are_algorithm_2_to_the_letter() -> None:
-    """Delta and the rate by its own rule, on both sides of the switch; the noise that was drawn
-    has this rate.
+    """Delta and the noise rate follow its own rule, on both sides of the switch, and the drawn
+    noise has this rate.
     """
     sites = make_rows([400], 4)
     for epsilon in (0.02, 1.0):

@@ -1,5 +1,5 @@
-"""How sites differ: intervals that cover, by a covariance with a common part, and the wrong
-model refuted.
+"""Random effects of sites: intervals cover, with a covariance that has a common part, and a wrong
+model fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V = np.diag(np.linspace(0.02, 0.1, K)) + COMMON
 
 
 def drawn(sd: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Effects of sites and of one more, and estimates."""
+    """Draw effects of sites and of one more site, and estimates of the former."""
     rng = np.random.default_rng(seed)
     effects = MEAN + sd * rng.normal(size=(SETS, K + 1))
     noise = rng.multivariate_normal(np.zeros(K), V, size=SETS)
@@ -25,8 +25,8 @@ def drawn(sd: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.3, 1.0])
-def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
-    """1,000 sets: a share of 95% has a standard error of 0.7 points, and three of them are
+def test_intervals_cover_without_excess_width(sd: float) -> None:
+    """1,000 data sets: a share of 95% has a standard error of 0.7 points; three of them are
     allowed.
     """
     effects, following, estimates = drawn(sd, 3)
@@ -60,9 +60,7 @@ def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
         )
 
 
-def test_the_sum_of_squares_is_chi_squared_at_the_true_spread_and_its_interval_ends_where_it_surprises() -> (
-    None
-):
+def test_q_is_chi_squared_at_the_true_spread_and_spread_interval_inverts_it() -> None:
     _, _, estimates = drawn(0.5, 5)
     W = np.linalg.inv(V + 0.25 * np.eye(K))
     mean = estimates @ W.sum(axis=0) / W.sum()
@@ -76,7 +74,7 @@ def test_the_sum_of_squares_is_chi_squared_at_the_true_spread_and_its_interval_e
         assert stats.chi2.sf(r @ W @ r, K - 1) == pytest.approx(chance, rel=1e-6)
 
 
-def test_sites_that_are_known_exactly_have_their_own_mean_and_deviation() -> None:
+def test_exact_site_effects_give_sample_mean_and_deviation() -> None:
     effects = np.array([-2.0, -1.0, 0.5, 1.5])
     found = estimate_random_effects(effects, 1e-12 * np.eye(4), 0.05)
     assert found.mean == pytest.approx(effects.mean()) and found.sd == pytest.approx(

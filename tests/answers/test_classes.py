@@ -1,5 +1,5 @@
-"""Held-out rows of several classes: counts by class and answer, their sensitivity, and intervals
-that cover.
+"""Private evaluation of several classes: confusion counts, their sensitivity, and intervals that
+cover.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ TRUTH = np.array([[0.45, 0.1, 0.05], [0.05, 0.15, 0.05], [0.02, 0.03, 0.1]])
 
 
 def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw margins and labels of three classes."""
     cell = np.random.default_rng(seed).choice(9, p=TRUTH.ravel(), size=n)
     return np.eye(3)[:, cell % 3], cell // 3
 
@@ -33,6 +34,7 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def judged(
     margins: np.ndarray, y: np.ndarray, held: Held, run: RunConfig = RUN, task: ManyClasses = TASK
 ) -> Any:
+    """Evaluate margins and labels with noise, as four sites."""
     return judge_for_task(task, held, None).run_evaluation(Scored(margins, b"model", y), run, 4)
 
 
@@ -42,7 +44,7 @@ def asked(n: int, seed: int, epsilon: float = 1.0) -> Any:
     return judged(margins, y, Held(epsilon), run)
 
 
-def test_without_noise_they_are_the_counts() -> None:
+def test_metrics_without_noise_equal_exact_counts() -> None:
     margins, y = drawn(900, 0)
     y[:9] = -1
     found = judged(margins, y, Held(math.inf))
@@ -58,7 +60,7 @@ def test_without_noise_they_are_the_counts() -> None:
     assert found.share["b"].value == pytest.approx(want[1].sum() / 900)
 
 
-def test_it_costs_what_it_says_and_noise_has_the_scale_of_two_cells() -> None:
+def test_cost_is_as_stated_and_noise_scale_allows_for_two_cells() -> None:
     """A chi-squared test at one in 10^4, which two thirds and three halves of the scale fail."""
     deviations, noise = [], 0.0
     for seed in range(60):
@@ -73,7 +75,7 @@ def test_it_costs_what_it_says_and_noise_has_the_scale_of_two_cells() -> None:
     assert noise > math.sqrt(2.0)
 
 
-def test_intervals_cover_and_fail_without_the_noise() -> None:
+def test_intervals_cover_only_if_noise_is_included() -> None:
     """Of 120 tables of 1,500 rows."""
     recall, precision = np.diag(TRUTH) / TRUTH.sum(axis=1), np.diag(TRUTH) / TRUTH.sum(axis=0)
     inside, width = [], []
@@ -93,8 +95,8 @@ def test_intervals_cover_and_fail_without_the_noise() -> None:
     assert np.mean(np.array(width) < 2 / 3) < 0.9
 
 
-def test_the_noise_in_an_accuracy_is_that_of_the_counts_that_are_added() -> None:
-    """Of five classes it is that of five counts of 25; a chi-squared test of 200 runs, at one in
+def test_accuracy_has_the_noise_of_its_summed_counts() -> None:
+    """With five classes it is that of 5 of 25 counts; a chi-squared test of 200 runs, at one in
     10^4.
     """
     task, n = ManyClasses(tuple("abcde")), 3000
@@ -121,7 +123,7 @@ def test_few_rows_of_a_class_are_refused() -> None:
 
 
 @pytest.mark.parametrize("more", [{"by": "ward"}, {"threshold": 0.3}])
-def test_what_two_classes_have_alone_is_refused(more: dict[str, Any]) -> None:
+def test_options_of_two_classes_are_refused(more: dict[str, Any]) -> None:
     margins, y = drawn(50, 0)
     with pytest.raises(InvalidInput, match="two classes"):
         judged(margins, y, Held(1.0, **more))
@@ -134,11 +136,7 @@ def test_a_page_escapes_the_names_of_classes() -> None:
     plain = judged(margins, y, Held(2.0), task=task).to_dict()
     for holder in (False, True):
         text = render_template("sections.html", **sections({"evaluation": plain}, holder=holder))
-        assert (
-            evil not in text
-            and "&lt;script&gt;" in text
-            and ("for the holder only" in text) is holder
-        )
+        assert evil not in text and "&lt;script&gt;" in text and ("holder only" in text) is holder
 
 
 def test_a_page_says_that_rows_are_too_few_where_the_accuracy_is_refused() -> None:

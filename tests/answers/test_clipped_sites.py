@@ -1,4 +1,4 @@
-"""What clipped residuals leave of a site's own constant."""
+"""Correction of a site's own constant for clipped residuals."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def step(
     return ClippedStep(np.array([seen]), np.array([error]), np.array([start]), h, np.array([share]))
 
 
-def test_a_constant_that_is_seen_well_within_the_clipping_loses_nothing() -> None:
+def test_shortfall_is_zero_well_within_the_threshold() -> None:
     found = estimate_shortfall([step(0.1, 0.02, 0.5)], farthest=2.0)
     assert found.mean[0] == pytest.approx(0.0, abs=1e-12)
     assert found.variance[0] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_clipped_step_alone_leaves_every_distance_beyond_it_open() -> None:
+def test_shortfall_after_one_clipped_step_is_spread_over_all_distances() -> None:
     found = estimate_shortfall([step(0.5, 0.02, 0.5)], farthest=2.0)
     assert found.mean[0] == pytest.approx(0.75, abs=0.02)  # even between 0 and 1.5
     assert found.variance[0] == pytest.approx(1.5**2 / 12.0, rel=0.05)
 
 
 @pytest.mark.parametrize("seen", [-1.2, -0.3, 0.4, 1.0])
-def test_it_is_the_mean_over_all_distances_that_gradients_leave_open(seen: float) -> None:
-    """By numerical integration; the last gradient is clipped, and an earlier one of larger noise
-    is not.
+def test_shortfall_is_the_posterior_mean_over_distances(seen: float) -> None:
+    """Against numerical integration; the last gradient is clipped, and an earlier one with larger
+    noise is not.
     """
     h, share, start = 0.4, 0.8, 0.1
     steps = [
@@ -72,12 +72,10 @@ def test_it_is_the_mean_over_all_distances_that_gradients_leave_open(seen: float
     assert found.variance[0] == pytest.approx(mean_of(2) / total - mean**2, abs=2e-3)
 
 
-def test_the_constant_of_a_small_site_far_from_the_others_is_covered() -> None:
+def test_interval_covers_constant_of_distant_small_site() -> None:
     """Forty rows, 30 residual ranges away: all their residuals are clipped to one side when the
-    last step is asked.
-
-    Of 60 tables 95% hold the truth if intervals are right; fewer than 50 have a chance of 1e-4.
-    Without what clipping leaves open a third do.
+    last gradient is asked. Of 60 tables with right intervals 95% cover; fewer than 50 has a chance
+    of 1e-4. Without the correction a third cover.
     """
     n, sites, draws = 2000, 6, 60
     rng = np.random.default_rng(5)

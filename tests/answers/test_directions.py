@@ -1,6 +1,4 @@
-"""Columns that repeat each other or do not vary cost their own lines, at any epsilon, and no
-other line.
-"""
+"""Collinear or constant columns: only their own lines are refused, at any epsilon."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ Rows = tuple[Naming, list[Any], list[np.ndarray], dict[str, float]]
 
 
 def numbers(design: str, n: int, seed: int) -> Rows:
-    """Naming, columns and log-odds of each site, and the true coefficients."""
+    """Return naming, columns and log-odds of each site, and the true coefficients."""
     rng = np.random.default_rng(seed)
     X, site = rng.normal(size=(n, 5)), rng.integers(4, size=n)
     made = {
@@ -136,7 +134,7 @@ def levels(design: str, n: int, seed: int) -> Rows:
 def tables_of(
     design: str, n: int, epsilon: float, seed: int = 0, replicates: int = 1
 ) -> tuple[list[Coefficients], Any]:
-    """The tables of all replicates, and the truth."""
+    """Return the tables of all replicates, and the true coefficients."""
     naming, columns, odds, truth = (numbers if design in LOST else levels)(design, n, seed)
     rng = np.random.default_rng(seed + 1000)
     y = [np.where(rng.random(len(one)) < expit(one), 1.0, -1.0) for one in odds]
@@ -152,7 +150,7 @@ def tables_of(
 
 @pytest.mark.parametrize("epsilon", [3.0, INF])
 @pytest.mark.parametrize("design", [*LOST, *LEVELS])
-def test_lost_columns_cost_their_own_lines_alone(design: str, epsilon: float) -> None:
+def test_only_lines_of_lost_columns_are_refused(design: str, epsilon: float) -> None:
     (found,), truth = tables_of(design, 12_000, epsilon)
     refused = {line.term.text for line in found.lines if line.refused is not None}
     assert refused == (LOST | LEVELS)[design]
@@ -171,9 +169,9 @@ def test_lost_columns_cost_their_own_lines_alone(design: str, epsilon: float) ->
             assert all(name in line.refused for name in ([line.term.text] if alone else named))
 
 
-def test_nothing_is_lost_that_can_be_told() -> None:
-    """Columns that are correlated by .999, or a hundredth as wide as others, are printed without
-    noise.
+def test_nearly_collinear_columns_are_not_lost_if_determined() -> None:
+    """Without noise columns with a correlation of .999, or a hundredth of the width of others, are
+    printed.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 4))
@@ -192,10 +190,8 @@ def test_nothing_is_lost_that_can_be_told() -> None:
     assert all(line.refused is None for line in build_coefficient_table(found, naming).lines)
 
 
-def test_what_noise_may_hide_is_not_called_lost() -> None:
-    """A column of zeros of few rows: more epsilon may show it, and the table says which column
-    it is about.
-    """
+def test_directions_that_noise_may_hide_are_not_called_lost() -> None:
+    """With few rows a column of zeros may be hidden only by noise; the table names the column."""
     naming, columns, odds, _ = numbers("zeros", 3000, 0)
     y = [
         np.where(np.random.default_rng(1).random(len(one)) < expit(one), 1.0, -1.0) for one in odds
@@ -212,8 +208,8 @@ def test_what_noise_may_hide_is_not_called_lost() -> None:
 
 
 @pytest.mark.parametrize("design", ["sum", "across blocks"])
-def test_the_rest_is_covered_and_lost_lines_are_never_printed(design: str) -> None:
-    """At one in 10^4 that coverage is no less than 93%; intervals half as wide would fail it."""
+def test_intervals_of_other_lines_cover_and_lost_lines_are_not_printed(design: str) -> None:
+    """Fails with probability 10^-4 if coverage is 93% or more; intervals half as wide fail."""
     inside = half = printed = 0
     lost = (LOST | LEVELS)[design]
     for seed in range(20):
@@ -233,7 +229,7 @@ def test_the_rest_is_covered_and_lost_lines_are_never_printed(design: str) -> No
 
 
 @pytest.mark.parametrize("design", ["repeated", "zeros", "sites", "sum"])
-def test_least_squares_loses_the_same_lines(design: str) -> None:
+def test_least_squares_refuses_the_same_lost_lines(design: str) -> None:
     naming, columns, odds, _ = numbers(design, 8000, 0)
     rng, days = np.random.default_rng(2), BoundedNumber(0.0, 60.0, "days")
     y = [np.clip(30.0 + 4.0 * one + 2.0 * rng.normal(size=len(one)), 0.0, 60.0) for one in odds]
@@ -252,7 +248,9 @@ def test_least_squares_loses_the_same_lines(design: str) -> None:
 
 
 def pair(noise: float, seed: int = 0, apart: float = 0.0) -> Directions:
-    """Directions of two columns alike, or `apart`, beside a third one, in no frame."""
+    """Return the directions of two equal columns, or of two different ones if `apart`, with a third
+    column, without a frame.
+    """
     S = np.array([[1.0, 1.0 - apart, 0.2], [1.0 - apart, 1.0, 0.2], [0.2, 0.2, 1.0]])
     E = np.random.default_rng(seed).normal(size=(3, 3)) * noise
     S = S + (E + E.T) / 2.0 if noise else S
@@ -264,21 +262,19 @@ def pair(noise: float, seed: int = 0, apart: float = 0.0) -> Directions:
 
 
 class TestDirections:
-    def test_one_that_is_zero_is_lost(self) -> None:
+    def test_zero_eigenvalue_is_lost(self) -> None:
         found = pair(0.0)
         assert found.lost.tolist() == [[True, False, False]]
         lines = find_lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert lines.turned.tolist() == [True, True, False] and lines.relations[0].lines == (0, 1)
         assert lines.relations[0].share == 0.0
 
-    def test_one_that_stands_out_is_not(self) -> None:
+    def test_eigenvalue_beyond_noise_is_not_lost(self) -> None:
         assert not pair(0.0, apart=1e-4).lost.any()
         assert not pair(1e-5, apart=1e-3).lost.any() and not pair(1e-5, apart=1e-3).hidden.any()
 
-    def test_one_of_a_column_that_was_left_out_is_neither_lost_nor_hidden(self) -> None:
-        """Its frame is 0 and its eigenvalue stands for nothing, though that is 0 within the
-        noise.
-        """
+    def test_direction_of_omitted_column_is_neither_lost_nor_hidden(self) -> None:
+        """Its frame is 0, and its eigenvalue has no meaning, although it is 0 within the noise."""
         frame, H, noise = (
             np.diag([0.0, 1.0, 1.0])[None],
             np.diag([0.1, 1.0, 1.2])[None],
@@ -303,14 +299,14 @@ class TestDirections:
         lines = find_lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert not lines.turned.any() and lines.relations == ()
 
-    def test_one_that_noise_hides_is_lost_only_if_next_to_nothing_can_be_left(self) -> None:
+    def test_hidden_direction_is_lost_only_if_its_variance_bound_is_tiny(self) -> None:
         for seed in range(20):
             small, large = pair(1e-4, seed), pair(0.1, seed)
             assert small.lost[0, 0] and not small.hidden.any() and small.share[0, 0] < 1e-3
             assert large.hidden[0, 0] and not large.lost.any()
 
-    def test_lines_turn_beyond_the_noise_of_the_direction(self) -> None:
-        """Of 200 draws a line without a part in it is called lost in few."""
+    def test_lines_turn_only_beyond_the_noise_of_the_direction(self) -> None:
+        """In few of 200 draws a line that does not depend on the direction is called lost."""
         called = [
             find_lost_lines(pair(5e-4, seed), np.eye(3), np.zeros(3, dtype=bool)).turned.tolist()
             for seed in range(200)
@@ -328,10 +324,10 @@ class TestDirections:
 
 
 class TestWhatLostLinesHaveTogether:
-    """Sums that are the same however lost lines are divided are known, and others are refused."""
+    """Sums of lost lines that do not depend on the lost direction are known; others are refused."""
 
     @pytest.mark.parametrize("epsilon", [3.0, INF])
-    def test_the_sum_of_two_that_repeat_each_other_is_told(self, epsilon: float) -> None:
+    def test_sum_of_two_identical_columns_is_known(self, epsilon: float) -> None:
         (found,), _ = tables_of("repeated", 12_000, epsilon)
         both = found.contrast({"x0": 1.0, "x3": 1.0})
         assert abs(both.estimate - 0.8) < 4.0 * both.standard_error < 0.4
@@ -341,7 +337,7 @@ class TestWhatLostLinesHaveTogether:
             found.contrast({"x0": 1.0})
         assert np.isnan(found.conf_int()[0]).all() and np.isfinite(found.conf_int()[1]).all()
 
-    def test_rows_as_they_were_have_intervals(self) -> None:
+    def test_rows_with_equal_repeated_columns_have_intervals(self) -> None:
         (found,), _ = tables_of("repeated", 12_000, 3.0)
         rows = np.array([[0.7, 0.1, 0.0, 0.7, -1.0, 1.0], [0.7, 0.1, 0.0, -0.7, -1.0, 1.0]])
         ends = found.sums(rows)
@@ -359,7 +355,7 @@ class TestWhatLostLinesHaveTogether:
                 found.wald(names)
             assert caught.value.field == "names"
 
-    def test_files_keep_it(self) -> None:
+    def test_known_sums_survive_a_file(self) -> None:
         (found,), _ = tables_of("sum", 12_000, 3.0)
         kept = Coefficients.from_plain_data(json.loads(json.dumps(found.to_plain_data())))
         sums = {"x0": 1.0, "x3": 1.0}

@@ -1,5 +1,5 @@
-"""Quality from noisy histograms: exact without noise, intervals that cover, refusals, and what
-the commands print.
+"""Private evaluation of two classes: exact without noise, intervals that cover, refusals, and
+printed results.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_without_noise_everything_is_near_the_exact_numbers() -> None:
     assert first["below"] == inner[0]["above"] and last["above"] == inner[-1]["below"]
 
 
-def test_the_threshold_is_on_an_edge() -> None:
+def test_threshold_lies_on_a_cell_edge() -> None:
     scores, y = drawn(20_000, np.random.default_rng(1))
     for threshold in (0.2, 0.35, 0.7):
         found = asked(scores, y, config(epsilon=float("inf")), threshold=threshold)[0][""]
@@ -79,8 +79,8 @@ def test_the_threshold_is_on_an_edge() -> None:
 
 
 @pytest.mark.parametrize("slope", [1.0, 2.0, 0.5])
-def test_the_interval_of_the_area_covers(slope: float) -> None:
-    """New rows every time; at one in 10^4 that coverage is not below 91% nor above 99.5%."""
+def test_auc_interval_covers(slope: float) -> None:
+    """New rows every time; fails with probability 10^-4 if coverage is between 91% and 99.5%."""
     rng, inside, runs = np.random.default_rng(2), 0, 200
     truth = ev.exact_metrics(*drawn(400_000, rng, slope))["auc"]
     for seed in range(runs):
@@ -100,10 +100,10 @@ def test_the_interval_of_the_area_covers(slope: float) -> None:
         (0.1, -12.0, {"epsilon": float("inf")}, 2000),
     ],
 )
-def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
+def test_auc_interval_covers_for_a_reversed_model(
     spread: float, slope: float, of: dict[str, Any], n: int
 ) -> None:
-    """The true slope is negative; at one in 10^4 that coverage is not below 90%."""
+    """The true slope is negative; fails with probability 10^-4 if coverage is 90% or more."""
 
     def made(n: int) -> tuple[np.ndarray, np.ndarray]:
         scores = -0.6 + spread * rng.normal(size=n)
@@ -119,8 +119,8 @@ def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
     assert found.slope is None or found.slope < 0.0
 
 
-def test_a_model_of_which_little_is_told_has_a_wide_interval_of_the_area() -> None:
-    """All scores are in one cell, which tells no order: neither the wrong nor the right one is
+def test_auc_interval_is_wide_if_calibration_is_uncertain() -> None:
+    """All scores are in one cell, which shows no order: neither the right nor the reversed order is
     excluded.
     """
     rng = np.random.default_rng(9)
@@ -136,11 +136,11 @@ def test_a_model_of_which_little_is_told_has_a_wide_interval_of_the_area() -> No
 
 
 @pytest.mark.parametrize("epsilon", [float("inf"), 1.0])
-def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells(
+def test_accuracy_interval_covers_for_threshold_beyond_all_cells(
     epsilon: float,
 ) -> None:
-    """Rare events that are told well, at one half: rows of the open cell are mostly right on
-    both sides of it.
+    """Rare events and good scores, threshold one half: rows of the open cell are mostly classified
+    rightly on both sides of it.
     """
     rng = np.random.default_rng(10)
     y = np.where(rng.random(8000) < 0.04, 1.0, -1.0)
@@ -156,8 +156,8 @@ def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells
 
 
 def test_the_noise_on_a_count_is_the_stated_one() -> None:
-    """A chi-squared test of 200 replicates at one in 10^4: two thirds and three halves of the
-    noise do not pass.
+    """A chi-squared test of 200 replicates at one in 10^4; two thirds and three halves of the
+    stated deviation fail.
     """
     scores, y = drawn(3000, np.random.default_rng(3))
     found = asked(scores, y, config(replicates=200))
@@ -170,7 +170,7 @@ def test_the_noise_on_a_count_is_the_stated_one() -> None:
     )
 
 
-def test_clamping_alone_would_bias_the_area() -> None:
+def test_clipped_counts_would_bias_the_auc() -> None:
     scores, y = drawn(3000, np.random.default_rng(4))
     found = asked(scores, y, config(replicates=200, epsilon=0.3))
     want, mine = (
@@ -196,7 +196,7 @@ def test_too_few_events_are_refused() -> None:
     assert auc.value is None and "one class" in str(auc.refused)
 
 
-def test_subgroups_are_counted_apart() -> None:
+def test_subgroups_are_counted_separately() -> None:
     rng = np.random.default_rng(6)
     scores, y = drawn(30_000, rng)
     women = (rng.random(30_000) < 0.4).astype(float)
@@ -211,7 +211,7 @@ def test_subgroups_are_counted_apart() -> None:
     assert found[""].rows == 30_000
 
 
-def test_projection_is_the_nearest_point() -> None:
+def test_projection_on_simplex_is_the_nearest_point() -> None:
     rng = np.random.default_rng(7)
     raw = 30.0 * rng.normal(size=24)
     found = metrics.project_on_simplex(raw, 50.0)
@@ -222,7 +222,7 @@ def test_projection_is_the_nearest_point() -> None:
 
 
 def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
-    """No epsilon covers such facts, those of held-out rows included."""
+    """Such an encoding is covered by no epsilon, for held-out rows too: the statement says so."""
     scores, y = drawn(800, np.random.default_rng(8))
     run, held = config(trust="nobody"), Held(1.0)
     declared = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0.0, "hi": 1.0}}})
@@ -235,11 +235,9 @@ def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
         assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read
 
 
-def test_the_noise_in_an_accuracy_is_that_of_all_counts_that_are_added() -> None:
-    """The number of rows is public, so none of it cancels; a chi-squared test of 200 replicates, at
-    one in 10^4.
-
-    Two thirds and three halves of the stated deviation do not pass.
+def test_accuracy_has_the_noise_of_all_summed_counts() -> None:
+    """The number of rows is public, so no noise cancels. A chi-squared test of 200 replicates at
+    one in 10^4; two thirds and three halves of the stated deviation fail.
     """
     scores, y = drawn(3000, np.random.default_rng(9))
     found = [
@@ -255,7 +253,7 @@ def test_the_noise_in_an_accuracy_is_that_of_all_counts_that_are_added() -> None
 
 
 def two_levels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of a model with one binary column."""
+    """Draw scores of a model with one binary column."""
     scores = np.where(rng.random(n) < 0.4, 0.1, -1.2)
     return scores, np.where(rng.random(n) < expit(scores), 1.0, -1.0)
 
@@ -266,19 +264,19 @@ def four_levels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
 
 
 def step(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Chances of a positive that are a step in the score."""
+    """Draw labels whose probability is a step function of the score."""
     scores = 1.3 * rng.normal(size=n) - 1.0
     return scores, np.where(rng.random(n) < np.where(scores > 0.7, 0.8, 0.12), 1.0, -1.0)
 
 
 def far_off(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Scores that are right but for their constant: nearly all rows are in an open cell."""
+    """Draw scores that are right except for their constant: nearly all rows are in an open cell."""
     scores = 1.5 * rng.normal(size=n) + 5.0
     return scores, np.where(rng.random(n) < expit(scores - 5.0), 1.0, -1.0)
 
 
 def shrunk(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Scores a tenth as large as they should be: all rows are in two cells."""
+    """Draw scores that are a tenth of the right ones: all rows are in two cells."""
     scores = 0.1 * rng.normal(size=n)
     return scores, np.where(rng.random(n) < expit(10.0 * scores), 1.0, -1.0)
 
@@ -292,7 +290,7 @@ BRIERS = [("brier", law, 60) for law in (far_off, shrunk, step)]
 def test_intervals_cover_where_scores_tie_chances_jump_or_nothing_is_calibrated(
     metric: str, law: Any, runs: int, epsilon: float
 ) -> None:
-    """New rows every time; at one in 10^4 that coverage is not below 93%."""
+    """New rows every time; fails with probability 10^-4 if coverage is 93% or more."""
     rng, inside = np.random.default_rng(10), 0
     truth = ev.exact_metrics(*law(400_000, rng))[metric]
     for seed in range(runs):
@@ -301,9 +299,9 @@ def test_intervals_cover_where_scores_tie_chances_jump_or_nothing_is_calibrated(
     assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
 
 
-def test_an_area_is_as_wide_as_its_ties_are_unknown() -> None:
-    """Without noise and with many rows: from all tied to three slopes, and the number itself as
-    if scores were even.
+def test_auc_interval_is_wider_with_unknown_ties() -> None:
+    """Without noise and with many rows it reaches from all ties to three times the slope; the
+    estimate takes scores to be uniform.
     """
     scores, y = drawn(400_000, np.random.default_rng(11))
     auc, want = (
@@ -316,9 +314,9 @@ def test_an_area_is_as_wide_as_its_ties_are_unknown() -> None:
     )
 
 
-def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> None:
-    """Few positives, no score above one half: all rows are called negative, and the interval
-    holds the other case.
+def test_threshold_beyond_all_cells_counts_the_open_cell_both_ways() -> None:
+    """Few positives, no score above one half: all rows are called negative, and the interval allows
+    for the other case.
     """
     rng = np.random.default_rng(12)
     scores = np.minimum(1.2 * rng.normal(size=20_000) - 4.0, -0.3)
@@ -340,15 +338,13 @@ def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> Non
 TABLE = "synthetic:n=3000,d=4,seed=1"
 
 
-def test_a_model_without_a_price_is_evaluated_at_one() -> None:
-    """Exact minimisers have no finite epsilon; the releases about held-out rows are others, and
-    have.
-    """
+def test_model_trained_without_noise_is_evaluated_with_noise() -> None:
+    """The training has no finite epsilon; the releases on held-out rows have one."""
     exact = RunConfig(method="admm", epsilon=float("inf"), delta=1e-5, rounds=2)
     found = evaluate_report(train(TrainConfig(exact, TABLE)), Held(1.0))
     assert 0.99 < found.statement.epsilon <= 1.0 and found.quality[""].auc.value is not None
 
 
-def test_noise_that_an_inference_would_ignore_is_refused() -> None:
+def test_noise_option_is_refused_by_inference() -> None:
     with pytest.raises(InvalidInput, match="noise"):
         infer(TrainConfig(config(noise=0.5), TABLE))

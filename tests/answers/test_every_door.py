@@ -1,10 +1,10 @@
-"""One data set through every door: tables, predictions, intervals and evaluations are the same
+"""One data set through every door: tables, predictions, intervals and evaluations have the same
 numbers.
 
-Six sites that are as unlike as wards are, and labels of two classes or numbers.  Simulation,
-estimator and saved model have the same rows in the same order and the same seed, so they agree to
-the last bit; sites that add up shares agree but for rounding on the grid of shares.  Evaluations
-are compared without noise.
+Six sites that differ as wards do, with labels of two classes or numbers. Simulation, estimator and
+saved model get the same rows in the same order and the same seed, so they agree to the last bit;
+sites with secure sums agree up to rounding on the grid of shares. Evaluations are compared without
+noise.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -193,7 +194,7 @@ def test_simulation_estimator_files_and_pages_have_one_table_and_one_answer(
 
 
 def told_of(saved: SavedModel, margins: np.ndarray) -> np.ndarray:
-    """Margins in the unit of intervals."""
+    """Return margins in the unit of intervals."""
     if saved.trained_by == "logistic":
         return margins
     assert saved.schema is not None
@@ -202,8 +203,8 @@ def told_of(saved: SavedModel, margins: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path, kind: str) -> None:
-    """Without noise `evaluate` finds what the training found, and it is the model's own quality;
-    average's is not.
+    """Without noise `evaluate` finds what the training found: the quality with own constants, not
+    with their average.
     """
     files = made(tmp_path, kind)
     done = trained(files, kind, test_share=0.3, held=Held(math.inf))
@@ -241,7 +242,7 @@ def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path,
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Any], Any, Made]:
-    """The same rows at separate sites, a third of each held out and judged without noise."""
+    """Run the same rows at separate sites; a third of each is held out and evaluated without noise."""
     pytest.importorskip("cryptography")
     files = made(tmp_path_factory.mktemp("sites"), "classes")
     dataset = data.load(str(files.csv), schema=str(files.schema), test_share=None)
@@ -286,7 +287,7 @@ def test_separate_sites_have_the_table_of_a_simulation(deployed: Any, tmp_path: 
             assert one[name] == pytest.approx(other[name], rel=1e-6, abs=1e-8)
 
 
-def test_what_separate_sites_keep_answers_and_is_judged_as_they_judged_it(
+def test_saved_model_of_separate_sites_predicts_and_is_evaluated_alike(
     deployed: Any, tmp_path: Path
 ) -> None:
     plan, tables, found, _ = deployed
@@ -316,7 +317,7 @@ def test_what_separate_sites_keep_answers_and_is_judged_as_they_judged_it(
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_groups_name_sites_of_arrays_and_of_frames_alike(tmp_path: Path, kind: str) -> None:
-    """A regressor once had one constant for all sites, in silence."""
+    """A regressor once ignored groups silently, with one constant for all sites."""
     files = made(tmp_path, kind)
     X, y, site = files.columns["x"][:, None], files.columns["y"], files.columns["site"]
     y = y if kind == "numbers" else (y == "yes")
@@ -373,7 +374,9 @@ def test_least_squares_without_intervals_has_the_same_constants_at_every_door(
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_one_constant_for_all_sites_is_asked_for_alike(tmp_path: Path, kind: str) -> None:
+def test_one_constant_for_all_sites_is_requested_alike_at_every_door(
+    tmp_path: Path, kind: str
+) -> None:
     files = made(tmp_path, kind)
     here = trained(files, kind, site_constants=False)
     model = estimator(files, kind, knobs={"site_constants": False}).fit(files.columns)
@@ -401,7 +404,7 @@ SPELLED = ["1", "1.0", " 1 ", "01", "", "NA", "2", "9" * 400, "TRUE", "nan"]
 
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> tuple[SavedModel, Made, Path]:
-    """A model of sites 1, 2, 3 and 7, which are numbers in the table."""
+    """Train a model of sites 1, 2, 3 and 7, which are numbers in the table."""
     folder = tmp_path_factory.mktemp("numbered")
     files = made(folder, "numbers")
     codes = np.array([1, 2, 3, 7])[np.arange(ROWS) % 4]
@@ -413,7 +416,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> tuple[SavedModel, Made
     return saved, files, folder / "run.json"
 
 
-def test_a_row_s_site_decides_its_own_margin_alone(numbered: Any) -> None:
+def test_site_of_a_row_changes_only_its_own_margin(numbered: Any) -> None:
     saved, _, _ = numbered
     n = len(SPELLED)
     rows = {"x": np.zeros(n), "ward": np.array(["a"] * n, dtype=object)}
@@ -439,7 +442,7 @@ def test_a_row_s_site_decides_its_own_margin_alone(numbered: Any) -> None:
     np.testing.assert_array_equal(without, np.full(n, margins[4]))
 
 
-def test_an_evaluated_row_s_site_moves_no_other_count(
+def test_site_of_an_evaluated_row_changes_no_other_count(
     numbered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, files, run = numbered
@@ -460,7 +463,7 @@ def test_an_evaluated_row_s_site_moves_no_other_count(
     assert len({one[0].tobytes() for one in seen}) == 3  # of site 1, of site 7, and of the average
 
 
-def test_a_site_is_asked_for_by_name_then_by_number_and_an_unknown_one_is_refused(
+def test_site_is_found_by_name_then_number_and_unknown_one_is_refused(
     numbered: Any, tmp_path: Path
 ) -> None:
     saved, files, run = numbered
@@ -485,7 +488,7 @@ def test_a_site_is_asked_for_by_name_then_by_number_and_an_unknown_one_is_refuse
         SavedModel.load(run, replicate=1)
 
 
-def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
+def test_two_sites_give_no_interval_for_a_third(tmp_path: Path) -> None:
     files = made(tmp_path, "numbers")
     columns = files.columns | {"site": np.array(["p", "q"], dtype=object)[np.arange(ROWS) % 2]}
     write(files.csv, columns)
@@ -507,14 +510,14 @@ def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
     )
     lines = list(csv.DictReader(io.StringIO(done.stdout)))
     assert done.exit_code == 0 and all(line["low"] == "" for line in lines)
-    assert "4 of 4 rows" in done.stderr and "no interval" in done.stderr
+    rows_without = re.search(r"(\d+) of (\d+) rows", done.stderr)
+    assert rows_without is not None and rows_without.groups() == ("4", "4")
+    assert "no interval" in done.stderr
 
 
-def test_a_file_that_says_not_by_which_column_its_rows_were_dealt_is_refused(
-    numbered: Any, tmp_path: Path
-) -> None:
-    """The column is never guessed from how a run dealt its rows, as versions before 0.3 did for
-    files of their own.
+def test_saved_model_without_its_site_column_is_refused(numbered: Any, tmp_path: Path) -> None:
+    """The column is not guessed from the partition of the run, as versions before 0.3 did for their
+    own files.
     """
     _, _, run = numbered
     plain = json.loads(run.read_text())
@@ -540,10 +543,9 @@ def test_a_file_that_says_not_by_which_column_its_rows_were_dealt_is_refused(
 def test_intervals_for_rows_of_a_new_site_cover_and_those_without_the_spread_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 sets: the chance of one more site is computed in each, so the mean's error is under two
-    points; 3 are allowed.
-
-    Intervals around the average alone would cover a twentieth.
+    """40 data sets; the probability of covering one more site is computed in each, so the mean has
+    an error below two points; 3 are allowed. Intervals around the average alone would cover a
+    twentieth.
     """
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench" / "accuracy"))
     import predictions
@@ -554,8 +556,10 @@ def test_intervals_for_rows_of_a_new_site_cover_and_those_without_the_spread_do_
     assert found["without"] < 0.2
 
 
-def test_an_interval_with_a_draw_more_is_that_of_the_sum() -> None:
-    """By the law of a normal error with a draw of one of several deviations, solved apart."""
+def test_widened_interval_is_that_of_the_sum_with_a_random_draw() -> None:
+    """Against the distribution of a normal error plus a draw with one of several deviations, solved
+    separately.
+    """
     spreads, alpha = np.array([0.0, 0.5, 1.0, 3.0]), 0.05
     errors = np.array([0.0, 0.01, 0.3, 1.0, 5.0, 80.0, 1000.0])
     z = float(stats.norm.ppf(1.0 - alpha / 2.0))

@@ -1,6 +1,4 @@
-"""Intervals of two ends where few rows have the rarer outcome: as long as the count's own law,
-once printed, asks.
-"""
+"""Asymmetric intervals with two ends for groups in which few rows have the rarer outcome."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ Z = 1.959963984540054
 
 
 def missed(mean: float, *, even: bool = False) -> float:
-    """The exact share of printed counts, 5 or more and without noise, whose low end is above the
-    mean.
+    """Return the exact share of printed counts (5 or more, without noise) whose low end is above
+    the mean.
     """
     counts = np.arange(5, 200)
     chances = stats.poisson.pmf(counts, mean)
@@ -40,19 +38,19 @@ def missed(mean: float, *, even: bool = False) -> float:
 
 class TestLaw:
     @pytest.mark.parametrize("mean", [2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0])
-    def test_of_those_that_are_printed_few_are_too_high(self, mean: float) -> None:
-        """A count's own chance is taken by half, so that more than .025 is possible; the other
-        side has less.
+    def test_lower_ends_of_printed_counts_miss_seldom(self, mean: float) -> None:
+        """The probability of the count itself counts by half, so a little more than .025 is
+        possible; the other side has less.
         """
         assert missed(mean) <= 0.042
 
-    def test_ends_that_are_even_to_both_sides_are_too_high(self) -> None:
+    def test_symmetric_ends_miss_too_often(self) -> None:
         assert missed(3.0, even=True) > 0.1 and missed(5.0, even=True) > 0.05
 
     @pytest.mark.parametrize("mean", [6.0, 10.0, 20.0])
-    def test_with_noise_too(self, mean: float) -> None:
-        """3 deviations of noise, of which 4 are printed: 4,000 printed draws know a share of
-        .025 to .0025.
+    def test_lower_ends_of_noisy_counts_miss_seldom(self, mean: float) -> None:
+        """Noise of deviation 3, printed from 4 deviations on: a share of .025 in 4,000 printed
+        draws has an error of .0025.
         """
         rng = np.random.default_rng(int(mean))
         counts = rng.poisson(mean, 400_000) + 3.0 * rng.normal(size=400_000)
@@ -67,19 +65,19 @@ class TestLaw:
         even = printed * np.exp(-Z * np.hypot(printed**-0.5, 3.0 / printed))
         assert mean > 6.0 or np.mean(even > mean) > 0.5
 
-    def test_many_are_as_good_as_normal(self) -> None:
+    def test_many_outcomes_give_the_normal_end(self) -> None:
         for count, noise in ((1_000.0, 0.0), (1_000.0, 20.0), (4_000.0, 100.0)):
             even = count * math.exp(-Z * math.hypot(count**-0.5, noise / count))
             assert lower_end_of_mean(count, noise, 5.0 + 4.0 * noise, 0.05) == pytest.approx(
                 even, rel=0.01
             )
 
-    def test_it_is_none_where_the_noise_alone_may_be_as_large(self) -> None:
+    def test_end_is_zero_where_noise_alone_may_explain_the_count(self) -> None:
         assert lower_end_of_mean(12.0, 3.0, 12.0, 1e-7) == pytest.approx(0.0, abs=1e-6)
 
 
 class TestSums:
-    def test_only_the_side_towards_fewer_of_the_rarer_outcome_is_longer(self) -> None:
+    def test_interval_is_longer_only_towards_fewer_outcomes(self) -> None:
         few = FewOutcomes(
             np.array([[1.0, 0.0]]), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 600.0))
         )
@@ -93,14 +91,14 @@ class TestSums:
         low, high = ends_of_intervals(np.zeros(1), np.ones(1), np.array([[1.0, 0.0]]), 0.05, few)
         assert low[0] == pytest.approx(-math.sqrt(Z**2 + one)) and high[0] == pytest.approx(Z)
 
-    def test_a_share_of_one_half_is_even(self) -> None:
+    def test_interval_is_symmetric_at_a_share_of_one_half(self) -> None:
         few = FewOutcomes(np.eye(1), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 12.0)))
         np.testing.assert_array_equal(few.squared_length_gains(np.eye(1), 0.05), np.zeros((1, 2)))
 
 
 @pytest.fixture(scope="module")
 def made() -> Coefficients:
-    """Of 2,000 rows of wards a to d, of which d has eight events in 200 rows."""
+    """Return tables of 2,000 rows of wards a to d, where d has eight events in 200 rows."""
     rng = np.random.default_rng(3)
     ward, age = np.arange(2_000) % 10, rng.uniform(20.0, 80.0, 2_000)
     level = np.where(ward == 9, 3, np.minimum(ward // 3, 2))
@@ -127,7 +125,7 @@ def made() -> Coefficients:
 
 
 class TestTable:
-    def test_its_line_reaches_farther_down_and_others_do_not(self, made: Coefficients) -> None:
+    def test_only_the_line_of_the_rare_level_reaches_farther_down(self, made: Coefficients) -> None:
         for line in made.lines:
             assert line.estimate is not None and line.standard_error is not None
             assert line.low is not None and line.high is not None
@@ -138,7 +136,7 @@ class TestTable:
             else:
                 assert down == pytest.approx(up, rel=1e-3)
 
-    def test_every_door_tells_the_same_ends(self, made: Coefficients) -> None:
+    def test_ends_are_the_same_at_every_door(self, made: Coefficients) -> None:
         again = Coefficients.from_plain_data(json.loads(json.dumps(made.to_plain_data())))
         for ends in (made.conf_int(), again.conf_int()):
             np.testing.assert_array_equal(ends, [[line.low, line.high] for line in made.lines])
@@ -158,8 +156,8 @@ class TestTable:
             assert (line.p < 1.0 - LEVEL) == (line.low * line.high > 0.0)
         assert made.contrast({"ward: d": weight}).p == pytest.approx(made.lines[3].p)
 
-    def test_what_lacks_a_part_is_refused_in_one_line(self, made: Coefficients) -> None:
-        """As records of versions before 0.3 do, which knew no rare outcomes."""
+    def test_incomplete_record_is_refused_in_one_line(self, made: Coefficients) -> None:
+        """Records of versions before 0.3 have no groups with few outcomes."""
         plain = made.to_plain_data()
         for name in plain:
             with pytest.raises(InvalidInput) as refused:

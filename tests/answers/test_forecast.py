@@ -1,5 +1,5 @@
-"""Forecasts of tables of coefficients: rows that are needed, and standard errors to expect, from
-public facts alone.
+"""Forecasts of tables of coefficients from public facts alone: rows needed, and standard errors to
+expect.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def schema() -> Schema:
 
 
 def raw_rows(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Nine in ten numbers are in the typical ranges, levels are equally frequent, columns are
-    unrelated.
+    """Draw raw rows: nine in ten numbers are in the typical ranges, levels are equally frequent,
+    columns are uncorrelated.
     """
     age = np.clip(50.0 + 30.0 * rng.normal(size=n) / 1.645, 0.0, 120.0)
     dose = np.clip(3.0 + 2.0 * rng.normal(size=n) / 1.645, 0.0, 10.0)
@@ -75,9 +75,9 @@ def ratios(told: list[ahead.LineAhead], errors: list[list[float]]) -> np.ndarray
     return np.asarray(expected / np.mean(np.array(errors, dtype=float), axis=0))
 
 
-def test_standard_errors_of_log_odds_are_those_that_runs_print() -> None:
-    """Within 1.3 of the mean of 16 draws; twice as much noise, or half of the rows, would be
-    outside.
+def test_forecast_standard_errors_of_log_odds_match_runs() -> None:
+    """Within a factor of 1.3 of the mean of 16 draws; twice the noise, or half of the rows, would
+    fail.
     """
     rng = np.random.default_rng(0)
     raw = raw_rows(N, rng)
@@ -101,8 +101,8 @@ def test_standard_errors_of_log_odds_are_those_that_runs_print() -> None:
     assert not np.all(np.abs(np.log(ratios(fewer, errors))) < np.log(1.3))
 
 
-def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
-    """Within 1.3 of the mean of 12 draws, in the units of the label."""
+def test_forecast_standard_errors_of_least_squares_match_runs() -> None:
+    """Within a factor of 1.3 of the mean of 12 draws, in the units of the label."""
     rng, task = np.random.default_rng(2), BoundedNumber(0.0, 200.0)
     raw = raw_rows(N, rng)
     spread = 30.0 * rng.normal(size=N)
@@ -125,9 +125,9 @@ def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
     assert told[0].without_privacy == pytest.approx(30.0 / (30.0 / 1.645) / np.sqrt(N), rel=0.15)
 
 
-def test_rows_that_are_needed_follow_noise_and_sites() -> None:
-    """Only the product of rows and mu counts for what noise hides; sums spare it, and rare
-    positives need more rows.
+def test_forecast_rows_depend_on_noise_and_sites() -> None:
+    """For noise only the product of rows and mu counts; secure sums reduce it; rare positives need
+    more rows.
     """
     small = naming_from_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
     one = Study.from_sites(LogOdds(small), MU).estimate_rows_needed(EVEN, 4)
@@ -143,7 +143,7 @@ def test_rows_that_are_needed_follow_noise_and_sites() -> None:
     )
 
 
-def test_made_up_rows_are_as_declared() -> None:
+def test_synthetic_rows_follow_the_schema() -> None:
     """Nine in ten numbers are in their typical ranges, levels are equally frequent, nothing is
     correlated.
     """
@@ -157,9 +157,9 @@ def test_made_up_rows_are_as_declared() -> None:
     np.testing.assert_allclose(X[:, -1], naming().value)
 
 
-def test_made_up_rows_of_real_tables_have_rare_levels_long_tails_and_marks() -> None:
-    """Shares, widths and two values as `REAL` says: of 40 tables the rarest of three levels has
-    an eighth at most.
+def test_realistic_synthetic_rows_have_rare_levels_long_tails_and_binaries() -> None:
+    """Shares, widths and binaries are those of `REAL`: over 40 tables the rarest of three levels
+    has at most an eighth of the rows.
     """
     columns = COLUMNS | {"mark": {"kind": "number", "lo": 0, "hi": 1}}
     encoding = naming_from_schema(Schema.from_dict({"columns": columns, "name": "made"}))
@@ -178,7 +178,7 @@ def test_made_up_rows_of_real_tables_have_rare_levels_long_tails_and_marks() -> 
     assert all(len(np.unique(X[:, 4])) == 2 for X in plain)
 
 
-def test_shares_that_are_told_are_those_of_made_up_rows() -> None:
+def test_synthetic_rows_have_the_given_shares() -> None:
     shares = parse_expected_shares(schema(), ["stage: b=0.03"])
     assert shares == {"stage": {"b": 0.03}}
     for seed, habits in enumerate((EVEN, REAL)):
@@ -191,7 +191,7 @@ def test_shares_that_are_told_are_those_of_made_up_rows() -> None:
     np.testing.assert_allclose(np.mean(X[:, 2:4] != 0.0, axis=0), [0.9, 0.08], atol=0.01)
 
 
-def test_a_rare_level_that_is_told_makes_its_standard_error_larger_and_needs_more_rows() -> None:
+def test_given_rare_level_raises_standard_error_and_rows_needed() -> None:
     study = Study.from_sites(LogOdds(naming()), MU, sites=SITES)
     even = study.forecast_lines(4.0 * N, DECLARED)
     rare = study.forecast_lines(4.0 * N, replace(DECLARED, shares={"stage": {"b": 0.04}}))
@@ -220,7 +220,7 @@ def test_a_rare_level_that_is_told_makes_its_standard_error_larger_and_needs_mor
         ["stage: b=.1", "stage: b=.1"],
     ],
 )
-def test_shares_that_no_column_has_are_refused(texts: list[str]) -> None:
+def test_shares_of_unknown_columns_are_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_expected_shares(schema(), texts)
     assert caught.value.field == "shares"
@@ -238,7 +238,7 @@ def test_names_of_columns_and_levels_may_hold_colons_and_equals_signs() -> None:
     assert found == {"a: b": {"x": 0.1, "y=1": 0.2, "p: q": 0.3}, "a": {"b": 0.4}}
 
 
-def test_a_name_of_two_levels_is_refused_until_it_is_clear() -> None:
+def test_ambiguous_level_name_is_refused() -> None:
     declared = _of_levels({"a: b": ["c", "d"], "a": ["b: c", "e"]})
     with pytest.raises(InvalidInput) as caught:
         parse_expected_shares(declared, ["a: b: c=.1"])
@@ -247,10 +247,8 @@ def test_a_name_of_two_levels_is_refused_until_it_is_clear() -> None:
     assert found == {"a": {"b: c": 0.1}, "a: b": {"c": 0.2}}
 
 
-def test_the_range_that_is_told_holds_the_number_that_is_told() -> None:
-    """Tables as declared hardly differ; those with the habits of real ones differ by more than a
-    factor of two.
-    """
+def test_forecast_range_contains_the_forecast() -> None:
+    """Tables as declared hardly differ; realistic ones differ by more than a factor of two."""
     study = Study.from_sites(LogOdds(naming()), MU, sites=SITES)
     real, even = study.estimate_rows_needed(REAL, 9), study.estimate_rows_needed(EVEN, 3)
     assert real.half_range[0] <= real.half <= real.half_range[1]
@@ -258,13 +256,13 @@ def test_the_range_that_is_told_holds_the_number_that_is_told() -> None:
 
 
 @pytest.mark.parametrize("positives", [0.0, 1.0, float("nan")])
-def test_shares_that_are_none_are_refused(positives: float) -> None:
+def test_texts_that_are_no_share_are_refused(positives: float) -> None:
     with pytest.raises(InvalidInput) as caught:
         LogOdds(naming(), positives)
     assert caught.value.field == "positives"
 
 
-def test_half_and_all_of_a_table_count_what_can_be_printed() -> None:
+def test_completeness_counts_only_lines_that_can_be_printed() -> None:
     rng = np.random.default_rng(4)
     raw = raw_rows(N, rng)
     y = np.where(rng.random(N) < 0.3, 1.0, -1.0)

@@ -1,5 +1,5 @@
-"""Coefficients with intervals: exact without noise, honest with it, refused where noise is too
-much of them.
+"""Log-odds with intervals: exact without noise, right coverage with it, refused where noise is too
+large a part.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def fitted(
 
 
 def newton(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weighted maximum likelihood estimate, and its sandwich standard errors."""
+    """Return the weighted maximum likelihood estimate, and its sandwich standard errors."""
     A, b = np.hstack([X, np.ones((len(X), 1))]), np.zeros(X.shape[1] + 1)
     for _ in range(30):
         p = expit(A @ b)
@@ -117,8 +117,8 @@ def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
     assert all(line.noise_share == 0.0 and line.refused is None for line in lines)
 
 
-def test_units_are_those_of_the_schema() -> None:
-    """Margins by encoded columns are those by coefficients in the user's units."""
+def test_coefficients_have_the_units_of_the_schema() -> None:
+    """Scores by encoded columns equal scores by coefficients in the user's units."""
     rng = np.random.default_rng(1)
     naming = naming_from_schema(Schema.from_dict(SCHEMA))
     raw = {
@@ -170,7 +170,7 @@ SETS = 80
 
 @lru_cache
 def many_fitted(trust: str) -> list[tuple[Naming, Estimates]]:
-    """Fits of rows and noise that are drawn anew, for all tests of coverage."""
+    """Return fits of new rows with new noise, for all tests of coverage."""
     return [
         fitted(config(epsilon=1.0, seed=seed, trust=trust), n=6000, seed=seed)[:2]
         for seed in range(SETS)
@@ -189,7 +189,7 @@ def coverage(fits: Iterable[tuple[Naming, Estimates]]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
 def test_intervals_cover(trust: str) -> None:
-    """At one in 10^4, twice, that coverage is neither below 93.5% nor above 99%."""
+    """Two-sided, each with probability 10^-4 of failing, if coverage is between 93.5% and 99%."""
     inside, printed = coverage(many_fitted(trust))
     assert printed > 200
     assert stats.binom.cdf(inside, printed, 0.935) > 1e-4
@@ -205,7 +205,7 @@ def test_a_covariance_without_the_noise_does_not_cover() -> None:
     assert stats.binom.cdf(inside, printed, 0.935) < 1e-4
 
 
-def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> None:
+def test_table_that_is_mostly_noise_is_refused_with_requirements() -> None:
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
     found_table = build_coefficient_table(found, naming, delta=1e-5)
     assert all(line.refused and line.estimate is None for line in found_table.lines)
@@ -221,9 +221,9 @@ def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> Non
     )
 
 
-def test_fragility_is_the_rule_of_the_page() -> None:
-    """``tau = E |P^(1/2) E P c|^2 / c'P c`` over noise E, by draws of it; P has eigenvalues that
-    are lowered.
+def test_fragility_follows_the_documented_formula() -> None:
+    """``tau = E |P^(1/2) E P c|^2 / c'P c`` over draws of the noise E, where P has lowered
+    eigenvalues.
     """
     from sottovoce.queries.moments import unflatten_symmetric
 
@@ -249,7 +249,7 @@ def test_fragility_is_the_rule_of_the_page() -> None:
 
 
 def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
-    """Errors E of a flattened matrix with variance s^2 an entry: Cov(E d) = (s^2 / 2)(|d|^2 I +
+    """For errors E of a flattened matrix with variance s^2 an entry, Cov(E d) = (s^2 / 2)(|d|^2 I +
     d d').
     """
     from sottovoce.queries.moments import unflatten_symmetric
@@ -261,9 +261,9 @@ def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
     )
 
 
-def test_a_remedy_is_no_capped_number() -> None:
-    """A strain that falls below its bound only with many thousand times the rows has no number;
-    a smaller one has.
+def test_requirements_beyond_all_bounds_are_empty() -> None:
+    """A strain that only many thousand times the rows would lower has no requirements; a smaller
+    one has.
     """
     naming, found, _ = fitted(config())
     far = dataclasses.replace(found, strain=np.array([1e5]), noise=found.covariance)
@@ -273,7 +273,7 @@ def test_a_remedy_is_no_capped_number() -> None:
     assert needs is not None and needs["rows"] == pytest.approx(10 * found.rows, rel=0.15)
 
 
-def test_what_needs_no_budget() -> None:
+def test_contrasts_and_tests_follow_from_the_covariance() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
     shown, M = build_coefficient_table(found, naming), naming.into_units
     covariance = M @ found.covariance[0] @ M.T
@@ -312,8 +312,8 @@ def test_what_needs_no_budget() -> None:
         Coefficients.from_plain_data({})  # of a run by rounds
 
 
-def test_what_a_model_says_of_a_row_has_an_interval() -> None:
-    """That of the row's own contrast of the table; NaN where a coefficient that is refused takes
+def test_prediction_for_a_row_has_an_interval() -> None:
+    """It is that of the row's contrast of the table, and NaN where a refused coefficient takes
     part.
     """
     naming, found, _ = fitted(config(epsilon=3.0))
@@ -344,12 +344,10 @@ def test_what_a_model_says_of_a_row_has_an_interval() -> None:
         replace(saved, record={}).intervals(X)
 
 
-def test_such_intervals_cover() -> None:
-    """The true log-odds of four rows, over 120 data sets and noises: 95%, at four standard errors
-    of a share.
-
-    Each is the contrast of a table, of which coverage is tested above; two thirds of its length
-    does not pass here.
+def test_prediction_intervals_cover() -> None:
+    """The true log-odds of four rows, over 120 data sets and noises: 95%, within four standard
+    errors of a share. Each interval is the contrast of a table, whose coverage is tested above; two
+    thirds of its length fails here.
     """
     sets, short = 120, 2 / 3
     rows = np.array([[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [2.0, 2.0, 0.0], [-1.0, 0.3, -2.0]])
@@ -369,7 +367,7 @@ def test_such_intervals_cover() -> None:
     assert not np.all(np.abs(held_short / sets - 0.95) < band)
 
 
-def test_steps_that_have_not_come_near_are_told_from_noise() -> None:
+def test_unfinished_steps_are_distinguished_from_noise() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
     late = build_coefficient_table(replace(found, strain=np.array([2.0])), naming, delta=1e-5)
     assert late.needs is None and late.lines[0].cause == "table unfinished"
@@ -380,8 +378,8 @@ def test_steps_that_have_not_come_near_are_told_from_noise() -> None:
 
 
 def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
-    """However short the last step is: scores of 60 in root mean square are out of the steps'
-    reach.
+    """However short the last step is: scores with a root mean square of 60 are out of reach of the
+    steps.
     """
     step, S = np.array([[3.0, 0.0], [0.5, 0.0]]), np.eye(2)[None].repeat(2, axis=0)
     shortened, cut = shorten_step(step, S, 0.75)
@@ -403,9 +401,9 @@ def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
     )
 
 
-def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What noise of deviation s adds to d'Hd has a known mean and deviation, also in one
-    direction alone.
+def test_gradient_noise_alone_adds_no_strain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What noise adds to d'Hd has a known mean and deviation, also if one direction has nearly all
+    of it.
     """
     R, s, one = 4000, 0.01, np.eye(3)[None]
     A = np.repeat(np.diag([1.0, 1.0, 8.0])[None], R, axis=0)
@@ -434,8 +432,8 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
     assert np.mean(strained(noise)) > 0.25
 
 
-def test_what_is_needed_has_no_cap() -> None:
-    """Where noise hides an eigenvalue, what would do is said to be more than what can be told."""
+def test_requirements_are_lower_bounds_if_noise_hides_an_eigenvalue() -> None:
+    """The stated requirement is then "more than" the largest number that can be computed."""
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
     lost = replace(
         found, hessian=found.hessian - 2.0 * np.linalg.eigvalsh(found.hessian[0])[0] * np.eye(4)
@@ -468,7 +466,7 @@ def test_rare_levels_are_merged_with_the_reference_and_named() -> None:
 
 
 class TestRecipe:
-    def test_the_list_costs_what_was_asked_for(self) -> None:
+    def test_releases_cost_the_requested_budget(self) -> None:
         for trust in ("sum", "nobody"):
             *_, result = fitted(config(trust=trust))
             said = result.statement
@@ -479,7 +477,7 @@ class TestRecipe:
             )
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
-    def test_shares_add_up_to_the_budget(self) -> None:
+    def test_budget_shares_sum_to_one(self) -> None:
         assert sum(
             item.share for item in newton_from_naming(numbers(40)[0]).items
         ) == pytest.approx(1.0)
@@ -499,16 +497,16 @@ class TestRecipe:
         # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
         assert spreads[1] / spreads[0] == pytest.approx(np.sqrt(3.0), rel=1e-3)
 
-    def test_nothing_outside_the_list_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_query_outside_the_release_list_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         naming, parts, _ = numbers(400)
 
         def script(self: Newton, facts: Any, replicates: int) -> Any:
             yield Gradient(np.zeros((replicates, facts.d)))
 
         monkeypatch.setattr(Newton, "script", script)
-        with pytest.raises(
-            ValueError, match="the next release of the list is 'count of positives'"
-        ):
+        with pytest.raises(ValueError, match="'count of positives'"):
             simulate(
                 config(),
                 naming.rows_of_sites(parts),
@@ -520,7 +518,7 @@ class TestRecipe:
         "more",
         [{"delta": None}, {"epsilon": (1.0, 2.0, 1.0, 1.0), "trust": "nobody"}, {"noise": 0.5}],
     )
-    def test_terms_that_sums_cannot_have_are_refused(self, more: dict[str, Any]) -> None:
+    def test_unsupported_options_of_inference_are_refused(self, more: dict[str, Any]) -> None:
         naming, parts, _ = numbers(400)
         with pytest.raises(InvalidInput):
             simulate(
@@ -550,8 +548,8 @@ class TestRecipe:
 def one_exact_step(
     X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of a Newton step without noise from the minimiser plus `off`, as it is and as it is
-    corrected.
+    """Return errors of a Newton step without noise from the minimiser plus `off`, without and with
+    the correction.
     """
     n, k = len(X), X.shape[1] + 1
     best, _ = newton(X, y, np.ones(n))
@@ -569,7 +567,7 @@ def one_exact_step(
 
 
 @pytest.mark.parametrize("base", [-1.2, 1.2])
-def test_the_last_step_is_corrected_for_what_it_overshoots(base: float) -> None:
+def test_last_step_is_corrected_for_second_order_bias(base: float) -> None:
     rng = np.random.default_rng(11)
     X = rng.normal(size=(40_000, 3)) + np.array([0.0, 0.0, 0.5])
     y = np.where(rng.random(len(X)) < expit(X @ BETA[:3] + base), 1.0, -1.0)
@@ -591,8 +589,8 @@ def test_a_rare_level_is_corrected_for_its_own_rows() -> None:
 
 
 def test_a_rare_reference_is_corrected_like_a_level() -> None:
-    """The reference has no column of its own; nearly all of its rows are negative, and others
-    are compared to it.
+    """The reference has no column of its own; nearly all of its rows are negative, and others are
+    compared with it.
     """
     rng = np.random.default_rng(13)
     level = rng.choice(3, p=[0.08, 0.5, 0.42], size=60_000)
@@ -603,9 +601,9 @@ def test_a_rare_reference_is_corrected_like_a_level() -> None:
     assert abs(before[1]) > 0.05 and np.abs(after[1:]).max() < 0.4 * np.abs(before[1:]).max()
 
 
-def test_the_frame_moves_no_estimate() -> None:
-    """Three in ten rows are long in the frame of the Hessians, and coefficients are those of all
-    rows alike.
+def test_estimates_do_not_depend_on_the_frame() -> None:
+    """Three in ten rows are clipped in the frame of the Hessians; coefficients are still those of
+    all rows.
     """
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 3)) * np.array([1.0, 0.1, 0.02])
@@ -633,13 +631,13 @@ def test_the_frame_moves_no_estimate() -> None:
 
 
 def long(cells: np.ndarray, share: float) -> np.ndarray:
-    """An edge beyond which a share of the rows is."""
+    """Return an edge beyond which a given share of the rows lies."""
     beyond = np.cumsum(cells[0, ::-1])[::-1][1:]
     return np.asarray(EDGES[[int((beyond <= share).argmax())]])
 
 
-def test_what_a_step_leaves_undone_where_events_are_rare() -> None:
-    """Newton's step for ``exp`` from a log-odds that is D too high."""
+def test_bound_of_unfinished_step_for_rare_events() -> None:
+    """Newton's step for ``exp`` from a log-odds that is too high by D."""
     D = np.linspace(0.01, -np.log1p(-LONGEST), 600)
     step = 1.0 - np.exp(-D)  # f(D) - f(0) over f'(D), of f = exp
     np.testing.assert_allclose(bound_undone_step(-step), D - step, rtol=1e-9)
@@ -656,8 +654,10 @@ def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent(
         assert np.all(stats.norm.cdf(half - bias) - stats.norm.cdf(-half - bias) >= 0.95 - 1e-12)
 
 
-def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_rows() -> None:
-    """The strain is a mean over all directions; a level of rare events may still be on its way."""
+def test_unfinished_step_adds_one_direction_for_each_group() -> None:
+    """The strain is a mean over all directions; the step of a level with rare events may still be
+    large.
+    """
     naming = naming_from_schema(
         Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}})
     )

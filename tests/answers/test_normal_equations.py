@@ -22,16 +22,16 @@ def gradient_at(point: np.ndarray) -> np.ndarray:
 
 
 class TestProducts:
-    def test_each_gradient_tells_the_same_products(self) -> None:
+    def test_gradients_at_all_points_give_the_same_products(self) -> None:
         products = Products(M, 0.0)
         for point in RNG.normal(size=(4, R, D)):
             products.add(point, gradient_at(point), 0.3)
         mean = products.together(products.distances(X))
         np.testing.assert_allclose(mean.c, C, rtol=1e-12)
 
-    def test_they_are_weighed_by_their_precisions(self) -> None:
-        """Two unbiased numbers with variances v and w have the best mean (x / v + y / w) / (1 /
-        v + 1 / w).
+    def test_products_are_weighted_by_precision(self) -> None:
+        """Two unbiased numbers x and y with variances v and w have the best mean (x / v + y / w) /
+        (1 / v + 1 / w).
         """
         s_M, spreads = np.array([0.2, 0.0, 1.0]), (0.3, 0.5)
         points, noises = RNG.normal(size=(2, R, D)), RNG.normal(size=(2, R, D))
@@ -57,12 +57,10 @@ class TestProducts:
         )
         np.testing.assert_allclose(mean.of_gradients, by_gradients, rtol=1e-9)
 
-    def test_noise_in_the_moments_moves_products_by_the_distance_of_the_point(self) -> None:
-        """Symmetric noise with deviation s on an entry, s sqrt(2) on the diagonal, as of two
-        triangles in one.
-
-        The mean of |E (x - t)|^2 / d over 4000 draws is within 4% of its expectation: over four of
-        its deviations.
+    def test_noise_in_moments_counts_with_the_distance_of_the_point(self) -> None:
+        """Symmetric noise with deviation s on an entry and s sqrt(2) on the diagonal, as in a
+        flattened triangle. The mean of |E (x - t)|^2 / d over 4,000 draws is within 4% of its
+        expectation: over four of its deviations.
         """
         point, s_M, draws = np.zeros((R, D)), 0.3, 4000
         E = RNG.normal(size=(draws, D, D)) * s_M / np.sqrt(2.0)
@@ -77,25 +75,25 @@ class TestProducts:
 
 class TestPosterior:
     @pytest.mark.parametrize("free", [0, 1, 3, D])
-    def test_without_noise_it_solves_the_equations(self, free: int) -> None:
+    def test_posterior_without_noise_solves_the_equations(self, free: int) -> None:
         found = posterior(M, C, np.zeros(R), free)
         np.testing.assert_allclose(found.mean, X, rtol=1e-6)
         assert np.all(found.error <= 1e-12)
 
-    def test_much_noise_leaves_the_free_coordinates_alone(self) -> None:
+    def test_posterior_with_much_noise_keeps_only_free_coordinates(self) -> None:
         found = posterior(M, C, np.full(R, 1e12), free=2).mean
         np.testing.assert_allclose(found[:, 2:], 0.0, atol=1e-6)
         np.testing.assert_allclose(
             found[:, :2], np.linalg.solve(M[:, :2, :2], C[:, :2, None])[:, :, 0], rtol=1e-6
         )
 
-    def test_the_law_of_the_others_does_not_depend_on_where_the_free_ones_are(self) -> None:
+    def test_shrinkage_does_not_depend_on_free_coordinates(self) -> None:
         moved = C + np.einsum("rij,rj->ri", M[:, :, :2], np.full((R, 2), 7.0))
         one, other = (posterior(M, c, np.full(R, 0.05), free=2).mean for c in (C, moved))
         np.testing.assert_allclose(other - one, [[7.0, 7.0, 0.0, 0.0, 0.0]] * R, atol=1e-9)
 
     def test_gain_and_error_are_those_of_numerical_integration(self) -> None:
-        """Of x ~ N(0, tau^2) with tau^2 on a grid: integrals over x of each coordinate, by the
+        """For x ~ N(0, tau^2) with tau^2 on a grid: integrals over x for each coordinate, by the
         trapezoidal rule.
         """
         values, z, variance = np.array([[2.0, 0.5]]), np.array([[1.5, -0.4]]), 0.09

@@ -62,7 +62,7 @@ class Regression(NamedTuple):
 
 
 def regression(y: np.ndarray, X: np.ndarray, offset: np.ndarray | float = 0.0) -> Regression:
-    """Of labels -1 and 1 on the columns X, by Newton's method."""
+    """Fit labels -1 and 1 on the columns X, by Newton's method."""
     positive, w = (y > 0).astype(float), np.zeros(X.shape[1])
     for _ in range(60):
         p = expit(X @ w + offset)
@@ -74,7 +74,7 @@ def regression(y: np.ndarray, X: np.ndarray, offset: np.ndarray | float = 0.0) -
 
 
 def line_of(y: np.ndarray, z: np.ndarray) -> Regression:
-    """Of the labels on a constant and the scores."""
+    """Fit the labels on a constant and the scores."""
     return regression(y, np.column_stack([np.ones(len(z)), z]))
 
 
@@ -110,7 +110,7 @@ def test_without_noise_slope_and_intercepts_are_those_of_a_regression(name: str)
 
 
 def test_scores_in_few_places_have_the_slope_of_a_regression_too() -> None:
-    """Within cells nothing is where a smooth law would put it."""
+    """Within cells no score is where a smooth law would put it."""
     rng = np.random.default_rng(2)
     z = rng.choice([-2.3, -1.1, -0.4, 0.7, 4.2], 20_000, p=[0.3, 0.3, 0.2, 0.15, 0.05])
     y = np.where(rng.random(len(z)) < expit(0.2 + 0.8 * z), 1.0, -1.0)
@@ -119,11 +119,9 @@ def test_scores_in_few_places_have_the_slope_of_a_regression_too() -> None:
     check(found.slope, line.params[1], line.bse[1], 0.02 * line.bse[1], 0.05)
 
 
-def test_slopes_that_noise_made_large_are_not_those_that_are_refused() -> None:
-    """Of 60 slopes of 2 about 70% are printed, with the truth for a median: within three standard
-    errors of both.
-
-    A bound for the error alone printed a third of them, with a median of 1.8.
+def test_refusals_do_not_select_slopes_by_their_noise() -> None:
+    """Of 60 slopes of 2 about 70% are printed, and the median of these is the truth within three
+    standard errors. With a bound of the error alone a third were printed, with a median of 1.8.
     """
     rng = np.random.default_rng(8)
     found = [
@@ -137,12 +135,10 @@ def test_slopes_that_noise_made_large_are_not_those_that_are_refused() -> None:
     assert abs(np.median(told) - 2.0) < 0.4
 
 
-def test_a_slope_of_rows_far_from_the_middle_of_the_cells_is_told() -> None:
-    """Of 16 slopes of 2 of a model of 98% events nearly all are printed, with a median within 3.5
-    standard errors.
-
-    Level and slope are nearly collinear there.  Of an information whose entries were corrected one
-    by one, a third of the slopes was refused.
+def test_slope_is_estimated_for_rows_far_from_the_cells() -> None:
+    """For 16 models with 98% events and a slope of 2 nearly all slopes are printed, with a median
+    within 3.5 standard errors. Level and slope are nearly collinear there: when entries of the
+    information were corrected one by one, a third of the slopes was refused.
     """
     rng, law = np.random.default_rng(11), (2.2, 0.55, 0.0, 2.0)
     found = [
@@ -160,7 +156,7 @@ def test_a_slope_of_rows_far_from_the_middle_of_the_cells_is_told() -> None:
 
 
 def printed(name: str, epsilon: float, n: int, runs: int) -> dict[str, np.ndarray]:
-    """Distance from the truth in the printed standard errors, of new rows every time."""
+    """Return distances from the truth in printed standard errors, with new rows every time."""
     rng, law = np.random.default_rng(3), LAWS[name]
     found: dict[str, list[float]] = {"slope": [], "intercept": []}
     for seed in range(runs):
@@ -174,10 +170,8 @@ def printed(name: str, epsilon: float, n: int, runs: int) -> dict[str, np.ndarra
 
 @pytest.mark.parametrize("name", ["too sure", "not sure enough"])
 def test_slope_and_intercept_have_the_stated_error_and_no_bias(name: str) -> None:
-    """At one in 10^4 each: the mean is within a third of an error and noise, the spread is that of
-    the errors.
-
-    Errors that are half or twice as large would be refused.
+    """At one in 10^4 each: the mean is within a third of a standard error of the truth, and the
+    spread is that of the standard errors. Standard errors of half or twice the size fail.
     """
     runs = 40
     for z in printed(name, 1.0, 8000, runs).values():
@@ -190,11 +184,10 @@ def test_slope_and_intercept_have_the_stated_error_and_no_bias(name: str) -> Non
         )
 
 
-def test_an_interval_is_as_long_above_as_the_error_is_at_its_upper_end() -> None:
-    """Where noise is large a steeper line is known worse, and an estimate that noise made small has
-    too small an error.
-
-    Without noise the interval is that of a regression program, which is as long above as below.
+def test_upper_end_uses_the_error_at_that_end() -> None:
+    """A steeper line has a larger error if noise is large, so a slope that noise made too small has
+    too small a standard error. Without noise the interval is the symmetric one of a regression
+    program.
     """
     rng = np.random.default_rng(9)
     above, below = [], []
@@ -215,10 +208,10 @@ def test_an_interval_is_as_long_above_as_the_error_is_at_its_upper_end() -> None
 
 
 @pytest.mark.parametrize(("deviations", "least", "most"), [(2.0, 0.0, 0.2), (10.0, 0.8, 1.0)])
-def test_noise_in_a_correction_of_information_is_not_believed(
+def test_noisy_corrections_of_information_are_shrunk(
     deviations: float, least: float, most: float
 ) -> None:
-    """Of one that is two deviations of noise little is kept, though it is a large share of the
+    """A correction of two noise deviations is mostly removed, although it is a large share of the
     information.
     """
     rng = np.random.default_rng(10)
@@ -243,8 +236,8 @@ def test_noise_in_a_correction_of_information_is_not_believed(
     assert np.all(diagonal >= least) and np.all(diagonal <= most)
 
 
-def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
-    """So nothing is shortened, and corrections have no bias."""
+def test_corrections_of_a_row_have_norm_at_most_one() -> None:
+    """So no correction is clipped, and sums of corrections have no bias."""
     rng = np.random.default_rng(4)
     z, y = drawn(LAWS["too sure"], 5000, rng)
     u, label = z + 1.0, (y > 0).astype(int)
@@ -263,7 +256,7 @@ def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
         assert missed.shape == (5000, STATISTICS) and 0.1 < length.max() <= 1.0
 
 
-def test_a_slope_whose_interval_says_nothing_is_refused() -> None:
+def test_slope_with_too_wide_an_interval_is_refused() -> None:
     z, y = drawn(LAWS["rare events"], 2000, np.random.default_rng(5))
     found = asked(z, y, 0.2).quality[""]
     assert (
@@ -304,8 +297,8 @@ def sawtooth(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("law", [u_shaped, sawtooth])
-def test_the_area_is_covered_whatever_the_shape_of_the_calibration(law: Any) -> None:
-    """New rows every time; at one in 10^4 that coverage is not below 93%."""
+def test_auc_interval_covers_for_any_shape_of_calibration(law: Any) -> None:
+    """New rows every time; fails with probability 10^-4 if coverage is 93% or more."""
     rng, runs, inside = np.random.default_rng(7), 30, 0
     z, y = law(400_000, rng)
     truth = stats.mannwhitneyu(z[y > 0], z[y < 0]).statistic / (np.sum(y > 0) * np.sum(y < 0))

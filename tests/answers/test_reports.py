@@ -1,5 +1,5 @@
-"""Pages to pass on: what they show, what they leave out, and that nothing in a document can
-break or script them.
+"""Reports as HTML pages: what they show and leave out, and that no document can break or script
+them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def refused(line: dict[str, Any], why: str) -> dict[str, Any]:
 
 
 class TestPage:
-    def test_it_is_one_file_that_asks_for_nothing(self, record: dict[str, Any]) -> None:
+    def test_report_is_one_file_without_external_requests(self, record: dict[str, Any]) -> None:
         text = page(record)
         seen = Reader(text)
         assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in seen.tags}
@@ -163,7 +163,7 @@ class TestPage:
         (tmp_path / "run.html").write_text(page(record))
         assert check_pages.opened(BROWSER, [tmp_path / "run.html"]) == []
 
-    def test_every_drawing_has_words(self, record: dict[str, Any]) -> None:
+    def test_every_plot_has_a_text_alternative(self, record: dict[str, Any]) -> None:
         text = page(record)
         drawings = re.findall(r"<svg[^>]*>(.*?)</svg>", text, flags=re.S)
         plots = [one for one in drawings if "cx=" in one or "<path" in one]
@@ -172,14 +172,14 @@ class TestPage:
         # the legend, with its text beside
         assert all(len(one) < 200 for one in plots if one not in named)
 
-    def test_it_says_what_a_committee_asks(self, record: dict[str, Any]) -> None:
+    def test_report_answers_the_questions_of_a_committee(self, record: dict[str, Any]) -> None:
         said = Reader(page(record, title="Who dies?")).text
         lines = {(line["name"], line["level"]): line for line in record["coefficients"]}
         south, age = lines["ward", "south"], lines["age", None]
         lead, points = answer(record)
         assert said.startswith(" ".join(("Who dies?", "Who dies?", lead, points[0], "")))
         assert lead.count(". ") == 0 and len(lead.split()) < 30
-        assert "odds of died = yes" in lead and "(95% CI " in lead
+        assert "died = yes" in lead and "(95% CI " in lead
         assert all(len(point.split()) < 35 and point.endswith(".") for point in points)
         rates, cut = record["evaluation"]["rates"], f"{100 * record['evaluation']['threshold']:g}%"
         found = f"{cut} the sensitivity is {100 * rates['sensitivity']['value']:.0f}% ("
@@ -217,7 +217,7 @@ class TestPage:
         assert (folder / "later.html").read_text() == (folder / "at_once.html").read_text()
         assert not re.search("/tmp|" + re.escape(str(folder)), (folder / "later.html").read_text())
 
-    def test_how_sites_differ_is_said_of_three_at_least(
+    def test_spread_between_sites_needs_three_sites(
         self, folder: Path, record: dict[str, Any]
     ) -> None:
         table = SavedModel.load(folder / "run.json").table
@@ -242,7 +242,7 @@ class TestPage:
         command("report", folder / "two.json", "--out", folder / "two.html")
         assert "their columns explain" not in (folder / "two.html").read_text()
 
-    def test_exact_numbers_are_for_the_holder_and_marked(self, folder: Path) -> None:
+    def test_exact_numbers_are_shown_to_the_holder_only(self, folder: Path) -> None:
         plain = json.loads((folder / "all.json").read_text())
         kept = [plain["exact"], plain["evaluation"]["exact"]]
         for numbers in kept:
@@ -256,7 +256,7 @@ class TestPage:
         public, private = (Reader(page(plain, holder=holder)).text for holder in (False, True))
         for text in ("0.1234", "0.1235", "0.1244", "0.9877", "a secret", "holder"):
             assert text not in public, text
-        assert "For the holder of the rows only" in private and "for the holder only" in private
+        assert "holder only" in private
         assert "0.9877" in private and "a secret" in private and private.count("0.124") > 1
 
     def test_what_is_saved_holds_no_exact_number(
@@ -268,7 +268,7 @@ class TestPage:
             assert not [name for name, x in numbers.items() if name != "rows" and repr(x) in saved]
         assert record["n_test"] == 2400 and record["sites"] == ["Aue", "Berg", "Chur"]
 
-    def test_a_strange_label_does_not_change_the_rows_that_are_told(
+    def test_undeclared_label_does_not_change_reported_rows(
         self, folder: Path, tmp_path: Path
     ) -> None:
         """The number of held-out rows is public; how many of them have a known label is not."""
@@ -296,7 +296,7 @@ class TestPage:
         record = json.loads((tmp_path / "run.json").read_text())["record"]
         assert record["n_test"] == record["evaluation"]["rows"] == 2400
 
-    def test_refusals_say_what_would_do(self, record: dict[str, Any]) -> None:
+    def test_refusals_name_the_sufficient_budget(self, record: dict[str, Any]) -> None:
         plain = copy.deepcopy(record)
         why = (
             "too much of its variance is noise in the Hessian; epsilon 5.1, or 23,000 rows "
@@ -308,10 +308,11 @@ class TestPage:
         ]
         plain["needs"] = {"epsilon": 5.1, "rows": 23_000.0}
         said = Reader(page(plain)).text
-        assert f"ward: south: {why}" in said and "No estimate is printed" in said
+        assert f"ward: south: {why}" in said
         plain["coefficients"] = [refused(line, why) for line in plain["coefficients"]]
         said = Reader(page(plain)).text
-        assert "(about epsilon 5.1 or 23,000 rows would be enough)" in said
+        needs = re.search(r"epsilon ([\d.]+) or ([\d,]+) rows", said)
+        assert needs is not None and needs.groups() == ("5.1", "23,000")
 
     @pytest.mark.parametrize("n", [1, 40])
     def test_one_coefficient_and_forty_with_long_names(
@@ -335,7 +336,7 @@ class TestPage:
         for line in plain["coefficients"]:
             line |= {"odds_ratio": None, "odds_ratio_low": None, "odds_ratio_high": None}
         said = Reader(page(plain)).text
-        assert "Associations with days" in said and "The mean of days" in said
+        assert "Associations with days" in said and "mean of days" in said
         assert "odds" not in said and "odds ratio" not in format_text_table(plain["coefficients"])
 
     def test_a_number_that_is_predicted_without_intervals(self, record: dict[str, Any]) -> None:
@@ -361,7 +362,9 @@ class TestPage:
             "needs": None,
         }
         said = Reader(page(plain)).text
-        assert "A model of stay" in said and "1.5 days on average (95% CI 1.25 to 1.75)" in said
+        assert "model of stay" in said
+        found = re.search(r"([\d.]+) days on average \(95% CI ([\d.]+) to ([\d.]+)\)", said)
+        assert found is not None and found.groups() == ("1.5", "1.25", "1.75")
         assert (
             f"{lines[0]['estimate']:.4g}" in said
             and "interval" in said
@@ -369,7 +372,7 @@ class TestPage:
         )
         assert "0.1234" not in said and "0.1234" in Reader(page(plain, holder=True)).text
 
-    def test_places_are_those_of_the_numbers(self, record: dict[str, Any]) -> None:
+    def test_plot_positions_match_the_numbers(self, record: dict[str, Any]) -> None:
         lines = [line for line in record["coefficients"] if line["name"] != "(constant)"]
         axis = make_axis(lines)
         ticks = {text: place for place, text in axis.ticks()}
@@ -412,7 +415,7 @@ class TestAnybody:
     def test_other_documents_are_refused_in_one_line(
         self, record: dict[str, Any], place: str, wrong: Any
     ) -> None:
-        """Or shown, where the document can be read without that part."""
+        """Or shown, where the document is readable without the wrong part."""
         found = ""
         with contextlib.suppress(InvalidInput):
             found = page(record | {place: wrong})
@@ -420,13 +423,13 @@ class TestAnybody:
         assert not found or place in ("sites", "asked", "label", "evaluation", "coefficients")
 
     @pytest.mark.parametrize("wrong", ["1", None, "inf", [], True, "<b>"])
-    def test_numbers_are_numbers(self, record: dict[str, Any], wrong: Any) -> None:
+    def test_values_of_other_types_are_refused(self, record: dict[str, Any], wrong: Any) -> None:
         lines = copy.deepcopy(record["coefficients"])
         lines[0]["low"] = wrong
-        with pytest.raises(InvalidInput, match=r"^run: does not hold"):
+        with pytest.raises(InvalidInput, match=r"^run: "):
             page(record | {"coefficients": lines})
 
-    def test_files_that_are_none(self, tmp_path: Path) -> None:
+    def test_files_without_a_run_are_refused(self, tmp_path: Path) -> None:
         for text in ("{}", '{"record": 3}', '{"record": {}}', "no", "[1]", ""):
             (tmp_path / "x.json").write_text(text)
             done = CliRunner().invoke(cli, ["report", str(tmp_path / "x.json")])
@@ -445,11 +448,7 @@ class TestCommands:
         command("report", run, "--out", tmp_path / "b.html")
         assert (tmp_path / "a.html").read_text() == (tmp_path / "b.html").read_text()
         said = Reader((tmp_path / "a.html").read_text()).text
-        assert (
-            "A model of died = yes" in said
-            and "higher probability" in said
-            and "Which columns" not in said
-        )
+        assert "died = yes" in said and "higher probability" in said and "Which columns" not in said
         done = CliRunner().invoke(cli, ["report", str(run), "--plot", str(tmp_path / "p.svg")])
         assert isinstance(done.exception, InvalidInput) and done.exception.field == "plot"
 
@@ -462,7 +461,7 @@ class TestCommands:
         )
         said = Reader(out.read_text()).text
         assert "Which columns matter" in said and "12,000 rows that" in said
-        assert "epsilon = 0.700" in said and "sottovoce evaluate run.json rows.csv" in said
+        assert "epsilon = 0.700" in said and "evaluate run.json rows.csv" in said
 
     @pytest.mark.parametrize("name", ["run.json", "run.npz"])
     def test_predict_at_a_threshold(self, folder: Path, tmp_path: Path, name: str) -> None:
@@ -520,10 +519,7 @@ class TestEstimators:
             and str(model.coefficients_) in said
         )
         *table, weighed = str(model.coefficients_).splitlines()
-        assert (
-            weighed.startswith("Rows longer than data_norm count for less")
-            and weighed in model.page()
-        )
+        assert "data_norm" in weighed and weighed in model.page()
         assert table[0].split() == [
             "column",
             "estimate",
@@ -566,7 +562,7 @@ LONG = "scale = 1.0\n" + SCHEMA
 
 
 class TestLongRows:
-    """Whose coefficients these are, where long rows count for less."""
+    """Remarks on whose coefficients these are, where long rows count for less."""
 
     def trained(self, folder: Path, text: str, *more: object) -> tuple[str, dict[str, Any], str]:
         schema, run, said = (folder / f"long.{ext}" for ext in ("toml", "json", "html"))
@@ -584,20 +580,21 @@ class TestLongRows:
         )
         return " ".join(screen.split()), json.loads(run.read_text())["record"], said.read_text()
 
-    def test_it_is_said_on_the_screen_in_the_record_and_on_the_page(self, folder: Path) -> None:
+    def test_long_rows_are_mentioned_on_screen_in_record_and_on_page(self, folder: Path) -> None:
         screen, kept, shown = self.trained(folder, LONG)
         share = re.search(r"\(about (\d+)% of all, from the schema alone\) count for less", screen)
         assert share is not None and int(share[1]) > 50
         assert kept["weighed"] in screen and escape(kept["weighed"]) in shown
 
-    def test_it_is_not_said_where_no_row_is_long_or_nothing_is_printed(self, folder: Path) -> None:
+    def test_long_rows_are_not_mentioned_without_need(self, folder: Path) -> None:
         screen, kept, shown = self.trained(folder, SCHEMA.replace("typical = [30, 70]\n", ""))
         assert kept["weighed"] == "" and "count for less" not in screen + shown
         lines = [refused(line, "noise") for line in kept["coefficients"]]
-        assert "count for less" not in remarks_below_table(lines, None, "Rows count for less.")
+        remark_on_long_rows = "Rows count for less."
+        assert "count for less" not in remarks_below_table(lines, None, remark_on_long_rows)
 
-    def test_it_follows_from_the_schema_alone(self, folder: Path) -> None:
-        """Other rows, the same words: no private row is counted."""
+    def test_remark_on_long_rows_follows_from_the_schema_alone(self, folder: Path) -> None:
+        """Other rows give the same words: no private row is counted."""
         head, *rows = (folder / "rows.csv").read_text().splitlines()
         few = folder / "few.csv"
         few.write_text(
@@ -653,15 +650,11 @@ class TestWhatALineIsWorth:
         }
         return known | {"noise_share": share, "estimate": estimate, "standard_error": 0.1, "p": p}
 
-    def test_a_wide_table_says_so_once(self) -> None:
+    def test_wide_intervals_are_remarked_once(self) -> None:
         lines = [self.line("a", 0.1, 1.0), self.line("b", 0.9917, 0.05)]
         assert remarks_below_table([lines[0]], None) == ""
         said = remarks_below_table(lines, None)
-        assert (
-            "1 in 120 of the rows" in said
-            and "that of b 11.0 times" in said
-            and said.count("rows") == 1
-        )
+        assert "1 in 120" in said and "b 11.0 times" in said and said.count("rows") == 1
 
     def test_lines_that_are_picked_out_by_chance_and_noise_are_named(self) -> None:
         noisy, plain, clear = (
@@ -676,7 +669,7 @@ class TestWhatALineIsWorth:
             [clear], None
         )
 
-    def test_a_mark_tells_its_reason(self) -> None:
+    def test_marked_line_states_its_reason(self) -> None:
         line = self.line("a", 0.2, 0.05) | {
             "unsure": True,
             "cause": "hidden",

@@ -1,5 +1,5 @@
-"""Public frames: what noise hides in one is seen in the next, and steps by what rows lack that
-are shortened.
+"""Public frames (whitening transforms): hidden directions are seen in later frames, and steps allow
+for clipped rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TestFrames:
     S = np.array([[[0.5, 0.05, 0.0], [0.05, 0.02, 0.0], [0.0, 0.0, 1e-6]]])
     KEPT = np.ones((1, 3), dtype=bool)
 
-    def test_moments_are_alike_but_for_what_noise_hides(self) -> None:
+    def test_moments_in_a_frame_are_the_identity_except_hidden_directions(self) -> None:
         frame, unseen, lost = whitening_transform(self.S, 0.0, self.KEPT)
         np.testing.assert_allclose(frame.A @ self.S @ frame.A, np.eye(3)[None], atol=1e-9)
         np.testing.assert_allclose(frame.A @ frame.back, np.eye(3)[None], atol=1e-9)
@@ -56,9 +56,9 @@ class TestFrames:
         assert not frame.A[0, 2].any() and not frame.A[0, :, 2].any()
         np.testing.assert_allclose((frame.A @ frame.back)[0], np.diag([1.0, 1.0, 0.0]), atol=1e-9)
 
-    def test_what_noise_hid_is_seen_in_a_frame_of_what_it_did_not(self) -> None:
-        """In turns: each shows directions that are smaller by the noise's norm; what is seen is
-        not stretched more.
+    def test_hidden_direction_is_seen_in_the_next_frame(self) -> None:
+        """Each frame shows directions that are smaller by the noise's norm; seen directions are not
+        stretched further.
         """
         spread, noise, sight = (
             0.002,
@@ -81,7 +81,7 @@ class TestFrames:
     def smallest(self, sight: Sight) -> float:
         return float(np.linalg.eigvalsh(sight.frame.A @ self.S @ sight.frame.A)[0, 0])
 
-    def test_a_direction_that_was_seen_gets_no_longer_where_long_rows_were_shortened(self) -> None:
+    def test_seen_direction_is_not_stretched_by_clipped_rows(self) -> None:
         sight = whitening_transform(self.S, 0.0, self.KEPT)
         shortened = refine_whitening(
             sight, np.diag([1.0, 0.2, 1.0])[None], np.array([0.001]), self.KEPT
@@ -95,7 +95,7 @@ class TestFrames:
             0.5 * np.linalg.det(sight.frame.A[0])
         )
 
-    def test_where_nothing_is_shown_what_was_seen_in_part_was_noise(self) -> None:
+    def test_partly_seen_direction_without_moment_was_noise(self) -> None:
         sight = Sight(
             Frame(np.eye(2)[None], np.eye(2)[None]), np.diag([0.3, 0.0])[None], np.zeros((1, 2, 2))
         )
@@ -137,14 +137,12 @@ class TestFrames:
         assert np.any(said.frame[0] != 0.0, axis=1).tolist() == [True, False, True, False, True]
 
     @pytest.mark.parametrize("seed", [54, 68])
-    def test_steps_count_what_rows_lack_that_are_shortened(
+    def test_steps_add_the_curvature_lost_by_clipping(
         self, seed: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature,
-        and steps overshoot.
-
-        The levels' common log-odds, near 0.8, are then off by ten and more, though no step is taken
-        along directions in which the rows seem to have nothing.
+        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of its curvature, so
+        steps by them alone overshoot. The log-odds that levels have in common, near 0.8, would be
+        off by ten and more.
         """
         plain = {"kind": {"kind": "category", "values": list("abcdef")}}
         plain |= {f"x{j}": {"kind": "number", "lo": -4.0, "hi": 4.0} for j in range(6)}
@@ -186,14 +184,14 @@ class TestFrames:
         )
         assert abs(counted) < 3.0 < 10.0 < abs(reached())
 
-    def test_as_few_rows_are_long_as_noise_hides(self) -> None:
+    def test_clipped_share_is_below_the_noise(self) -> None:
         cells = np.zeros((1, len(EDGES) + 1))
         cells[0, [10, 14, 20]] = 0.92, 0.05, 0.03
         for noise, edge in ((1.0, EDGES[10]), (0.05, EDGES[14]), (0.0, EDGES[20])):
             assert choose_row_thresholds(cells, 0.0, np.array([noise])) == edge
         assert LONG >= 0.08
 
-    def test_noise_in_the_lengths_makes_no_far_edge(self) -> None:
+    def test_noise_in_lengths_leads_to_no_far_threshold(self) -> None:
         rng, spread = np.random.default_rng(0), 0.003
         cells = np.zeros((400, len(EDGES) + 1))
         cells[:, 10] = 1.0

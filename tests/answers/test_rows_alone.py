@@ -1,8 +1,9 @@
-"""A held-out row's score is its own: how many rows another person has changes no bit of it.
+"""A held-out row's score does not depend on other rows: the number of rows of another person
+changes no bit of it.
 
-Scores are counted in cells, and what a person may move is priced as one count in a cell.  A linear
-algebra library rounds the last rows of a matrix otherwise than those before, so scores of more rows
-than are read, or of fewer, would carry other people over an edge.
+Scores are counted in cells, and what a person can change is priced as one count in a cell. A linear
+algebra library rounds the last rows of a matrix differently from the others, so computing scores of
+more or fewer rows at once could move other people across an edge.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LABELS = {
 class TestProducts:
     @pytest.mark.parametrize("order", ["C", "F"])
     @pytest.mark.parametrize("K", [None, 1, 3])
-    def test_a_row_is_multiplied_alike_in_every_shape(self, order: Any, K: int | None) -> None:
+    def test_product_of_a_row_is_the_same_in_every_shape(self, order: Any, K: int | None) -> None:
         rng = np.random.default_rng(0)
         for d in (1, 2, 3, 5, 8, 13, 33):
             X, W = rng.normal(size=(70, d)), rng.normal(size=d if K is None else (K, d))
@@ -51,7 +52,7 @@ class TestProducts:
                 np.testing.assert_array_equal(products_by_row(first, W), alone[..., :n])
                 np.testing.assert_array_equal(products_by_row(last, W), alone[..., 70 - n :])
 
-    def test_other_rows_may_hold_anything(self) -> None:
+    def test_product_of_a_row_ignores_values_of_other_rows(self) -> None:
         rng = np.random.default_rng(1)
         X, w = rng.normal(size=(9, 6)), rng.normal(size=6)
         known = products_by_row(X, w)
@@ -59,7 +60,7 @@ class TestProducts:
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(np.delete(products_by_row(X, w), 4), np.delete(known, 4))
 
-    def test_it_is_the_product(self) -> None:
+    def test_products_by_row_equal_the_matrix_product(self) -> None:
         rng = np.random.default_rng(2)
         X, W = rng.normal(size=(5000, 40)), rng.normal(size=(3, 40))
         np.testing.assert_allclose(products_by_row(X, W), (X @ W.T).T, rtol=0, atol=1e-12)
@@ -89,8 +90,8 @@ def made_table(
     first: int = HELD_OUT[0],
     gap: bool = False,
 ) -> None:
-    """A table of people with one row each, but person `first`, who has `extra` more; with a
-    `gap`, without a label.
+    """Return a table of people with one row each; person `first` has `extra` more rows, and with a
+    `gap` no label.
     """
     rng = np.random.default_rng(7)
     values = LABELS[label][1]
@@ -126,8 +127,8 @@ def config(folder: Path, method: str = "dgd", **more: Any) -> TrainConfig:
 
 
 def saved_run(folder: Path, label: str) -> Path:
-    """A run by rounds on a table of one row a person, with a model that is made so that scores
-    lie near zero.
+    """Save a run by rounds on a table with one row a person, with a model whose scores lie near
+    zero.
     """
     made_table(folder, label, 0)
     result = train(replace(config(folder), test_share=None)).result
@@ -160,7 +161,7 @@ def by_answers(folder: Path) -> None:
 
 
 def scores_of(rows: Rows) -> np.ndarray:
-    """What is counted of every row: its columns, its label, and the number to predict."""
+    """Return what is counted of every row: columns, label, and target."""
     parts = [rows.signed] if rows.offset is None else [rows.signed, rows.offset[..., None]]
     return np.concatenate(parts, axis=2)
 
@@ -175,7 +176,7 @@ def scores_of(rows: Rows) -> np.ndarray:
         (by_answers, "a number"),
     ],
 )
-def test_one_persons_number_of_rows_moves_no_other_score(
+def test_number_of_rows_of_a_person_changes_no_other_score(
     door: Callable[[Path], None], label: str, tmp_path: Path, asked: list[Rows]
 ) -> None:
     if door is by_evaluate:
@@ -199,10 +200,10 @@ def test_one_persons_number_of_rows_moves_no_other_score(
     ("door", "label"),
     [(by_evaluate, "two classes"), (by_rounds, "two classes"), (by_answers, "two classes")],
 )
-def test_a_row_without_a_label_moves_no_other_score(
+def test_row_without_label_changes_no_other_score(
     door: Callable[[Path], None], label: str, tmp_path: Path, asked: list[Rows]
 ) -> None:
-    """The model that is asked is the same: only the held-out half is another."""
+    """The evaluated model is the same; only the held-out half differs."""
     if door is by_evaluate:
         saved_run(tmp_path, label)
     for first in HELD_OUT[:3]:
@@ -216,12 +217,12 @@ def test_a_row_without_a_label_moves_no_other_score(
         assert len(other) == 1  # the row itself
 
 
-def test_no_count_moves_with_a_model_made_for_it(tmp_path: Path, asked: list[Rows]) -> None:
-    """Everybody lies on an edge of the cells but for rounding; counts without noise differ by that
+def test_adversarial_model_changes_no_other_count(tmp_path: Path, asked: list[Rows]) -> None:
+    """Everybody lies on an edge of the cells up to rounding; counts without noise differ by that
     one person alone.
 
-    With one product of all rows, the first, a person of two rows moved up to three others across
-    the edge.
+    With a single product of all rows, a person of two rows moved up to three others across the
+    edge.
     """
     rng = np.random.default_rng(11)
     run = saved_run(tmp_path, "two classes")
@@ -243,7 +244,7 @@ def test_no_count_moves_with_a_model_made_for_it(tmp_path: Path, asked: list[Row
         assert len(set(positive)) == 1
 
 
-def test_moved_rows_are_chosen_before_they_are_shortened(
+def test_rows_of_a_person_are_selected_before_clipping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = []
@@ -266,11 +267,11 @@ def test_moved_rows_are_chosen_before_they_are_shortened(
 
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("size", [1e300, 8e307])
-def test_a_model_with_huge_weights_is_no_question_about_rows(
+def test_model_with_huge_weights_is_not_refused_by_rows(
     size: float, label: str, tmp_path: Path, asked: list[Rows]
 ) -> None:
-    """A model may come from anybody; were sums beyond all numbers refused, the refusal would be
-    a free answer.
+    """A model may come from anybody; a refusal because a sum overflows would be a free answer about
+    a row.
     """
     run = saved_run(tmp_path, label)
     result = Result.load(run)

@@ -1,4 +1,4 @@
-"""Sites that each release their own answers: one table of all, as good as a meta-analysis of
+"""Sites that each release their own answers: one table of all, as precise as a meta-analysis of
 their own tables.
 """
 
@@ -57,7 +57,7 @@ def config(epsilon: float = 3.0, seed: int = 0, trust: str = "nobody") -> RunCon
 def drawn(
     kind: str, seed: int, sizes: tuple[int, ...] = SIZES, own: np.ndarray = OWN
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Columns and outcomes of every site, which have constants of their own."""
+    """Draw columns and outcomes of every site; sites have constants of their own."""
     rng = np.random.default_rng(seed)
     X = [rng.normal(size=(n, len(BETA))) for n in sizes]
     scores = [x @ BETA + c for x, c in zip(X, own, strict=True)]
@@ -106,9 +106,7 @@ def errors(table: Coefficients) -> np.ndarray:
 def test_no_interval_is_wider_than_a_meta_analysis_of_the_sites_own_tables(
     kind: str, apart: bool
 ) -> None:
-    """Answers that are averaged by rows give intervals that are 1.3 to 2.5 times as wide, for
-    unequal sites.
-    """
+    """Averages by rows would give intervals 1.3 to 2.5 times as wide, for unequal sites."""
     own = OWN if apart else np.full(3, OWN[0])
     ratios = []
     for seed in range(3):
@@ -127,8 +125,8 @@ def test_no_interval_is_wider_than_a_meta_analysis_of_the_sites_own_tables(
 
 
 def test_a_common_constant_is_no_wider_than_by_a_meta_analysis() -> None:
-    """Counts are of as few rows as the least noise weighs; with the sampling error of these the
-    ratio is 1.06.
+    """Weights by noise use fewer effective rows; with the sampling error of these the ratio of
+    widths is 1.06.
     """
     own, ratios = np.full(3, OWN[0]), []
     for seed in range(4):
@@ -144,8 +142,8 @@ def test_a_common_constant_is_no_wider_than_by_a_meta_analysis() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_cover_where_sites_are_unlike_and_of_unlike_sizes(kind: str) -> None:
-    """Standardised errors of 30 data sets: both ends leave out one in a thousand, and errors a
-    third off fail.
+    """Standardised errors of 30 data sets, between the quantiles at one in a thousand; errors that
+    are off by a third fail.
     """
     found = []
     for seed in range(30):
@@ -177,7 +175,7 @@ def test_without_noise_it_is_the_table_of_all_rows(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_small_sites_with_constants_of_their_own_are_printed(kind: str) -> None:
-    """Averaged by rows, with a constant of each site for all, nothing of it is."""
+    """Averaged by rows in all columns, nothing of the table would be printed."""
     X, y = drawn(kind, 5, sizes=(400,) * 20, own=np.linspace(-1.0, 1.0, 20))
     table = table_of(kind, config(), X, y)
     assert not any(line.refused for line in table.lines)
@@ -201,10 +199,8 @@ def test_twenty_small_sites_with_constants_of_their_own_are_printed(kind: str) -
         ),
     ],
 )
-def test_an_answer_about_many_constants_is_read_as_that_of_rows_with_one(what: Bounded) -> None:
-    """A site's rows with one constant give the same numbers at a point that has this site's
-    constant.
-    """
+def test_answers_are_reduced_to_one_constant(what: Bounded) -> None:
+    """A site's rows with one constant give the same numbers at a point with this site's constant."""
     X, y = drawn("classes", 7)
     columns = Columns(naming_of(3).constant, 3)
     own = np.array([[0.3, -0.2, 0.1]])
@@ -218,7 +214,7 @@ def test_an_answer_about_many_constants_is_read_as_that_of_rows_with_one(what: B
 
 
 def value_of(what: Bounded, rows: Rows) -> np.ndarray:
-    """The exact statistic of each site's rows, (R, N, entries)."""
+    """Return the exact statistic of each site's rows, (R, N, entries)."""
     facts = Facts(Weighted(Logistic()), rows.n, rows.d, 1.0, 1.0, len(rows.n))
     at = np.broadcast_to(what.at[:, None, :], (len(what.at), len(rows.n), rows.d))
     book = Ledger(make_accountant("rdp"), math.inf, 1e-5)
@@ -236,7 +232,7 @@ def test_weights_are_those_of_the_least_noise_and_of_rows_without_any() -> None:
 
 
 def test_sites_estimates_are_pooled_by_inverse_covariance_with_a_constant_each() -> None:
-    """It is generalised least squares of the stacked estimates."""
+    """The result equals generalised least squares of the stacked estimates."""
     rng = np.random.default_rng(0)
     columns, steps, stacked, covariances = Columns(np.array([0.0, 0.0, 1.0, 1.0]), 2), [], [], []
     for _ in range(2):
@@ -259,7 +255,7 @@ def test_sites_estimates_are_pooled_by_inverse_covariance_with_a_constant_each()
     np.testing.assert_allclose(found.noise[0], 0.7 * right)
 
 
-def test_what_noise_explains_of_differences_between_sites_is_no_difference() -> None:
+def test_differences_explained_by_noise_are_shrunk_to_zero() -> None:
     z = np.random.default_rng(1).normal(size=(200, 30))
     alike = shrink_to_mean(z, np.ones((200, 30)))
     unlike = shrink_to_mean(10.0 * z, np.ones((200, 30)))

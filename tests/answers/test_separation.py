@@ -1,5 +1,5 @@
-"""What the data do not determine is told, at any epsilon and without noise; what they do
-determine is printed.
+"""Separation: lines that the data do not determine are refused with their cause, at any epsilon;
+the others are printed.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,9 +41,7 @@ BINARY = {"kind": "category", "values": ["no", "yes"]}
 
 
 class Rows(NamedTuple):
-    """A table that a design may change: columns, their schema, whether rows are positive, and
-    their sites.
-    """
+    """A table that a design may change: columns, schema, whether rows are positive, and sites."""
 
     columns: dict[str, Any]
     schema: dict[str, Any]
@@ -52,7 +51,7 @@ class Rows(NamedTuple):
 
 
 def plain(seed: int) -> Rows:
-    """Rows of a logistic model: 40, 30, 20 and 10% in four wards."""
+    """Draw rows of a logistic model, with 40, 30, 20 and 10% of them in four wards."""
     rng = np.random.default_rng(seed)
     age, ward = rng.uniform(20, 80, N), rng.choice(4, p=[0.4, 0.3, 0.2, 0.1], size=N)
     positive = rng.random(N) < expit(
@@ -84,15 +83,15 @@ def full(rows: Rows) -> None:
 
 
 def quasi(rows: Rows) -> None:
-    """Rows of one age have both outcomes, the others are on either side of it."""
+    """Rows of one age have both outcomes; the others are separated on either side of it."""
     age = rows.columns["age"]
     age[:] = np.round(age)
     rows.positive[:] = np.where(age == 55.0, rows.positive, age > 55.0)
 
 
 def a_combination(rows: Rows) -> None:
-    """Each of two columns has both outcomes at both of its levels, and their difference decides
-    where it is not 0.
+    """Each of two binary columns has both outcomes at both levels, but their difference decides the
+    outcome where it is not 0.
     """
     first, second = rows.rng.random((2, N)) < 0.2
     for name, yes in (("u", first), ("v", second)):
@@ -112,7 +111,7 @@ def a_rare_missing_level(rows: Rows) -> None:
 
 
 def a_count(rows: Rows) -> None:
-    """A number that is 0 but for 5% of the rows, and these are all positive."""
+    """A number that is 0 except for 5% of the rows, which are all positive."""
     count = np.where(rows.rng.random(N) < 0.05, rows.rng.poisson(2, N) + 1.0, 0.0)
     rows.columns["count"], rows.schema["count"] = count, {"kind": "number", "lo": 0, "hi": 20}
     rows.positive[count > 0] = True
@@ -144,7 +143,7 @@ def drawn(name: str, seed: int) -> tuple[Rows, tuple[str, ...]]:
 def asked(
     rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int, draws: int = 1
 ) -> tuple[Naming, Estimates]:
-    """Estimates of as many draws of the noise."""
+    """Return estimates for a number of draws of the noise."""
     naming = naming_from_schema(Schema.from_dict({"columns": rows.schema, "na": ["NA"]}), sites)
     y = np.where(rows.positive, 1.0, -1.0)
     own = [rows.site == i for i in range(4)]
@@ -184,8 +183,8 @@ def test_without_noise_what_has_no_maximum_is_refused_with_its_cause_and_the_res
 
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("name", DESIGNS)
-def test_with_noise_it_has_no_small_p(name: str, epsilon: float) -> None:
-    """The refusals of a line have a cause, whatever it is; one that is printed claims nothing."""
+def test_separated_level_has_no_small_p_with_noise(name: str, epsilon: float) -> None:
+    """A refused line has some cause; a printed one has no small p."""
     _, undetermined, _ = DESIGNS[name]
     for seed in SEEDS:
         for line in shown(name, epsilon, seed).lines:
@@ -198,7 +197,7 @@ def test_with_noise_it_has_no_small_p(name: str, epsilon: float) -> None:
 
 
 def exact(rows: Rows, levels: tuple[str, ...] = ("b", "c", "d")) -> tuple[np.ndarray, np.ndarray]:
-    """Maximum likelihood of age and wards, and its standard errors."""
+    """Return maximum likelihood estimates for age and wards, and their standard errors."""
     marks = [rows.columns["ward"] == level for level in levels]
     A, w = (
         np.column_stack([rows.columns["age"], *marks, np.ones(N)]).astype(float),
@@ -249,7 +248,7 @@ def test_a_strong_effect_with_a_few_events_is_printed_and_agrees_with_maximum_li
 def counted(
     rows: Rows, sites: tuple[str, ...], epsilon: float, draws: int = 1
 ) -> list[list[RarerOutcome]]:
-    """Of every draw of the noise, by the start, and by every later point."""
+    """Return counts for every draw of the noise: by the start, and by every later point."""
     naming, found = asked(rows, sites, epsilon, 0, draws)
     assert found.evidence is not None
     every = naming.constant / naming.value
@@ -287,8 +286,8 @@ def test_groups_count_their_rows_exactly_without_noise() -> None:
 
 
 def test_a_merged_level_does_not_hide_what_later_points_count() -> None:
-    """It has no rows and no noise; all others are as sharp as all points make them, not as the
-    start alone.
+    """It has no rows and no noise; counts of all others are as precise as all points make them, not
+    as the start alone.
     """
     start = RarerOutcome(np.array([0.0, 90.0, 7.0]), np.array([0.0, 30.0, 0.0]), np.zeros(3))
     point = RarerOutcome(np.array([0.0, 120.0, 8.0]), np.array([0.0, 10.0, 0.0]), np.zeros(3))
@@ -297,9 +296,9 @@ def test_a_merged_level_does_not_hide_what_later_points_count() -> None:
     np.testing.assert_allclose(found.noise, [0.0, 1.0 / math.sqrt(1.0 / 900.0 + 1.0 / 100.0), 0.0])
 
 
-def test_the_count_of_a_group_without_the_outcome_is_none_but_for_its_noise() -> None:
-    """At 40 draws a deviation of 1 is known to .11, and a mean to .16; the third constant is
-    that of the site.
+def test_count_of_group_without_outcome_is_zero_up_to_noise() -> None:
+    """With 40 draws a deviation of 1 is known to .11, and a mean to .16; the third constant is that
+    of the site.
     """
     for name, group in (("a site", 2), ("a level", 3), ("the reference", 4)):
         rows, sites = drawn(name, 0)
@@ -334,8 +333,8 @@ def test_a_merged_level_is_part_of_the_reference() -> None:
 
 
 def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
-    """By all points, in 24 draws of the noise: a level of 160 of 8,000 rows with 72 of the rarer
-    outcome, or none.
+    """Return counts by all points, in 24 draws of the noise: a level of 160 of 8,000 rows with 72
+    of the rarer outcome, or none.
     """
     rng, names = np.random.default_rng(5), list("abcde")
     columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
@@ -372,11 +371,9 @@ def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
 
 
 def test_a_rare_level_whose_rows_are_shortened_is_counted_by_moments_as_short() -> None:
-    """No more than the 72 that it has, on average, and well above the noise; without the outcome it
-    has next to none.
-
-    With moments of whole rows for the chance it is 41, and with their share of the rows the count
-    of none has 1.3 times the noise that is told.
+    """On average no more than its 72 events, and well above the noise; without the outcome next to
+    none. With moments of unclipped rows the count would be 41, and that of none would have 1.3
+    times the stated noise.
     """
     some, none = (
         [one for one in of_a_rare_level(which) if one.noise[0] > 0.0] for which in (True, False)
@@ -390,8 +387,8 @@ def test_a_rare_level_whose_rows_are_shortened_is_counted_by_moments_as_short() 
 
 
 def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
-    """Twelve draws of a table of weak effects with 2% events, and of levels that have 16 of them
-    as expected.
+    """Return twelve draws of a table of weak effects with 2% events, and levels with 16 expected
+    events.
     """
     rng, names = np.random.default_rng(4), list("abcde")
     columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
@@ -410,8 +407,8 @@ def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
 
 
 def test_a_level_that_its_count_refuses_does_not_hide_how_strong_all_others_are() -> None:
-    """Its estimate is mostly noise, and may be most of the size of all effects; what it has is
-    one end at most.
+    """Its estimate is mostly noise, and may be most of the size of all effects; it gets at most one
+    end.
     """
     naming, found = rare()
     assert found.room is not None
@@ -431,8 +428,8 @@ def test_a_level_that_its_count_refuses_does_not_hide_how_strong_all_others_are(
 
 
 def test_a_number_is_counted_from_its_bounds_whatever_its_encoding() -> None:
-    """Also with a typical range and a transform; what its bound decides is the number, and the
-    constant but at 0.
+    """Also with a typical range and a transform.  If the rows at a bound are separated the number
+    is refused, and the constant unless the bound is 0.
     """
     numbers = {
         "a": {"kind": "number", "lo": 0, "hi": 50, "to": "[0,1]"},
@@ -451,8 +448,8 @@ def test_a_number_is_counted_from_its_bounds_whatever_its_encoding() -> None:
     assert [groups.decides[1 + k, :3].tolist() for k in (0, 2, 4)] == np.eye(3, dtype=bool).tolist()
 
 
-def test_noise_is_one_less_the_share_of_sampling() -> None:
-    """What the last step may have left undone counts as noise, and what glm would have does not."""
+def test_noise_share_is_one_minus_sampling_share() -> None:
+    """The error of an unfinished last step counts as noise; errors that glm would have do not."""
     naming, found = asked(plain(1), (), 3.0, 1)
     made, M = build_coefficient_table(found, naming), naming.into_units
     sampling = np.einsum("ij,jk,ik->i", M, found.sampling[0], M)
@@ -473,7 +470,7 @@ na = ["NA"]
 
 
 def run_of(folder: Path, name: str, epsilon: float) -> tuple[dict[str, Any], str]:
-    """The record of ``train --json``, and the page of ``--report``."""
+    """Return the record of ``train --json``, and the page of ``--report``."""
     rows, sites = drawn(name, 0)
     columns = {key: np.asarray(column, dtype=object) for key, column in rows.columns.items()}
     where = np.array(SITES, dtype=object)[rows.site] if sites else None
@@ -540,11 +537,11 @@ def test_terminal_json_and_report_tell_the_same_cause(
             assert cause.sentence[1:] in terminal and cause.sentence[1:] in html
     effects = [line for line in record["coefficients"] if line["name"] != "(constant)"]
     if not all_refused_by_noise(effects):
-        assert "can be told from noise" not in html
+        assert "distinguished from noise" not in html
 
 
 class TestCauses:
-    def test_every_cause_has_its_own_words(self) -> None:
+    def test_every_cause_has_its_own_sentence(self) -> None:
         assert (
             len({cause.sentence for cause in Cause})
             == len(Cause)
@@ -568,7 +565,7 @@ class TestCauses:
     ) -> None:
         assert cause_of_line(line) is cause
 
-    def test_noise_is_blamed_only_if_it_is_why_of_all(self) -> None:
+    def test_noise_is_named_only_if_it_refuses_every_line(self) -> None:
         noise, other = (
             {"refused": "so", "cause": cause.value} for cause in (Cause.NOISE, Cause.SEPARATION)
         )
@@ -578,7 +575,7 @@ class TestCauses:
             and not all_refused_by_noise([])
         )
 
-    def test_what_is_refused_for_two_causes_is_named_by_cause(self) -> None:
+    def test_refusals_are_grouped_by_cause(self) -> None:
         common = {"name": "ward", "reference": "a", "unit": None}
         lines = [
             common | {"level": "b", "refused": Cause.SEPARATION.sentence, "cause": "separation"},
@@ -606,11 +603,13 @@ class TestCauses:
         (0.0, 0.0, "closer together", "from 0 to"),
     ],
 )
-def test_one_more_site_may_differ_by_all_deviations_that_are_told(
+def test_spread_of_a_new_site_is_described_with_its_whole_interval(
     sd: float, high: float, said: str, never: str
 ) -> None:
     low = 0.1 if sd else 0.0
     found = {"p": 0.4, "sd": sd, "sd_ends": (low, high), "apart": 0.64}
     text = site_difference_sentences(found, True)
-    assert said in text and never not in text and "between 0.527 and 1.9 times the odds" in text
-    assert ("may be anything up to" in text) == (high > 0.0)
+    assert said in text and never not in text
+    odds_ratios = re.search(r"between ([\d.]+) and ([\d.]+) times", text)
+    assert odds_ratios is not None and odds_ratios.groups() == ("0.527", "1.9")
+    assert ("anything up to" in text) == (high > 0.0)

@@ -1,4 +1,6 @@
-"""A stored answer belongs to the public point at which it was asked, whatever a run is called."""
+"""Stored answers of a ledger belong to the public point at which they were asked, whatever the name
+of the run.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,13 @@ GROUPS: Array = np.eye(D)[:1]
 
 @dataclass
 class Site:
-    """All nodes, whose releases a ledger on disk keeps."""
+    """All nodes, with a ledger on disk that keeps their releases."""
 
     ledger: DurableLedger
     trust: str
 
     def asked(self, what: Bounded) -> Array:
-        """The one release of the run, now or as it is stored."""
+        """Return the one release of the run, from now or from the ledger."""
         rng = np.random.default_rng(0)
         parts = [(rng.normal(size=(50, D - 1)), rng.choice([-1.0, 1.0], 50)) for _ in range(N)]
         summed = self.trust == "sum"
@@ -84,7 +86,7 @@ def question(shift: float = 0.0, **more: Any) -> Scores:
         question(constant=-CONSTANT),
     ],
 )
-def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores) -> None:
+def test_stored_answer_is_used_only_at_its_own_point(site: Site, other: Scores) -> None:
     first = site.asked(question())
     np.testing.assert_array_equal(site.asked(question()), first)
     with pytest.raises(LedgerMismatch, match=r"release 1.*different iterate"):
@@ -93,10 +95,10 @@ def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores
     np.testing.assert_array_equal(site.asked(question()), first)
 
 
-def test_an_answer_that_was_kept_without_its_stamp_is_not_read(
+def test_stored_answer_without_stamp_is_not_used(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can tell at which point it was asked."""
+    """It is unknown at which point it was asked."""
     with monkeypatch.context() as bare:
         bare.setattr(Bounded, "stamp", lambda self: b"")
         site.asked(question())
@@ -106,7 +108,7 @@ def test_an_answer_that_was_kept_without_its_stamp_is_not_read(
 
 
 def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
-    """A model, a threshold and subgroups are not in the rows that the ledger is bound to, nor in
+    """Model, threshold and subgroups are neither in the rows that the ledger is bound to, nor in
     the configuration.
     """
     rows = build_scored_rows([(np.random.default_rng(1).normal(size=(60, D - 1)), np.ones(60))])
@@ -135,7 +137,7 @@ def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
         assert len(book.runs) == 2 + len(others)
 
 
-def test_nothing_is_evaluated_without_the_digest_of_its_model() -> None:
+def test_evaluation_needs_the_digest_of_its_model() -> None:
     with pytest.raises(InvalidInput, match=r"digest.*public model"):
         Scored(np.zeros(3), b"", np.ones(3))
     with pytest.raises(TypeError, match="judged"):
@@ -143,7 +145,7 @@ def test_nothing_is_evaluated_without_the_digest_of_its_model() -> None:
 
 
 def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
-    """Ledgers hold these: a change here would take away answers that were paid for."""
+    """Ledgers store these digests: a change here would lose answers that were paid for."""
     values: list[Any] = [
         None,
         True,
@@ -175,7 +177,7 @@ def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
         digest_public_values("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
     )
     assert question().stamp().hex() == "888fc65cd7db01c8d3caff73ec95fea3"
-    with pytest.raises(TypeError, match="digest of a set"):
+    with pytest.raises(TypeError, match="of a set"):
         digest_public_values({1})
     with pytest.raises(TypeError, match="complex128"):
         digest_public_values(np.ones(1) * 1j)

@@ -1,5 +1,5 @@
-"""Strong effects are reached with a fixed list of releases, and refused where noise hides how
-strong they are.
+"""Strong effects are estimated with a fixed list of releases, and refused where noise hides their
+size.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def shown(X: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0) -> Coeffi
 def all_shown(
     X: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0, draws: int = 40
 ) -> list[Coefficients]:
-    """Tables of the same rows, by draws of the noise."""
+    """Return tables of the same rows, one for each draw of the noise."""
     naming = naming_from_columns(list("abcd"), 1.35 * 2.0)
     parts = [(X[own], y[own]) for own in np.array_split(np.arange(len(X)), 4)]
     config = RunConfig(
@@ -72,7 +72,9 @@ def all_shown(
 
 
 def likeliest(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Weighted as the table weighs rows: longer ones than the bound count for less."""
+    """Return the maximum likelihood estimate with the weights of the table: rows beyond the norm
+    bound count for less.
+    """
     E = np.column_stack([X, np.ones(len(X))])
     encoded = naming_from_columns(list("abcd"), 1.35 * 2.0).encode_rows(X)
     weight, w = 1.0 / np.maximum(1.0, np.sum(encoded**2, axis=1)), np.zeros(5)
@@ -95,7 +97,7 @@ def test_without_noise_they_are_maximum_likelihood(times: float) -> None:
 
 @pytest.mark.parametrize("times", [1.0, 1.5])
 def test_with_noise_they_are_printed_near_the_truth(times: float) -> None:
-    """Within four standard errors, of 30 lines: at one in 500 that a line is not."""
+    """Within four standard errors, for 30 lines: one fails with probability 1 in 500."""
     for seed in range(3):
         found = shown(*drawn(times, seed), epsilon=3.0, seed=seed)
         for line, truth in zip(found.lines, [*times * SLOPES, 0.0], strict=True):
@@ -103,7 +105,7 @@ def test_with_noise_they_are_printed_near_the_truth(times: float) -> None:
             assert abs(line.estimate - truth) < 4.0 * line.standard_error
 
 
-def test_columns_that_decide_the_outcome_alone_are_refused_with_noise_and_without() -> None:
+def test_separating_columns_are_refused_with_and_without_noise() -> None:
     for epsilon in (1.0, 3.0, np.inf):
         X, _ = drawn(1.0, 1, n=4_000)
         found = shown(X, np.where(X @ SLOPES > 0.0, 1.0, -1.0), epsilon)
@@ -112,14 +114,13 @@ def test_columns_that_decide_the_outcome_alone_are_refused_with_noise_and_withou
 
 
 def share_complete(tables: list[Coefficients]) -> float:
-    """The share of tables that print all lines."""
+    """Return the share of tables that print all lines."""
     return float(np.mean([all(line.refused is None for line in one.lines) for one in tables]))
 
 
-def test_what_a_hidden_size_needs_is_told_and_does() -> None:
-    """At the epsilon and at the rows that a median refusal tells, three draws of four print all.
-
-    Of 40 such draws fewer than 24 do with a chance of 2%.  At half of the epsilon that is told,
+def test_requirements_of_a_hidden_size_are_stated_and_suffice() -> None:
+    """At the epsilon and at the rows that a median refusal states, three draws of four print all
+    lines. Of 40 such draws fewer than 24 do with probability 2%. At half of the stated epsilon
     three in ten do.
     """
     X, y = drawn(1.0, 1, n=4_000)
@@ -142,7 +143,7 @@ def test_what_a_hidden_size_needs_is_told_and_does() -> None:
         assert all_refused_by_noise(one.to_dict())
 
 
-def test_no_epsilon_is_told_where_rows_alone_leave_the_size_open() -> None:
+def test_no_epsilon_is_suggested_if_only_more_rows_suffice() -> None:
     found = shown(*drawn(1.5, 0, n=250), np.inf)
     assert {line.cause for line in found.lines} == {Cause.SIZE_HIDDEN.value}
     assert found.needs is not None and set(found.needs) == {"rows"}
@@ -173,8 +174,8 @@ def law(covariance: np.ndarray) -> NormalRows:
     return fit_normal_rows(S, every)
 
 
-def test_a_step_goes_as_far_as_the_curvature_of_normal_rows_lets_it() -> None:
-    """Newton's first step towards slopes (4, 0) of standard normal rows is a third as long."""
+def test_step_length_follows_the_curvature_of_normal_rows() -> None:
+    """Newton's first step towards slopes (4, 0) of standard normal rows is only a third as long."""
     rows = law(np.eye(2))
     z = np.linspace(-40.0, 40.0, 400_001)
     density = np.exp(-0.5 * (z / 4.0) ** 2)
@@ -191,7 +192,7 @@ def test_a_step_goes_as_far_as_the_curvature_of_normal_rows_lets_it() -> None:
 
 
 def test_rows_by_their_curvature_are_those_near_the_border() -> None:
-    """Against a million normal rows."""
+    """Against a million drawn normal rows."""
     covariance, w = np.array([[1.0, 0.4], [0.4, 2.0]]), np.array([2.0, -1.0, 0.7])
     X = np.random.default_rng(0).normal(size=(1_000_000, 2)) @ np.linalg.cholesky(covariance).T
     E = np.column_stack([X, np.ones(len(X))])
@@ -203,7 +204,7 @@ def test_rows_by_their_curvature_are_those_near_the_border() -> None:
 
 
 def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None:
-    """Of 4,000 draws of the noise, from a point where curvature is a third higher than where the
+    """Over 4,000 draws of the noise, from a point where curvature is a third higher than where the
     step ends.
     """
     X = np.random.default_rng(1).normal(size=(20_000, 2))
@@ -234,7 +235,7 @@ def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None
 
 
 def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
-    """Of margins of deviation 12, with an error of a tenth of the slopes; weak effects have more
+    """With margins of deviation 12 and an error of a tenth of the slopes; weak effects have more
     room.
     """
     covariance = np.diag([1.2**2, 1e6, 1e6])[None]
@@ -255,7 +256,7 @@ def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
         assert unknown.room[0] == 0.0
 
 
-def test_errors_are_numbers_where_steps_went_so_far_that_no_curvature_is_left() -> None:
+def test_errors_stay_finite_without_any_curvature() -> None:
     rows = fit_normal_rows(np.eye(3)[None], np.array([0.0, 0.0, 1.0]))
     near, far = np.array([[0.1, 0.0, -1.0]]), np.array([[0.1, 0.0, -900.0]])
     for start, end in ((near, far), (far, near), (far, far)):

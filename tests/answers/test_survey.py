@@ -1,5 +1,5 @@
-"""Surveys: what is counted, what thresholds promise, that rare levels are not shown, and what is
-proposed.
+"""Surveys: counts and their sensitivity, thresholds with stated error rates, hidden rare levels,
+and proposals.
 """
 
 from __future__ import annotations
@@ -120,10 +120,8 @@ class TestCells:
         )
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-    def test_no_row_moves_the_counts_further_than_they_say_and_one_moves_them_so_far(
-        self, relation: str
-    ) -> None:
-        """All pairs of rows, cells that are none included."""
+    def test_sensitivity_of_counts_holds_and_is_attained(self, relation: str) -> None:
+        """Over all pairs of rows, including rows in no cell."""
         widths, still = (2, 3), [1.0, 1.0]
         what = Cells(np.zeros((1, 1, 2)), widths)
         means = {}
@@ -136,8 +134,8 @@ class TestCells:
         assert 0.999 * stated < far <= stated
 
     def test_a_count_of_one_column_alone_would_understate_it(self) -> None:
-        """Planted: without the factor one over the root of the columns a row would move the
-        counts further.
+        """Planted fault: without the factor of one over the root of the number of columns a row
+        would change the counts further.
         """
         first, other = (
             Rows.build_with_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))])
@@ -222,7 +220,7 @@ def told(
     seed: int = 0,
     rows: float = 1000.0,
 ) -> Any:
-    """Columns from counts by grid and cell, with noise."""
+    """Return columns read from noisy counts by grid and cell."""
     grids = grids_from_schema(of, list(counts))
     rng, values = np.random.default_rng(seed), list[float]()
     for grid in grids:
@@ -239,7 +237,7 @@ class TestRareLevelsAreNotShown:
     TIMES = 2000
 
     def shown(self, sigma: float, count: float, rare: float = RARE) -> int:
-        """In how many surveys of four levels the one with so many rows was kept."""
+        """Return in how many surveys of four levels the one with a given number of rows was shown."""
         of = schema()
         grids = grids_from_schema(of, ["ward"])
         noise, scale = Noise.from_error_rate(grids, 1000.0, sigma, rare), 1000.0
@@ -252,9 +250,9 @@ class TestRareLevelsAreNotShown:
         return kept
 
     @pytest.mark.parametrize("sigma", [0.0, 1.0, 20.0])
-    def test_with_the_stated_error_rate(self, sigma: float) -> None:
+    def test_rare_levels_are_hidden_with_the_stated_error_rate(self, sigma: float) -> None:
         """Ten rows, and none: a binomial test at one in 10^6 for a rate of .05, which thresholds
-        without noise fail.
+        that ignore noise fail.
         """
         most = 0.05 * self.TIMES + 4.9 * math.sqrt(0.05 * 0.95 * self.TIMES)
         assert self.shown(sigma, RARE) <= most
@@ -266,7 +264,7 @@ class TestRareLevelsAreNotShown:
             )
             assert np.sum((own > loose.threshold()).any(axis=0)) > most
 
-    def test_a_frequent_one_is(self) -> None:
+    def test_frequent_level_is_shown(self) -> None:
         sigma = 20.0
         surely = Noise.from_error_rate(
             grids_from_schema(schema(), ["ward"]), 1000.0, sigma
@@ -275,9 +273,9 @@ class TestRareLevelsAreNotShown:
             0.05 * 0.95 * self.TIMES
         )
 
-    def test_nor_in_what_is_written(self) -> None:
-        """A real table at a budget at which nearly nothing is hidden: eight rows stay unseen,
-        and a typo too.
+    def test_rare_level_is_in_no_written_file(self) -> None:
+        """A real table at a budget at which hardly anything is hidden: eight rows stay hidden, and
+        a typo too.
         """
         found = survey(schema(), [table()], config(epsilon=200.0))
         (ward,) = (one for one in found.columns if one.name == "ward")
@@ -299,8 +297,8 @@ class TestRareLevelsAreNotShown:
 
 class TestThresholds:
     def test_no_empty_run_of_cells_is_seen_more_often_than_stated(self) -> None:
-        """All columns are empty but for missing values, so every proposal is an error: at most
-        .05 of the surveys.
+        """All columns have only missing values, so every proposal is an error: in at most .05 of
+        the surveys.
         """
         of = schema()
         missing = {grid.name: {grid.width: 1000.0} for grid in grids_from_schema(of)}
@@ -313,7 +311,7 @@ class TestThresholds:
         )
         assert wrong <= 0.05 * 600 + 4.9 * math.sqrt(0.05 * 0.95 * 600)
 
-    def test_what_lies_beyond_is_bounded_as_stated(self) -> None:
+    def test_share_beyond_the_bounds_is_bounded_as_stated(self) -> None:
         of, errors = schema(), 0
         (age,) = grids_from_schema(of, ["age"])
         assert isinstance(age, Dyadic)
@@ -358,7 +356,7 @@ class TestProposals:
         assert of["bin"] == schema().blocks[-1]
         assert found.proposed.scale is not None
 
-    def test_it_is_a_schema_that_reads_as_it_was_written(self, found: Surveyed) -> None:
+    def test_proposed_schema_is_read_back_unchanged(self, found: Surveyed) -> None:
         again = Schema.from_dict({"name": "wide"} | tomllib.loads(found.toml))
         assert (
             again == found.proposed
@@ -397,7 +395,7 @@ class TestProposals:
         )
 
     def test_where_noise_may_hide_many_rows_bounds_take_in_a_cell_more(self) -> None:
-        """One cell to each side, and down to zero as that is near; with little noise the seen
+        """One cell more on each side, and down to zero if that is near; with little noise the seen
         cells suffice.
         """
         rng = np.random.default_rng(0)
@@ -441,7 +439,7 @@ class TestProposals:
 
 
 class TestAskedAsOtherAnswersAre:
-    def test_any_trust_gives_the_same_without_noise(self) -> None:
+    def test_every_trust_gives_the_same_survey_without_noise(self) -> None:
         parts = [table().take(np.arange(k, N, 3)) for k in range(3)]
 
         def told(tables: list[Table], trust: str) -> Any:
@@ -456,7 +454,7 @@ class TestAskedAsOtherAnswersAre:
             assert told(tables, trust) == plain
 
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
-    def test_it_is_planned_as_it_is_charged(self, trust: str) -> None:
+    def test_planned_cost_equals_charged_cost(self, trust: str) -> None:
         run, parts = config(trust=trust), [table(1000, k) for k in range(3)]
         plan, found = price_survey(schema(), [1000] * 3, run), survey(schema(), parts, run)
         assert plan.statement == found.statement and 0.99 < plan.statement.epsilon <= 1.0
@@ -465,7 +463,7 @@ class TestAskedAsOtherAnswersAre:
 
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
     def test_noise_has_the_scale_that_thresholds_use(self, trust: str) -> None:
-        """Chi-squared at one in 10^4, which two thirds and three halves of the scale fail."""
+        """A chi-squared test at one in 10^4; two thirds and three halves of the scale fail."""
         from scipy import stats
 
         sizes, of = [500, 300, 700], schema()
@@ -491,7 +489,7 @@ class TestAskedAsOtherAnswersAre:
             p = stats.chi2.sf(float(np.sum((off / (factor * plan.noise.sigma)) ** 2)), off.size)
             assert (1e-4 < p < 1 - 1e-4) == fine
 
-    def test_a_ledger_reserves_stores_and_resumes_it(self, tmp_path: Path) -> None:
+    def test_survey_is_reserved_stored_and_resumed_in_a_ledger(self, tmp_path: Path) -> None:
         DurableLedger.create(
             tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="rdp", n_nodes=3
         ).close()
@@ -513,10 +511,8 @@ class TestAskedAsOtherAnswersAre:
                 survey(schema(), [rows], released, ledger=book)
 
     @pytest.mark.parametrize("trust", ["sum", "curator"])
-    def test_its_ledger_is_that_of_training(self, tmp_path: Path, trust: str) -> None:
-        """Whether an estimator asks, or a command: both know the table by its raw rows, under
-        any schema.
-        """
+    def test_survey_and_training_share_a_ledger(self, tmp_path: Path, trust: str) -> None:
+        """An estimator and a command identify the table by its raw rows, under any schema."""
         pd, rows = pytest.importorskip("pandas"), table()
         rows = Table("t", dict(rows.columns) | {"age": np.arange(N) % 90})
         pd.DataFrame(rows.columns).to_csv(tmp_path / "t.csv", index=False)
@@ -581,8 +577,8 @@ ALL_KINDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("door", list(DOORS))
 def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
-    """The sensitivity rests on it: whatever a value is, and however it comes in, others are read
-    as they were.
+    """The sensitivity rests on this: whatever a value is, and however it is given, other rows are
+    read as before.
     """
     schema = Schema.from_dict({"columns": ALL_KINDS, "na": ["-9", "NA"]})
     grids, pool, rng = grids_from_schema(schema), DOORS[door], np.random.default_rng(3)
@@ -605,9 +601,9 @@ def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
             assert min(a.min(), b.min()) >= 1 and max(a.max(), b.max()) <= grid.width
 
 
-def test_what_training_reads_is_read_alike() -> None:
-    """A value by itself: in its cell if training takes it, in that of missing ones or unreadable
-    ones otherwise.
+def test_survey_and_training_read_values_alike() -> None:
+    """A single value is in its cell if training accepts it, and else in the cell of missing or
+    unreadable ones.
     """
     schema = Schema.from_dict({"columns": ALL_KINDS, "na": ["-9", "NA"]})
     na = frozenset(schema.na)

@@ -1,4 +1,4 @@
-"""What estimators and commands give of answers: coefficients, plain models, files, pages."""
+"""Outputs of estimators and commands: coefficients, exported models, files, and pages."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class TestCommands:
         told = json.loads(command("evaluate", run, hospital / "rows.csv", "--json"))
         assert told["rows"] == 12_000
 
-    def test_people_read_names_and_intervals(self, hospital: Path) -> None:
+    def test_printed_table_has_names_and_intervals(self, hospital: Path) -> None:
         shown = inferred(hospital)
         assert (
             "against" in shown
@@ -186,7 +186,7 @@ class TestClassifier:
             model.site_intercept_.mean()
         )
 
-    def test_a_plain_model_leaves(self) -> None:
+    def test_exported_sklearn_model_predicts_alike(self) -> None:
         X, y = rows(3000)
         model = ConsensusClassifier(
             method="prox_admm", epsilon=3.0, data_norm=3.0, random_state=0
@@ -253,8 +253,8 @@ class TestRegressor:
         assert exact.score(X, y) > 0.77 and model.score(X, y) > exact.score(X, y) - 0.03
 
     def test_few_rows_lose_little_to_noise(self) -> None:
-        """400 rows of 8 columns at epsilon 1, R2 of .45 without noise: .22 is lost, and .50 if
-        nothing is shrunk.
+        """400 rows of 8 columns at epsilon 1, R2 of .45 without noise: .22 is lost, and .50 without
+        shrinkage.
         """
         lost = []
         for seed in range(12):
@@ -337,9 +337,9 @@ class TestRegressor:
 
 @pytest.mark.parametrize("far", [1e200, 1e308])
 @pytest.mark.parametrize("data_norm", [0.5, 1e-300])
-def test_rows_of_any_length_are_answered_alike(far: float, data_norm: float) -> None:
-    """What a neighbouring table may hold must not show in warnings or refusals, which no epsilon
-    covers.
+def test_long_rows_change_no_warning_or_refusal(far: float, data_norm: float) -> None:
+    """Whatever a neighbouring table contains must not show in warnings or refusals, which no
+    epsilon covers.
     """
     X = np.random.default_rng(0).normal(size=(400, 2))
     X[3], y = [far, -far], X[:, 0]

@@ -517,7 +517,7 @@ class TestWeights:
                 refused.err,
             )
         refused = run(*train(weighted, "two.toml", "--inference"))
-        assert refused.code == 2 and "count alike" in refused.err
+        assert refused.code == 2 and "equal weight" in refused.err
         for value in ("-7", "many", ""):
             (weighted / "rows.csv").write_text(rows.replace(",7\n", f",{value}\n", 1))
             refused = run(*train(weighted, "two.toml"))

@@ -132,7 +132,7 @@ def test_a_release_needs_a_declared_cap_and_a_simulation_says_that_it_read_one()
         ({"knobs": {"max_weight": 2.0}}, -1.0, "0 or more"),
         ({"knobs": {"max_weight": 2.0}}, np.nan, "0 or more"),
         ({"knobs": {"max_weight": 0.0}}, 1.0, "number above 0"),
-        ({"knobs": {"max_weight": 2.0}, "inference": True}, 1.0, "count alike"),
+        ({"knobs": {"max_weight": 2.0}, "inference": True}, 1.0, "equal weight"),
         ({"class_weight": "balanced"}, None, "without charging"),
         ({"class_weight": {"perhaps": 2}}, None, "declared class"),
         ({"class_weight": {"yes": -2}}, None, "0 or more"),

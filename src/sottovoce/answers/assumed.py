@@ -1,4 +1,9 @@
-"""Public assumptions of a forecast of coefficients about rows that nobody has read."""
+"""Public assumptions about the rows, for a forecast of the table of coefficients.
+
+A forecast (:mod:`sottovoce.answers.forecast`) reads no row; what it takes for granted of labels,
+columns and levels stands here, and the user may replace it (``sottovoce plan --set
+expect_share=...`` and its siblings).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from ..errors import InvalidInput, escape_unprintable
 from ..util.constraints import Interval, constrained_field, validate_fields_and_rules
 
 ROUNDED = 0.02
-"""By how much shares of all levels of a column may miss 1, as they are rounded."""
+"""Largest distance from 1 of the sum of a column's shares: users give rounded ones."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +27,15 @@ class Assumed:
     Parameters
     ----------
     positives : float
-        Share of rows of the positive class.
+        Share of rows with the positive label, in (0, 1).
     correlation : float
-        Of each number with the next number, in the order of the schema.
+        Correlation of each numeric column with the next one in the schema, in (-1, 1).
     residuals : float
-        Standard deviation of a number's residuals over the width of its bounds.
+        Standard deviation of the residuals of a numeric label, as a share of the width of its
+        bounds, in (0, 0.5].
     shares : tuple of str
-        Shares of levels among all rows, as ``"stage: b=0.03"``: the name in the table of
-        coefficients, and the share.
+        Shares of levels among all rows, as ``"stage: b=0.03"``: the level's name in the table of
+        coefficients (column, colon, level), and its share in (0, 1).
     """
 
     positives: float = constrained_field(0.3, Interval(0.0, 1.0, closed="neither"))
@@ -42,13 +48,25 @@ class Assumed:
 
 
 def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Read shares of levels, by column and level, from texts such as ``"stage: b=0.03"``.
+    """Read shares of levels from texts such as ``"stage: b=0.03"``.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declares the columns and their levels.
+    texts : sequence of str
+        As :attr:`Assumed.shares`.
+
+    Returns
+    -------
+    dict of str to dict of str to float
+        The share of each named level in (0, 1), by column and level.
 
     Raises
     ------
     InvalidInput
-        For a level that the schema does not have, one that is named twice, and shares that cannot
-        be those of a column.
+        For a level that the schema does not have, one that is named twice, and shares of one column
+        with an impossible sum.
     """
     columns = {
         block.name: [name for name, _ in block.values]
@@ -64,10 +82,10 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
         known = found.setdefault(column, {})
         if level in known:
             rule = (
-                f"share of level {escape_unprintable(level)} of {escape_unprintable(column)} "
-                "is told twice"
+                f"gives the share of level {escape_unprintable(level)} of column "
+                f"{escape_unprintable(column)} a second time"
             )
-            raise InvalidInput("shares", text, rule, "leave one of the two out")
+            raise InvalidInput("shares", text, rule, "give it once")
         known[level] = share
     for column, shares in found.items():
         _check_total_share(column, shares, all_levels=len(shares) == len(columns[column]))
@@ -75,21 +93,31 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
 
 
 def _check_total_share(column: str, shares: dict[str, float], *, all_levels: bool) -> None:
-    """Refuse shares of a column's levels that cannot be those of its rows."""
+    """Refuse shares of a column's levels with an impossible sum.
+
+    `shares` are those given, by level; with `all_levels` they are those of all levels of the
+    `column` and must sum to 1, but for rounding by `ROUNDED`; else to less than 1.
+    """
     total = sum(shares.values())
-    adds_up = all_levels and total <= 1.0 + ROUNDED
-    if total >= 1.0 and not adds_up:
-        rule = f"shares of {column} must leave room for its other levels"
+    if all_levels:
+        rule = f"the shares of all levels of column {column} must sum to 1"
+        if total > 1.0 + ROUNDED:
+            raise InvalidInput("shares", round(total, 6), rule, "lower them")
+        if total < 1.0 - ROUNDED:
+            raise InvalidInput("shares", round(total, 6), rule, "raise them")
+    elif total >= 1.0:
+        rule = (
+            f"the shares given for some levels of column {column} must sum to less than 1, as the "
+            "other levels have rows too"
+        )
         raise InvalidInput("shares", round(total, 6), rule, "lower them")
-    if all_levels and total < 1.0 - ROUNDED:
-        rule = f"shares of all levels of {column} must add up to 1"
-        raise InvalidInput("shares", round(total, 6), rule, "raise them")
 
 
 def _find_named_level(columns: dict[str, list[str]], name: str, text: str) -> tuple[str, str]:
-    """Return the column and the level of a name, ``"column: level"`` or without the blank.
+    """Return the column and the level of a `name`, ``"column: level"`` or ``"column:level"``.
 
     Names of columns and of levels may hold colons, too, so every level of the schema is tried.
+    `columns` has the levels by column, and `text` is the whole text, for errors.
     """
     with_blank, without_blank = list[tuple[str, str]](), list[tuple[str, str]]()
     for column, levels in columns.items():
@@ -102,22 +130,25 @@ def _find_named_level(columns: dict[str, list[str]], name: str, text: str) -> tu
     meant = with_blank or without_blank
     if not meant:
         raise InvalidInput(
-            "shares", text, "must name a level of the schema", 'use "column: level=0.03"'
+            "shares",
+            text,
+            "must begin with a column of the schema and one of its levels",
+            'write "column: level=0.03"',
         )
     if len(meant) > 1:
-        called = " and ".join(escape_unprintable(column) for column, _ in meant)
-        remedy = 'use "column:level=0.03", without a blank'
-        raise InvalidInput("shares", text, f"names levels of {called}", remedy)
+        called = " or ".join(escape_unprintable(column) for column, _ in meant)
+        rule = f"is ambiguous: it may name a level of {called}"
+        raise InvalidInput("shares", text, rule, 'write "column:level=0.03", without a blank')
     return meant[0]
 
 
 def _parse_share(text: str, number: str) -> float:
-    """Read a share, inside (0, 1)."""
+    """Read the `number` behind the last ``=`` of a `text` as a share in (0, 1)."""
     try:
         share = float(number)
     except ValueError:
         share = math.nan
-    # what is no number fails this comparison, too
+    # NaN fails this comparison, too.
     if not 0.0 < share < 1.0:
         rule = "the part after '=' must be a number above 0 and below 1, with a decimal point"
         raise InvalidInput("shares", text, rule, "write 0.03 for 3%")

@@ -1,15 +1,15 @@
-"""Random effects of sites: how they differ, from a constant for each, at no cost
-(docs/reference/answers.md).
+"""Random-effects meta-analysis of the sites' constants (docs/reference/answers.md).
 
-Sites i = 1 ... K have effects t_i that are independent draws of N(m, tau^2), and their estimates
-are N(t, V) given these, with the covariance V that the table knows, noise and what all sites have
-in common included.  Then differences of sites, with eigenvalues l of their part of V and
-coordinates z, make
+It is post-processing of a printed table in which every site has a constant of its own, and costs no
+privacy.  Sites i = 1 ... K have effects t_i that are independent draws of N(m, tau^2).  Their
+estimates are N(t, V) given these, with the covariance V of the table, which includes privacy noise
+and errors that all sites have in common.  Let z be the differences between the estimates in the
+coordinates in which their part of V is diagonal, with entries l.  Then
 
-    Q(tau^2) = sum z^2 / (l + tau^2),
+    Q(tau^2) = sum z^2 / (l + tau^2)
 
-which at the true tau is chi squared with K - 1 degrees of freedom, and falls in tau^2 (Viechtbauer
-2007, "Confidence intervals for the amount of heterogeneity in meta-analysis").
+is chi squared with K - 1 degrees of freedom at the true tau, and falls in tau^2 (Viechtbauer 2007,
+"Confidence intervals for the amount of heterogeneity in meta-analysis").
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from ..util.typing import Array
 optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
 FEWEST = 3
-"""Sites below which nothing is told of how they differ."""
+"""Least number of sites for an estimate of how they differ."""
 _HALVINGS = 60
+"""Steps of bisection."""
 _RATIOS = np.append(0.0, np.geomspace(1e-3, 30.0, 60))
-"""Errors over the largest spread, at which half-widths are solved."""
-# chances of Q, for the spread that one more site is drawn with
+"""Grid of standard errors, over the largest spread, at which half-widths are solved."""
+# Tail probabilities at which Q is inverted: the confidence distribution of the spread.
 _CHANCES = (np.arange(400) + 0.5) / 400.0
 
 
@@ -41,16 +42,16 @@ class Between(NamedTuple):
     Parameters
     ----------
     mean, sd : float
-        Mean, and standard deviation between sites, of the population.
+        Mean m, and standard deviation tau between sites, of the population.
     mean_ends, sd_ends : (low, high)
         Ends of their intervals.
     p : float
-        Of no difference between sites at all.
+        P value of the hypothesis that sites do not differ.
     apart : float
-        How far from the average of these sites one more may be.  It leaves out what is unsure for
-        all sites alike, such as a constant far from where rows are.
+        Half-width of the prediction interval for the difference of one more site from the average
+        of these.  Errors that all sites have in common do not enter it.
     sites : tuple of (effect, standard error)
-        Best linear predictions, drawn towards the mean.
+        Best linear predictions of the t_i, shrunk to the mean.
     """
 
     mean: float
@@ -64,13 +65,14 @@ class Between(NamedTuple):
 
 @dataclass(frozen=True)
 class SiteConstants:
-    """The sites' own constants that a table prints, with what it knows of their errors.
+    """The sites' own constants that a table prints, with the covariance of their errors.
 
     Attributes
     ----------
     effects : array (K,)
+        The constants.
     covariance : array (K, K)
-        Of the estimates, noise and what all sites have in common included.
+        V: covariance of the estimates, with noise and errors that all sites have in common.
     """
 
     effects: Array
@@ -87,20 +89,20 @@ class SiteConstants:
         if self.count >= FEWEST:
             return None
         return (
-            "rows of no known site have no interval: how sites differ is not known from "
-            f"{self.count} printed "
-            f"constants, and {FEWEST} are the fewest that tell it"
+            "no interval for rows of an unknown site: the spread between sites is estimated from "
+            f"at least {FEWEST} printed site constants, and this table has {self.count}"
         )
 
     def random_effects(self, alpha: float) -> Between:
-        """Estimate random effects (:func:`estimate_random_effects`); InvalidInput for too few
-        sites.
+        """Return :func:`estimate_random_effects` at the level ``1 - alpha``.
+
+        InvalidInput for fewer than three sites.
         """
         self._check_site_count()
         return estimate_random_effects(self.effects, self.covariance, alpha)
 
     def likely_spreads(self) -> Array:
-        """Return likely standard deviations between sites, equally likely by Q, (400,).
+        """Return 400 quantiles of the confidence distribution of tau, by inverting Q.
 
         InvalidInput as for :meth:`random_effects`.
         """
@@ -112,18 +114,24 @@ class SiteConstants:
 
     def _check_site_count(self) -> None:
         if self.count < FEWEST:
-            rule = f"need constants of their own, of which {FEWEST} at least are printed"
-            remedy = "leave out site_constants=no; of fewer sites see the table itself"
+            rule = (
+                f"the spread between sites is estimated from at least {FEWEST} printed site "
+                f"constants, and this table has {self.count}"
+            )
+            remedy = (
+                "train with a constant for each site (site_constants=yes), or compare the lines of "
+                "fewer sites in the table"
+            )
             raise InvalidInput("sites", self.count, rule, remedy)
 
 
 def estimate_random_effects(effects: Array, V: Array, alpha: float) -> Between:
     """Estimate random effects of K sites from their estimates (Paule and Mandel).
 
-    The spread ``sd`` solves ``Q = K - 1``, and its interval holds all spreads at which Q is no
-    surprise: if none is, both ends are 0.  The mean's interval is Student's with K - 1 degrees of
-    freedom.  One more site is drawn with a spread that is as uncertain as Q says; without errors in
-    the estimates that is Student's law, too.
+    The spread ``sd`` solves ``Q = K - 1``.  Its interval holds all spreads at which Q is between
+    its quantiles ``alpha / 2`` and ``1 - alpha / 2``; if there is none, both ends are 0.  The
+    mean's interval is Student's with K - 1 degrees of freedom.  One more site is drawn with the
+    spread's whole confidence distribution, which gives Student's law if estimates have no errors.
 
     Parameters
     ----------
@@ -169,7 +177,10 @@ def estimate_random_effects(effects: Array, V: Array, alpha: float) -> Between:
 
 
 def _solve_for_variance(targets: Array | list[float], values: Array, z: Array) -> Array:
-    """Find the smallest tau^2 at which Q is at most each of the targets."""
+    """Find the smallest tau^2 at which Q is at most a target, for each of the `targets`.
+
+    `values` and `z` are the l and z of :func:`_site_differences`.
+    """
     targets = np.asarray(targets, dtype=float)
     # Q falls in tau^2, and is at most sum(z^2) / tau^2: bisection, of all targets at once.
     high = np.sum(z**2) / targets
@@ -185,15 +196,15 @@ def _solve_for_variance(targets: Array | list[float], values: Array, z: Array) -
 def widen_by_random_draw(ends: Array, spreads: Array, alpha: float) -> Array:
     """Widen intervals by one more normal draw whose standard deviation is uncertain.
 
-    The ends are those of normal errors around the middle.  An interval with one end gets the draw
-    alone, added to that end.
+    The given ends are those of normal errors around the middle.  An interval with one finite end is
+    widened there by the half-width of the draw alone.
 
     Parameters
     ----------
     ends : array (n, 2)
         Intervals of level ``1 - alpha``.
     spreads : array (k,)
-        Standard deviations of the draw, each as likely.
+        Equally likely standard deviations of the draw.
     alpha : float
         One minus the confidence level, in (0, 1).
 
@@ -210,9 +221,9 @@ def widen_by_random_draw(ends: Array, spreads: Array, alpha: float) -> Array:
 
 
 def _interpolate_half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
-    """Compute half-widths for normal errors (n,) and a draw together.
+    """Compute half-widths, (n,), for normal standard errors (n,) and a draw together.
 
-    They are solved at public ratios of the two, and interpolated in between.
+    They are solved at the ratios `_RATIOS` of the two, and interpolated in between.
     """
     largest = float(spreads.max(initial=0.0))
     if largest == 0.0:

@@ -1,4 +1,8 @@
-"""The share of targets at or beyond their declared bounds, from two released shares."""
+"""Share of a numeric label's values at or beyond its declared bounds, from two released shares.
+
+Values beyond the bounds are clipped to them, which biases least squares: tables warn if many are
+(:func:`sottovoce.answers.least_squares.table_in_target_units`).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ from ..util import normal
 from ..util.typing import Any, Array
 
 SEEN = 3.0
-"""Noise deviations by which a share must stand out from none to be told."""
+"""Noise deviations by which a share must exceed 0 to count as clearly above it."""
 LEAST = 0.005
-"""The least share that is told: fewer clipped targets move coefficients little."""
+"""Least share that counts as clearly above 0: fewer clipped targets move coefficients little."""
 
 
 def estimate_targets_at_bounds(

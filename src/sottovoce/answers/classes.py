@@ -1,9 +1,10 @@
-"""Differentially private evaluation of several classes on held-out rows: one histogram of classes
-by predictions.
+"""Differentially private evaluation of several classes on held-out rows: one noisy confusion
+matrix (docs/privacy/answers.md, "Evaluation").
 
-A row with a known class is in one cell, so the release has the sensitivity of
-:class:`sottovoce.queries.Scores`. Accuracy, and recall and precision of every class, are
-post-processing, with intervals that hold sampling and noise.
+The release is a :class:`sottovoce.queries.Scores` histogram: the "score" of a row is the number of
+its cell in the K by K matrix, and a row with a known class is in one cell.  Accuracy, and recall
+and precision of every class, are post-processing, with 95% intervals for sampling and noise.
+:class:`sottovoce.answers.judging.ManyClassesJudge` runs it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .metrics import Estimate, project_on_simplex, ratio_of_counts
 from .released import ReleasedEvaluation
 
 _CONSTANT: Array = np.array([0.0, 1.0])
+"""Rows are (number of the cell, 1): the mask of the constant."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,9 +90,15 @@ class ClassEvaluation(ReleasedEvaluation):
 class Confusion(Once):
     """The K by K confusion matrix of a public model, from one noisy histogram.
 
-    Rows hold the number of their cell; the outcome is an answer.
+    Rows are (number of the cell, 1) by :func:`locate_confusion_cells`; the outcome is an
+    :class:`~sottovoce.algorithms.items.Answer`.
 
-    `judged` is :func:`sottovoce.util.plain.digest_public_values` the public model.
+    Parameters
+    ----------
+    judged : bytes
+        Digest of the public model (:func:`sottovoce.util.plain.digest_public_values`).
+    K : int
+        Number of classes.
 
     Guarantee
     ---------
@@ -103,18 +111,21 @@ class Confusion(Once):
     K: int = field(kw_only=True)
 
     name: ClassVar[str] = "confusion"
-    summary: ClassVar[str] = "how good a public model of several classes is, by class"
+    summary: ClassVar[str] = "accuracy, recall and precision of a public model of several classes"
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The only release: the confusion matrix, with the whole budget."""
         return (Item("answers by class", self._cells_query, 1.0),)
 
     def _cells_query(self, at: Array) -> Scores:
-        # Between the numbers of the cells.
+        """Return the query for the histogram of cell numbers at the point `at`."""
+        # Half-way between the numbers of the cells.
         edges = np.arange(0.5, self.K**2 - 1.0)
         return Scores(at, _CONSTANT, edges)
 
     def point_of_release(self, d: int) -> Array:
+        """Return the point whose product with a row is the number of its cell."""
         return np.array([1.0, 0.0])
 
 
@@ -124,7 +135,9 @@ def locate_confusion_cells(task: ManyClasses, margins: Array, y: Array) -> tuple
     Parameters
     ----------
     task : ManyClasses
+        Names the K classes.
     margins : array (K, n)
+        Linear score of every class; the largest is the prediction.
     y : array (n,)
         Labels as the task encodes them.
 
@@ -181,7 +194,7 @@ def evaluate_confusion_matrix(
         of_class, predicted = np.zeros_like(raw), np.zeros_like(raw)
         of_class[k] = 1.0
         predicted[:, k] = 1.0
-        # The number below a share is public; that below the other two is a noisy count.
+        # The denominator of a share of all rows is public; recall and precision have noisy ones.
         recall[name] = ratio_of_counts(raw, counts, right * of_class, of_class, noise**2, None)
         precision[name] = ratio_of_counts(raw, counts, right * predicted, predicted, noise**2, None)
         share[name] = ratio_of_counts(raw, counts, of_class, whole, noise**2, n)
@@ -207,12 +220,14 @@ def exact_class_metrics(task: ManyClasses, margins: Array, y: Array) -> dict[str
     ----------
     task : ManyClasses
     margins : array (K, n)
+        Linear score of every class.
     y : array (n,)
         Labels as the task encodes them; rows without a known class are left out.
 
     Returns
     -------
-    dict
+    dict of str to float
+        ``rows``, ``accuracy``, and ``recall on <class>`` for each class.
     """
     K = len(task.names)
     cell, known = locate_confusion_cells(task, margins, y)

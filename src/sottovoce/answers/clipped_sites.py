@@ -1,10 +1,11 @@
-"""The part of a site's own constant that steps miss where all residuals of the site are clipped to
-the same side.
-
-A gradient of residuals that are clipped at h tells a constant's distance only up to h.  A small
-site's constant is known badly when its last gradient is asked, and may be farther away than that:
-the step then ends too early, by any amount that the other gradients leave open
+"""Correction of a site's own constant where clipping made its least squares step too short
 (docs/privacy/answers.md, "Separate sites").
+
+A gradient of residuals that are clipped at h shows at most the distance h of a constant from its
+minimiser.  A small site's constant is known badly when its last gradient is asked, and may be
+farther away than that, so that all residuals of the site are clipped to the same side.  The step
+then ends too early.  By how much is estimated here from all gradients of the site, for
+:mod:`sottovoce.answers.least_squares`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from ..util.typing import Array
 
 _POINTS = 401
-"""Distances that are compared: from the farthest below to the farthest above."""
+"""Number of points of the grid of distances, from the farthest below to the farthest above."""
 
 
 class ClippedStep(NamedTuple):
@@ -32,7 +33,7 @@ class ClippedStep(NamedTuple):
     error : array (R,)
         Its standard deviation.
     start : array (R,)
-        How far the last gradient's point is beyond that of this one.
+        Distance from the point of this gradient to that of the last one.
     h : float
         Threshold at which residuals are clipped.
     share : array (R,)
@@ -47,29 +48,30 @@ class ClippedStep(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """Amount by which an estimate is too small: posterior mean and variance, (R,)."""
+    """Posterior mean and variance of the amount by which an estimate is too small, each (R,)."""
 
     mean: Array
     variance: Array
 
 
 def estimate_shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
-    """Estimate by how much a site's constant ends too early because residuals are clipped.
+    """Estimate by how much clipped residuals make the step of a site's constant too short.
 
-    At a distance x from the point of a gradient its residuals are clipped by ``x - clip(x, -h, h)``
-    in the mean.
+    If the minimiser is at the distance x from the point of a gradient, the gradient shows ``clip(x,
+    -h, h)`` of it.  The posterior of x is computed on a grid, from a uniform prior.
 
     Parameters
     ----------
     steps : sequence of ClippedStep
         One for each gradient.
     farthest : float
-        No constant is farther from the point of the last gradient, in units of the constant.
+        Largest distance of a constant from the point of the last gradient, in units of the
+        constant.
 
     Returns
     -------
     Shortfall
-        Of the estimate that averages all gradients by their shares.
+        Shortfall of the estimate that averages all gradients by their shares.
     """
     # Every distance up to the farthest is as likely beforehand.
     distances = np.linspace(-farthest, farthest, _POINTS)

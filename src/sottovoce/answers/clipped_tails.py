@@ -1,10 +1,14 @@
-"""The clipping of residuals: where they are clipped, and the mean row of those that are
+"""Choice of the threshold h at which least squares clips residuals, and the error that it causes
 (docs/privacy/answers.md, "What h does").
 
-Residuals that are clipped by c on average in rows whose mean is u move least squares by ``M^-1 u
-c``.  If these rows are like all others, that moves the constant alone.  Where residuals are larger
-for some rows than for others, as costs are, large ones are there; squares of residuals tell where,
-and were released.
+Used by :mod:`sottovoce.answers.least_squares`; residuals are in half widths of the target's bounds,
+and noisy histograms of their size tell how many lie beyond a threshold.
+
+Clipping residuals by c on average, in rows with the mean u, moves the least squares estimate by
+``M^-1 u c``, with second moments M.  If these rows are like all others, that moves the constant
+alone.  If some rows have larger residuals than others, as with costs, they are the ones that are
+clipped, and u differs from the mean row.  The released moments of rows times squared residuals tell
+in which direction.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from ..util.typing import Array
 from .frames import compose_from_eigenvalues
 
 FARTHER = 1.5
-"""Distance of the mean row in a tail from the mean of all rows, over that of the mean row weighted
-by squared residuals.
+"""Distance of the mean row of clipped residuals from the mean of all rows, divided by the distance
+of the mean row weighted by squared residuals.
 
 If the logarithm of a spread is linear in normal columns, weights by the power a of residuals move
 the mean row in proportion to a, and the chance of a residual beyond an edge grows with the power a
@@ -27,20 +31,21 @@ of the spread if the tail falls as its power -a.  Mean excesses need a above 1; 
 what squares tell.
 """
 MARGIN = math.sqrt(2.0)
-"""Residuals are kept up to this many times the edge beyond which none are seen."""
+"""h over the smallest edge of the histogram beyond which no residuals show."""
 POWER = 2.6
-"""Tails that noise hides are taken to fall at least as this power of the residual."""
+"""Where noise hides the tail, the share of residuals beyond x is taken to fall as ``x^-POWER``."""
 _PARTS = np.arange(4) / 4.0
-"""Parts of the way from an edge to the next one, at which an h is tried."""
+"""Positions between an edge and the next one, on a logarithmic scale, at which an h is tried."""
 _ROUNDED = 1.0 + 1e-9
+"""Tolerance for rounding in comparisons of edges."""
 _SEEN = 2.0
-"""Noise deviations by which residuals beyond an edge are taken to be there."""
+"""Noise deviations by which the share of residuals beyond an edge must exceed 0 to be seen."""
 _CLEAR = 3.0
-"""Noise deviations by which the mean square of residuals must be above 0 to tell anything."""
+"""Noise deviations by which the mean square of residuals must exceed 0 to be used."""
 
 
 def choose_clipping_width(cells: Array, noise: float, edges: Array) -> float:
-    """Choose the h at which residuals are clipped: above the least edge beyond which none are seen.
+    """Choose the clipping threshold h: `MARGIN` times the smallest edge beyond which none show.
 
     Parameters
     ----------
@@ -65,13 +70,12 @@ def choose_clipping_width(cells: Array, noise: float, edges: Array) -> float:
 
 
 class Costs(NamedTuple):
-    """Parts of the variances of m coefficients, (m,), as functions of the clipping h."""
+    """Parts of the variances of m coefficients, (m,), as functions of the threshold h."""
 
-    sampling: Array  # whatever h is
-    noise: Array  # times the square of h
-    # times the square of what residuals are clipped by on average, with the same sign
-    clipped: Array
-    weights: Array  # of the logarithms of the variances
+    sampling: Array  # does not depend on h
+    noise: Array  # to be multiplied by h^2
+    clipped: Array  # to be multiplied by the square of the mean amount of clipping
+    weights: Array  # of the coefficients, in the mean of the logarithms of their variances
 
     def variances_at_width(self, h: float, clipped: float) -> Array:
         """Compute the variances, (m,), where residuals are clipped at h by `clipped` on average."""
@@ -79,16 +83,15 @@ class Costs(NamedTuple):
 
 
 def choose_cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> float:
-    """Choose the h, up to that of :func:`choose_clipping_width`, with the least mean log variance.
+    """Choose the threshold h with the least mean log variance of the coefficients.
 
-    :func:`choose_clipping_width` goes as far as a histogram sees.  The less noise is in that, the
-    farther it sees, though rows so rare move no coefficient by as much as the noise that they cost.
+    :func:`choose_clipping_width` is the largest that is tried.  With little noise in the histogram
+    it is so large that a smaller h is better: the few residuals in between move coefficients by
+    less than the additional noise.
 
     Parameters
     ----------
-    cells : array (edges + 1,)
-    noise : float
-    edges : array (edges,)
+    cells, noise, edges
         As for :func:`choose_clipping_width`.
     costs : Costs
         How the variances depend on h.
@@ -104,7 +107,7 @@ def choose_cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs
     tried = tried[tried <= choose_clipping_width(cells, noise, edges) * _ROUNDED]
     variances = []
     for h in tried.tolist():
-        # Deviations of rows are added, so that a tail which noise hides is not taken for none.
+        # Two noise deviations are added, so that a tail which noise hides is not taken for none.
         clipped = estimate_mean_clipping(cells, noise, edges, h, doubt=_SEEN)
         variances.append(costs.variances_at_width(h, clipped))
     mean_logarithms = np.log(variances) @ costs.weights
@@ -116,19 +119,18 @@ def estimate_mean_clipping(
 ) -> float:
     """Estimate the mean amount by which residuals are clipped at h, from a noisy histogram.
 
-    That is the integral of the share of rows beyond, from h on: between edges beyond which rows are
-    seen it falls as an exponential, and where an edge shows none as the power `POWER`.
+    That is the integral, from h on, of the share of residuals beyond x.  The share is interpolated
+    as an exponential between edges beyond which residuals show, and extrapolated as ``x^-POWER``
+    where none show.
 
     Parameters
     ----------
-    cells : array (edges + 1,)
-    noise : float
-    edges : array (edges,)
+    cells, noise, edges
         As for :func:`choose_clipping_width`.
     h : float
         Where residuals are clipped.
     doubt : float
-        Noise deviations of rows that are added to the shares.
+        Noise deviations that are added to the shares.
 
     Returns
     -------
@@ -161,9 +163,9 @@ def estimate_mean_clipping(
 
 
 def _mean_of_exponential(start: float, end: float) -> float:
-    """Compute the mean of what falls from `start` to `end` as an exponential.
+    """Compute the mean of an exponential function over an interval, from its values at both ends.
 
-    It is `start` if it does not fall.
+    It is `start` if the function does not fall to a positive `end`.
     """
     if not 0.0 < end < start:
         return start
@@ -171,11 +173,11 @@ def _mean_of_exponential(start: float, end: float) -> float:
 
 
 def tail_second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
-    """Estimate second moments of the mean row u of those whose residuals are clipped, in a frame.
+    """Estimate ``E[u u']`` for the mean row u of those with clipped residuals, in a frame.
 
-    A priori u less the mean of all rows is like one row.  Rows weighted by squared residuals tell u
-    up to noise, by which the prior is shrunk towards it (docs/privacy/answers.md, "What a clipped
-    tail does").
+    A priori the distance of u from the mean of all rows is distributed like that of a single row.
+    The mean row weighted by squared residuals, which has noise, gives the posterior
+    (docs/privacy/answers.md, "What a clipped tail does").
 
     Parameters
     ----------
@@ -186,7 +188,7 @@ def tail_second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Ar
     noise : array (R,)
         Standard deviation of the errors on an entry of J.
     constant : array (R, d)
-        Its product with every row is the same.
+        A vector whose product with every row is the same number.
 
     Returns
     -------
@@ -201,11 +203,11 @@ def tail_second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Ar
     length = np.sum(constant**2, axis=1, keepdims=True)
     told = square > _CLEAR * noise[:, None] * length
     square = np.where(told, square, 1.0)
-    # of an entry of u_J by noise in J; infinite where noise hides the residuals
+    # Variance of an entry of u_J by noise in J; infinite where noise hides the residuals.
     variance = np.where(told, 0.5 * noise[:, None] ** 2 * length / square**2, np.inf)
     values, vectors = np.linalg.eigh(M)
     values = np.maximum(values, 1e-300)
-    # Along an eigenvector the prior variance is the eigenvalue, and u_J counts by this share.
+    # Along an eigenvector the prior variance is the eigenvalue: the posterior weight of u_J.
     share = values / (values + variance)
     away = np.where(told, weighted / square - mean, 0.0)
     # The mean row of a tail that falls as the power 3, as squared residuals tell it.

@@ -1,29 +1,29 @@
 """Lost directions: combinations of columns that are 0 in every row, so that nothing is known along
 them.
 
-A column of zeros, one that repeats another, one that is constant at every site beside the sites'
-constants, or one that is the sum of others: along such a direction v, with ``v'x = 0`` for every
-row x, coefficients may move without moving any row's score.  No epsilon and no number of rows would
-tell them.  But only lines c of the table with ``c'v != 0`` are lost; every other one is the same
-wherever the model stands along v.  So the last step is taken in the space without these directions,
-and lines that do not turn into them are printed as ever.
+Examples are a column of zeros, one that repeats another, one that is the sum of others, and one
+that is constant within each site if sites have their own constants. Along such a direction v every
+row x has ``v'x = 0``, so coefficients may move along v without moving any row's score.  No epsilon
+and no number of rows would determine them.  But only lines c of the table with ``c'v != 0`` are
+lost; every other one has the same value wherever the model stands along v.  So the last step is
+taken in the space without these directions, and the other lines are printed as usual.
 
 In a frame A a lost direction is an eigenvector q of a matrix H of bounded sums (a Hessian, or
 second moments) with the eigenvalue 0, and v is ``A q``.  With noise of deviation s on an entry of H
 an eigenvalue is that of a lost direction if
 
 - it is 0 within the noise, and
-- even with two more deviations of it the direction varies next to not at all beside its columns: by
-  a share of at most `LOST` of the variance that they would have together if they were unrelated.
+- even if two noise deviations are added to it, the variance of rows along the direction is at most
+  the share `LOST` of the variance that they would have there if the columns were uncorrelated.
 
-An eigenvalue that is 0 within the noise and fails the second rule is *hidden*: more epsilon may
-show it.  That q has an error does no harm: if v is lost, the minimisers lie on a straight line
-along v, and one of them is in any space across it.
+An eigenvalue that is 0 within the noise and fails the second rule is *hidden*: a larger epsilon may
+show it.  An error in q does no harm: if v is lost, the minimisers lie on a straight line along v,
+and any complementary space contains one of them.
 
 A *line* of the table is a printed coefficient, which is a weighted sum ``c'w`` of the coefficients
-w of columns.  It *turns into* a direction v if ``c'v`` is not 0, and by how much is told *for a
-score of 1*: with v scaled so that the score of a row would have the variance 1 along it if its
-columns were unrelated.
+w of columns.  It *turns into* a direction v if ``c'v`` is not 0.  Sizes of ``c'v`` are *for a score
+of 1*: v is scaled so that the scores of rows along it would have variance 1 if the columns were
+uncorrelated.
 
 :func:`column_variances` of second moments say what columns would have by themselves.
 :func:`classify_directions` finds the eigenvectors, as :class:`Directions`, by which steps avoid
@@ -43,38 +43,42 @@ from ..util.typing import Array, BoolArray
 from .frames import Frame
 
 LOST = 5e-3
-"""The largest share of its columns' variance that a lost direction may have."""
+"""Largest variance of rows along a lost direction, over that with uncorrelated columns."""
 FLAT = 1e-3
-"""The least variance that a column counts with, over the mean of all: noise may hide a column that
-is nearly flat.
+"""Smaller variances of a column are raised to this part of the mean variance of all columns.
 
-A column that varies less is lost only if its variance is below `LOST` of that: noise must show it
-to be that small.
+So a nearly constant column is lost only if its variance is shown to be below `LOST` of that.
 """
 UNCLEAR = 0.02
-"""A line is refused if noise hides that it turns by so much, for a score of 1, when a direction
-turns by as much.
+"""Largest doubt, for a score of 1, about whether a line turns into a lost direction; with more the
+line is refused.
 """
 SEEN = 2.0
-"""Noise deviations by which an eigenvalue stands out, beside the norm of a matrix of noise."""
+"""Noise deviations that an eigenvalue above 0 must exceed, in addition to the norm of a matrix of
+noise.
+"""
 _EXACT = 1e-9
-"""Rounding in an eigenvalue of 0, over the mean eigenvalue."""
+"""Rounding error of an eigenvalue of 0, over the mean eigenvalue."""
 _LEAST_VARIANCE = 1e-300
-"""Least variance of a column, of which noise may leave nothing."""
+"""Smallest variance of a column in a denominator."""
 _TURNED = 1e-6
-"""Part of a line's length by which rounding may turn it into a direction."""
+"""Largest ``c'v``, over the length of a line c, that may be a rounding error."""
 _DOUBT = 3.0
-"""Deviations of an estimated direction, within which a line does not turn into it."""
+"""Standard deviations of the error in ``c'v`` that a line must exceed to turn into v."""
 _PART = 0.05
-"""Entry of the projection on lost directions, above which two lines belong together."""
+"""Two lines belong to one relation if their entry of the projection on lost directions exceeds
+this.
+"""
 _CLEAR = 0.4
-"""Angle of the noise in a hidden direction, above which its columns are not named."""
+"""Largest angle, in radians, by which noise may turn a hidden direction whose columns are named."""
 _ALIKE = 0.1
-"""Largest share of a hidden direction of several columns that are named."""
+"""Largest share of variance (:attr:`Directions.share`) at which several columns of a hidden
+direction are named.
+"""
 _NAMED = 0.3
-"""Part of the largest weight in a hidden direction, from which on a column is named."""
+"""Columns of a hidden direction are named if their weight is this part of the largest one."""
 _FEW = 3
-"""Most names of a hidden direction: where noise hides more, it hides the whole table."""
+"""Largest number of columns of a hidden direction that are named."""
 
 
 class Directions(NamedTuple):
@@ -93,9 +97,9 @@ class Directions(NamedTuple):
     hidden : bool array (R, d)
         Eigenvectors whose eigenvalue is 0 within the noise, and that are not lost.
     share : array (R, d)
-        Upper bound of the share of its columns' variance that a direction has.
+        Upper bound of the variance of rows along a direction, over that with uncorrelated columns.
     size : array (R, d)
-        Root of the variance of a row's score along ``A q`` if its columns were unrelated.
+        Standard deviation of scores of rows along ``A q`` if the columns were uncorrelated.
     variances : array (R, d)
         Lower bound of the variance of each column.
     """
@@ -117,11 +121,11 @@ class Directions(NamedTuple):
 
     @property
     def projector_across_lost(self) -> Array:
-        """Projectors on a space across the lost directions, in the frame, (R, d, d).
+        """Projectors on a space that is complementary to the lost directions, (R, d, d).
 
-        Any space across them has a minimiser.  That orthogonal to ``A q`` is stretched least by the
-        symmetric A: noise in gradients, which A turns into the frame, would be large in one that is
-        orthogonal to q, as q has an error.
+        They apply in the frame.  Any complementary space contains a minimiser.  The one orthogonal
+        to ``A q`` is taken: A maps the noise of gradients into the frame, and with the error of q
+        that noise would be large in the space orthogonal to q.
         """
         lost_in_columns = self.frame.A @ self.vectors * self.lost[:, None, :]
         _, vectors = np.linalg.eigh(lost_in_columns @ lost_in_columns.transpose(0, 2, 1))
@@ -132,10 +136,10 @@ class Directions(NamedTuple):
         return np.where(self.any_lost[:, None, None], kept, np.eye(d))
 
     def split_along_lost(self, shift: Array) -> tuple[Array, Array]:
-        """Split a shift of coefficients across and along lost directions, both in the frame.
+        """Split a shift of coefficients, (R, d), into its parts across and along lost directions.
 
-        What is taken out goes along q, so that scores stay: a part orthogonal to the space is not
-        quite along q.
+        Both parts, (R, d), are in the frame.  The part along is a combination of the q, which
+        leaves scores as they are; the projection out of the space alone would not quite be one.
         """
         lost_in_frame = self.vectors * self.lost[:, None, :]
         shift_in_frame = np.einsum("rij,rj->ri", self.frame.back, shift)
@@ -147,14 +151,17 @@ class Directions(NamedTuple):
         return np.asarray(shift_in_frame - along_lost), np.asarray(along_lost)
 
     def project_step_across(self, step: Array) -> Array:
-        """Remove from a step by :meth:`restrict_hessian` H what lies outside its space, (R, d)."""
+        """Project a step, (R, d), on the space of :attr:`projector_across_lost`, (R, d).
+
+        The step was computed with a Hessian of :meth:`restrict_hessian`.
+        """
         if not self.lost.any():
             return step
         inside = self.frame.A @ self.projector_across_lost @ self.frame.back @ step[:, :, None]
         return np.where(self.any_lost[:, None], inside[:, :, 0], step)
 
     def remove_lost_part(self, shift: Array) -> Array:
-        """Remove from a shift its part along lost directions, which moves no score, (R, d)."""
+        """Return a shift, (R, d), without its part along lost directions, which moves no score."""
         if not self.lost.any():
             return shift
         across_in_frame, _ = self.split_along_lost(shift)
@@ -162,7 +169,10 @@ class Directions(NamedTuple):
         return np.where(self.any_lost[:, None], across, shift)
 
     def lost_part_variance(self, shift: Array) -> Array:
-        """Variance on a gradient's entry from noise in H along the lost part of a shift, (R,)."""
+        """Return the variance that a shift adds to an entry of a gradient, (R,), by noise in H.
+
+        Gradients are carried along the shift by H; its lost part contributes noise alone.
+        """
         if not self.lost.any():
             return np.zeros(len(shift))
         _, along_lost = self.split_along_lost(shift)
@@ -175,9 +185,9 @@ class Directions(NamedTuple):
         )
 
     def restrict_hessian(self, H: Array) -> Array:
-        """Restrict H to the space without lost directions, (R, d, d).
+        """Restrict H, (R, d, d), to the space without lost directions.
 
-        These get its mean eigenvalue there.
+        Lost directions get the mean eigenvalue of the rest, so that H stays invertible.
         """
         across = self.projector_across_lost
         restricted = across @ H @ across
@@ -215,10 +225,10 @@ def classify_directions(
     noise : array (R,)
         Standard deviation of the noise on an entry of H.
     variances : array (R, d)
-        Of each column, at least; see :func:`column_variances`.
+        Lower bound of the variance of each column; see :func:`column_variances`.
     moments : array (R,)
-        The mean second moment of rows in the frame, in a direction that is seen: H is about in
-        proportion.
+        Mean second moment of rows in the frame, in directions that are not lost: H is taken to be
+        in proportion to second moments.
 
     Returns
     -------
@@ -263,10 +273,10 @@ def classify_directions(
 def classify_unseen_directions(
     frame: Frame, unseen: Array, variances: Array, moments: Array
 ) -> Directions:
-    """Classify directions before any Hessian is known, by what second moments hide of the frame.
+    """Classify directions before any Hessian is known, by the second moments that gave the frame.
 
-    What they hide was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in
-    `unseen`.
+    Second moments that noise hides were raised to its norm, ``sqrt(2 d)`` deviations, which is 1 in
+    the frame: that sets the noise of the rest.
 
     Parameters
     ----------
@@ -288,15 +298,19 @@ def classify_unseen_directions(
 
 
 def column_variances(S: Array, constant: Array) -> Array:
-    """Compute variances of columns from second moments, with tiny ones raised, (R, d).
+    """Compute variances of columns from second moments, raised to a part `FLAT` of their mean.
 
     Parameters
     ----------
     S : array (R, d, d)
         Second moments.
     constant : array (d,)
-        1 in the columns that hold constants, of which every row has one: they have no variance of
-        their own.
+        1 in the columns that hold constants, of which every row has one: these get a variance of 0
+        before small ones are raised.
+
+    Returns
+    -------
+    array (R, d)
     """
     columns = constant == 0.0
     with_constant = S @ constant
@@ -315,13 +329,14 @@ class Relation(NamedTuple):
     Parameters
     ----------
     lines : tuple of int
+        Numbers of the lines in the table.
     share : float
-        Upper bound of the share of their columns' variance that they do not have in common; 0
-        without noise.
+        Upper bound of the variance of rows along the direction, over that with uncorrelated
+        columns; 0 without noise.
     weights : array (lines,)
-        Weights of all lines, for a score of 1 if their columns were unrelated.
+        The direction, as changes of all lines, for a score of 1.
     directions : int
-        Number of directions in which these lines move.
+        Number of independent directions in which these lines move.
     """
 
     lines: tuple[int, ...]
@@ -331,19 +346,21 @@ class Relation(NamedTuple):
 
 
 class LostLines(NamedTuple):
-    """Lines of one table that turn into lost directions, and those that hide the whole table.
+    """Lines of one table that turn into lost directions, and directions that noise hides.
 
     Parameters
     ----------
     turned : bool array (lines,)
+        Lines that turn into a lost direction: these are refused.
     unclear : bool array (lines,)
-        Lines of which noise hides whether they turn.
+        Lines of which noise hides whether they turn: these are refused, too.
     relations : tuple of Relation
-        Of the lines that turn.
+        The turned lines, grouped by the directions that they have in common.
     hidden : tuple of Relation
-        Relations that may be lost, or not; empty if noise hides more than can be named.
+        The direction that noise hides, which may be lost or not; empty if there are several, or its
+        columns cannot be named.
     directions : array (k, lines)
-        Lost directions, as weights of all lines for a score of 1.
+        Lost directions, as changes of all lines for a score of 1.
     noiseless : bool
         Whether the directions are known without noise.
     """
@@ -363,16 +380,16 @@ class LostLines(NamedTuple):
 def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     """Find the lines of a table that depend on lost directions.
 
-    A line that does not is the same wherever the model stands along them.  A direction is known but
-    for its noise: a line is lost if it turns by more than that, and it is unclear if that is more
-    than `UNCLEAR`.
+    Other lines have the same value wherever the model stands along them.  Directions are known up
+    to noise: a line turns if ``c'v`` exceeds `_DOUBT` deviations of that noise, and it is unclear
+    if these are more than `UNCLEAR`.
 
     Parameters
     ----------
     found : Directions
         Of one replicate.
     M : array (lines, d)
-        From coefficients of columns to those of the lines.
+        Map from coefficients of columns to lines.
     constants : bool array (lines,)
         The lines that are constants.
 
@@ -382,13 +399,12 @@ def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLi
     """
     lost, size, values = found.lost[0], found.size[0], found.values[0]
     noiseless = not found.noise[0] > 0.0
-    # Units may be as large or small as one likes: lines are scaled to entries of 1.
+    # Lines may have any unit: they are scaled so that their largest entry is 1.
     scale = np.maximum(np.abs(M).max(axis=1), 1e-300)
     M = M / scale[:, None]
     of_lines = M @ found.frame.A[0] @ found.vectors[0]  # each direction's part of each line
-    turn = of_lines[:, lost] / size[lost]  # for a score of 1
-    # Noise may leave nothing of a column's variance; lines without that column have their own
-    # length.
+    turn = of_lines[:, lost] / size[lost]  # c'v for a score of 1
+    # Noise may leave nothing of a column's variance: then only lines with that column are long.
     length = np.sqrt(np.sum(M**2 / np.maximum(found.variances[0], _LEAST_VARIANCE), axis=1))
     # To first order noise in H turns a lost eigenvector towards the others by its entry over the
     # distance of their eigenvalues.
@@ -422,16 +438,14 @@ def find_lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLi
 
 
 def depends_on_lost_directions(directions: Array, weights: Array, *, noiseless: bool) -> BoolArray:
-    """Return which weighted sums of lines depend on lost directions.
-
-    The others are the same wherever the model stands along these.
+    """Return which weighted sums of lines depend on where the model stands along lost directions.
 
     Parameters
     ----------
     directions : array (k, lines)
         Lost directions.
     weights : array (n, lines)
-        One sum a row.
+        Weights of the lines in each of n sums.
     noiseless : bool
         Whether the directions are known without noise: then only rounding is allowed for.
 
@@ -451,7 +465,11 @@ def depends_on_lost_directions(directions: Array, weights: Array, *, noiseless: 
 def _hidden_relation(
     found: Directions, of_lines: Array, unit: Array, constants: BoolArray
 ) -> tuple[Relation, ...]:
-    """Return the one direction that noise hides, if it can be named."""
+    """Return the direction that noise hides, if it is one and its columns can be named.
+
+    `of_lines`, (lines, d), are the parts of each direction in each line, and `unit`, (lines,), the
+    change of a line for a score of 1.
+    """
     hidden, values, share = found.hidden[0], found.values[0], found.share[0]
     if hidden.sum() != 1:
         return ()
@@ -471,12 +489,19 @@ def _hidden_relation(
 def _group_by_direction(
     turn: Array, turned: BoolArray, constants: BoolArray
 ) -> list[tuple[int, ...]]:
-    """Group lines that turn into the same directions.
+    """Group the lines that turn into the same directions, as tuples of their numbers.
 
-    The projection on all directions has blocks of such lines.
+    Lines whose entry in the projection on all directions is not 0 are connected, and a group is a
+    connected component.  Constants belong to every group with which they turn, but connect none.
 
-    Constants belong to all groups with which they turn; they are no reason for two groups to be
-    one.
+    Parameters
+    ----------
+    turn : array (lines, k)
+        Change of each line along each lost direction, in units of the lines.
+    turned : bool array (lines,)
+        Lines that turn into a direction.
+    constants : bool array (lines,)
+        The lines that are constants.
     """
     slopes = np.flatnonzero(turned & ~constants)
     if not len(slopes):
@@ -530,7 +555,7 @@ def describe_relation(
     called = _join_with_and([names[k] for k in own])
     noisy = relation.share > 0.0
     if not own:
-        return "constants of sites cannot be told apart"
+        return "the constants of sites cannot be told apart"
     if len(own) == 1:
         return f"{called} {_describe_flat_column(relation, own[0], sites=sites, noisy=noisy)}"
     if len(own) == 2:
@@ -544,12 +569,12 @@ def describe_relation(
         return f"{called} cannot be told apart ({known})"
     known = ""
     if noisy:
-        known = ", as far as noise shows"
-    return f"{called} cannot be told apart, as each follows from the others{known}"
+        known = ", as far as the privacy noise shows"
+    return f"{called} cannot be told apart, as each is a linear combination of the others{known}"
 
 
 def _describe_flat_column(relation: Relation, line: int, *, sites: bool, noisy: bool) -> str:
-    """Describe a column that does not vary, as the end of a clause."""
+    """Return the predicate "does not vary ..." for the only column of a relation, its `line`."""
     where = ""
     # with the constants of several sites: the column is constant within each
     if sites and len(relation.lines) > 2:
@@ -557,12 +582,15 @@ def _describe_flat_column(relation: Relation, line: int, *, sites: bool, noisy: 
     known = ""
     if noisy:
         least = math.sqrt(relation.share) / max(abs(float(relation.weights[line])), 1e-300)
-        known = f", as far as noise shows (standard deviation below {least:.2g})"
+        known = f", as far as the privacy noise shows (standard deviation below {least:.2g})"
     return f"does not vary{where}{known}"
 
 
 def describe_remedy(relation: Relation, constants: BoolArray) -> str:
-    """Describe how to resolve a relation, as a clause."""
+    """Return which columns to leave out, and that neither epsilon nor rows help, as a clause.
+
+    `constants`, (lines,), marks the lines that are constants.
+    """
     own = sum(not constants[k] for k in relation.lines)
     leave = "leave it out"
     if own > 1:
@@ -570,12 +598,15 @@ def describe_remedy(relation: Relation, constants: BoolArray) -> str:
         if relation.directions != 1:
             leave = f"leave {relation.directions} of them out"
     if relation.share == 0.0:
-        return f"no epsilon would do, so {leave}"
-    return f"unless noise hides a difference no epsilon would do, so {leave}"
+        return f"no epsilon and no number of rows would suffice, so {leave}"
+    return (
+        "unless the privacy noise hides a difference, no epsilon and no number of rows would "
+        f"suffice, so {leave}"
+    )
 
 
 def _round_below_one(share: float) -> str:
-    """Return 1 less a share as text, rounded down: a correlation is not told as 1."""
+    """Return 1 less a share as text, rounded down: no correlation below 1 is shown as 1."""
     # one digit more than where the share begins
     digits = min(12, max(2, math.ceil(-math.log10(max(share, 1e-12))) + 1))
     rounded = math.floor((1.0 - share) * 10.0**digits) / 10.0**digits

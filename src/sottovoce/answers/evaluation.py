@@ -1,9 +1,10 @@
-"""Differentially private evaluation of two classes on held-out rows: one histogram of scores by
-label.
-
-Cells of the score are public, equal in logit within `REACH` of the base rate;
-:mod:`sottovoce.answers.metrics` follows from the noisy counts (docs/privacy/answers.md,
+"""Differentially private evaluation of a two-class model on held-out rows (docs/privacy/answers.md,
 "Evaluation").
+
+The recipe :class:`Histogram` asks for a noisy histogram of the model's scores by label, with public
+cells that have equal width in logits around the base rate, and for two corrections of it.
+:func:`qualities` estimates the metrics of :mod:`sottovoce.answers.metrics` and the calibration of
+:mod:`sottovoce.answers.recalibration` from these.  :mod:`sottovoce.answers.judging` runs it.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ from .terms import name_of_reference
 special = Later("scipy.special")
 
 LOSS = Weighted(Logistic())
-"""Loss of held-out rows of any norm; counts do not depend on it."""
+"""Rows need a loss; this one allows rows of any norm.  The counts do not depend on it."""
 
 
 class Level(NamedTuple):
-    """A declared level of a column, and the feature that marks it; None for the reference."""
+    """A declared level of a column, as a subgroup of the evaluation."""
 
     name: str
-    feature: int | None
+    feature: int | None  # number of the encoded column that marks it; None for the reference
 
 
 def build_scored_rows(parts: Sequence[tuple[Array, Array]]) -> Rows:
-    """Construct held-out rows from each site's encoded columns and labels.
+    """Construct held-out rows from each site's encoded columns (n, d) and labels (n,).
 
-    Labels are -1, 1, or 0 for none; a constant is appended.
+    Labels are -1, 1, or 0 for none; a constant column is appended.
     """
     found = []
     for X, y in parts:
@@ -65,7 +66,7 @@ def build_scored_rows(parts: Sequence[tuple[Array, Array]]) -> Rows:
 
 
 def subgroup_masks(levels: Sequence[Level], d: int) -> Array | None:
-    """Return masks of the marked levels, (g, d); None without any."""
+    """Return one-hot masks over d columns, (g, d), of the g levels that have a column; or None."""
     marked = [level.feature for level in levels if level.feature is not None]
     if not marked:
         return None
@@ -73,7 +74,10 @@ def subgroup_masks(levels: Sequence[Level], d: int) -> Array | None:
 
 
 def subgroup_levels(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
-    """Return the levels of column `by` in encoded rows; InvalidInput if it declares none."""
+    """Return the levels of the column named `by`, which are the subgroups; empty without `by`.
+
+    InvalidInput if the schema declares no levels for it.
+    """
     if by is None:
         return ()
     blocks: Sequence[Any] = ()
@@ -108,9 +112,9 @@ class Held:
     Parameters
     ----------
     epsilon : float
-        Of each held-out row; no other release reads it.
+        Privacy loss of each held-out row, > 0; no other release reads these rows.
     threshold : float
-        Probability from which on a row is called positive.
+        Probability, in (0, 1), from which on a row is called positive.
     by : str, optional
         A column of the schema, whose levels are the subgroups.
     """
@@ -125,18 +129,17 @@ class Held:
         check_threshold(self.threshold)
 
     def check_without_subgroups(self) -> None:
-        """Check that no subgroups or threshold are asked for other labels than two classes.
-
-        InvalidInput if so.
-        """
-        rule, remedy = "is for labels of two classes", "leave it out"
+        """Refuse subgroups and a threshold, which only labels of two classes have; InvalidInput."""
+        rule, remedy = "needs a label with two classes", "leave it out"
         if self.by != Held.by:
             raise InvalidInput("by", self.by, rule, remedy)
         if self.threshold != Held.threshold:
             raise InvalidInput("threshold", self.threshold, rule, remedy)
 
     def evaluation_config(self, run: RunConfig, method: Recipe) -> RunConfig:
-        """Return the evaluation's configuration: its own budget, and noise keyed apart."""
+        """Return the configuration of the evaluation's recipe: that of the training `run`, with its
+        own epsilon and a seed that gives other noise.
+        """
         seed = run.seed
         if seed is not None:
             # With the training's own seed the two would have noise in common.
@@ -152,9 +155,9 @@ class Evaluation(ReleasedEvaluation):
     `asked` has the name of every release with its share of the budget.
     """
 
-    quality: dict[str, Quality]
+    quality: dict[str, Quality]  # by level's name; of all rows under ""
     statement: Statement
-    exact: dict[str, float]
+    exact: dict[str, float]  # metrics without noise
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def released(self) -> dict[str, Any]:
@@ -169,7 +172,7 @@ class Evaluation(ReleasedEvaluation):
 
 
 _HISTOGRAM, _SECOND_CORRECTION = 1, 3
-"""Numbers of two items of :class:`Histogram`, from 0 on."""
+"""Positions of two releases in :attr:`Histogram.items`."""
 
 
 class Cells(NamedTuple):
@@ -186,7 +189,8 @@ class Cells(NamedTuple):
     spread : float
         Standard deviation of the noise on each share.
     corrected : list
-        Both corrections, of every replicate and block.
+        ``corrected[r][b]`` are the first and the second correction of replicate r and block b (all
+        rows, then each subgroup if there are several).
     """
 
     cell_shares: Array
@@ -200,21 +204,20 @@ class Cells(NamedTuple):
 class Histogram(Recipe):
     """Noisy histogram of a public model's scores by label, with two corrections of it.
 
-    First a base rate is asked; rows are those of :func:`build_scored_rows`.
-
-    The outcome is :class:`Cells`.
+    The base rate is asked first, to place the cells.  Rows are those of :func:`build_scored_rows`;
+    the outcome is :class:`Cells`.
 
     Parameters
     ----------
     judged : bytes
-        :func:`sottovoce.util.plain.digest_public_values` the public model: rows may hold its scores
-        already, and then nothing else that is public tells one model from another.
+        Digest of the public model (:func:`sottovoce.util.plain.digest_public_values`): where rows
+        hold its scores already, nothing else in the recipe distinguishes two models.
     weights : array (d - 1,), optional
-        Scores are products with it; a plan needs none.
+        Scores are products of rows with it; only a plan, which is priced and not run, has none.
     threshold : float
-        A probability, which lies on an edge of the cells.
+        Probability, in (0, 1), that is put on an edge of the cells.
     groups : array (g, d), optional
-        Of :func:`subgroup_masks`.
+        Masks of the subgroups, by :func:`subgroup_masks`.
 
     Guarantee
     ---------
@@ -229,14 +232,14 @@ class Histogram(Recipe):
     groups: Array | None = None
 
     name: ClassVar[str] = "histogram"
-    summary: ClassVar[str] = "how good a public model of two classes is, by a histogram of scores"
+    summary: ClassVar[str] = "quality of a public model of two classes, by a histogram of scores"
     budget_shares: ClassVar[tuple[float, ...]] = (0.02, 0.84, 0.04, 0.10)
-    """Of the items, in order.
+    """Budget shares of the items, in order.
 
-    The base rate need only be coarse, as it lays the cells.  All metrics follow from the histogram,
-    which gets nearly everything.  Corrections need little, as their sensitivity is a fraction of
-    that of whole scores, and the first ones need least: they lead to the point of the second, at
-    which the calibration is told (docs/privacy/answers.md, "Evaluation").
+    The base rate need only be coarse, as it only places the cells.  All metrics follow from the
+    histogram, which gets nearly everything.  Corrections need little, as their sensitivity is a
+    fraction of that of whole scores, and the first ones need least: they only lead to the point of
+    the second, from which the calibration is estimated (docs/privacy/answers.md, "Evaluation").
     """
 
     def __post_init__(self) -> None:
@@ -244,6 +247,7 @@ class Histogram(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
         count, histogram, first, second = self.budget_shares
         return (
             Item("count of positives", self._count_query, count),
@@ -253,15 +257,23 @@ class Histogram(Recipe):
         )
 
     def _count_query(self, at: Array) -> Positives:
+        """Return the query for the share of positives: the base rate."""
         return Positives(at, _constant_column(at))
 
     def _scores_query(self, at: Array) -> Scores:
+        """Return the query for the histogram of scores, which are products of rows with `at`."""
         return Scores(at, _constant_column(at), EDGES, self.groups)
 
     def _corrections_query(self, at: Array) -> Corrections:
+        """Return the query for corrections of that histogram, without a point yet."""
         return Corrections(at, _constant_column(at), EDGES, self.groups)
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the releases in order, and return :class:`Cells`.
+
+        The steps: place the cells by the noisy base rate, ask for the histogram, and correct it
+        twice, each time at the points where the answers so far lead.
+        """
         assert self.weights is not None
         at = np.tile(np.append(self.weights, 0.0), (replicates, 1))
         count = yield self._count_query(at)
@@ -278,9 +290,9 @@ class Histogram(Recipe):
         blocks = [
             recalibration.blocks_of(rows * shares, rows * spread, rows) for shares in cell_shares
         ]
-        # How far out rows count is settled with the first points, and kept.  Standard errors follow
-        # from the second corrections, so it is settled by their noise, in rows: with groups each
-        # part of a row counts by 1 / sqrt(2), as the row is in two blocks.
+        # The reach (how far out rows count in full) is chosen with the first points, and kept.
+        # Standard errors follow from the second corrections, so it is chosen by their noise, in
+        # rows.  With subgroups a row is in two blocks and counts by 1 / sqrt(2) in each.
         deviation = self.releases_with_noise.noise_deviation(
             _SECOND_CORRECTION, facts, histogram.among
         )
@@ -308,7 +320,10 @@ class Histogram(Recipe):
     def _ask_corrections(
         self, at: Array, blocks: list[list[Block]], points: list[list[Curves]]
     ) -> Generator[Bounded, Answer, list[list[Corrected]]]:
-        """Ask for the corrections at a point of each block, of every replicate."""
+        """Ask for the corrections at the point of each block of every replicate.
+
+        `blocks` and `points` are indexed by replicate and block, as the returned corrections are.
+        """
         values = [[recalibration.values_of(curve) for curve in own] for own in points]
         units = [
             [recalibration.units_of(*pair) for pair in zip(*both, strict=True)]
@@ -337,7 +352,10 @@ def _constant_column(at: Array) -> Array:
 
 
 def check_held_out_rows(prepared: Prepared) -> None:
-    """Check that held-out rows suffice for an AUC with balanced classes; InvalidInput."""
+    """Check that held-out rows would suffice for an AUC if both classes were equally frequent.
+
+    InvalidInput if not; `prepared` is the priced plan of the evaluation.
+    """
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
     n = float(facts.n.sum())
@@ -353,7 +371,7 @@ def check_held_out_rows(prepared: Prepared) -> None:
     if n < needed:
         rule = (
             f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} "
-            "would do"
+            "would suffice"
         )
         remedy = "hold out more, or raise the evaluation's epsilon"
         raise InvalidInput("holdout", None, rule, remedy)
@@ -402,7 +420,11 @@ def qualities(
 def _block_quality(
     block: Block, answers: list[Corrected], middle: float, threshold: float, rows: float | None
 ) -> Quality:
-    """Estimate the quality among the rows of a block; `rows` is their number if it is public."""
+    """Estimate the quality among the rows of a block.
+
+    `answers` are its two corrections, `middle` is the middle of the cells in logits, and `rows` the
+    number of rows if it is public.
+    """
     recalibrated = recalibration.recalibrate(block, answers)
     order = Order(*recalibration.average_corrections(answers, ORDER))
     return estimate_quality(
@@ -416,7 +438,7 @@ def exact_metrics(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, 
     Parameters
     ----------
     scores : array (n,)
-        Log-odds.
+        Log-odds by the model.
     y : array (n,)
         Labels -1 and 1, or 0 for rows to leave out.
     threshold : float

@@ -1,22 +1,22 @@
-"""How far intervals reach towards fewer rows with the rarer outcome, where few were counted.
+"""Asymmetric intervals for groups of rows in which the rarer outcome was counted only a few times.
 
-A group of rows whose rarer outcome was counted x times has log-odds of about ``log(x / n)``, with a
-variance of ``1 / x + s^2 / x^2`` for noise of deviation s in x.  An interval that is even to both
-sides is too short towards fewer rows, for two reasons: the law of a small number is not even about
-its logarithm, and the interval has two ends only because x was at least some t.  Those of luck are
-printed, and the others have one end.  So the end is told by the law of the count itself, given that
-it was printed: it is at the least mean ``m`` at which
+A *group* is the rows of one level, reference or site.  If its rarer outcome was counted x times in
+n rows, its log-odds are about ``log(x / n)``, with a variance of ``1 / x + s^2 / x^2`` for noise of
+deviation s in x.  A symmetric interval is too short towards fewer outcomes, for two reasons: the
+distribution of the logarithm of a small count is skewed, and the interval has two ends only because
+x was at least a threshold t (with a smaller x it has one end).  So the end on this side follows
+from the distribution of the count itself, given that x >= t: it is at the least mean ``m`` at which
 
     ``P(X + noise >= x) <= alpha / 2 * max(P(X + noise >= t), SELDOM)``
 
-fails, X a Poisson number of mean m, and its chance at x counted by half without noise.  Of lines
-that have two ends with a chance of `SELDOM` or more, those that do miss the truth on this side with
-a chance of alpha / 2; of all lines fewer do.
+fails, where X is a Poisson number of mean m, and without noise P(X = x) counts by half.  Among
+groups that get two ends with a probability of `SELDOM` or more, an interval with two ends misses
+the truth on this side with probability alpha / 2; for other groups the probability is smaller.
 
-In a sum of lines the group takes part with a factor.  Its end takes the place of that of the
-group's own normal law in the variance of the sum (Zou and Donner 2008, "recovery of variance
-estimates").  A binomial number is even to both sides at a share of one half; what is added falls to
-nothing there.
+In a sum of lines a group takes part with a factor.  Its own squared distance to the end replaces
+the group's normal variance in the variance of the sum ("recovery of variance estimates", Zou and
+Donner 2008).  A binomial number is symmetric at a share of one half: what is added falls to 0
+there.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from .one_sided import probability_at_least
 from .separation import Undetermined
 
 SELDOM = 0.1
-"""The least chance of two ends for which the promise above holds in full."""
+"""Least probability of an interval with two ends for which the coverage above holds."""
 _FEW = 0.07
-"""Relative errors of a count below it: its logarithm is as good as normal (200 rows, without
-noise).
+"""Relative error of a count up to which its logarithm is taken to be normal: 200 outcomes without
+noise.
 """
-# A factor below it is one of rounding.
+# A smaller factor of a group in a sum is a rounding error.
 _NONE = 1e-9
 _HALVINGS = 30
 
 
 def lower_end_of_mean(count: float, noise: float, printed: float, alpha: float) -> float:
-    """Compute the lower end of an interval for the mean of a number that was counted and printed.
+    """Compute the lower end of an interval for the mean of a noisy count that was printed.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def lower_end_of_mean(count: float, noise: float, printed: float, alpha: float) 
     noise : float
         Standard deviation of the normal noise in it.
     printed : float
-        The least number that is printed with two ends.
+        Threshold t: smaller counts are printed with one end only.
     alpha : float
         Twice the probability of a mean below the end.
 
@@ -74,17 +74,20 @@ def lower_end_of_mean(count: float, noise: float, printed: float, alpha: float) 
 
 
 class FewOutcomes(NamedTuple):
-    """Groups of rows with few of the rarer outcome, but enough for intervals of two ends.
+    """Groups of rows with few of the rarer outcome, but enough for intervals with two ends.
 
     Parameters
     ----------
     directions : array (groups, lines)
-        What moves the margins of a group's rows by one, and of no others.
+        Change of the lines that moves the margins of a group's rows by 1, and of no others.
     side : array (groups,)
-        1 where the rarer outcome is the positive one, -1 where it is not.
-    rarer, noise, printed, rows : array (groups,)
-        Rows with the rarer outcome, the noise in their number, that from which on it has two ends,
-        and all rows.
+        1 where the rarer outcome is the positive one, -1 where it is the negative one.
+    rarer, noise : array (groups,)
+        Noisy number of rows with the rarer outcome, and the standard deviation of its noise.
+    printed : array (groups,)
+        Smallest such number that gets two ends.
+    rows : array (groups,)
+        Number of rows of the group.
     """
 
     directions: Array
@@ -95,9 +98,19 @@ class FewOutcomes(NamedTuple):
     rows: Array
 
     def squared_length_gains(self, weights: Array, alpha: float) -> Array:
-        """Return what the squared lengths of intervals gain on either side, (n, 2).
+        """Compute what is added to the squared half-widths of intervals about n sums of lines.
 
-        `weights` (n, lines) are those of the sums.
+        Parameters
+        ----------
+        weights : array (n, lines)
+            Weights of the lines in the sums.
+        alpha : float
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        array (n, 2)
+            At the low and at the high end.
         """
         gained = np.zeros((len(weights), 2))
         factors = weights @ self.directions.T
@@ -111,7 +124,10 @@ class FewOutcomes(NamedTuple):
         return gained
 
     def _gain_of_group(self, k: int, alpha: float) -> float:
-        """Return the gain for a group's own log-odds, towards fewer of the rarer outcome."""
+        """Return what the k-th group adds to a squared half-width, for a factor of 1.
+
+        On the side of fewer outcomes; infinite if the count allows a mean of 0.
+        """
         count, noise = float(self.rarer[k]), float(self.noise[k])
         least = lower_end_of_mean(count, noise, float(self.printed[k]), alpha)
         if least <= 0.0:
@@ -152,7 +168,7 @@ def ends_of_intervals(
     alpha : float
         One minus the confidence level, in (0, 1).
     few : FewOutcomes or None
-        Groups towards whose fewer outcomes intervals reach farther.
+        Groups with few outcomes, for which intervals are asymmetric.
 
     Returns
     -------
@@ -168,8 +184,11 @@ def ends_of_intervals(
 
 
 def select_few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
-    """Select the groups that have few of the rarer outcome, in the lines (lines, d) of a table."""
-    # Groups that are `none` have one end; of groups with many the normal law is good enough.
+    """Select the groups of one replicate that have few of the rarer outcome.
+
+    `into_lines`, (lines, d), maps encoded columns to the lines of the table.
+    """
+    # Groups that are `none` have one end; for those with many outcomes the normal law suffices.
     few = found.groups.whole & ~found.none & (found.rarer > 0.0)
     for k in np.flatnonzero(few):
         few[k] = _relative_error(float(found.rarer[k]), float(found.noise[k])) > _FEW

@@ -1,9 +1,10 @@
-"""Coefficients with names, by one path for all doors: the command line, estimators, and runs
+"""Fits of models with named coefficients, for all doors: the command line, estimators, and runs
 between sites.
 
-A door knows rows and sites.  What follows from them is decided here once: which sites have a
-constant of their own, the encoding and its names, the recipe and its loss, the table, and the model
-that is saved.
+A door (caller) knows rows and sites.  Everything that follows is decided here: which sites have a
+constant (intercept) of their own, the encoding and the names of its columns, the recipe (list of
+releases) and its loss, the table of coefficients, and the model that is saved.  A *layout* is an
+encoding with the sizes of the sites; a *fit* is a statistical model for rows in a layout.
 """
 
 from __future__ import annotations
@@ -44,10 +45,9 @@ def sites_with_constants(
     names : sequence
         Names of all sites.
     at_random : bool
-        Whether rows were partitioned at random: such sites differ by nothing but chance.
+        Whether rows were partitioned at random: such sites differ by chance alone.
     asked : bool, optional
-        What the user asks for; None for a constant at every site unless rows were partitioned at
-        random.
+        The user's choice; None for a constant at every site unless rows were partitioned at random.
 
     Returns
     -------
@@ -65,8 +65,8 @@ def sites_with_constants(
 def check_product_memory(sites: int, columns: int) -> None:
     """Check that the products of columns of all sites fit into half of the memory.
 
-    The products of d columns, d (d + 1) / 2 numbers, are asked of every site, and each site's
-    constant is a column.
+    Every site is asked for the products of d columns, d (d + 1) / 2 numbers, and each of `sites`
+    constants is one of these columns, in addition to `columns` encoded ones.
 
     Raises
     ------
@@ -77,8 +77,8 @@ def check_product_memory(sites: int, columns: int) -> None:
     size = 8.0 * sites * d * (d + 1) / 2.0  # bytes
     if size > 0.5 * files.machine_memory_bytes():
         rule = (
-            f"gives each of {sites:,} sites a column: products of {d:,} columns at every site "
-            "take more than memory"
+            f"gives each of {sites:,} sites a column of its own, and the products of {d:,} columns "
+            "at every site need more than half of the memory"
         )
         raise InvalidInput("site_constants", True, rule, "use site_constants=no, or fewer sites")
 
@@ -93,7 +93,7 @@ class Layout:
     sizes : array (sites,)
         Rows of every site.
     site : str, optional
-        The column by which rows lie at sites; None if no column says it.
+        Name of the raw column that says a row's site; None if no column does.
     """
 
     naming: Naming
@@ -138,14 +138,14 @@ class Layout:
     ) -> SavedModel:
         """Return a model in this encoding, ready to be saved.
 
-        A row of no known site gets the average of the sites' constants, weighted by their rows.
+        A row of an unknown site gets the average of the sites' constants, weighted by their rows.
 
         Parameters
         ----------
         model : array (d,)
-            In encoded columns.
+            Coefficients of the encoded columns.
         schema : Schema or None
-            That of the saved model, with the label that its answers have.
+            Schema of the saved model, with the label that it predicts.
         record : dict, optional
             The run's report as plain data.
 
@@ -162,7 +162,7 @@ class Layout:
 
 
 class Found(NamedTuple):
-    """Model and coefficients of a recipe's first replicate: all results are shown from here."""
+    """Model and coefficients of a recipe's first replicate, as all doors show and save them."""
 
     model: Array  # for predictions, in encoded columns
     table: Coefficients | None  # with intervals, if the recipe has them
@@ -171,7 +171,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit(ABC):
-    """A statistical model for rows in a layout: recipe, loss, and how to read the outcome."""
+    """A statistical model for rows in a layout: recipe, loss, and reading of the outcome."""
 
     layout: Layout
 
@@ -213,21 +213,25 @@ class LogOdds(Fit):
         return Logistic()
 
     def encode_rows(self, tables: Sequence[Any], labels: Sequence[Array]) -> Rows:
-        """Encode the rows of all sites from their tables, and labels -1, 1, or 0 for none."""
+        """Encode the rows of all sites, from each site's raw columns and its labels (n_i,).
+
+        Labels are -1, 1, or 0 for none.
+        """
         return self.layout.naming.rows_of_sites(list(zip(tables, labels, strict=True)))
 
     def read_outcome(self, outcome: Estimates, delta: float | None) -> Found:
+        """Return the model and the table of log-odds; see :meth:`Fit.read_outcome`."""
         lines = build_coefficient_table(outcome, self.layout.naming, delta=delta)
         return Found(models_for_predictions(outcome)[0], lines, lines.to_plain_data())
 
 
 @dataclass(frozen=True)
 class Numbers(Fit):
-    """Least squares of a bounded number: with `intervals` by
-    :mod:`sottovoce.answers.least_squares`.
+    """Least squares of a bounded number.
 
-    Without, by :mod:`sottovoce.answers.regression`, which predicts better where there is much
-    noise.  Without an `intercept` the constants stay 0.
+    With `intervals` it is that of :mod:`sottovoce.answers.least_squares`; without, that of
+    :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.  Without
+    an `intercept` the constants stay 0.
     """
 
     task: BoundedNumber = field(kw_only=True)
@@ -236,6 +240,7 @@ class Numbers(Fit):
 
     @property
     def recipe(self) -> Recipe:
+        """Least squares with intervals, or with shrinkage for predictions alone."""
         naming = self.layout.naming
         if self.intervals:
             return slopes_from_naming(naming)
@@ -279,6 +284,10 @@ class Numbers(Fit):
         return rows.with_offset(numbers_to_predict(list(zip(known, targets, strict=True))))
 
     def read_outcome(self, outcome: Any, delta: float | None) -> Found:
+        """Return the model and its coefficients in the target's unit; see :meth:`Fit.read_outcome`.
+
+        Without intervals there is no table.
+        """
         naming = self.layout.naming
         if self.intervals:
             lines = table_in_target_units(outcome, naming, self.task, delta)
@@ -291,7 +300,7 @@ class Numbers(Fit):
     def lines_without_intervals(self, model: Array) -> list[dict[str, Any]]:
         """Return coefficients without intervals, in the units of the columns and of the target.
 
-        A constant is the target of a row of zeros.
+        A constant is the predicted target of a row of zeros.
         """
         naming = self.layout.naming
         half_width = 0.5 * (self.task.high - self.task.low)

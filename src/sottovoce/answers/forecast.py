@@ -1,9 +1,9 @@
-"""Forecasts of a table of coefficients before any row is read: the rows that it needs, and the
-standard errors to expect.
+"""Forecast of a table of coefficients before any row is read: how many rows it needs, and which
+standard errors to expect (for ``sottovoce plan --inference``).
 
-The recipe itself runs on synthetic tables of the schema, with the noise that the planned number of
-rows has, and the rule that prints real tables judges the outcome
-(:mod:`sottovoce.answers.rehearsal`).
+The recipe itself is run on synthetic tables drawn from the schema, with the noise that the planned
+number of rows would have (:mod:`sottovoce.answers.rehearsal`), and the rule that prints or refuses
+the lines of real tables is applied to the outcome.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ EVEN_WORLDS = 5
 DECLARED_WORLDS = 15
 """Number of synthetic tables for standard errors, as the schema declares them."""
 FOUR_IN_FIVE = (0.1, 0.9)
-"""Quantiles between which four in five synthetic tables lie."""
+"""Quantiles between which four of five synthetic tables lie."""
 SELDOM = 0.1
-"""Least share of draws that must print a line for its standard error to be forecast."""
+"""Least share of draws that print a line, for a forecast of its standard error."""
 MORE_DRAWS = 2
 """Draws of the noise for each synthetic table, for standard errors."""
 FEWEST, MOST = 50.0, 1e6
-"""Bracket in which the number of rows that are needed is sought."""
+"""Bracket of the search for the number of rows that are needed."""
 CLOSE = 0.1
-"""Width of the bracket of its logarithm at which the search ends."""
+"""Largest final width of that bracket, in the logarithm of the number."""
 MERGES = frozenset({Cause.MERGED.value, Cause.SMALL_SITE.value})
 """Causes of refusals of levels and sites that are too rare for the noise."""
 NEVER = MERGES | {Cause.SEPARATION.value, Cause.UNFINISHED.value}
-"""Causes of refusals that say nothing of how well noise leaves the other coefficients known."""
+"""Causes of refusals that do not depend on the precision of the other coefficients."""
 
 
 class Made(NamedTuple):
@@ -82,11 +82,12 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked(ABC):
-    """A statistical model whose tables are forecast on synthetic rows.
+    """A statistical model whose tables of coefficients are forecast on synthetic rows.
 
     Parameters
     ----------
     naming : Naming
+        The encoding of its rows, with the names of the table's lines.
     """
 
     naming: Naming
@@ -98,7 +99,7 @@ class Asked(ABC):
 
     @property
     def layout(self) -> fits.Layout:
-        """Synthetic rows at sites of equal size."""
+        """The layout of synthetic rows, at sites of equal size."""
         sites = max(1, len(self.naming.sites))
         return fits.Layout(self.naming, np.full(sites, ROWS / sites))
 
@@ -115,11 +116,11 @@ class Asked(ABC):
     @property
     @abstractmethod
     def label_assumption(self) -> str:
-        """What is assumed of labels, as a clause."""
+        """The assumption about labels, as a clause for the user."""
 
     @abstractmethod
     def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
-        """Draw a synthetic table."""
+        """Draw a synthetic table of `ROWS` rows, whose columns are distributed as `habits` say."""
 
     @abstractmethod
     def simulate_tables(
@@ -134,12 +135,13 @@ class Asked(ABC):
         n : float
             Number of rows to simulate.
         mu : float
-            Sensitivity over sigma of the whole plan.
+            Sensitivity over sigma of the whole plan (mu of Gaussian differential privacy).
         relation : {"replace-one", "zero-out"}
             Neighbouring relation.
         draws : int
             Number of draws of the noise.
         seed : int
+            Seed of the noise.
 
         Returns
         -------
@@ -150,7 +152,10 @@ class Asked(ABC):
     def _simulate_outcome(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> Any:
-        """Run the recipe on synthetic rows, with the noise that n rows have."""
+        """Run the recipe on synthetic rows, with the noise that n rows would have.
+
+        Parameters are those of :meth:`simulate_tables`; the recipe's outcome is returned.
+        """
         facts = facts_of_one_curator(self.loss, self.naming.d, n, relation)
         recipe = with_curators_noise(self.recipe, mu)
         return run_on_synthetic_rows(recipe, made.rows, facts, draws, np.random.default_rng(seed))
@@ -158,8 +163,9 @@ class Asked(ABC):
     def _errors_without_privacy(self, X: Array, bends: Array, squares: Array) -> Array:
         """Compute standard errors without privacy, times the root of the number of rows, (lines,).
 
-        `bends` (n,) are curvatures of the rows' losses, and `squares` (n,) mean squares of their
-        slopes: the sandwich covariance follows from them.
+        They are those of the sandwich covariance of rows X, (n, d).  `bends`, (n,), are second
+        derivatives of the rows' losses in the score, and `squares`, (n,), mean squares of the first
+        derivatives.
         """
         # rows longer than 1 count for less (docs/privacy/answers.md, "Long rows")
         weight = 1.0 / np.maximum(1.0, np.sum(X**2, axis=1))
@@ -178,7 +184,7 @@ class Asked(ABC):
 
 @dataclass(frozen=True)
 class LogOdds(Asked):
-    """Coefficients of two classes, of which a share of the rows is positive."""
+    """Log-odds of a label with two classes; `positives` is the share of positive rows."""
 
     positives: float = Assumed().positives
 
@@ -196,13 +202,14 @@ class LogOdds(Asked):
         return f"{self.positives:.3g} of the rows are positive"
 
     def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
+        """Draw rows, and labels by a logistic model of random coefficients."""
         X = draw_synthetic_rows(self.naming, ROWS, rng, habits)
         effect = habits.effect * math.exp(habits.effect_varied * rng.normal())
         chance = positive_probabilities(
             effect * draw_linear_scores(X, self.naming.marks, rng), self.positives
         )
         y = np.where(rng.random(len(X)) < chance, 1.0, -1.0)
-        # In a model that is right the mean squared slope is the curvature p (1 - p).
+        # If the model holds, the mean squared derivative of the loss is its curvature p (1 - p).
         bends = chance * (1.0 - chance)
         return Made(self._build_rows(X, y), self._errors_without_privacy(X, bends, bends))
 
@@ -230,7 +237,7 @@ class LogOdds(Asked):
 class Means(Asked):
     """Least squares of a bounded number.
 
-    Residuals have a standard deviation of `residuals` widths of the bounds.
+    `residuals` is the standard deviation of residuals over the width of the bounds, in (0, 0.5].
     """
 
     task: BoundedNumber
@@ -253,6 +260,7 @@ class Means(Asked):
         return f"residuals have a standard deviation of {deviation:.3g}"
 
     def draw_synthetic_table(self, rng: np.random.Generator, habits: Habits) -> Made:
+        """Draw rows, and targets by a linear model of random coefficients with normal residuals."""
         X = draw_synthetic_rows(self.naming, ROWS, rng, habits)
         deviation = 2.0 * self.residuals  # targets are in [-1, 1]
         explained_deviation = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED))
@@ -260,7 +268,7 @@ class Means(Asked):
         target = np.clip(explained + deviation * rng.normal(size=len(X)), -1.0, 1.0)
         ones = np.ones(len(X))
         rows = self._build_rows(X, ones).with_offset([target])
-        # The squared loss has curvature 1, and its slopes are the residuals.
+        # The second derivative of the squared loss is 1, and the first one is the residual.
         errors = self._errors_without_privacy(X, ones, deviation**2 * ones)
         half_width = 0.5 * (self.task.high - self.task.low)
         return Made(rows, half_width * errors)
@@ -287,15 +295,15 @@ class Means(Asked):
 
 
 def is_complete(found: Coefficients) -> bool:
-    """Return whether every coefficient is printed that can ever be.
+    """Return whether every coefficient is printed that a larger table could print.
 
-    Levels that were merged count as missing, as more rows tell them apart.
+    Levels that were merged count as missing, as with more rows they have coefficients.
     """
     return all(line.refused is None or line.cause in NEVER - MERGES for line in found.lines)
 
 
 def is_half_complete(found: Coefficients) -> bool:
-    """Return whether at least half of the coefficients are printed, of those that can ever be."""
+    """Return whether at least half of the coefficients are printed, without causes in `NEVER`."""
     shown = list[bool]()
     for line in found.lines:
         if line.refused is None or line.cause not in NEVER:
@@ -304,24 +312,24 @@ def is_half_complete(found: Coefficients) -> bool:
 
 
 class RowsNeeded(NamedTuple):
-    """Rows from which on the median table prints half of its coefficients, and all."""
+    """Least numbers of rows for a table of coefficients; medians over synthetic tables."""
 
-    half: float
-    complete: float
-    half_range: tuple[float, float]  # of four tables in five
+    half: float  # for half of the coefficients
+    complete: float  # for all of them
+    half_range: tuple[float, float]  # range of `half` for four of five tables
 
 
 class LineAhead(NamedTuple):
-    """Forecast of one line of a table."""
+    """Forecast of one line of a table of coefficients."""
 
     term: Term
-    # at the median of the draws that print it; None if hardly any does
+    # median over the draws that print the line; None if hardly any draw does
     standard_error: float | None
-    without_privacy: float
-    printed: float  # share of draws
+    without_privacy: float  # standard error without noise
+    printed: float  # share of draws that print the line
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "name": self.term.name,
             "level": self.term.level,
@@ -341,7 +349,7 @@ class Study:
     ----------
     asked : Asked
     mu : float
-        Sensitivity over sigma of the whole plan, as one curator of all rows has it.
+        Sensitivity over sigma of the whole plan, for the noise of one curator who has all rows.
     relation : {"replace-one", "zero-out"}
     """
 
@@ -383,14 +391,15 @@ class Study:
         -------
         Study
         """
-        # times the noise variance of a single curator (docs/privacy/answers.md, "Two ways to ask")
+        # The noise variance, over that of a single curator (docs/privacy/answers.md, "Two ways to
+        # ask").
         noisier = float(sites)
         if summed and sites > colluders:
             noisier = sites / (sites - colluders)
         return cls(asked, mu / math.sqrt(noisier), relation)
 
     def draw_synthetic_tables(self, habits: Habits, count: int) -> list[Made]:
-        """Draw synthetic tables; they are always the same for one encoding."""
+        """Draw `count` synthetic tables with fixed seeds: the same for equal encodings."""
         generators = [np.random.default_rng([number, 41]) for number in range(count)]
         return [self.asked.draw_synthetic_table(rng, habits) for rng in generators]
 
@@ -423,7 +432,10 @@ class Study:
         ]
 
     def estimate_rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
-        """Estimate the rows with which `count` synthetic tables print half their lines, and all."""
+        """Estimate the least numbers of rows for half of a table's lines, and for all of them.
+
+        They are medians over `count` synthetic tables, whose columns are distributed as `habits`.
+        """
         synthetic_tables = self.draw_synthetic_tables(habits, count)
         log_rows = np.array(
             [self._search_log_rows(table, number) for number, table in enumerate(synthetic_tables)]
@@ -437,14 +449,15 @@ class Study:
         )
 
     def _search_log_rows(self, made: Made, seed: int) -> tuple[float, float]:
-        """Find the numbers of rows from which on one synthetic table prints half, and all.
+        """Find the least numbers of rows for half of one synthetic table's lines, and for all.
 
-        Returns their logarithms.
+        By bisection, with noise of this seed; their logarithms are returned.
         """
         # Both searches begin at the same numbers of rows, so tables are kept.
         drawn = dict[float, Coefficients]()
 
         def bisect_log_rows(enough: Callable[[Coefficients], bool]) -> float:
+            """Return the logarithm of the least number of rows whose table is `enough`."""
             few, many = math.log(FEWEST), math.log(MOST)
             while many - few > CLOSE:
                 middle = (few + many) / 2.0
@@ -462,7 +475,7 @@ class Study:
         return bisect_log_rows(is_half_complete), bisect_log_rows(is_complete)
 
     def forecast_lines(self, n: float, habits: Habits) -> list[LineAhead]:
-        """Estimate the standard error of every line for n rows."""
+        """Forecast every line of a table of n rows whose columns are distributed as `habits`."""
         synthetic_tables = self.draw_synthetic_tables(habits, DECLARED_WORLDS)
         by_table = self.simulate_tables(synthetic_tables, n, MORE_DRAWS)
         drawn = [coefficients for of_table in by_table for coefficients in of_table]
@@ -486,25 +499,26 @@ def forecast_coefficients(study: Study, n: float, assumed: Assumed) -> dict[str,
     Parameters
     ----------
     study : Study
+        The statistical model and its noise.
     n : float
-        Rows of all sites.
+        Number of rows of all sites.
     assumed : Assumed
-        The correlation of numbers, in (-1, 1), for standard errors; shares of levels for
-        everything.
+        Its correlation between numbers is used for standard errors, and its shares of levels for
+        all forecasts.
 
     Returns
     -------
     dict
         Plain data:
 
-        - ``rows_half``, ``rows_needed``: numbers of rows with which half of the synthetic tables,
-          with the habits of real ones, print half of the coefficients, and all of them;
-        - ``rows_half_range``: the range of the first for four synthetic tables in five;
-        - ``rows_even``: rows for all coefficients if columns spread over their declared ranges and
-          are unrelated;
+        - ``rows_half``, ``rows_needed``: least numbers of rows for half of the coefficients, and
+          for all of them; medians over synthetic tables that resemble real ones;
+        - ``rows_half_range``: the range of the first for four of five synthetic tables;
+        - ``rows_even``: least number of rows for all coefficients if columns fill their declared
+          ranges and are uncorrelated;
         - ``standard_errors``: of every line (:class:`LineAhead`), if declared ranges are right;
         - ``rows``: n;
-        - ``expects``: the assumptions, in words.
+        - ``expects``: the assumptions, in words for the user.
 
     Raises
     ------
@@ -525,7 +539,7 @@ def forecast_coefficients(study: Study, n: float, assumed: Assumed) -> dict[str,
     ahead = study.forecast_lines(n, replace(DECLARED, together=correlation, shares=shares))
     levels = "levels are"
     if shares:
-        levels = "levels have the shares that are told, others are"
+        levels = "levels have the given shares, other levels are"
     expects = (
         f"{levels} about equally frequent, {study.asked.label_assumption}, and each number has a "
         f"correlation of {correlation:g} with the next"
@@ -618,7 +632,10 @@ def forecast_from_schema(
         asked = LogOdds(naming, assumed.positives)
     else:
         raise InvalidInput(
-            "label", None, "coefficients are of two classes or of a number", "declare one of them"
+            "label",
+            None,
+            "coefficients with intervals need a label with two classes or a bounded number",
+            "declare one of them in the schema",
         )
     column = np.asarray(sizes, dtype=float)[:, None]
     own = config.for_recipe(asked.recipe)

@@ -1,5 +1,10 @@
 """Public whitening transforms (frames) for sums over rows, and steps by noisy gradients
 (docs/privacy/answers.md, "Frames" and "Steps").
+
+A *frame* is a symmetric matrix A, computed from released second moments, in which the rows ``A a``
+have second moments near the identity.  Noise of a given size then hides no direction more than
+another.  It is used by :mod:`sottovoce.answers.inference` and
+:mod:`sottovoce.answers.least_squares`.  Arrays have R replicates in front, and d columns.
 """
 
 from __future__ import annotations
@@ -12,39 +17,41 @@ import numpy as np
 from ..util.typing import Array, BoolArray
 
 EDGES = 2.0 ** np.arange(-2.0, 7.25, 0.25)
-"""Public cells of a row's length in a frame of :func:`whitening_transform`, where its root mean
-square is that of the columns.
+"""Edges of public cells of a row's length in a frame of :func:`whitening_transform`; rows have a
+root mean square length of the square root of the number of columns there.
 """
 LONG = 0.1
-"""Largest share of the rows that may be longer than 1 in a frame, and are shortened."""
+"""Largest share of the rows that may be longer than 1 in a frame; their norm is clipped to 1."""
 _FLOOR = 0.05
-"""Part of the noise's norm to which eigenvalues of a Hessian are raised in the steps."""
+"""Eigenvalues of a Hessian are raised to this part of its noise's norm in the steps."""
 _EMPTY = 2.0
-"""Noise deviations, below which a second moment in a frame may be none."""
+"""A second moment in a frame that is below this many noise deviations may be 0."""
 _BARELY = 0.1
-"""Least unseen part of a direction that may have been noise."""
+"""Share of a direction that noise hid before, from which on all that was seen of it may have been
+noise.
+"""
 _SPREADS = np.logspace(-3.0, 6.0, 91)
-"""Variances that a step may have in a direction of a frame."""
+"""Grid of prior variances of a step in a direction of a frame."""
 _TURNS = 20
-"""Iterations of expectation and maximisation, for the law of these variances."""
+"""Iterations of expectation maximisation, for the weights of these variances."""
 
 
 class Frame(NamedTuple):
-    """Symmetric matrices A, and their inverses in the columns that they keep, else zeros."""
+    """Symmetric whitening matrices, with zeros in columns that are not kept."""
 
-    A: Array  # (R, d, d)
-    back: Array  # (R, d, d)
+    A: Array  # from columns into the frame  (R, d, d)
+    back: Array  # inverse of A in the kept columns  (R, d, d)
 
 
 class Sight(NamedTuple):
     """A whitening transform, the directions hidden by noise, and the mass lost to norm clipping.
 
-    Both parts are positive semidefinite, (R, d, d).
+    In the frame, second moments are the identity, except for two positive semidefinite parts.
     """
 
     frame: Frame
-    unseen: Array
-    lost: Array
+    unseen: Array  # part of the identity that noise hides  (R, d, d)
+    lost: Array  # part that clipping of long rows takes away  (R, d, d)
 
     @property
     def raised_moments(self) -> Array:
@@ -53,10 +60,10 @@ class Sight(NamedTuple):
 
 
 def whitening_transform(S: Array, spread: float, kept: BoolArray) -> Sight:
-    """Compute frames in which second moments are the identity, as far as noise lets see.
+    """Compute frames in which second moments are the identity, in directions that noise shows.
 
-    Eigenvalues are raised to the noise's norm, about ``spread sqrt(2 d)``: no direction is
-    stretched for its noise.
+    Eigenvalues are raised to the noise's norm, about ``spread sqrt(2 d)``, so that no direction is
+    stretched because noise made its eigenvalue small.
 
     Parameters
     ----------
@@ -86,17 +93,16 @@ def whitening_transform(S: Array, spread: float, kept: BoolArray) -> Sight:
 def refine_whitening(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     """Refine a whitening transform with second moments that were measured in the previous one.
 
-    An eigenvector of which more than half was not seen has the second moment that M tells, raised
-    to the noise's norm; others keep theirs, or have a larger one: what M lacks of it is lost to
-    long rows, which are shortened in M. Where M shows nothing at all, what was seen only in part
-    was noise.
+    Along an eigenvector of M that noise hid before (by more than half, or by a tenth if M shows
+    nothing of it) the second moment is that of M, raised to the noise's norm.  Along others it is
+    at least the identity's 1: what M lacks of 1 was lost by clipping long rows.
 
     Parameters
     ----------
     sight : Sight
         The previous transform.
     M : array (R, d, d)
-        Second moments in it: the identity where all was seen.
+        Second moments in the previous frame: the identity where noise hid nothing.
     noise : array (R,)
         Standard deviation of the noise on an entry of M.
     kept : bool array (R, d)
@@ -132,17 +138,18 @@ def refine_whitening(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> S
 
 
 def choose_row_thresholds(cells: Array, spread: float, noise: Array) -> Array:
-    """Find the smallest clipping thresholds at which the clipped mass is below the noise.
+    """Find the smallest norm thresholds beyond which a share of the rows at most `noise` lies.
 
-    Transforms are divided by them.  Two deviations of a share's own noise are allowed for: else a
-    far edge is taken by chance.
+    Frames are divided by them, so that the other rows have norm at most 1.  Two noise deviations of
+    each share are allowed for, so that noise alone does not lead to a far edge.
 
     Parameters
     ----------
     cells : array (R, cells)
-        The answer of :class:`sottovoce.queries.Lengths`.
+        Noisy shares of rows by length, with the edges `EDGES`: the answer of
+        :class:`sottovoce.queries.Lengths`.
     spread : float
-        Standard deviation of the noise on an entry.
+        Standard deviation of the noise on a share.
     noise : array (R,)
         Norm of the noise in a Hessian over its eigenvalues: a share of the rows as large as it, at
         most `LONG`, may be clipped.
@@ -164,10 +171,10 @@ def estimate_displacement(
 ) -> Array:
     """Estimate the step from a point to the minimiser from a noisy gradient.
 
-    Without noise in the gradient it is Newton's step, and none in directions that the rows do not
-    have.  With noise it is the posterior mean given the gradient if every direction of the frame is
-    normal beforehand, with a variance of a law that all of them tell (empirical Bayes): a direction
-    of which noise hides the gradient hardly moves.
+    Without noise in the gradient it is Newton's step, with zero in directions in which rows do not
+    vary.  With noise it is a posterior mean (empirical Bayes): along every direction of the frame
+    the step has a normal prior, whose variance has a distribution that is estimated from all
+    directions.  So there is hardly a step in directions where noise hides the gradient.
 
     Parameters
     ----------
@@ -177,13 +184,14 @@ def estimate_displacement(
     noise : array (R,)
         Standard deviation of the noise on an entry of H.
     gradient : array (R, d)
-        At the point, in the columns.
+        Gradient at the point, in columns (not in the frame).
     s_g : float
         Standard deviation of the noise on an entry of the gradient.
 
     Returns
     -------
     array (R, d)
+        The step, in columns.
     """
     values, vectors = np.linalg.eigh(H)
     floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
@@ -226,7 +234,7 @@ def _posterior_mean(design: Array, observed: Array) -> Array:
 
 
 def project_to_semidefinite(S: Array) -> Array:
-    """Project on the positive semidefinite matrices."""
+    """Project symmetric matrices, (R, d, d), on the positive semidefinite ones."""
     values, vectors = np.linalg.eigh(S)
     return compose_from_eigenvalues(vectors, np.maximum(values, 0.0))
 

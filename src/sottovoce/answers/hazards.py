@@ -1,10 +1,16 @@
 """Discrete-time hazards by Newton steps on noisy sums (docs/privacy/survival.md).
 
-First a *life table* is asked: how many people leave follow-up, with and without the event, by cells
-of time that are finer than the intervals.  It gives each interval's hazard, from which Newton steps
-for slopes and constants start, and the Kaplan-Meier curve, by which the constants are corrected at
-the end.  Each step asks for a gradient and a Hessian at the point where the last one led.  All but
-the answers is public, and nothing else is asked of the rows.
+Time is divided into m intervals.  The model is a logistic regression for the event in an interval
+given survival to its start, with slopes for d columns and a constant for each interval.
+
+The recipe :class:`HazardSteps` first asks for a *life table*: how many people leave follow-up, with
+the event or without (censored), by cells of time that are finer than the intervals.  It gives each
+interval's hazard, from which Newton steps for slopes and constants start, and the Kaplan-Meier
+curve, by which the constants are corrected at the end.  Each step asks for a Hessian and a gradient
+at the point where the last one led.  Nothing else is asked of the rows.  The survival models of
+:mod:`sottovoce.estimators` use it.
+
+Arrays have R replicates in front; p = d + m is the number of parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +30,9 @@ from ..queries.moments import unflatten_symmetric
 from ..util.typing import Array, BoolArray
 
 TABLE, GRADIENTS, HESSIANS = 0.15, 0.50, 0.35
-"""Shares of the squared sensitivity over sigma: of the life table, and of all steps together."""
+"""Budget shares (of the squared sensitivity over sigma): of the life table, of all gradients, and
+of all Hessians.
+"""
 GROWTH = 1.6
 """Factor from step to step of the shares of gradients and of Hessians: later points are nearer to
 the maximum.
@@ -32,28 +40,30 @@ the maximum.
 LONGEST = 1.5
 """Largest root mean square change of log-odds in a step."""
 FLOOR = 2.0
-"""A Hessian's eigenvalue is taken to be no less than this many times the norm that its noise is
-expected to have.
+"""Eigenvalues of a Hessian are raised to this many times ``s sqrt(p)``, about the norm of its
+noise, with noise of deviation s on an entry.
 """
 REMAINS = 0.3
-"""Root mean square change of log-odds in the last step, beyond noise, from which on a fit is not
+"""Largest root mean square change of log-odds in the last step, beyond noise, of a fit that has
 converged.
 """
 CURVED = 4.0
-"""Factor on the squared change of a gradient between two points, as the squared error of moving it
-from one to the other: 1 is the change itself.
+"""Squared error of carrying a gradient from one point to another by the Hessian, over its mean
+square change on the way and the mean square change of log-odds.
 
 Measured at 2,000 and 20,000 people and epsilon 10: with less, earlier gradients pull estimates to
 their start.
 """
 EXACT = 1e-6
-"""Gain in log-likelihood that a step may promise where a fit without noise has converged."""
+"""Largest predicted gain in log-likelihood of the last step of a fit without noise that has
+converged.
+"""
 STILL = 1e-4
-"""Relative change of slopes in the last step of a fit without noise that has converged."""
+"""Largest relative change of slopes in the last step of a fit without noise that has converged."""
 _LEAST = 1e-6
 """Least hazard of an interval: without events the likelihood has no maximum."""
 _CANCELLED = 1e-13
-"""Part of the largest eigenvalue, below which rows do not differ in a direction."""
+"""Eigenvalues below this part of the largest one are 0: rows do not vary in that direction."""
 
 
 class Hazards(NamedTuple):
@@ -62,13 +72,18 @@ class Hazards(NamedTuple):
     Parameters
     ----------
     slopes : array (d,)
+        Log-odds for one unit of each encoded column.
     constants : array (m,)
-        Log-odds at the maximum of the grouped likelihood.
+        Log-odds of the event in each interval, for a row of zeros, at the maximum of the grouped
+        likelihood.
     correction : array (m,)
-        To add to the constants: the Kaplan-Meier curve's log-odds less those of constant hazards.
+        To add to the constants: log-odds of the event by the Kaplan-Meier curve, less those by
+        constant hazards within intervals.
     hidden : int
         Number of directions of the last Hessian that noise hides.
     converged : bool
+        Whether the last step was small (`REMAINS`, or without noise `EXACT` and `STILL`), and no
+        direction is hidden.
     """
 
     slopes: Array
@@ -79,22 +94,28 @@ class Hazards(NamedTuple):
 
 
 def number_of_cells(intervals: int, cells: int) -> int:
-    """Return the number of cells of a life table.
+    """Return the number of cells of a life table with this many cells in each interval.
 
-    They hold events, people censored inside, people censored at an interval's end, and people who
+    There is one of each kind for every cell of time: people with the event, and people censored
+    inside an interval; one for every interval: people censored at its end; and one for people who
     were never at risk.
     """
     return 2 * intervals * cells + intervals + 1
 
 
 class LifeTable:
-    """Life table: shares of people who leave, by cell, and what follows from them.
+    """Life table: shares of people who leave, by cell of time, and hazards that follow from them.
 
     Parameters
     ----------
-    shares : array (..., cell_numbers(intervals, cells))
+    shares : array (..., number_of_cells(intervals, cells))
+        Noisy shares of people, in the order of :func:`number_of_cells`.
     spread : float
         Standard deviation of the noise on each share.
+    intervals : int
+        Number m of intervals.
+    cells : int
+        Number of cells in each interval.
     """
 
     def __init__(self, shares: Array, spread: float, intervals: int, cells: int) -> None:
@@ -112,27 +133,32 @@ class LifeTable:
     def share_at_risk(self) -> Array:
         """Shares of people at risk at the start of each cell, (..., m, cells)."""
         exits = self.events + self.inside
-        # Who is at risk leaves later: sums from the last interval back, of people who leave at an
-        # interval's end and of those who leave inside, less those of earlier cells.
+        # People at risk are those who leave later.  They are sums from the last interval backwards,
+        # of people who leave at an interval's end and of those who leave inside, less those who
+        # left in earlier cells of the same interval.
         at_ends = np.flip(np.cumsum(np.flip(self.at_end, -1), axis=-1), -1)
         whole = np.flip(np.cumsum(np.flip(exits.sum(axis=-1), -1), axis=-1), -1)
         before = np.cumsum(exits, axis=-1) - exits
         return np.asarray((at_ends + whole)[..., None] - before)
 
     def events_and_exposure(self) -> tuple[Array, Array]:
-        """Return events and exposure of each interval, as shares of people, each (..., m)."""
+        """Return events, and exposure without the event, of each interval: each (..., m).
+
+        Both are shares of people; somebody who is censored inside an interval counts with the part
+        of it before that.
+        """
         events = self.events.sum(axis=-1)
-        # the part of the interval that people censored in a cell were seen, in the middle
+        # People censored in a cell were seen until its middle, as a part of the interval.
         seen = (np.arange(self.cells) + 0.5) / self.cells
         entered = self.share_at_risk[..., 0]
         survived = entered - events - self.inside.sum(axis=-1)
         return events, survived + (self.inside * seen).sum(axis=-1)
 
     def constant_hazard_chances(self) -> Array:
-        """Probabilities of the event in each interval if its hazard is constant inside, (..., m).
+        """Return the event's probability in each interval if hazards are constant inside, (..., m).
 
-        Noise pulls them towards the mean hazard, as if there were so many people more as it is
-        large.
+        They are shrunk to the mean hazard: a share of people with that hazard is added, as large as
+        the standard deviation of the noise in an interval's counts.
         """
         events, without = self.events_and_exposure()
         pull = self.spread * math.sqrt(2.0 * self.cells)
@@ -147,11 +173,11 @@ class LifeTable:
         return np.asarray(np.clip(found, least, 1.0 - _LEAST))
 
     def kaplan_meier_chances(self) -> Array:
-        """Kaplan-Meier probabilities of the event in each interval, given survival, (..., m).
+        """Return Kaplan-Meier probabilities of the event in each interval, given survival, (...,
+        m).
 
-        Without noise cells are so fine that they hold one time, at which events come before
-        censoring.  Those with noise are coarse, and people censored inside are at risk for half of
-        theirs.
+        Without noise every cell holds a single time, at which events come before censoring.  With
+        noise cells are coarse, and people censored in one count as at risk for half of it.
         """
         at_risk = self.share_at_risk
         if self.spread > 0.0:
@@ -163,20 +189,19 @@ class LifeTable:
         return np.asarray(np.clip(1.0 - survived, _LEAST, 1.0 - _LEAST))
 
     def log_odds_correction(self) -> Array:
-        """Log-odds of :meth:`kaplan_meier_chances` less those of
-        :meth:`constant_hazard_chances`, (..., m).
-        """
+        """Return log-odds by the Kaplan-Meier curve less those by constant hazards, (..., m)."""
         return np.asarray(
             logit(self.kaplan_meier_chances()) - logit(self.constant_hazard_chances())
         )
 
 
 class Seen(NamedTuple):
-    """Gradient and Hessian at a point, of R replicates.
+    """Gradient and Hessian of the mean loss over people at a point, of R replicates.
 
     Parameters
     ----------
     at, gradient : array (R, p)
+        The point and the gradient there: slopes first, then the intervals' constants.
     hessian : array (R, p, p)
     hessian_noise, gradient_noise : float
         Standard deviations of the noise on an entry.
@@ -195,8 +220,9 @@ class Step(NamedTuple):
     Parameters
     ----------
     change : array (R, p)
+        The step.
     decrement : array (R,)
-        ``g'H^-1 g``.
+        ``g'H^-1 g`` with the gradient g and the Hessian H: twice the predicted gain.
     beyond : array (R,)
         Root mean square change of log-odds that noise in the gradient does not explain.
     hidden : array (R,)
@@ -217,25 +243,26 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class HazardSteps(Recipe):
-    """Slopes and constants of discrete-time hazards, of one replicate.
+    """Slopes and constants of discrete-time hazards; the outcome is :class:`Hazards`.
 
-    The outcome is :class:`Hazards`.  Rows are those of
+    That of the first replicate.  Rows are those of
     :func:`sottovoce.estimators.hazard_rows.expand_to_interval_rows`: columns, a constant for each
     interval, and a column that holds a cell of the life table.
 
     Parameters
     ----------
     intervals : int
-        m.
+        Number m of intervals.
     cells : int
         Cells of the life table in each interval.
     steps : int
+        Number of Newton steps.
     value : float
         Entry of a row in the constant of its interval.
     weight : float
         Largest weight of a row.
     ridge : float
-        Weight of half the slopes' squared norm beside the mean over people.
+        Factor on half the squared norm of the slopes, which is added to the mean loss over people.
 
     Guarantee
     ---------
@@ -256,6 +283,7 @@ class HazardSteps(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The life table, then a Hessian and a gradient for each step, with budget shares."""
         asked = [Item("life table", self._exits_query, TABLE)]
         growing = GROWTH ** np.arange(float(self.steps))
         for k, part in enumerate(growing / growing.sum(), 1):
@@ -264,11 +292,14 @@ class HazardSteps(Recipe):
         return tuple(asked)
 
     def _exits_query(self, at: Array) -> Exits:
+        """Return the query for the life table: how many people leave follow-up in each cell."""
         return Exits(at, number_of_cells(self.intervals, self.cells))
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the life table, take Newton steps from it, and return :class:`Hazards`."""
         m, d = self.intervals, facts.d - self.intervals - 1
-        # Answers are means over rows: this many times them are means over people.
+        # A person has m + 1 rows.  Answers are means over rows: times this they are means over
+        # people.
         rows_each = m + 1.0
         # All but the column of the life table's cell.
         free = slice(0, d + m)
@@ -297,7 +328,7 @@ class HazardSteps(Recipe):
             )
             seen.append(here)
             step = newton_step(pool_answers(seen, self.value, d), self.value, d)
-            w = w.copy()  # that of the questions stays
+            w = w.copy()  # the queries keep their own point
             w[:, free] += step.change
         correction = table.log_odds_correction()[0]
         if exits.spread > 0.0:
@@ -312,13 +343,17 @@ class HazardSteps(Recipe):
         )
 
     def _life_table(self, shares: Array, spread: float) -> LifeTable:
-        """Construct the life table from noisy shares, which are made to sum to 1."""
+        """Construct the life table from noisy shares of people, corrected so that they sum to 1."""
         if spread > 0.0:  # everybody is in one cell
             shares = shares + (1.0 - shares.sum(axis=-1, keepdims=True)) / shares.shape[-1]
         return LifeTable(shares, spread, self.intervals, self.cells)
 
     def _kept_correction(self, table: LifeTable, shares: Array, spread: float) -> Array:
-        """Return the kept share of the correction: its square over that plus its noise variance."""
+        """Return the share of the correction that is kept, (m,): signal over signal and noise.
+
+        The signal is the square of the correction, the noise its variance.  `shares`, (R, cells),
+        are the noisy ones behind the `table`, and `spread` is the deviation of their noise.
+        """
         # The delta method by differences: each share in turn is moved by one deviation.
         size = shares.shape[-1]
         moved = self._life_table(shares[:1] + spread * np.eye(size), spread).log_odds_correction()
@@ -327,6 +362,19 @@ class HazardSteps(Recipe):
         return np.asarray(own[0] ** 2 / np.maximum(own[0] ** 2 + variance, 1e-300))
 
     def _has_converged(self, step: Step, w: Array, d: int, people: float) -> BoolArray:
+        """Return which replicates have converged, (R,), by the last step.
+
+        Parameters
+        ----------
+        step : Step
+            The last step.
+        w : array (R, p)
+            Its end.
+        d : int
+            Number of slopes.
+        people : float
+            Number of people.
+        """
         if step.noisy:
             return np.asarray((step.beyond <= REMAINS) & ~step.cut & (step.hidden == 0))
         # half of Newton's decrement: the gain in log-likelihood of all people that a step promises
@@ -337,11 +385,14 @@ class HazardSteps(Recipe):
 
 
 def newton_step(seen: Seen, value: float, d: int) -> Step:
-    """Take the step ``-H^-1 g``, with curvatures that noise hides raised to a floor.
+    """Compute the Newton step ``-H^-1 g``, with eigenvalues that noise hides raised to a floor.
+
+    It is shortened to a root mean square change of log-odds of `LONGEST`.
 
     Parameters
     ----------
     seen : Seen
+        The gradient g and the Hessian H.
     value : float
         Entry of a row in the constant of its interval.
     d : int
@@ -364,8 +415,8 @@ def newton_step(seen: Seen, value: float, d: int) -> Step:
     along = np.where(dead & (least == 0.0), 0.0, along)
     change = -np.einsum("rij,rj->ri", vectors, along / safe)
     decrement = np.sum(along**2 / safe, axis=1)
-    # The constants' part of H has the mean curvature as its trace, times weights: over it the
-    # decrement is the mean square change of log-odds.
+    # The trace of the constants' part of H is the mean curvature, times weights.  The decrement
+    # over it is the mean square change of log-odds by the step.
     bends = np.maximum(np.einsum("rii->r", H[:, d:, d:]) / value**2, least)
     mean = np.divide(decrement, bends, out=np.zeros_like(decrement), where=bends > 0.0)
     of_noise = gradient_noise**2 * np.sum(1.0 / safe, axis=1)  # expected part of the decrement
@@ -382,7 +433,10 @@ def newton_step(seen: Seen, value: float, d: int) -> Step:
 
 
 def _without_interval_pairs(H: Array, d: int) -> Array:
-    """Set to zero the entries of two intervals, which are only noise: a row has one interval."""
+    """Set the entries of H for two different intervals to zero: a row is in one, so they are noise.
+
+    The first d of the p columns are slopes.
+    """
     H = H.copy()
     constants = H[:, d:, d:]
     H[:, d:, d:] = constants * np.eye(constants.shape[-1])
@@ -392,9 +446,10 @@ def _without_interval_pairs(H: Array, d: int) -> Array:
 def pool_answers(seen: list[Seen], value: float, d: int) -> Seen:
     """Average all answers so far into one gradient and one Hessian at the last point.
 
-    An answer at another point is taken to the last one by the Hessian there, and counts by its
-    precision: its noise, and what the Hessian changes in between, about in proportion to how far
-    log-odds have moved.  Without noise only the last answers count.
+    The gradient at an earlier point is carried to the last one by the Hessian there.  Answers are
+    weighted by precision; their variance is that of their noise, plus the error of carrying them,
+    which is about in proportion to the mean square change of log-odds between the points.  Without
+    noise only the last answers count.
 
     Parameters
     ----------

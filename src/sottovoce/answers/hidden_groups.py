@@ -1,5 +1,11 @@
-"""Groups with one-sided intervals, and the quantities that these are computed from: counts, mean
-rows, and numbers of rows (docs/privacy/answers.md, "Separation").
+"""Groups of rows without the rarer outcome, with what their one-sided intervals are computed from
+(docs/privacy/answers.md, "Separation").
+
+A *group* is the rows of one level, of a reference level or of one site.  If none of its rows has
+the rarer outcome its log-odds have no finite estimate; but the count of that outcome bounds them on
+one side.  :func:`collect_hidden_groups` computes, for the groups of one table, the count with its
+noise, the number of rows, and the mean row; :class:`sottovoce.answers.references.HiddenGroups`
+makes intervals of them.
 """
 
 from __future__ import annotations
@@ -22,17 +28,19 @@ from .separation import (
 from .terms import Naming
 
 UNLIKE = 3.0
-"""Variance of the chances of a group's rows over the square of their mean, at most, where these
-are small.
+"""Assumed bound of the variance of the rarer outcome's probability within a group, over the square
+of its mean.
 """
 _SIZE_DOUBT = 2.0
-"""Noise deviations by which a group's rows are taken to be fewer than they seem."""
+"""Noise deviations that are subtracted from a group's number of rows."""
 _LEAST_WEIGHT = 1e-300
+"""Smallest denominator of a weight by precision."""
 _LEAST_SHARE = 1e-9
-"""Least share of the rows in a group: noise may leave none."""
+"""Smallest share of the rows in a group, in denominators: noise may leave none."""
 _MOSTLY_OTHERS = 0.9
-"""Largest share of a group's rows that is taken to be in other groups, too."""
+"""Largest assumed share of a group's rows that are in other groups, too."""
 _ROUNDING = 1e-9
+"""Tolerance for rounding in the search of moved pivots."""
 
 
 def collect_hidden_groups(
@@ -40,18 +48,19 @@ def collect_hidden_groups(
 ) -> HiddenGroups:
     """Collect the groups of levels, references and sites without the rarer outcome.
 
-    Of each group only the rows are taken that are in no other, as the log-odds of those may have no
-    end: a mean margin over all rows would have none either.
+    Of each group only the rows are counted that are in no other such group: the log-odds of the
+    other group may be infinite, and the mean margin over its rows with them.
 
     Parameters
     ----------
     naming : Naming
+        The encoding.
     found : Undetermined
-        Of one replicate.
+        Groups with their counts, of one replicate.
     seen : Evidence
-        Of one replicate.
+        The releases behind them, of one replicate.
     estimate : array (d,)
-        The model.
+        The model, in encoded columns.
     pivots : array (lines, lines)
         The map of :func:`sottovoce.answers.references.pivots`.
 
@@ -98,9 +107,10 @@ def collect_hidden_groups(
 
 
 def _places_of_hidden(found: Undetermined, seen: Evidence, estimate: Array) -> IntArray:
-    """Return the positions of the groups that have a one-sided interval.
+    """Return the positions, in ``found.groups``, of the groups that get a one-sided interval.
 
-    A group is left out if its rarer outcome at the start is not that by the model.
+    A group is left out if the counts at the start and the model disagree on which of its outcomes
+    is the rarer one.
     """
     last = estimate
     if seen.points:
@@ -113,9 +123,20 @@ def _places_of_hidden(found: Undetermined, seen: Evidence, estimate: Array) -> I
 
 
 def _count_rows_alone(v: Array, others: Array, every: Array, seen: Evidence) -> float:
-    """Count the rows of a group that are in none of the `others` (m, d), rather too low.
+    """Return a lower bound of the number of a group's rows that are in none of the others.
 
-    That is less two deviations of the noise, so that a bound by their number holds.
+    Two noise deviations are subtracted, so that bounds by the number hold.
+
+    Parameters
+    ----------
+    v : array (d,)
+        Direction of the group: its product with a row is 1 in the group, and 0 elsewhere.
+    others : array (m, d)
+        Directions of the other groups.
+    every : array (d,)
+        The vector whose product with every row is 1.
+    seen : Evidence
+        With the second moments and their noise.
     """
     alone = every - others.sum(axis=0)
     doubt_of_all = _SIZE_DOUBT * seen.moments_spread * _noise_of_product(v, every)
@@ -127,12 +148,12 @@ def _count_rows_alone(v: Array, others: Array, every: Array, seen: Evidence) -> 
 
 def _noise_of_product(v: Array, other: Array) -> float:
     """Compute the standard deviation of ``v'E other`` for unit noise E in second moments."""
-    # an entry of E beside the diagonal has half of the variance of one on it
+    # An entry of E off the diagonal has half the variance of one on it.
     return float(np.sqrt(0.5 * (np.sum(v**2) * np.sum(other**2) + (v @ other) ** 2)))
 
 
 def _moved_pivots(directions: Array, pivots: Array) -> IntArray:
-    """Return the pivot that each direction moves by one; -1 if it moves several."""
+    """Return the pivot that each direction (groups, lines) changes by 1; -1 if it moves several."""
     moved = directions @ pivots.T
     found = np.zeros(0, dtype=int)
     if len(moved):
@@ -144,31 +165,47 @@ def _moved_pivots(directions: Array, pivots: Array) -> IntArray:
 def _model_without_pivots(
     of_pivots: IntArray, naming: Naming, estimate: Array, pivots: Array
 ) -> Array:
-    """Return the model with these pivots at zero: levels count as the most frequent one."""
+    """Return the model, (d,), with the pivots `of_pivots` at 0.
+
+    A level with a pivot of 0 has the coefficient of the most frequent level.
+    """
     values = pivots @ naming.into_units @ estimate
     values[of_pivots[of_pivots >= 0]] = 0.0
     return np.asarray(np.linalg.solve(pivots @ naming.into_units, values))
 
 
 def _weights_outside(of_pivots: IntArray, naming: Naming, mean_row: Array, pivots: Array) -> Array:
-    """Return weights of lines in the margin of a mean row outside other groups, (lines,).
+    """Return the weights of lines in the margin of a mean row, without other groups, (lines,).
 
-    Rows of the pivots `of_pivots` count as the most frequent level there.
+    Parameters
+    ----------
+    of_pivots : int array (m,)
+        Pivots of the other groups: their rows count as rows of the most frequent level.
+    naming : Naming
+    mean_row : array (lines,)
+        Weights of the lines in the margin of the mean over all of the group's rows.
+    pivots : array (lines, lines)
+        As for :func:`collect_hidden_groups`.
     """
     constants = np.flatnonzero(naming.constant > 0.0)
     weights = np.linalg.solve(pivots.T, mean_row)
     weights[of_pivots] = 0.0
     if np.any(np.isin(of_pivots, constants)):
-        # Rows of these sites count as those of the others.
+        # Rows of these sites count as rows of the other sites.
         weights[constants] /= max(weights[constants].sum(), _LEAST_SHARE)
     return np.asarray(weights @ pivots)
 
 
 def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) -> float:
-    """Bound the share of a group's rows that may be in `others`, (m, d), too.
+    """Return an upper bound of the share of a group's rows that are in other groups, too.
 
-    The mean of any such part of the rows, a share f of them, is off by ``sqrt(f / (1 - f))``
-    deviations at most from the mean of those outside, whatever the rows are.
+    Parameters
+    ----------
+    v, others
+        As for :func:`_count_rows_alone`.
+    seen : Evidence
+    squares : float
+        The group's share of all rows.
     """
     shares = np.maximum(others @ seen.sharp_moments @ v / squares, 0.0)
     doubt = 0.0
@@ -179,11 +216,13 @@ def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) ->
 
 
 def _count_rarer_outcome(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
-    """Count the rarer outcome, rather too high, from the start and all points.
+    """Estimate from above the rows with the rarer outcome in each group.
 
-    A point's count is that of rows of equal chance, and unlike ones have more of the rarer outcome,
-    by the variance of their chances: it is added as if it were `UNLIKE` squares of the mean, and a
-    point counts the less the more that is.
+    The counts at the start and at all points are averaged by precision.  The count at a point is
+    right if all rows of the group have the same probability; else it is too low by the sum of the
+    probabilities' variance.  `UNLIKE` times the squared mean is added as a bound of that, and its
+    square counts as variance of the point's count.  `every`, (d,), has the product 1 with every
+    row.
     """
     counts = [at_the_start(groups, every, seen)[0]]
     added = [np.zeros(len(groups.directions))]
@@ -202,8 +241,17 @@ def _count_rarer_outcome(groups: Groups, every: Array, seen: Evidence) -> RarerO
 def _mean_row_of_group(naming: Naming, column: int, block: float, product: Array) -> Array:
     """Return the weights of lines in the margin of a group's mean row, (lines,).
 
-    Entries that its rows have for certain replace the noisy ones.  `product` is the mean of its
-    rows in encoded columns; `column` is negative for a reference, and `block` 0 for a site.
+    Entries that are the same in all of its rows, such as the mark of its level, replace noisy ones.
+
+    Parameters
+    ----------
+    naming : Naming
+    column : int
+        Number of the group's line; negative for a reference.
+    block : float
+        Number of the column with the group's level; 0 for a site.
+    product : array (d,)
+        Noisy mean of the group's rows, in encoded columns.
     """
     weights = np.linalg.solve(naming.into_units.T, product)
     constants = naming.constant > 0.0

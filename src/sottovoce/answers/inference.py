@@ -1,18 +1,31 @@
-"""Coefficients with confidence intervals: Newton steps on noisy sums (docs/privacy/answers.md,
-"Inference").
+"""Logistic regression with confidence intervals, by Newton steps on noisy sums
+(docs/privacy/answers.md, "Inference").
 
-Second moments give a public *frame*, a matrix A in which rows have about equal second moments in
-all directions and nine in ten are shorter than 1.  Hessians are asked of rows ``A a``, so that
-their noise is small beside them in every direction; gradients are asked of the rows as they are, so
-the frame moves no estimate.  Steps go near the minimiser. At the last point w, with H from all
-Hessians and the second moments J of derivatives, both in the frame, g from all gradients, and noise
-s_g and s_H on an entry of g and of the flattened H::
+:class:`Newton` is the list of releases and the script that asks for them; its outcome,
+:class:`Estimates`, becomes a table in :mod:`sottovoce.answers.coefficients`.  Arrays have one entry
+for each of R replicates (runs with fresh noise) in front, and d is the number of encoded columns.
+
+Second moments give a public *frame*, a whitening matrix A: the rows ``A a`` have about equal second
+moments in all directions, and nine in ten are shorter than 1.  Hessians are asked of rows ``A a``,
+so that their noise is small relative to them in every direction; gradients are asked of the rows a
+themselves, so the frame moves no estimate.  Newton steps lead near the minimiser.  At the last
+point w let H be the average of all Hessians and J the second moments of the rows' gradients, both
+in the frame, g the average of all gradients, n the number of rows, and s_g and s_H the standard
+deviations of the noise on an entry of g and of the flattened H.  Then::
 
     estimate = w + A'(d - b),    d = -H^-1 A g,
     covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
 
-as an error E of H moves the estimate by ``H^-1 E d``.  b is the second-order bias of the last step
-(:mod:`sottovoce.answers.second_order`), taken to be as uncertain as it is large.
+The second term in s_H holds because an error E of H moves the estimate by ``H^-1 E d``.  b is the
+second-order bias of the last step (:mod:`sottovoce.answers.second_order`), taken to be as uncertain
+as it is large.
+
+Terms of this package: a column is *kept* if it has a coefficient of its own; a rare level or small
+site whose coefficient noise would hide is *merged* with its reference, or with the other sites.  A
+*lost* direction is a combination of columns that is 0 in every row
+(:mod:`sottovoce.answers.directions`).  The *strain* of a table is the relative size of its last
+Newton step.  The *size* of the effects is a common factor on all slopes, and its *room* the
+distance, in standard errors, to where the likelihood has no maximum in it (separation).
 """
 
 from __future__ import annotations
@@ -83,102 +96,111 @@ from .terms import Naming
 
 # The error is exact given H, so intervals cover above it too (measured below .5).
 TAU = 0.3
-"""Share of a coefficient's variance that the noise of the Hessian may add beyond first order;
-above it, refused.
+"""Largest share of a coefficient's variance that the noise of the Hessian may add beyond first
+order (:func:`second_order_share`); a coefficient with more is refused.
 """
 LOWER = 1.0
-"""Noise deviations by which tau takes an eigenvalue of the Hessian to be less than it seems."""
+"""Noise deviations that :func:`second_order_share` subtracts from the Hessian's eigenvalues, to be
+on the safe side.
+"""
 SURE, UNSURE = 0.5, 1.0
-"""The strain q of a table: printed below the first, flagged up to the second, refused above.
+"""Thresholds of a table's strain q: printed below the first, flagged up to the second, refused
+above.
 
 In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian
 lost in noise, a strained step is not reliable in the others either (bench/accuracy/coverage.py,
 correlated columns).
 """
 ROOM = 4.0
-"""Errors of the size of all effects, at least, to where it has no end: with fewer, the whole
-table is refused.
+"""Least room of a printed table, in standard errors of the size of all effects; with less, the
+whole table is refused.
 """
-# Log-odds by which one answer moves a site's own constant.
+# Largest change of a site's own constant by one answer, in log-odds.
 _FARTHEST = 2.0
 # Without these deviations a tenth of the draws of `justice-like` were refused at epsilon 10.
 CHANCE = 2.0
-"""Standard deviations of what noise in the gradients adds to the last step's length: so much
-more is no strain.
+"""Standard deviations of the noise's part of the last step's squared length that are subtracted
+from it, beside its mean, before the strain is computed.
 """
 FAR = 10.0
-"""Largest root mean square shift of scores by noise in the gradients alone; beyond it steps went
-astray: refused.
+"""Largest root mean square shift of scores, in log-odds, by noise in the gradients alone; with
+more the steps went astray, and the table is refused.
 """
 CUT = 2.0 * UNSURE
-"""Strain, at least, of a table whose last step but one was shortened: it says itself that one is
-not there yet.
+"""Least strain of a table whose last step but one was shortened: the steps had not arrived, so it
+is refused.
 """
-# Curvatures are clipped at this many mean curvatures: at .1 with 3% positives.
+# Curvatures of rows are clipped at this multiple of the mean curvature: at .1 with 3% positives.
 _RARE = 3.4
 RAREST = 0.01
 """Levels, references too, with a smaller share of the rows are merged if noise would hide their
 coefficient.
 """
 HIDDEN = 2.0
-"""So much may noise in the gradients be expected to move the log-odds of a rare level."""
+"""Largest standard deviation, in log-odds, by which noise in the gradients may move the coefficient
+of a rare level that is not merged.
+"""
 # Before this was added, the slope of a column with which forty hidden sites rise had intervals
 # that covered half of the time (docs/privacy/answers.md, "What merged rows may do").
 OFF = 1.0
-"""Standard deviation of the log-odds of a level or site that noise hides, about what it was
+"""Standard deviation, taken beforehand, of the log-odds of a merged level or site about what it was
 merged with.
 """
 OF_LEVELS = 0.3
-"""How far rows of a level are from the mean of all, in deviations of a row, where rows of a site
-are one from it.
+"""Distance of a level's mean row from the mean of all rows, in standard deviations of a row; that
+of a site is taken to be 1.
 """
-# Noise deviations of a level's share, below which it may be that of no row.
+# A level or site with a smaller share of the rows, in noise deviations of the share, is merged.
 _SEEN = 2.0
-# The same of a level with less than `_COMMON` of the rows.
+# The same for shares below `_COMMON`.
 _SURELY_SEEN = 3.0
 _COMMON = 0.05
-# So small a share of the rows, without noise, is that of none.
+# Without noise, a share of the rows below this is 0 but for rounding.
 _NO_ROWS = 1e-9
-# Share of the noise's norm: a Hessian with an eigenvalue below it has no inverse.
+# A Hessian is taken to have no inverse if an eigenvalue is below this part of the noise's norm.
 _FLOOR = 0.05
-# Length of a row beyond which one row in ten is, over the root mean square of lengths, about.
+# About the length that one row in ten exceeds, over the root mean square of lengths.
 _TYPICAL = 1.3
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Outcome of the recipe, for R replicates, in encoded columns."""
+    """Outcome of the recipes of this module and of :mod:`sottovoce.answers.least_squares`.
+
+    For R replicates, in encoded columns; symbols are those of the module's docstring.
+    """
 
     estimate: Array  # one step from `at`                         (R, d)
-    at: Array  # a public point                                   (R, d)
+    at: Array  # w, the public point of the last gradient         (R, d)
     covariance: Array  # of the estimate                          (R, d, d)
     noise: Array  # its part from privacy noise                   (R, d, d)
     sampling: Array  # its part that is there without noise, too  (R, d, d)
     frame: Array  # A                                             (R, d, d)
     hessian: Array  # H in the frame                              (R, d, d)
     hessian_noise: Array  # s_H                                   (R,)
-    # q, how far the last step leads from where H holds; inf where noise leads far, or hides it
+    # q, the relative size of the last step (:func:`_relative_step_size`); inf where H has no
+    # inverse, or noise in the gradients alone leads far
     strain: Array  #                                              (R,)
-    kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
-    rows: float
+    kept: BoolArray  # columns that were not merged               (R, d)
+    rows: float  # number of rows
     scale: float  # sensitivity over sigma of the whole plan; inf without noise
-    quadratic: bool = False  # whether the loss is one, of which a step leaves nothing undone
-    moved: Array | None = None  # the last step but one, to `at`    (R, d)
-    evidence: Evidence | None = None  # by which groups of rows with one outcome are found
+    quadratic: bool = False  # whether the loss is quadratic, so that one Newton step is exact
+    moved: Array | None = None  # the last step but one, which led to `at`    (R, d)
+    evidence: Evidence | None = None  # sums by which groups of rows with one outcome are found
     of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
-    # How many of its errors the size of all effects is from where it has no end.
+    # Distance of the size of all effects from where it is unbounded, in its standard errors.
     room: Array | None = None  # (R,)
-    # What of the covariance allows for merged rows.
+    # Part of the covariance that allows for merged rows.
     of_merged: Array | None = None  # (R, d, d)
-    # The room without what merged rows may do, and by sampling errors alone.
+    # The room in errors without `of_merged`, and in errors by sampling alone.
     own_room: Array | None = None  # (R,)
     sampling_room: Array | None = None  # (R,)
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
-    at_bounds_noise: float = 0.0
-    # Directions, with those that the rows lose: the frame and H are without these.
+    at_bounds_noise: float = 0.0  # standard deviation of the noise on each share
+    # Eigen-directions of H, lost ones marked: `frame` and `hessian` are without the lost ones.
     directions: Directions | None = None
     moments: Array | None = None  # second moments of the rows as they were released  (R, d, d)
-    # Part of the last step's squared length, by H, that is not noise.
+    # Share of the last step's squared length, in the metric H, that noise does not explain.
     signal: Array | None = None  # (R,)
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
@@ -189,7 +211,7 @@ class Estimates:
         c : array (d,) or (m, d)
             Weights of coefficients, or one row of weights for each of m sums.
         less : float
-            Factor on the noise of the Hessian.
+            Factor on the noise of the Hessian: below 1 for what a larger epsilon would give.
 
         Returns
         -------
@@ -202,13 +224,26 @@ class Estimates:
         return tau
 
     def undetermined(self, naming: Naming, replicate: int) -> Undetermined:
-        """Find groups of rows with one outcome alone, where the likelihood has no maximum."""
+        """Find groups of rows that all have one outcome: there the likelihood has no maximum.
+
+        Parameters
+        ----------
+        naming : Naming
+            The encoding, with its levels and sites.
+        replicate : int
+            Index of the replicate, from 0 on.
+
+        Returns
+        -------
+        Undetermined
+        """
         assert self.evidence is not None
         seen = self.evidence.of(replicate)
         kept = self.kept[replicate]
         if not self.of_sites:
             return undetermined(naming, kept, seen)
-        # The common evidence is in columns with one constant: the sites' own stand at the end.
+        # The common evidence is in columns with one constant, which are the first columns: the
+        # constants of the sites stand at the end.
         one = kept[: seen.moments.shape[0]]
         by_site = [site.of(replicate) for site in self.of_sites]
         return undetermined_by_site(naming, one, seen, by_site)
@@ -216,8 +251,8 @@ class Estimates:
     def evidence_columns(self, naming: Naming) -> Array:
         """Return the map from the columns of the evidence to all columns, (d, d of the evidence).
 
-        Where sites were asked apart the evidence has one constant, which counts for each site by
-        its rows.
+        Where each site released its own answers the evidence has one constant for all sites: it is
+        divided among the sites' constants in proportion to their rows.
         """
         if not self.of_sites:
             return np.eye(naming.d)
@@ -228,36 +263,39 @@ class Estimates:
 def check_run_is_inference(run: RunConfig) -> None:
     """Refuse a run with a method or a loss other than inference's own; InvalidInput."""
     if not run.auto:
-        rule = "inference takes Newton steps of its own"
+        rule = "inference takes Newton steps of its own and no other method"
         raise InvalidInput(
-            "method", run.method, rule, "leave method out; trust='sum' asks for sums over sites"
+            "method", run.method, rule, "leave method out; trust='sum' selects secure sums"
         )
     if run.loss != "logistic" or run.gradient_cap != math.inf:
-        rule = "coefficients are log-odds of the logistic loss without a cap"
+        rule = "inference estimates log-odds by the logistic loss without a cap on gradients"
         raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
 
 
 def _share_of_positives(count: Answer) -> Array:
-    """Clip the noisy share of positives away from 0 and 1, by a row and by the noise, (R,)."""
+    """Return the noisy share of positives, (R,), clipped so that it has finite log-odds.
+
+    It stays one row, or two noise deviations if that is more, away from 0 and 1.
+    """
     least = min(0.5, max(1.0 / count.rows, 2.0 * count.spread))
     return np.clip(count.value[:, 0], least, 1.0 - least)
 
 
 class _Ground(NamedTuple):
-    """Frame, moments and law of the rows that Newton's steps are taken with."""
+    """What all Newton steps after the first have in common: the frame and moments of the rows."""
 
     frame: Frame
-    sizes: Array  # second moments of rows as they are                       (R, d, d)
-    kept: BoolArray  # columns                                               (R, d)
+    sizes: Array  # second moments of rows, not in the frame                 (R, d, d)
+    kept: BoolArray  # columns that were not merged                          (R, d)
     small: SmallSites
-    law: NormalRows
-    lost: Array  # of a Hessian in the frame, with rows that are long there   (R, d, d)
+    law: NormalRows  # the normal law with these moments
+    lost: Array  # what clipping of long rows takes from a Hessian, in the frame  (R, d, d)
     variances: Array  # of the columns                                       (R, d)
     framed: Array  # mean second moment of rows in the frame                 (R,)
-    cap: float  # on the curvature of a row
+    cap: float  # at which the curvature of a row is clipped
 
     def directions(self, pool: Pool) -> Directions:
-        """Split the directions into those that a Hessian shows, and those that the rows lose."""
+        """Classify the eigen-directions of the pooled Hessian: seen, hidden by noise, or lost."""
         return classify_directions(
             self.frame, pool.H + self.lost, pool.noise, self.variances, self.framed
         )
@@ -275,22 +313,22 @@ class _Start(NamedTuple):
 
 
 class _Sharpened(NamedTuple):
-    """The frame of the last and sharpest second moments."""
+    """The frame after all refinements (:meth:`Newton._ask_for_frames`), and its second moments."""
 
     frame: Frame
-    sizes: Array  # second moments of rows as they are                       (R, d, d)
-    lost: Array  # what long rows lack of second moments in the frame        (R, d, d)
-    unseen: Array  # the part of the identity that nobody saw                (R, d, d)
-    spread: Array  # deviation of noise in second moments in the frame       (R,)
+    sizes: Array  # second moments of rows, not in the frame                 (R, d, d)
+    lost: Array  # what norm clipping takes from second moments in the frame (R, d, d)
+    unseen: Array  # the part of the identity that noise hides in the frame  (R, d, d)
+    spread: Array  # noise deviation on an entry of second moments in the frame  (R,)
 
 
 class _Walked(NamedTuple):
-    """The end of the steps of limited length."""
+    """The end of the steps of limited length (:meth:`Newton._walk_by_newton_steps`)."""
 
-    w: Array  # (R, d)
-    step: Array  # the last one                                              (R, d)
-    cut: BoolArray  # whether it was shortened                               (R,)
-    pool: Pool  # all Hessians as one
+    w: Array  # where they end                                               (R, d)
+    step: Array  # the last of these steps                                   (R, d)
+    cut: BoolArray  # whether that was shortened                             (R,)
+    pool: Pool  # average of all Hessians
 
 
 @dataclass(frozen=True)
@@ -322,20 +360,20 @@ class Newton(SeparateSites):
     blocks: Array = field(kw_only=True)
 
     name: ClassVar[str] = "newton"
-    summary: ClassVar[str] = "coefficients with intervals, by Newton steps"
+    summary: ClassVar[str] = "log-odds with intervals, by Newton steps"
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((4.0, True), (3.0, True), (2.0, True))
-    """Largest root mean square shift of scores in a step after the first, and whether a Hessian
-    is asked before it.
+    """For each step after the first: the largest root mean square shift of scores, in log-odds,
+    and whether a Hessian is asked before it.
     """
 
     farthest: ClassVar[float] = 8.0
-    """The same of the first step."""
+    """Largest root mean square shift of scores in the first step, in log-odds."""
     after: ClassVar[tuple[str, ...]] = ("{} after step 1", "{} after step 2", "{} after step 3")
     """Names of the Hessians and gradients between the first and the last."""
 
     sharper: ClassVar[tuple[float, ...]] = (0.05, 0.04, 0.03, 0.02)
-    """Shares of second moments that are asked again, each in a frame of those before: noise hides
-    less there.
+    """Budget shares of repeated second moments, each in the frame that the previous ones give:
+    noise hides fewer directions there.
 
     The first gets most: what noise hides in it is hidden in all frames after it.
     """
@@ -352,10 +390,14 @@ class Newton(SeparateSites):
         0.04,
         0.19,
     )
-    """From the second moments on, without what `sharper` adds."""
+    """Budget shares of second moments, first gradient, three Hessians with their gradients, last
+    Hessian, moments of slopes and last gradient; counts and lengths have .01 each.
+    """
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
+
         def positives(at: Array) -> Bounded:
             return Positives(at, self.constant)
 
@@ -393,14 +435,17 @@ class Newton(SeparateSites):
     def script(self, facts: Facts, replicates: int) -> Script:
         """Ask for the releases in order, and return :class:`Estimates`.
 
-        The steps: start at the constant's log-odds, find the frame, walk by Newton steps of limited
-        length, take one last step whose errors are known (module's docstring).
+        The steps: start at the log-odds of the noisy share of positives, find the frame, take
+        Newton steps of limited length, take one last step whose errors are known (module's
+        docstring), and widen its covariance by three further errors: of merged rows, of falling
+        curvature, and of the size of the effects.
         """
         d = facts.d
         zero = np.zeros((replicates, d))
         count = yield Positives(zero, self.constant)
         share = _share_of_positives(count)
-        # Asked of the rows as they are only once: in a frame, noise of the same size hides less.
+        # Without a frame second moments are asked only once: in a frame, noise of the same size
+        # hides less.
         moments = yield SecondMoments(zero)
         start = yield from self._first_step(share, moments, facts)
 
@@ -439,7 +484,7 @@ class Newton(SeparateSites):
             back=ground.frame.back,
             points=tuple(points),
         )
-        # A shortened step says itself that the maximum is not near, whatever the last step says.
+        # A shortened step shows that the maximum is not near, whatever the strain of the last one.
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.extend_to_small_sites(ends.estimate - w))
@@ -450,7 +495,20 @@ class Newton(SeparateSites):
     def _first_step(
         self, share: Array, moments: Answer, facts: Facts
     ) -> Generator[Bounded, Answer, _Start]:
-        """Find the frame, and take the first step from the log-odds of the share of positives."""
+        """Find the frame, and take the first Newton step.
+
+        It starts at a model of the constant alone.  Its Hessian is the matrix of second moments
+        times the mean curvature.
+
+        Parameters
+        ----------
+        share : array (R,)
+            Noisy share of positives, inside (0, 1).
+        moments : Answer
+            Released second moments.
+        facts : Facts
+            Public facts of the run.
+        """
         mask, d = self.constant, facts.d
         # Start: the model of the constant alone, at the log-odds of the noisy share of positives.
         w = np.log(share / (1.0 - share))[:, None] / self.value * mask
@@ -464,7 +522,8 @@ class Newton(SeparateSites):
         merged = self._share_of_merged_rows(S, moments.spread, kept)
         S = restrict_to_kept(small.gathered_moments(S), kept)
 
-        # Norm of the noise in a Hessian over its eigenvalues: so large a share may be shortened.
+        # Norm of the noise in a Hessian over its eigenvalues: a share of the rows as large as that
+        # may be clipped (choose_row_thresholds).
         noise = self._combined_noise(Curvature, facts, moments.among)
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
         sharp = yield from self._ask_for_frames(S, moments.spread, kept, hidden, small)
@@ -497,7 +556,7 @@ class Newton(SeparateSites):
         return _Start(ground, w, S, merged, first, shortened)
 
     def _moments_of_rows(self, S: Array, kept: BoolArray) -> Moments:
-        """Return moments for second-order biases: a merged level has no rows of its own."""
+        """Return the moments for second-order biases, with zeros in columns that were merged."""
         both = kept[:, :, None] & kept[:, None, :]
         return Moments(
             project_to_semidefinite(S) * both,
@@ -509,7 +568,11 @@ class Newton(SeparateSites):
     def _walk_by_newton_steps(
         self, ground: _Ground, w: Array, points: list[Point], seen: list[Seen]
     ) -> Generator[Bounded, Answer, _Walked]:
-        """Take Newton steps of limited length from w; add their sums to `points` and `seen`."""
+        """Take the Newton steps of :attr:`steps` from w, (R, d).
+
+        What is released at each point is appended to `points`, for the search of groups with one
+        outcome, and to `seen`, for the average of all gradients.
+        """
         pool = None
         step = np.zeros_like(w)
         cut = np.zeros(len(w), dtype=bool)
@@ -528,8 +591,9 @@ class Newton(SeparateSites):
             gradient = ground.small.gather_gradient(gradient)
             seen.append(Seen(w, gradient.value, gradient.spread))
             own = ground.directions(pool)
-            # Steps add what long rows lack in H: for a rare level maybe nine tenths, and a step
-            # by H alone ten times too long.  The estimate at the end has H alone: wider intervals.
+            # H lacks the curvature of clipped long rows, of a rare level maybe nine tenths, which
+            # would make the step ten times too long: so steps add it.  The estimate at the end uses
+            # H alone, which makes its intervals wider.
             known = Pool(own.restrict_hessian(pool.H + ground.lost), pool.noise)
             step = self._stretched_step(
                 ground.frame, ground.law, w, known, gradient, most, own, ground.small
@@ -540,15 +604,26 @@ class Newton(SeparateSites):
         return _Walked(w, step, cut, pool)
 
     def with_one_constant(self, columns: Columns) -> Newton:
+        """Return the recipe for rows of k slopes and one constant."""
         one = columns.slopes + 1
         constant = columns.one_constant
         return replace(self, constant=constant, marks=self.marks[:one], blocks=self.blocks[:one])
 
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
-        """Start at the log-odds of noisy shares, then take a step by each gradient's constant.
+        """Update each site's own constant by its latest answer.
 
-        Differences of sites are shrunk by their share of noise; arguments as in
-        :class:`SeparateSites`.
+        It starts at the log-odds of the site's noisy share of positives, and takes one Newton step
+        by the constant's entry of each of the site's gradients.  Differences between sites are
+        shrunk by their share of noise.
+
+        Parameters
+        ----------
+        heard, then, facts
+            As for :meth:`SeparateSites.own_constants`.
+
+        Returns
+        -------
+        array (R, N)
         """
         last = heard[-1]
         counts = of_kind(heard, Positives)[0]
@@ -567,23 +642,45 @@ class Newton(SeparateSites):
         return np.asarray(last.own + np.clip(step, -farthest, farthest))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
-        """Combine the sites' last steps (:func:`combine_last_steps`)."""
+        """Combine the sites' last steps (:func:`combine_last_steps`).
+
+        Parameters
+        ----------
+        found, heard, facts
+            As for :meth:`SeparateSites.joined`.
+
+        Returns
+        -------
+        Estimates
+        """
         return combine_last_steps(self, found, heard, facts)
 
     def _columns_not_merged(
         self, S: Array, spread: float, curvature: Array, noise: float
     ) -> BoolArray:
-        """Return the columns without those of rare levels and small sites that noise hides, (R, d).
+        """Return which columns are kept, (R, d): not those of levels and sites that noise hides.
 
-        Hidden are those of which the moments S do not show a row, and rare ones of which `noise` in
-        a gradient moves the log-odds against the most frequent level by `HIDDEN`.  A rare level
-        counts as the reference.  The reference is a level like the others: if it is the rare one,
-        the most frequent level has no column, and counts as the reference. Sites with constants of
-        their own are a block without a reference: see :class:`SmallSites`.
+        A level or site is hidden if the moments S show no row of it beyond noise; or if it is rare
+        and the `noise` in a gradient would move its log-odds, against the most frequent level, by
+        more than `HIDDEN`.  A hidden level counts as the reference.  The reference is a level like
+        the others: if it is the rare one, the most frequent level has no column, and counts as the
+        reference.  Sites with constants of their own are a block without a reference: see
+        :class:`SmallSites`.
 
         A rare level's own moment must stand out from noise, whatever its moment with the constant
         says: frames are made of it, and where noise made it too small, steps along the level go
         astray.
+
+        Parameters
+        ----------
+        S : array (R, d, d)
+            Released second moments.
+        spread : float
+            Standard deviation of the noise on an entry of S.
+        curvature : array (R,)
+            Mean curvature p (1 - p) of the rows.
+        noise : float
+            Standard deviation of the noise on an entry of all gradients together.
         """
         sizes = np.einsum("rii->ri", S)
         in_frames = (sizes >= RAREST * self.marks**2) | (sizes > _SEEN * spread)
@@ -608,11 +705,12 @@ class Newton(SeparateSites):
         return kept
 
     def _share_of_merged_rows(self, S: Array, spread: float, kept: BoolArray) -> Array:
-        """Estimate the share of rows, (R,), whose site is merged; `OF_LEVELS` of it for levels.
+        """Estimate the effective share of rows with a merged site or level, (R,).
 
-        It is the root of the squares of every block's, as what levels of one column add is
-        unrelated to what those of another do.  A share is at least a deviation of its own noise:
-        what noise makes seem rare is merged rather.
+        Shares of merged sites count in full, shares of merged levels times `OF_LEVELS`.  Sites and
+        each column are added as squares, as the errors that they cause are unrelated.  A share is
+        taken to be at least one deviation of its noise, because levels that noise makes seem rarer
+        are merged more often.
         """
         sites = np.flatnonzero(self.constant > 0.0)
         found = np.zeros(len(S))
@@ -636,7 +734,24 @@ class Newton(SeparateSites):
     def _ask_for_frames(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
     ) -> Generator[Bounded, Answer, _Sharpened]:
-        """Ask for second moments in ever better frames, each as short as lengths of rows allow."""
+        """Ask for second moments in a sequence of better frames.
+
+        Each frame is scaled so that few rows are longer than 1 in it, by a noisy histogram of the
+        rows' lengths; second moments in it give the next frame.
+
+        Parameters
+        ----------
+        S : array (R, d, d)
+            Second moments of the kept columns.
+        spread : float
+            Standard deviation of the noise on an entry of S.
+        kept : bool array (R, d)
+            Columns that were not merged.
+        hidden : array (R,)
+            Share of the rows that may be clipped; see :func:`choose_row_thresholds`.
+        small : SmallSites
+            Sites whose constant noise hides.
+        """
         zero = np.zeros(S.shape[:2])
         sight = whitening_transform(S, spread, kept)
         # One turn more than there are second moments: the last frame is only measured for lengths.
@@ -668,14 +783,40 @@ class Newton(SeparateSites):
         lost: Directions,
         small: SmallSites,
     ) -> Array:
-        """Compute Newton's step from w across lost directions, stretched as curvature falls."""
+        """Compute a Newton step from w, (R, d), scaled for the change of curvature along it.
+
+        Parameters
+        ----------
+        frame : Frame
+        rows : NormalRows
+            Normal law of the rows, for the change of curvature.
+        w : array (R, d)
+            Start of the step.
+        pool : Pool
+            Hessian in the frame.
+        gradient : Answer
+            Noisy gradient at w.
+        most : float
+            Largest root mean square shift of scores, in log-odds.
+        lost : Directions
+            Lost directions, along which no step is taken.
+        small : SmallSites
+            Sites whose constant moves with those of the others.
+
+        Returns
+        -------
+        array (R, d)
+        """
         step = estimate_displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
         return stretch_newton_step(
             rows, w, small.extend_to_small_sites(lost.project_step_across(step)), 1.01 * most
         )
 
     def _combined_noise(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
-        """Compute the noise deviation on an entry of all answers of a kind, by precision."""
+        """Compute the noise deviation on an entry of the average of all answers of a kind.
+
+        The average weighs them by their precision; `kind` is the class of their query.
+        """
         statistics = [item.what(np.zeros(1)) for item in self.items]
         spreads = [
             self.releases_with_noise.noise_deviation(j, facts, among)
@@ -695,9 +836,10 @@ def newton_from_naming(naming: Naming) -> Newton:
 
 
 def models_for_predictions(found: Estimates) -> Array:
-    """Return the models for predictions, (R, d).
+    """Return the coefficients for predictions, (R, d).
 
-    That is the estimate, or the last point of the steps where the whole table is refused.
+    They are the estimate; where the whole table is refused for its strain, they are the last point
+    of the steps, which no unreliable last step has moved.
     """
     return np.where((found.strain <= UNSURE)[:, None], found.estimate, found.at)
 
@@ -723,7 +865,7 @@ def combine_last_steps(
     """
     columns, seen, lost = recipe.columns(facts), found.evidence, found.directions
     assert seen is not None and lost is not None
-    # The first gradient is far from the end.
+    # The first gradient was asked far from the last point, and is left out.
     gradients = of_kind(heard, Gradient)[1:]
     bends, slopes = of_kind(heard, FramedCurvature)[-1], of_kind(heard, FramedSlopes)[-1]
     assert isinstance(bends.what, FramedCurvature)
@@ -766,21 +908,25 @@ def combine_last_steps(
 
 
 def _shift_of_site(ends: Estimates, at: Array, lost: Directions) -> SiteStep:
-    """Return a site's last step from the point `at`, with the covariance that weighs it."""
+    """Return a site's last step from the point `at`, (R, k + 1), with its covariances."""
     A = lost.frame.A
     inverse, _ = inverse_where_known(ends.hessian, ends.kept, np.zeros(len(ends.hessian)))
     inverse = lost.projector_across_lost @ inverse @ lost.projector_across_lost
     # Weights by the model: those by a site's own J follow the very rows that they weigh, and
     # intervals of such a meta-analysis cover 73 to 90% at a few hundred rows a site.
     expected = A @ (inverse / ends.rows) @ A + ends.noise
-    # Shifts, as a point may be anywhere along a lost direction, of which covariances have no part.
+    # Sites are combined as shifts from `at`: along a lost direction estimates are arbitrary, and
+    # their covariances are 0.
     return SiteStep(ends.estimate - at, expected, ends.noise, ends.sampling)
 
 
 def _evidence_by_site(
     recipe: Newton, found: Estimates, heard: Sequence[Heard], columns: Columns, n: Array
 ) -> tuple[Evidence, ...]:
-    """Return each site's own evidence of its rows with the rarer outcome."""
+    """Return each site's own counts and gradients, by which groups with one outcome are found.
+
+    `n`, (N,), are the sites' numbers of rows.
+    """
     seen = found.evidence
     assert seen is not None
     first = of_kind(heard, Gradient)[0]
@@ -801,9 +947,9 @@ def _evidence_by_site(
 def _points_of_site(
     i: int, found: Estimates, heard: Sequence[Heard], columns: Columns
 ) -> Iterator[Point]:
-    """Yield the points at which site i was asked for a Hessian and a gradient.
+    """Yield the points at which site i was asked for a Hessian and then a gradient.
 
-    They are in the columns of one constant.
+    They are in the site's k + 1 columns: slopes, and its own constant.
     """
     hessian: Heard | None = None
     for one in heard:
@@ -824,7 +970,9 @@ def _points_of_site(
 def combine_site_steps(
     found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Array, facts: Facts
 ) -> Estimates:
-    """Combine the sites' steps, with the biases and merged rows' errors of the common steps.
+    """Combine the sites' steps by precision into estimates of all columns.
+
+    Biases and errors of merged rows are those of the common steps.
 
     Parameters
     ----------
@@ -901,15 +1049,22 @@ def shared_constant(d: int, shares: Array) -> Array:
 
 
 def _clipped_shares(shares: Array, spreads: Array, rows: Array) -> Array:
-    """Clip sites' noisy shares of positives, (R, N), so that they have log-odds."""
+    """Clip sites' noisy shares of positives, (R, N), so that they have finite log-odds.
+
+    They stay one row, or two noise deviations `spreads`, (N,), away from 0 and 1.
+    """
     least = np.minimum(np.maximum(1.0 / rows, 2.0 * spreads), 0.5)
     return np.clip(shares, least, 1.0 - least)
 
 
 def mean_matrix_of_sites(heard: Heard) -> tuple[Array, Array]:
-    """Average the sites' matrices with the least noise.
+    """Average the sites' released matrices with the weights that give the least noise.
 
-    Returns the means, (R, d, d), and the standard deviation of the noise on an entry, (R,).
+    Returns
+    -------
+    mean : array (R, d, d)
+    noise : array (R,)
+        Standard deviation of the noise on an entry of the mean.
     """
     weights = weights_by_noise(heard.spreads, np.ones(len(heard.spreads)))
     value = np.einsum("i,rie->re", weights, heard.values)
@@ -941,10 +1096,10 @@ def replace_singular_hessian(own: Pool, common: Pool, kept: BoolArray) -> Pool:
 class SmallSites(NamedTuple):
     """Sites whose constant noise hides: they get the mean of the other sites' constants.
 
-    A level that is not kept counts as the reference, of which the coefficient is 0.  A site's
-    constant has none, so coefficients are ``P v``, where v has zeros for these sites and P the
-    others' shares of the rows in their lines: sums are asked of rows ``P'x``, and gradients become
-    ``P'g``.
+    A level that is not kept counts as the reference, whose coefficient is 0.  Sites have no
+    reference, so coefficients are written as ``P v``.  v has zeros for the small sites; P is the
+    identity, but in the row of a small site it has the other sites' shares of the rows.  So sums
+    are asked of rows ``P'x``, and gradients become ``P'g``.
     """
 
     P: Array  # (R, d, d)
@@ -990,16 +1145,16 @@ class SmallSites(NamedTuple):
 
     @property
     def noise(self) -> Array:
-        """Covariance of the noise in a gathered gradient, over its variance before, (R, d, d)."""
+        """Covariance of the noise in ``P'g`` for noise of variance 1 in g, (R, d, d)."""
         return self.P.transpose(0, 2, 1) @ self.P
 
 
 class _Hides(NamedTuple):
-    """Rule for levels of a block, or sites, that noise hides."""
+    """Rule by which levels of a column, or sites, are merged because noise hides them."""
 
     inverse: Array  # of second moments  (d, d)
-    spread: float  # of the noise in them
-    noise: float  # in a gradient, over the mean curvature
+    spread: float  # standard deviation of the noise on an entry of second moments
+    noise: float  # standard deviation of the noise in a gradient, over the mean curvature
 
     def hidden_levels(self, towards: Array, shares: Array, deviations: Array) -> BoolArray:
         """Return the levels whose log-odds against the most frequent one noise hides, (levels,).
@@ -1029,9 +1184,9 @@ class Moments(NamedTuple):
     """Moments of the rows, for second-order biases."""
 
     S: Array  # second moments, positive semidefinite  (R, d, d)
-    mean: Array  # (R, d)
-    marks: Array  # as in :class:`Newton`
-    blocks: Array  # likewise
+    mean: Array  # the mean row  (R, d)
+    marks: Array  # as in :class:`Newton`  (d,)
+    blocks: Array  # as in :class:`Newton`  (d,)
 
     def third_derivative_term(self, w: Array, d: Array, moved: Array) -> Array:
         """Compute the term t of :func:`sottovoce.answers.second_order.missed` for these rows.
@@ -1053,15 +1208,15 @@ class Moments(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A gradient and where it was asked."""
+    """A released gradient and the point where it was asked."""
 
-    at: Array  # (R, d)
+    at: Array  # the point  (R, d)
     gradient: Array  # (R, d)
-    spread: float
+    spread: float  # standard deviation of the noise on an entry
 
 
 class Pool(NamedTuple):
-    """Hessians so far as one, in the frame, and the standard deviation of its error on an entry."""
+    """Average of all Hessians so far, in the frame, and the deviation of its error on an entry."""
 
     H: Array  # (R, d, d)
     noise: Array  # (R,)
@@ -1099,7 +1254,7 @@ def pool_hessians(before: Pool | None, H: Array, spread: float) -> Pool:
 
 
 def restrict_to_kept(H: Array, kept: BoolArray) -> Array:
-    """Set rows and columns of H that are not kept to zero.
+    """Set rows and columns of H, (R, d, d), that are not kept, (R, d), to zero.
 
     Their diagonal entries get the mean of the kept ones, so that H stays invertible.
     """
@@ -1134,11 +1289,22 @@ def shorten_step(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
 
 
 def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
-    """Whiten the rows with weights in proportion to their curvature, as in M.
+    """Return the frame in which a Hessian, rather than second moments, is about even.
 
-    A direction in which a Hessian is small, because only rows near the border bend the loss, is
-    stretched: noise hides less of it.  Rows that become long by that are far from the border, and
-    have next to no curvature to lose.
+    A direction in which the Hessian is small, because only rows near the decision boundary have
+    curvature, is stretched: noise hides less of it.  Rows that become long by that are far from the
+    boundary, and have next to no curvature that clipping could take away.
+
+    Parameters
+    ----------
+    frame : Frame
+        The frame so far; the new one keeps the mean squared length of its rows.
+    S : array (R, d, d)
+        Second moments of the rows.
+    M : array (R, d, d)
+        Second moments of the rows weighted by their curvature.
+    kept : bool array (R, d)
+        Columns that were not merged.
     """
     sizes = np.einsum("rij,rjk,rki->ri", frame.A, S, frame.A)
     scale = np.sqrt(np.sum(sizes * kept, axis=1) / np.maximum(kept.sum(axis=1), 1))[:, None, None]
@@ -1147,30 +1313,30 @@ def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
 
 
 class _Length(NamedTuple):
-    """Squared length d'Hd of the last step, by what makes it."""
+    """Squared length d'Hd of the last step, split into noise and signal."""
 
-    of_noise: Array  # expected of noise in gradients                        (R,)
-    signal: Array  # what is beyond that                                     (R,)
-    surely: Array  # what is beyond it by more than `CHANCE` deviations      (R,)
+    of_noise: Array  # expected from noise in the gradients alone            (R,)
+    signal: Array  # d'Hd less that, at least 0                              (R,)
+    surely: Array  # the signal less `CHANCE` deviations of the noise's part  (R,)
 
 
 class _Inverted(NamedTuple):
-    """A Hessian across lost directions, and its inverse."""
+    """A Hessian restricted to the space without lost directions, and its inverse there."""
 
     H: Array  # (R, d, d)
     inverse: Array  # (R, d, d)
-    fine: BoolArray  # whether noise leaves an inverse                       (R,)
-    across: Array  # projection                                              (1 or R, d, d)
+    fine: BoolArray  # whether its eigenvalues stand out enough for an inverse  (R,)
+    across: Array  # projector on that space                                 (1 or R, d, d)
     n_left: Array  # kept directions that are not lost                       (R,)
 
 
 class Asked(NamedTuple):
-    """Sums from which the last step follows, in a frame: pooled Hessian, J, and gradients."""
+    """Sums from which the last step follows; J and the Hessian are in the frame."""
 
     frame: Frame
-    pool: Pool
-    J: Array  # (R, d, d)
-    seen: list[Seen]
+    pool: Pool  # average of all Hessians
+    J: Array  # second moments of the rows' gradients  (R, d, d)
+    seen: list[Seen]  # all gradients, the last one at the last point
 
 
 def take_last_step(
@@ -1248,7 +1414,9 @@ def take_last_step(
 def _third_derivative_biases(
     rows: Moments, w: Array, d: Array, moved: Array, turned: Array, inverse: Array, A: Array
 ) -> tuple[Array, Array]:
-    """Return the bias of the last step, and what third derivatives changed in earlier gradients.
+    """Return the two biases of the last step by third derivatives of the loss.
+
+    Of the step itself, and of the earlier gradients that were carried to its start.
 
     Parameters
     ----------
@@ -1258,7 +1426,7 @@ def _third_derivative_biases(
     moved : array (R,)
         Released ``E[l''(z) u^2]`` along the step, less its part of noise.
     turned : array (R, d)
-        Weighted mean of the half terms of all points.
+        Weighted mean of t / 2 over all points, as :func:`average_gradients` returns it.
     inverse, A : array (R, d, d)
         Inverse Hessian in the frame, and the frame.
 
@@ -1287,7 +1455,17 @@ def _inverted(pool: Pool, kept: BoolArray, lost: Directions | None) -> _Inverted
 
 
 def _squared_length(d: Array, H: Array, Z: Array) -> _Length:
-    """Split d'Hd into signal and noise, with ``Z = H^-1 s_g^2 A A'`` of the noise in gradients."""
+    """Split the squared length d'Hd of a step d into signal and noise.
+
+    Parameters
+    ----------
+    d : array (R, d)
+        The step, in the frame.
+    H : array (R, d, d)
+        Hessian in the frame.
+    Z : array (R, d, d)
+        ``H^-1 s_g^2 A A'``: H^-1 times the covariance of the noise in the gradient.
+    """
     # Of noise alone d'Hd has the mean tr Z and the variance 2 tr Z^2.
     of_noise = np.einsum("rii->r", Z)
     moved = np.einsum("ri,rij,rj->r", d, H, d) - of_noise
@@ -1299,7 +1477,10 @@ def _squared_length(d: Array, H: Array, Z: Array) -> _Length:
 def _relative_step_size(
     length: _Length, hessian: _Inverted, A: Array, S: Array, covariance: Array, kept: BoolArray
 ) -> Array:
-    """Compute q, the relative size of the last step, (R,); inf where noise alone leads far.
+    """Compute the strain q, the relative size of the last step, (R,).
+
+    It is infinite where H has no inverse, and where noise alone moves scores by more than `FAR`
+    (docs/privacy/answers.md, "Inference").
 
     Parameters
     ----------
@@ -1326,7 +1507,10 @@ def _relative_step_size(
 
 
 def add_error_of_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
-    """Add the errors of the correction of the last step for falling curvature."""
+    """Widen the covariance for the correction of the last step where curvature falls along it.
+
+    See :func:`sottovoce.answers.normal_rows.as_curvature_falls`.
+    """
     part = ends.signal
     assert part is not None
     noise = as_curvature_falls(rows, ends.at, ends.estimate, ends.noise, part)
@@ -1336,17 +1520,18 @@ def add_error_of_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
 
 
 def add_error_of_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
-    """Add the errors from rows whose level, or site, noise hides.
+    """Widen the covariance for rows whose level or site was merged because noise hides it.
 
-    Their margins are off by what their level or site adds to that with which it was merged.
-    Beforehand that has the standard deviation `OFF`, and these rows have a mean like one row.
+    Their margins are off by the difference of their level or site from what it was merged with.
+    Beforehand that difference has the standard deviation `OFF`, and the mean of these rows is as
+    far from the mean of all as a single row (docs/privacy/answers.md, "What merged rows may do").
 
     Parameters
     ----------
     ends : Estimates
     rows : Moments
     share : array (R,)
-        Share of these rows among all.
+        Effective share of these rows (:meth:`Newton._share_of_merged_rows`).
 
     Returns
     -------
@@ -1365,7 +1550,9 @@ def add_error_of_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Es
 
 
 def add_error_of_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:
-    """Add the error of the size of all effects together, and how far that is from having no end.
+    """Widen the covariance along the size of all effects, and compute the room of that size.
+
+    See :func:`sottovoce.answers.normal_rows.uncertainty_of_size`.
 
     Parameters
     ----------
@@ -1373,7 +1560,7 @@ def add_error_of_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> E
     rows : NormalRows
         Law of the rows.
     slopes : bool array (R, d)
-        Kept columns but for constants.
+        Kept columns that are no constants.
 
     Returns
     -------
@@ -1387,8 +1574,8 @@ def add_error_of_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> E
     size = uncertainty_of_size(rows, effects, ends.covariance, slopes)
     lacking = size.widening[:, None] * effects * slopes
     covariance = ends.covariance + lacking[:, :, None] * lacking[:, None, :]
-    # More rows or a larger epsilon tell merged rows apart, so what these may do is no part of what
-    # would do.
+    # For the rows or the epsilon that would suffice: with more of either, merged rows get
+    # coefficients of their own, so `of_merged` is left out.
     own = uncertainty_of_size(rows, effects, ends.sampling + ends.noise, slopes)
     of_sampling = uncertainty_of_size(rows, effects, ends.sampling, slopes)
     return replace(
@@ -1403,10 +1590,11 @@ def add_error_of_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> E
 def average_gradients(
     frame: Frame, H: Array, seen: list[Seen], rows: Moments, lost: Directions | None = None
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Average all gradients at the last point w, by their precision.
+    """Estimate the gradient at the last point w from all gradients, weighted by precision.
 
-    A gradient at v is that at w less ``H u - t / 2`` with ``u = w - v`` and the third derivatives'
-    t. Its error is its noise, and the mean square of t / 2.
+    A gradient at v is that at w less ``H u - t / 2``, with ``u = w - v`` and the term t of third
+    derivatives (:meth:`Moments.third_derivative_term`).  Its squared error is the variance of its
+    noise plus the mean square of t / 2.
 
     Parameters
     ----------
@@ -1467,7 +1655,7 @@ def average_gradients(
 def inverse_where_known(
     H: Array, kept: BoolArray, least: Array, lowered: Array | float = 0.0
 ) -> tuple[Array, BoolArray]:
-    """Invert H with its eigenvalues lowered, where they are large enough.
+    """Invert H, less `lowered` times the identity, where its least eigenvalue is above `least`.
 
     Parameters
     ----------
@@ -1498,10 +1686,11 @@ def inverse_where_known(
 
 
 def second_order_share(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Array:
-    """Compute tau of ``c'w``: ``c'A P E[E P E] P A c / c'A P A c``, for each row of c.
+    """Compute tau, the share of second-order noise in the variance of ``c'w``, for each row of c.
 
-    E is noise in H of deviation s_H, and P the inverse of H in the frame A with its eigenvalues
-    lowered by `LOWER` s_H.
+    ``tau = c'A P E[E P E] P A c / c'A P A c``, where E is noise in H of deviation s_H, and P the
+    inverse of H in the frame A with its eigenvalues lowered by `LOWER` s_H.  Coefficients with
+    more than `TAU` are refused.
 
     Parameters
     ----------

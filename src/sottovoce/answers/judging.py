@@ -1,8 +1,12 @@
 """Differentially private evaluation of a public model on held-out rows: one :class:`Judge` for each
 kind of label.
 
-A model's margins enter as rows, which no key of a run holds, so only its digest tells its
-evaluation from another's.
+:func:`judge_for_task` selects it for the task of a label, for all doors (command line, estimators,
+runs between sites).  It builds rows from the model's margins (linear scores), runs the recipe of
+:mod:`~sottovoce.answers.evaluation`, :mod:`~sottovoce.answers.classes` or
+:mod:`~sottovoce.answers.numeric_metrics` on them, and reads the metrics from its outcome.  As
+margins are data, which no record of a run contains, the recipe contains a digest of the model: it
+distinguishes the evaluations of two models in a ledger.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ T = TypeVar("T", bound=Task)
 E = TypeVar("E", Evaluation, ClassEvaluation, NumberEvaluation)
 
 FARTHEST = 1e100
-"""The largest margin of a row: its square is a number, and no cell ends there."""
+"""Largest absolute margin of a row: its square is still finite, and it is beyond all cells."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,16 @@ class Scored:
     Parameters
     ----------
     margins : array (n,) or (K, n)
-        Those of a model with huge weights, which may come from anybody, are brought within
-        `FARTHEST`, and 0 where a row's sum has no value: to refuse them would tell of the row.
+        Linear scores; one for each of K classes.  They are clipped to `FARTHEST`, and NaN becomes
+        0: a model may come from anybody and have huge weights, and a refusal would disclose
+        something about a row.
     model : bytes
-        :func:`sottovoce.util.plain.digest_public_values` the model: all on which its margins depend
-        but the rows.
+        Digest of all public values on which the margins depend
+        (:func:`sottovoce.util.plain.digest_public_values`).
     y : array (n,)
         Labels as the task encodes them.
     X : array (n, d), optional
-        Encoded columns, for subgroups.
+        Encoded columns, from which subgroups are read.
     """
 
     margins: Array
@@ -66,13 +71,24 @@ class Scored:
             raise InvalidInput(
                 "model", None, rule, "give sottovoce.util.plain.digest_public_values(...)"
             )
+        # The dataclass is frozen, so the attribute is set by the base class.
         inside = np.nan_to_num(np.clip(self.margins, -FARTHEST, FARTHEST), nan=0.0)
         object.__setattr__(self, "margins", inside)
 
 
 @dataclass(frozen=True)
 class Judge(ABC, Generic[T, E]):
-    """The evaluation of one kind of label; `levels` are the subgroups."""
+    """The evaluation of one kind of label.
+
+    Parameters
+    ----------
+    task : Task
+        What the label declares.
+    held : Held
+        Epsilon and options of the evaluation.
+    levels : tuple of Level
+        The subgroups; empty for none.
+    """
 
     task: T
     held: Held
@@ -82,11 +98,14 @@ class Judge(ABC, Generic[T, E]):
 
     @abstractmethod
     def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
-        """Return the recipe that evaluates the model with this digest on rows of d entries."""
+        """Return the recipe that evaluates a model on rows with d columns.
+
+        `model` is the digest of :class:`Scored`.
+        """
 
     @abstractmethod
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
-        """Return the rows of every site, from its indices into the scored rows."""
+        """Return the rows of all sites for the recipe; `parts` has each site's row indices."""
 
     @abstractmethod
     def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> E:
@@ -108,12 +127,18 @@ class Judge(ABC, Generic[T, E]):
         """
 
     def compute_margins(self, w: Array, X: Array) -> Array:
-        """Margins of the classifier w on encoded rows X; a row's margin depends on no other row."""
+        """Compute the margins of a model w, (d,), on encoded rows X, (n, p): (n,) or (K, n).
+
+        Each row's margin is rounded independently of the other rows.
+        """
         return products_by_row(X, self.task.vectors_by_margin(w))
 
     def check_before_spending(self, run: RunConfig) -> None:
-        """Check that the evaluation can be asked, before anything is spent; InvalidInput."""
-        # No rows are there yet: as many columns as the levels mark, the margins, and a constant.
+        """Check that the evaluation fits the training `run`, before anything is spent.
+
+        InvalidInput if not.
+        """
+        # There are no rows yet.  They have the columns that mark levels, the margin and a constant.
         columns = max((level.feature or 0 for level in self.levels), default=0) + 1
         self.held.evaluation_config(run, self.evaluation_recipe(b"", columns + 2))
 
@@ -178,15 +203,17 @@ class Judge(ABC, Generic[T, E]):
 
 
 class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
-    """A histogram of scores by label."""
+    """Evaluation of two classes: a noisy histogram of scores by label."""
 
     def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
+        """Return the histogram of scores, by subgroup if there are any."""
         groups = evaluation.subgroup_masks(self.levels, d)
         # Rows hold their margin in the last column before the constant: it is the score.
         last = np.eye(d - 1)[-1]
         return Histogram(judged=model, weights=last, threshold=self.held.threshold, groups=groups)
 
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        """Return rows of encoded columns (for subgroups), margin and constant."""
         X = scored.margins[:, None]
         if scored.X is not None:
             # Encoded columns, which tell the subgroups.
@@ -215,12 +242,14 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
 
 
 class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
-    """A confusion matrix."""
+    """Evaluation of several classes: a noisy confusion matrix."""
 
     def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
+        """Return the confusion matrix of the K classes."""
         return Confusion(judged=model, K=len(self.task.names))
 
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        """Return rows of cell number and constant; rows without a known class become zero rows."""
         cell, known = classes.locate_confusion_cells(self.task, scored.margins, scored.y)
         return evaluation.build_scored_rows([(cell[part, None], known[part]) for part in parts])
 
@@ -244,14 +273,16 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
-    """Moments of errors."""
+    """Evaluation of a bounded number: noisy moments of errors and targets."""
 
     loss: ClassVar[Loss] = numeric_metrics.LOSS
 
     def evaluation_recipe(self, model: bytes, d: int) -> Recipe:
+        """Return the moments of errors."""
         return ErrorMoments(judged=model)
 
     def scored_rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
+        """Return rows of score and constant with their targets; without one, zero rows."""
         return numeric_metrics.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
     def read_evaluation(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:

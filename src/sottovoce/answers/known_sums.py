@@ -1,8 +1,9 @@
-"""Weighted sums of a table's lines that are known though some lines are refused.
+"""Weighted sums of a table's lines (contrasts) that are known although some lines are refused.
 
-A line may be refused, and a sum with it still be known: where noise hides a reference, levels can
-be compared with each other (:mod:`sottovoce.answers.references`), and where rows lose a direction,
-every sum that does not turn into it is the same (:mod:`sottovoce.answers.directions`).
+Where noise hides a reference level, the other levels can still be compared with each other
+(:mod:`sottovoce.answers.references`).  Where a combination of columns is 0 in every row, every sum
+that does not depend on it is determined (:mod:`sottovoce.answers.directions`).  A table has one
+:class:`KnownSums` for each of the two reasons (:mod:`sottovoce.answers.coefficients`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .few_outcomes import FewOutcomes, ends_of_intervals
 from .references import HiddenGroups
 
 _NEXT_TO_NONE = 1e-9
-"""A weight that is so small beside the largest of a sum is one of rounding."""
+"""A weight below this part of the largest weight of a sum is a rounding error."""
 
 
 class KnownSums(NamedTuple):
@@ -27,16 +28,17 @@ class KnownSums(NamedTuple):
     Parameters
     ----------
     estimate : array (lines,)
-        NaN for what is refused.
+        Estimates of the pivots, or of the lines without `pivots`; NaN for refused ones.
     covariance : array (lines, lines)
-        NaN likewise.
+        Their covariance; NaN likewise.
     pivots : array (lines, lines), optional
-        The map from lines to what `estimate` is of; None if that are the lines.
+        Map from the lines to the pivots (:func:`sottovoce.answers.references.pivots`); None if the
+        estimates are those of the lines.
     hidden : HiddenGroups, optional
-        Groups that have one end.
+        Groups of rows without the rarer outcome, whose log-odds have one-sided intervals.
     directions : array (k, lines), optional
-        Lost ones: the estimate is that of one of the models that fit alike, and says nothing of
-        sums that turn into them.
+        Lost directions: sums that turn into them are unknown, as the estimate is only one of the
+        models that fit equally well.
     noiseless : bool
         Whether the lost directions are known without noise.
     """
@@ -51,18 +53,18 @@ class KnownSums(NamedTuple):
     def intervals_of_sums(
         self, weights: Array, alpha: float, few: FewOutcomes | None = None
     ) -> Array:
-        """Compute intervals of weighted sums of lines.
+        """Compute confidence intervals of weighted sums of lines.
 
-        They reach farther to one side where groups with `few` of the rarer outcome take part. Where
-        a group without the rarer outcome takes part one end is infinite: a sum is the group's mean
-        margin, which is bounded by its count, and a rest on which the group's own direction has no
-        effect. Each of the two has half of `alpha` for its error, which groups of one sum share, so
-        the sum has `alpha` at most (Bonferroni).
+        They reach farther to one side where groups with `few` of the rarer outcome take part.  One
+        end is infinite where a group without the rarer outcome takes part.  Such a sum is split
+        into the group's mean margin, which the group's count bounds on one side, and a rest that
+        does not depend on the group's own log-odds.  Each of the two parts may fail with half of
+        `alpha`, so the sum fails with at most `alpha` (Bonferroni).
 
         Parameters
         ----------
         weights : array (n, lines)
-            One sum a row.
+            Weights of the lines in each of n sums.
         alpha : float
             One minus the confidence level, in (0, 1).
         few : FewOutcomes, optional
@@ -98,7 +100,9 @@ class KnownSums(NamedTuple):
         return np.where(lost[:, None], np.nan, ends)
 
     def _map_to_estimates(self, weights: Array) -> tuple[Array, BoolArray]:
-        """Map weights to those of `estimate`, and find the sums with something refused in them."""
+        """Return the weights, (n, lines), of the estimates in each sum, and which sums need a
+        refused estimate, (n,).
+        """
         unknown = np.isnan(self.estimate)
         if self.pivots is None:
             return weights, np.any(unknown & (weights != 0.0), axis=1)
@@ -107,7 +111,10 @@ class KnownSums(NamedTuple):
         return mapped, np.any(unknown & (np.abs(mapped) > _NEXT_TO_NONE * largest), axis=1)
 
     def in_other_units(self, factor: float, shift: Array) -> KnownSums:
-        """Return the same for lines times `factor`, plus `shift` (lines,)."""
+        """Return the sums of lines that are multiplied by `factor`, then shifted by `shift`.
+
+        `shift`, (lines,), is not 0 for constants of least squares only.
+        """
         if self.pivots is not None:
             shift = self.pivots @ shift
         return self._replace(

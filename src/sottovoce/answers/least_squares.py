@@ -1,15 +1,20 @@
 """Least squares with confidence intervals (docs/privacy/answers.md, "Least squares with
 intervals").
 
-Second moments give a public *frame*, a matrix A in which directions that rows hardly vary in are
-stretched (:mod:`sottovoce.answers.row_frames`).  All that follows is asked of rows ``u = A a``, so
-that noise is small beside the rows in every direction.  A row that is longer than 1 in the frame
-has a smaller weight there, the same one in the moments M, in gradients g and in the moments J of
-residuals: they are those of one weighted least squares.
+:class:`Stepped` is the list of releases and the script that asks for them;
+:func:`table_in_target_units` makes a table of its outcome.  Targets are scaled to [-1, 1], arrays
+have R replicates in front, and d is the number of encoded columns.
 
-Two gradients lead near its minimum, each with residuals clipped where a histogram at its point
-shows none.  In the frame a gradient at t says that ``M t - g`` is the mean product c of rows and
-targets.  With all of them averaged, by their precisions::
+Second moments give a public *frame*, a matrix A that stretches directions in which rows hardly vary
+(:mod:`sottovoce.answers.row_frames`).  All that follows is asked of rows ``u = A a``, so that noise
+is small relative to the rows in every direction.  A row that is longer than 1 in the frame has a
+smaller weight there, the same one in the second moments M, in gradients g and in J, the second
+moments of rows times residuals: they are those of one weighted least squares.
+
+Two gradients lead near its minimum.  Each has residuals clipped at a threshold h beyond which a
+histogram at its point shows none.  In the frame a gradient g at the point t gives the mean product
+of rows and targets as ``c = M t - g``.  With all of these averaged by precision, n rows, noise of
+deviation s_c on an entry of c and s_M on one of M::
 
     estimate = M^-1 c,    d = estimate - (the same average of the points t),
     covariance = M^-1 [J / n + s_c^2 I + (s_M^2 / 2)(|d|^2 I + d d')] M^-1.
@@ -87,41 +92,42 @@ EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no
 residual is kept.
 """
-# Share of the noise's norm: a matrix with an eigenvalue below it has no inverse.
+# A matrix is taken to have no inverse if an eigenvalue is below this part of the noise's norm.
 _FLOOR = 0.05
-# How far residuals that noise hides may be beyond h, in units of it, in the mean over them.
+# Mean distance beyond h, in units of h, of residuals that noise in the histogram may hide.
 _EXCESS = 0.25
 # Shares of the budget: of the first second moments, of those in the last frame, and of the second
 # and the last gradient together.
 _ROUGHLY = 0.05
 _MOMENTS = 0.20
 _GRADIENTS = 0.47
-# How far rows in a tail lean on average, in units of one row, when it is chosen where residuals
-# are clipped.
+# For the choice of h: assumed distance of the mean row with clipped residuals from the mean of all
+# rows, in standard deviations of a row.
 _LEANS = 0.5
-# Weight of the constant, which all predictions share, where residuals are clipped.
+# For the choice of h: weight of the constant's variance, as it enters all predictions; that of a
+# slope is 1.
 _OF_CONSTANT = 2.0
-# Residuals are kept to that many times their spread, about.
+# For the choice of the frame: h over the standard deviation of residuals, about.
 _KEPT = 4.0
-# Curvature along a site's constant, in a frame, of which noise leaves nothing.
+# A smaller curvature along a site's constant, in a frame, is taken to be 0.
 _NO_BEND = 1e-12
-# So small a share of the rows, without noise, is that of none.
+# Without noise, a share of the rows below this is 0 but for rounding.
 _NO_ROWS = 1e-9
-# How far a site's constant may be from a point, in scores: targets are within 1.
+# Largest distance of a site's constant from a point, in scores: targets are within 1.
 _FARTHEST = 2.0
-# Noise deviations of a second moment, below which a rare level is merged with its reference.
+# A rare level is merged with its reference if its share is below this many noise deviations.
 _MERGED = 3.0
 
 
 class Clipping(NamedTuple):
-    """The h at which residuals are clipped, and what that may clip of them on average."""
+    """Where residuals are clipped, and by how much; in half widths of the target's bounds."""
 
-    h: float
-    hidden: float
+    h: float  # residuals are clipped to [-h, h]
+    hidden: float  # bound of the mean amount by which they are
 
 
 class _Released(NamedTuple):
-    """What was released of the rows before residuals were clipped, and the products so far.
+    """Releases before the last clipping threshold, and the products of all gradients.
 
     Parameters
     ----------
@@ -150,23 +156,20 @@ class _Released(NamedTuple):
 
 
 class _LastPoint(NamedTuple):
-    """The last point at which a gradient was asked, in the frame and as it is, and what was
-    released there.
-    """
+    """The point of the last gradient, and the releases there."""
 
-    point: Array  # (R, d)
-    at: Array  # (R, d)
+    point: Array  # in the frame  (R, d)
+    at: Array  # in encoded columns  (R, d)
     clipping: Clipping
-    squares: Answer
-    found: Answer
+    squares: Answer  # J, in units of h^2
+    found: Answer  # the gradient, in units of h
 
 
 @dataclass(frozen=True)
 class Stepped(SeparateSites):
     """Least squares with intervals, of targets in [-1, 1]; the outcome is :class:`Estimates`.
 
-    Replicates share what follows from a histogram of residuals or from rare levels: which columns
-    are kept, and where residuals are clipped.
+    Replicates share two choices: which columns are kept, and where residuals are clipped.
 
     Parameters
     ----------
@@ -196,6 +199,8 @@ class Stepped(SeparateSites):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
+
         def at_bounds(at: Array) -> Bounded:
             return AtBounds(at, self.constant)
 
@@ -226,8 +231,9 @@ class Stepped(SeparateSites):
     def script(self, facts: Facts, replicates: int) -> Script:
         """Ask for the releases in order, and return :class:`Estimates`.
 
-        The steps: find the frame, take gradients with residuals clipped where a histogram
-        shows none, and solve the normal equations of all products once more (module's docstring).
+        The steps: find the frame, ask for gradients whose residuals are clipped where a histogram
+        shows none, and solve the normal equations with the products of all gradients (module's
+        docstring).
         """
         zero = np.zeros((replicates, facts.d))
         bounds = yield AtBounds(zero, self.constant)
@@ -311,7 +317,10 @@ class Stepped(SeparateSites):
         )
 
     def _noise_ahead(self, last: bool, facts: Facts, cells: Answer) -> float:
-        """Return the noise deviation of the gradient after a histogram, in units of h."""
+        """Return the noise deviation of the gradient that follows the histogram `cells`, over h.
+
+        `last` says whether that is the last gradient, or else the second.
+        """
         name = "last gradient" if last else "second gradient"
         place = [item.name for item in self.items].index(name)
         return self.releases_with_noise.noise_deviation(place, facts, cells.among)
@@ -319,15 +328,24 @@ class Stepped(SeparateSites):
     def _choose_clipping(
         self, cells: Answer, products: _FramedProducts, of_gradient: float
     ) -> Clipping:
-        """Choose where residuals are clipped, by a histogram of them: as far as it sees.
+        """Choose the clipping threshold of residuals: as far out as their histogram shows any.
 
-        The next gradient has noise of the deviation `of_gradient` on an entry, in units of h.
+        Parameters
+        ----------
+        cells : Answer
+            Noisy histogram of residuals at the present point.
+        products : _FramedProducts
+            Used by :class:`OfSites` only.
+        of_gradient : float
+            Standard deviation of the noise on an entry of the next gradient, over h; used by
+            :class:`OfSites` only.
         """
         shares = cells.value.mean(axis=0)
         h = clipped_tails.choose_clipping_width(shares, cells.spread, EDGES)
         return Clipping(h, h * hidden_by_clipping(shares, cells.spread, h))
 
     def with_one_constant(self, columns: Columns) -> Stepped:
+        """Return the recipe for rows of k slopes and one constant, which chooses h by cost."""
         one = columns.slopes + 1
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         changed = {
@@ -338,10 +356,18 @@ class Stepped(SeparateSites):
         return OfSites(**(own | changed))
 
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
-        """Take a step of each site's constant by its own gradient and second moments.
+        """Update each site's own constant by a Newton step with its gradient and second moments.
 
-        Differences of sites are shrunk by their share of noise; arguments as in
-        :class:`SeparateSites`.
+        Differences between sites are shrunk by their share of noise.
+
+        Parameters
+        ----------
+        heard, then, facts
+            As for :meth:`SeparateSites.own_constants`.
+
+        Returns
+        -------
+        array (R, N)
         """
         last = heard[-1]
         if not isinstance(last.what, FramedSteps) or last.what.frame is None:
@@ -350,7 +376,7 @@ class Stepped(SeparateSites):
         common = Pool(*mean_matrix_of_sites(moments))
         d, h, back = then.shape[1], last.what.h, precision(last.what.frame)
         step = np.einsum("rij,rj->ri", back, then - last.what.at)
-        along = back[:, :, -1]  # what moves the constant alone
+        along = back[:, :, -1]  # the direction, in the frame, that moves the constant alone
         per_bend = _inverse_curvature(along, common.H)
         missing = np.zeros_like(last.own)
         for i in range(missing.shape[1]):
@@ -363,8 +389,17 @@ class Stepped(SeparateSites):
         return np.asarray(last.own + shrink_to_mean(missing, (spread[:, None] * last.spreads) ** 2))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
-        """Combine the sites' estimates (:func:`combine_site_slopes`), and their shares at the
-        bounds.
+        """Combine the sites' estimates (:func:`combine_site_slopes`), and their shares of targets
+        at the bounds, by rows.
+
+        Parameters
+        ----------
+        found, heard, facts
+            As for :meth:`SeparateSites.joined`.
+
+        Returns
+        -------
+        Estimates
         """
         n = facts.rows_per_node[:, 0]
         bounds = of_kind(heard, AtBounds)[0]
@@ -378,15 +413,22 @@ class Stepped(SeparateSites):
     def _ask_for_frame(
         self, zero: Array
     ) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
-        """Ask for second moments, and once more in a frame of those.
+        """Ask for second moments, then again in the frame they give, and choose the final frame.
 
-        Returns a short frame, the kept columns, and second moments of all columns.
+        Returns
+        -------
+        short : Frame
+            Scaled so that hardly any row is longer than 1 in it.
+        kept : bool array (d,)
+            Columns that were not merged.
+        rough : array (R, d, d)
+            Second moments of all columns, not in a frame.
         """
         every, d = np.ones(zero.shape, dtype=bool), zero.shape[1]
         moments = yield SecondMoments(zero)
         sight = whitening_transform(unflatten_symmetric(moments.value, d), moments.spread, every)
 
-        # Rows have that length in the frame, in root mean square.
+        # Root mean square length of the rows in the frame, where second moments are the identity.
         unit = math.sqrt(d)
         cells = yield Lengths(zero, frame=sight.frame.A / unit, edges=ROUGH)
         length = unit * reach(cells.value, cells.spread, ROUGH)
@@ -414,9 +456,18 @@ class Stepped(SeparateSites):
         return short, kept, sight.frame.back @ M @ sight.frame.back
 
     def _longest_rows(self, S: Array, kept: BoolArray, length: Array) -> Array:
-        """Bound the length of rows at p = 1 by the rarest level and the smallest site, (R,).
+        """Raise the largest length of rows at p = 1 to that of rare levels and small sites, (R,).
 
-        A group with the share s of the rows has rows of at least the length ``s^-1/2``.
+        The rows of a group with the share s of all rows have at least the length ``s^-1/2`` there.
+
+        Parameters
+        ----------
+        S : array (R, d, d)
+            Second moments.
+        kept : bool array (d,)
+            Columns that were not merged.
+        length : array (R,)
+            Largest length that a noisy histogram showed.
         """
         marks, blocks = self.marks * kept, self.blocks * kept
         length = np.maximum(length, length_of_levels(S, marks))
@@ -429,11 +480,19 @@ class Stepped(SeparateSites):
         return length
 
     def _columns_not_merged(self, back: Array, M: Array, noise: Array) -> BoolArray:
-        """Return the columns without those of rare levels that noise hides, (d,).
+        """Return which columns are kept, (d,): not those of rare levels that noise hides.
 
         The reference is a level like the others: if it is the rare one, the most frequent level
-        counts as the reference.  M are second moments in the frame whose inverse is `back`, with
-        errors of deviation `noise` an entry.
+        counts as the reference.
+
+        Parameters
+        ----------
+        back : array (R, d, d)
+            Inverse of the frame.
+        M : array (R, d, d)
+            Second moments in the frame.
+        noise : array (R,)
+            Standard deviation of the noise on an entry of M.
         """
         kept = np.ones(len(self.marks), dtype=bool)
         for columns, groups in directions_of(self.marks, self.blocks, self.constant, self.value):
@@ -444,7 +503,7 @@ class Stepped(SeparateSites):
             hidden = (shares < RAREST) & (shares <= np.maximum(_MERGED * doubts, _NO_ROWS))
             # The commonest level stays: others are merged with it.
             hidden[np.argmax(shares)] = False
-            kept[columns] = ~hidden[:-1]
+            kept[columns] = ~hidden[:-1]  # the last group is the reference, without a column
             if hidden[-1]:
                 # The reference is the rare one: the most frequent level counts as the reference.
                 kept[columns[np.argmax(shares[:-1])]] = False
@@ -452,16 +511,18 @@ class Stepped(SeparateSites):
 
 
 class OfSites(Stepped):
-    """The common steps of sites that release their own answers.
+    """:class:`Stepped` for the average answers of sites that each release their own.
 
-    Their histograms together have less noise than that of one site and see farther, but each site's
-    gradient has all of its own noise, in proportion to h.  So residuals are clipped where that
-    costs least.
+    The histograms of all sites together have less noise than that of one site, and show rarer large
+    residuals.  But each site's gradient keeps all of its own noise, in proportion to h.  So h is
+    the threshold with the least expected variance of the coefficients, instead of the largest
+    residual that shows.
     """
 
     def _choose_clipping(
         self, cells: Answer, products: _FramedProducts, of_gradient: float
     ) -> Clipping:
+        """Choose the threshold with the least mean log variance of the coefficients."""
         shares = cells.value.mean(axis=0)
         square = max(float(EDGES**2 @ shares[:-1]), float(EDGES[0] ** 2))
         costs = products.clipping_costs(
@@ -474,7 +535,9 @@ class OfSites(Stepped):
 def combine_site_slopes(
     columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts, value: float
 ) -> Estimates:
-    """Combine the estimates of all sites, each a step from the common point, by inverse covariance.
+    """Compute an estimate for every site, and combine them by inverse covariance.
+
+    Each is a step from the common point.
 
     Parameters
     ----------
@@ -545,21 +608,21 @@ def combine_site_slopes(
 
 
 def _pooled_residual_moments(found: Estimates, squares: Heard, h: float) -> tuple[Pool, Array]:
-    """Return the moments of residuals of all sites, in units of h^2, and residuals' mean square.
+    """Average J over all sites, in units of h^2, and estimate the residuals' mean square.
 
     Parameters
     ----------
     found : Estimates
         Of the common steps.
     squares : Heard
-        The sites' moments of residuals.
+        The sites' second moments of rows times residuals, J.
     h : float
         Where residuals are clipped.
 
     Returns
     -------
     tuple of Pool and array (R,)
-        The mean square is that of the multiple of M which is nearest to the moments.
+        The mean square is the multiple of M that is nearest to h^2 J.
     """
     # J of small sites is mostly noise: it is drawn to that of all sites, and that to M.
     mean_squares, squares_noise = mean_matrix_of_sites(squares)
@@ -573,7 +636,7 @@ def _pooled_residual_moments(found: Estimates, squares: Heard, h: float) -> tupl
 
 
 def _pool_site(common: Pool, moments: Heard, i: int, kept: BoolArray) -> Pool:
-    """Average a matrix of site i's rows with that of all sites, by precision."""
+    """Average the released matrix of site i with that of all sites, `common`, by precision."""
     value, noise = moments.of(i)
     own = restrict_to_kept(unflatten_symmetric(value, kept.shape[-1]), kept)
     return pool_hessians(common, own, noise)
@@ -589,7 +652,7 @@ def _shortfall_of_constant(
     residuals: Array,
     value: float,
 ) -> Shortfall:
-    """Estimate by how much a site's constant ends too early for clipped residuals.
+    """Estimate by how much clipped residuals make the step of a site's constant too short.
 
     Parameters
     ----------
@@ -597,12 +660,16 @@ def _shortfall_of_constant(
         Second moments of the site's rows in the frame.
     back : array (R, d, d)
         The frame's inverse.
+    gradients : sequence of Heard
+        The sites' gradients.
     points : sequence of array (R, N, d)
-        Of the gradients, in the frame; the last entry of a point's columns is the site's constant.
+        Points of the gradients, in the frame, for each site with its own constant.
     shares : array (gradients, R)
         Weights of the gradients in the site's estimate.
+    i : int
+        Number of the site.
     residuals : array (R,)
-        Variance of the mean residual of the site, in units of scores.
+        Sampling variance of the mean residual of the site, in scores.
     value : float
         Entry of a row in its constant column.
     """
@@ -627,17 +694,21 @@ def _shortfall_of_constant(
 
 
 def _inverse_curvature(along: Array, H: Array) -> Array:
-    """Return one over the curvature along a direction, (R,); 0 where noise leaves none.
+    """Return one over the curvature ``v'Hv`` along a direction v, (R,); 0 where it is none.
 
-    No step is taken there, and the table is refused: an error as large as one likes would only be
-    no number.
+    With 0 no step is taken along v; the table is refused there anyway, and stays free of infinite
+    numbers.
     """
     bend = np.einsum("ri,rij,rj->r", along, H, along)
     return np.asarray(np.divide(1.0, bend, out=np.zeros_like(bend), where=bend > _NO_BEND))
 
 
 def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array], i: int) -> Mean:
-    """Average a site's products of rows and targets, by precision at its last point."""
+    """Average site i's products of rows and targets over its gradients, by precision.
+
+    `own` are the second moments of its rows in the frame, and `points` as in
+    :func:`_shortfall_of_constant`.
+    """
     products = Products(own.H, own.noise)
     for gradient, every in zip(gradients, points, strict=True):
         assert isinstance(gradient.what, FramedSteps)
@@ -647,14 +718,19 @@ def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array
 
 
 class _FramedProducts(Products):
-    """Mean products c of rows and targets in a frame, with a prior on the coefficients.
+    """Mean products c of rows and targets in a frame, with a normal prior on the slopes.
 
     Parameters
     ----------
     M : array (R, d, d)
-        Second moments in the frame, with errors of deviation `s_M` on an entry.
-    kept, constants : array (d,)
-        Columns that have coefficients, and those of them that are not shrunken.
+        Second moments in the frame.
+    s_M : float
+        Standard deviation of the noise on an entry of M.
+    frame : Frame
+    kept : bool array (d,)
+        Columns that have a coefficient.
+    constants : bool array (d,)
+        Those of them that are constants, which the prior does not shrink.
     """
 
     def __init__(
@@ -672,15 +748,15 @@ class _FramedProducts(Products):
         self.turn = np.linalg.qr(whole, mode="complete").Q
 
     def clipping_costs(self, constant: Array, sampling: float, noise: float) -> clipped_tails.Costs:
-        """Estimate what clipping the next residuals costs each kept coefficient.
+        """Estimate the variance of each kept coefficient as a function of the next threshold h.
 
-        Costs are means over replicates. The mean of rows whose residuals are clipped is taken to be
-        off that of all by `_LEANS` of one row.
+        Variances are means over replicates.  The mean row with clipped residuals is taken to be
+        `_LEANS` standard deviations of a row away from the mean of all rows.
 
         Parameters
         ----------
         constant : array (d,)
-            What moves all scores by 1.
+            Change of the coefficients that moves all scores by 1.
         sampling : float
             Variance of residuals over the number of rows.
         noise : float
@@ -705,8 +781,8 @@ class _FramedProducts(Products):
     def posterior_mean(self) -> Array:
         """Return the posterior mean of the coefficients in the frame, (R, d), by empirical Bayes.
 
-        Those of constants have no law beforehand; the others have one variance, of a grid, by its
-        likelihood.
+        Constants have a flat prior.  The others are normal with one variance, averaged over a grid
+        by its likelihood (:func:`sottovoce.answers.normal_equations.posterior`).
         """
         turned = self.turn.transpose(0, 2, 1)
         M = turned @ self.raised @ self.turn
@@ -725,28 +801,34 @@ class _FramedProducts(Products):
 def _inverse_without_lost(
     lost: Directions, M: Array, kept: BoolArray, noise: Array
 ) -> tuple[Array, BoolArray]:
-    """Invert M across lost directions; the second array says for which replicates it can."""
+    """Invert M in the space without lost directions, (R, d, d).
+
+    Also returns for which replicates that is possible, (R,): where noise, of the deviation `noise`
+    on an entry, leaves its least eigenvalue clearly above 0.
+    """
     least = np.maximum(1e-12, _FLOOR * noise * math.sqrt(2.0 * M.shape[-1]))
     inverse, fine = inverse_where_known(lost.restrict_hessian(M), kept, least)
     return lost.projector_across_lost @ inverse @ lost.projector_across_lost, fine
 
 
 def slopes_from_naming(naming: Naming) -> Stepped:
-    """Construct the recipe for rows of an encoding."""
+    """Construct the recipe of least squares for rows of an encoding."""
     return Stepped(
         constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value
     )
 
 
 def hidden_by_clipping(cells: Array, noise: float, h: float) -> float:
-    """Estimate how much clipping of residuals a noisy histogram may hide, in the mean, over h.
+    """Bound the mean amount of clipping, in units of h, that a noisy histogram may hide.
+
+    That is the share of residuals beyond h, noise included, times their mean excess `_EXCESS`.
 
     Parameters
     ----------
     cells : array (edges + 1,)
         Noisy shares of residuals by size.
     noise : float
-        Standard deviation of the noise on a share; one deviation is allowed for.
+        Standard deviation of the noise on a share; one deviation is added.
     h : float
         Where residuals are clipped.
 
@@ -822,7 +904,7 @@ def _in_units(line: Coefficient, half: float, start: float) -> Coefficient:
     half : float
         Half the width of the target's bounds.
     start : float
-        What an encoded 0 is.
+        The line's value in target units for an encoded 0.
     """
     if line.estimate is None or line.standard_error is None:
         return line

@@ -1,10 +1,13 @@
 """AUC, Brier score, rates and calibration with 95% intervals, from a noisy histogram of scores by
-label.
+label (docs/privacy/answers.md, "Evaluation").
 
-The area under the curve is that of the noisy counts themselves: noise of both labels is
-independent, so it has no bias, whatever the shape of the calibration is.  Curves are drawn of
-counts that are projected on the simplex of the known number of rows.  For the intervals see
-docs/privacy/answers.md, "Evaluation".
+All of it is post-processing of one release of :mod:`sottovoce.answers.evaluation`.  A *cell* of the
+histogram is an interval of the score, in logits; the first and the last cell are unbounded
+(*open*).  *Raw* counts are the noisy ones, and may be negative; *counts* are these after smoothing
+and projection on the simplex of the known number of rows.
+
+The area under the ROC curve is computed from the raw counts.  The noise of the two labels is
+independent, so it has no bias.  Curves are drawn from the projected counts.
 """
 
 from __future__ import annotations
@@ -25,18 +28,23 @@ special = Later("scipy.special")
 CELLS = 12
 """Cells of the histogram of scores."""
 REACH = 3.0
-"""Distance from the base rate within which cells are equal, in logits."""
+"""Distance from the middle of the cells, near the base rate, within which cells have equal width,
+in logits.
+"""
 WIDTH = 2.0 * REACH / CELLS
 """Width of a cell, in logits."""
 LEAST = 25.0
-"""Least number of rows of the rarer class, over the noise of a count, for an AUC to be printed."""
+"""Least number of rows of the rarer class for a printed AUC, in standard deviations of the noise on
+a count.
+"""
 CLEAR = 5.0
-"""Least number of rows of a cell, in noise deviations, for it to be shown in the calibration."""
+"""Least number of rows of a printed rate, or of a cell in the calibration, in noise deviations."""
 TAIL, SHORTEST, LONGEST = 2.0, 0.1, 4.0
-"""Mean distance from the last edge, in logits, of rows in the open cells: if counts do not tell
-it, and its bounds.
+"""Mean distance from the last edge, in logits, of rows in the open cells: the default where noise
+hides the counts, and its bounds.
 """
 Z = -normal.normal_quantile(0.025)
+"""Normal quantile of 95% intervals."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Estimate:
         ----------
         value : float
         variance : float
-            Of sampling and noise; below 0 counts as 0.
+            Variance by sampling and noise; below 0 counts as 0.
         lowest, highest : float
             Bounds of the number.
 
@@ -83,10 +91,10 @@ class Estimate:
 
 
 class Order(NamedTuple):
-    """Gain of the AUC from the order of rows within cells, and its noise deviation."""
+    """What the order of rows within cells adds to the AUC of the histogram with ties."""
 
     value: float
-    noise: float
+    noise: float  # standard deviation of its noise
 
 
 class Recalibration(NamedTuple):
@@ -154,12 +162,12 @@ def project_on_simplex(counts: Array, total: float) -> Array:
 
 
 _MISFIT = 0.15
-"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows, if counts tell
-no larger one.
+"""Least prior standard deviation of a cell's misfit of the logistic calibration curve, as a share
+of the cell's rows.
 """
 _STEEPEST = 3.0
-"""Largest slope of the log-odds within a cell, in slopes of the calibration curve (see
-:func:`_ordered_share_in_cell`).
+"""Largest slope of log-odds within a cell that intervals allow for, over the slope of the
+calibration curve (:func:`_ordered_share_in_cell`).
 """
 
 
@@ -173,8 +181,23 @@ class _Slope(NamedTuple):
 def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, _Slope]:
     """Smooth noisy counts to nonnegative ones that sum to n, and fit a logistic calibration curve.
 
-    Each count is drawn to that of a logistic curve through the noisy counts, by the share of its
-    variance that is noise.
+    Each count is shrunk to that of the logistic curve by the share of its variance that is noise.
+
+    Parameters
+    ----------
+    raw : array (2, cells)
+        Noisy counts by label.
+    n : float
+        Number of rows.
+    noise : float
+        Variance of the noise on each count.
+    middle : array (cells,)
+        Mean score of the rows of each cell, in logits.
+
+    Returns
+    -------
+    counts : array (2, cells)
+    slope : _Slope
     """
     total = project_on_simplex(raw.sum(axis=0), n)
     x = middle - float(np.median(middle))
@@ -206,10 +229,11 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
 
 
 def mean_tail_distances(raw: Array, noise: float) -> Array:
-    """Estimate mean distances of rows in the open cells from the last edges, (2,), in logits.
+    """Estimate mean distances of rows in the two open cells from the last edges, (2,), in logits.
 
-    If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times
-    the rows of the cell next to it.
+    `raw`, (2, cells), are noisy counts by label, with noise of the variance `noise` each.  If
+    scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times the
+    rows of the cell next to it.
     """
     total = raw.sum(axis=0)
     least = CLEAR * math.sqrt(2.0 * noise)
@@ -223,9 +247,11 @@ def mean_tail_distances(raw: Array, noise: float) -> Array:
 
 
 def placements(edges: Array, tails: Array) -> Array:
-    """Return quantile positions of scores within cells before labels tilt them, (cells, places).
+    """Return 40 equally likely positions of scores within each cell, (cells, 40), in logits.
 
-    Scores are uniform in inner cells, and exponential in the open ones.
+    Scores are taken to be uniform in inner cells, and exponential in the open ones, whatever the
+    label.  `edges`, (cells - 1,), are the inner edges in logits, and `tails`, (2,), as
+    :func:`mean_tail_distances` returns them.
     """
     share = (np.arange(40) + 0.5) / 40.0
     low = edges[0] + tails[0] * np.log(share)
@@ -234,7 +260,10 @@ def placements(edges: Array, tails: Array) -> Array:
 
 
 def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
-    """Compute mean squared errors of positives and of negatives, if calibrated, (cells,)."""
+    """Compute the mean squared error of positives, and of negatives, in each cell, (cells,) each.
+
+    Labels are taken to follow the model's probabilities within the cell.
+    """
     p = special.expit(placements(edges, tails))
     of_positives = np.average((1.0 - p) ** 2, axis=1, weights=p)
     of_negatives = np.average(p**2, axis=1, weights=1.0 - p)
@@ -242,10 +271,22 @@ def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
 
 
 def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> Estimate:
-    """Estimate the mean squared error of probabilities, if calibrated within cells.
+    """Estimate the Brier score: the mean squared error of the model's probabilities.
 
-    If all scores of a cell are at one place, its error is a parabola in that place: the interval
-    reaches from the least of it, or the number's if that is less, to the larger of its two ends.
+    The estimate takes the model to be calibrated within cells.  The interval allows for all scores
+    of a cell at a single place: the cell's error is then a parabola in that place.  The low end of
+    the interval is computed with the smallest of these errors, the high end with the largest.
+
+    Parameters
+    ----------
+    raw, counts : array (2, cells)
+        Noisy and projected counts by label.
+    edges : array (cells - 1,)
+        Inner edges of the cells, in logits.
+    noise : float
+        Variance of the noise on each raw count.
+    n : float
+        Number of rows.
     """
     lost, kept = _squares(edges, mean_tail_distances(raw, noise))
     # With all scores of a cell at p, squared errors add up to m p^2 - 2 n_1 p + n_1: least at the
@@ -260,6 +301,7 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     most = np.take_along_axis(every, each.argmax(axis=0)[None, :, None], axis=2)[..., 0]
 
     def mean_error(worth: Array) -> Estimate:
+        """Return the mean over rows of errors that are `worth` by label and cell."""
         mean = float(np.sum(raw * worth)) / n
         sampling = (float(np.sum(counts * worth**2)) / n - mean**2) / n
         return Estimate.normal_interval(mean, sampling + noise * float(np.sum(worth**2)) / n**2)
@@ -335,10 +377,11 @@ _Points = list[tuple[float, float]]
 
 
 def _curves(counts: Array, sigma: float) -> tuple[_Points, _Points]:
-    """Return the points of the ROC curve, and those of precision and recall, by threshold.
+    """Return the points of the ROC curve and of the precision-recall curve.
 
-    Thresholds are the edges, the highest first.  Where noise alone may have made the rows above,
-    they have no precision.
+    Thresholds are the edges of the cells, the highest first.  A precision is left out if noise
+    alone may have made the rows above the threshold.  `counts`, (2, cells), are the projected ones,
+    and `sigma` is the standard deviation of the noise on each.
     """
     positives = max(float(counts[1].sum()), 1e-9)
     negatives = max(float(counts[0].sum()), 1e-9)
@@ -355,11 +398,11 @@ def _curves(counts: Array, sigma: float) -> tuple[_Points, _Points]:
 
 
 def _ordered_share_in_cell(slope: float, tails: Array) -> Array:
-    """Return the share of pairs within a cell in the right order if log-odds rise with `slope`.
+    """Return the share of pairs within each cell that are in the right order, (cells,).
 
-    Ties count half.
-
-    Scores are uniform in a cell, and exponential in the open ones.
+    A pair is a positive and a negative row; ties count half.  Within a cell the log-odds of the
+    label rise with `slope` times the score.  Scores are uniform, and exponential in the open cells
+    with the mean distances `tails`, (2,).
     """
     tie = np.full(CELLS, 0.5 + 0.5 * math.tanh(slope * WIDTH / 6.0))
     steep = abs(slope) * tails
@@ -368,33 +411,49 @@ def _ordered_share_in_cell(slope: float, tails: Array) -> Array:
 
 
 CROWDED = 0.25
-"""Share of pairs within the same cell from which on scores crowd in few cells: then all slopes
-are allowed for, too.
+"""Share of pairs within the same cell above which scores are crowded in few cells: then the
+interval allows for all slopes within cells, too.
 """
 _BESIDE = (0.5, 1.5)
-"""What rows may add to the area beside what is told of their order: of it, if they have few
-scores.
+"""Largest error of the order's contribution to the area, downwards and upwards, over the
+contribution itself: reached if rows have few different scores.
 """
 
 
 def _auc(
     raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order
 ) -> Estimate:
-    """Estimate the area under the ROC curve: with ties within cells, and what their order adds.
+    """Estimate the area under the ROC curve.
 
-    What was asked of the order is exact if scores are even in their cells, whatever the calibration
-    is.  If they tie or crowd, the same order adds half as much or up to two and a half times.  So
-    much less or more is in the interval, of the larger of what is told and what a logistic
-    calibration curve would add.  If scores crowd in few cells, the interval holds all slopes from 0
-    to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below 0.
+    It is the area with ties within cells, plus the released contribution of the order within cells.
+    The contribution is exact if scores are uniform in their cells.  If they tie or crowd, the truth
+    is between a half and two and a half times it.  The interval allows for that, of the released
+    contribution or of that by a logistic calibration curve, whichever is larger.  If scores crowd
+    in few cells, the interval also contains the areas for all slopes within cells from 0 to
+    `_STEEPEST` times that of the curve.  The slope of a model that orders rows wrongly is below 0.
+
+    Parameters
+    ----------
+    raw : array (2, cells)
+        Noisy counts by label.
+    counts : array (2, cells)
+        Projected counts.
+    sigma : float
+        Standard deviation of the noise on each raw count.
+    slope : _Slope
+        Slope of the calibration curve.
+    tails : array (2,)
+        Mean distances of rows in the open cells from the last edges, in logits.
+    order : Order
+        Released contribution of the order within cells.
     """
     # Noise of the two labels is independent, so the area of the noisy counts has no bias.
     P, N = float(raw[1].sum()), float(raw[0].sum())
     rarer = min(float(own.sum()) for own in counts)
     if min(P, N) <= 0.0 or rarer < LEAST * sigma:
         rule = (
-            f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon "
-            "that much larger"
+            f"needs about {math.ceil(LEAST * sigma):,} rows of each class, or a larger epsilon in "
+            "proportion"
         )
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     areas = _Areas(raw[0] / N, raw[1] / P, N, P, counts, sigma, tails, order.noise)
@@ -432,7 +491,7 @@ class _Areas(NamedTuple):
     tails : array (2,)
         Mean distances of rows in the open cells from the edge.
     order_noise : float
-        Standard deviation of the noise in what is told of the order within cells.
+        Standard deviation of the noise in the contribution of the order within cells.
     """
 
     f0: Array
@@ -445,7 +504,10 @@ class _Areas(NamedTuple):
     order_noise: float
 
     def at_slope(self, slope: float, more: float = 0.0) -> tuple[float, float]:
-        """Return the area, with `more` added to it, and its standard error."""
+        """Return the area plus `more`, and its standard error.
+
+        `slope` is that of log-odds within cells: 0 for ties.
+        """
         f0, f1, sigma = self.f0, self.f1, self.sigma
         N, P = self.negatives, self.positives
         # Share of pairs that a positive's cell wins against a negative's, with ties within a cell.
@@ -453,7 +515,7 @@ class _Areas(NamedTuple):
         tie = _ordered_share_in_cell(slope, self.tails) - 0.5
         below, above = won @ f0 + tie * f0, won.T @ f1 + tie * f1
         mid = float(f1 @ below)
-        # Variances of the shares of pairs, with what places within cells add, if they are even.
+        # Variances of the shares of pairs, with that of uniform positions within cells.
         lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2
         drop = ((above - mid) ** 2 + f1**2 / 12.0) / N**2
         linear = float((self.counts[1] + sigma**2) @ lift + (self.counts[0] + sigma**2) @ drop)
@@ -484,7 +546,9 @@ def _interval_end(found: tuple[float, float], z: float) -> float:
 
 
 def _beside(lowest: float, highest: float) -> tuple[float, float]:
-    """Return how much less, and how much more, of the order within cells the interval allows for.
+    """Return the errors of the order's contribution that the interval allows for: less, and more.
+
+    Both are parts of the contribution.
 
     Parameters
     ----------
@@ -500,7 +564,9 @@ def _beside(lowest: float, highest: float) -> tuple[float, float]:
 
 
 def _confusion(raw: Array, above: int) -> dict[str, float]:
-    """Return the confusion matrix of noisy counts, at least 0, from the first cell called on."""
+    """Return the confusion matrix of noisy counts, at least 0, if cells from `above` on are called
+    positive.
+    """
     found = {
         "true_positive": raw[1, above:],
         "false_positive": raw[0, above:],
@@ -511,10 +577,10 @@ def _confusion(raw: Array, above: int) -> dict[str, float]:
 
 
 def _first_positive_cell(edges: Array, threshold: float) -> tuple[int, ...]:
-    """Return the first cell whose rows count as positive, and the alternative if any.
+    """Return the number of the first cell whose rows are called positive at a threshold.
 
-    A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier
-    is first.
+    A threshold beyond all edges lies in an open cell, whose rows may be on either side of it: then
+    two numbers are returned, the likelier first.
     """
     cut = float(special.logit(threshold))
     if cut > edges[-1] + WIDTH / 4:
@@ -527,7 +593,20 @@ def _first_positive_cell(edges: Array, threshold: float) -> tuple[int, ...]:
 def _rates(
     counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows: float | None
 ) -> dict[str, Estimate]:
-    """Estimate accuracy, sensitivity, specificity and precision, for all first cells in `above`."""
+    """Estimate accuracy, sensitivity, specificity and precision at a threshold.
+
+    Parameters
+    ----------
+    counts, raw : array (2, cells)
+        Projected and noisy counts by label.
+    above : tuple of int
+        First cell that is called positive, and an alternative if any: then the intervals of both
+        are united.
+    noise : float
+        Variance of the noise on each raw count.
+    rows : float or None
+        Public number of rows; None if it is private.
+    """
     whole, ones = np.ones_like(raw), np.zeros_like(raw)
     ones[1] = 1.0
     found: dict[str, list[Estimate]] = {}
@@ -535,6 +614,7 @@ def _rates(
         chosen = np.zeros_like(raw)
         chosen[:, first:] = 1.0
         right = ones * chosen + (1.0 - ones) * (1.0 - chosen)
+        # Cells whose rows are the denominator of each rate.
         of = {
             "accuracy": whole,
             "sensitivity": ones,
@@ -547,8 +627,8 @@ def _rates(
                 ratio_of_counts(raw, counts, right * among, among, noise, public)
             )
     if len(above) > 1:
-        # Neither grows with the threshold: rows of the open cell may all be called rightly, or
-        # none.
+        # Accuracy and precision are not monotone in the threshold.  Within the open cell it may
+        # call all rows rightly, or none: both extremes are added.
         cell = np.zeros_like(raw)
         cell[:, min(above)] = 1.0
         sure = chosen * (1.0 - cell)
@@ -563,7 +643,7 @@ def _rates(
 
 
 def _union_of_intervals(several: list[Estimate]) -> Estimate:
-    """Return the first estimate with the union of all intervals; refused if one is."""
+    """Return the first estimate with the union of all intervals; a refused one, if there is any."""
     lows: list[float] = []
     highs: list[float] = []
     for one in several:
@@ -616,12 +696,11 @@ def ratio_of_counts(
 def _calibration(
     raw: Array, counts: Array, edges: Array, noise: float
 ) -> list[dict[str, float | None]]:
-    """Return observed shares of positives by cell, with the model's mean probability.
+    """Return the observed share of positives in each cell, with the model's mean probability.
 
-    Scores are taken as even within the cell.
-
-    Of the open cells nothing says where their rows are: they have no such mean, only a probability
-    that it is beyond.
+    The mean takes scores to be uniform within the cell.  The open cells have no mean, only the
+    probability at their edge, as nothing says where in them the rows are.  Cells with too few rows
+    for the noise are left out.  Parameters are as for :func:`_brier`.
     """
     middle = special.expit(placements(edges, mean_tail_distances(raw, noise))).mean(axis=1)
     ends = [None, *special.expit(edges).tolist(), None]

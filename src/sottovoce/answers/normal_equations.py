@@ -1,11 +1,11 @@
-"""Least squares from noisy sums: the one place that solves its normal equations.
+"""Normal equations of least squares from noisy sums, with shrinkage by empirical Bayes.
 
 With second moments M of rows and mean products c of rows and targets, the coefficients x solve ``M
-x = c``.  A gradient g at a point t says that ``M t - g`` is c.  Both M and g carry noise of known
-deviation, which is all that is used here: nothing in this module reads rows, and all that it
-computes is post-processing.
+x = c``.  A gradient g at a point t gives c as ``M t - g``.  Both M and g have noise of known
+deviation.  Nothing in this module reads rows: it is post-processing for the recipes of
+:mod:`sottovoce.answers.least_squares` and :mod:`sottovoce.answers.regression`.
 
-All arrays have replicates in front, (R, ...).
+All arrays have R replicates in front; d is the number of columns.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ import numpy as np
 from ..util.typing import Array
 
 _SPREADS = np.logspace(-3.0, 3.0, 61)
-"""Prior variances of a coefficient, over one by the trace of the moments, which is about that of
-a target.
+"""Grid of prior variances of a coefficient, times the trace of the second moments: at 1 the
+coefficients explain scores of variance about 1, that of a target.
 """
 _EXACT = 1e-24
+"""Variance that is added where noise may be 0, so that no division fails."""
 
 
 class Mean(NamedTuple):
-    """Products as one, by their precisions."""
+    """Average of the products of several gradients, weighted by precision."""
 
     c: Array
     """The mean of the products, (R, d)."""
     center: Array
-    """The same mean of the points at which they were found, (R, d)."""
+    """The average of the gradients' points with the same weights, (R, d)."""
     of_gradients: Array
     """Variance of an entry of c by noise in gradients alone, (R,)."""
     of_all: Array
@@ -40,7 +41,7 @@ class Mean(NamedTuple):
 
 
 class Products:
-    """Mean products c of rows and targets, as gradients at several points tell them.
+    """Mean products c of rows and targets, from gradients at several points.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class Products:
         )
 
     def add(self, point: Array, gradient: Array, spread: float | Array) -> None:
-        """Add the products that a gradient at a point tells: ``M point - gradient``.
+        """Add the products ``M point - gradient`` of a gradient at a point.
 
         Parameters
         ----------
@@ -82,7 +83,8 @@ class Products:
         Parameters
         ----------
         distances : sequence of array (R,)
-            The squared distance of each point from the solution, about: noise in M moves c by it.
+            Squared distance of each point from the solution, about, in the order of the points:
+            the variance that noise in M adds to c is in proportion to it.
 
         Returns
         -------
@@ -114,8 +116,9 @@ class Posterior(NamedTuple):
 def posterior(M: Array, c: Array, variance: Array, free: int) -> Posterior:
     """Estimate coefficients x from noisy products c of ``M x = c``, by empirical Bayes.
 
-    The first `free` coordinates have no law beforehand. The others are normal, with one variance
-    for all, as in :func:`posterior_gain`, and are centred by the free ones.
+    The first `free` coordinates have a flat prior.  The others have a normal prior with one
+    variance for all, as in :func:`posterior_gain`; the free ones are eliminated first, as a
+    constant is by centring the columns.
 
     Parameters
     ----------
@@ -150,14 +153,14 @@ def posterior(M: Array, c: Array, variance: Array, free: int) -> Posterior:
 def posterior_gain(values: Array, z: Array, variance: Array) -> tuple[Array, Array]:
     """Compute the posterior gain of x given ``z = values x + noise``, by empirical Bayes.
 
-    x is normal with one variance for all, averaged over :data:`_SPREADS` by their likelihood.  The
-    error is the same average of the error given a variance, without how the means at different
-    variances differ.
+    The entries of x have a normal prior with one variance for all.  Gain and error are averaged
+    over the grid of variances :data:`_SPREADS`, weighted by likelihood; the error leaves out the
+    differences between the means at different variances.
 
     Parameters
     ----------
     values : array (R, k)
-        Nonnegative.
+        Nonnegative factors of the entries.
     z : array (R, k)
     variance : array (R,)
         Of the noise in an entry of z.

@@ -1,16 +1,18 @@
-"""How far to go along a Newton step, as if rows were normal (docs/privacy/answers.md, "Steps").
+"""Line search along Newton steps, and the errors it leaves, as if rows were normally distributed
+(docs/privacy/answers.md, "Steps").
 
-A Newton step takes curvature for the same all along.  Where effects are strong it is not: with
-margins z of standard deviation s the mean of p(1 - p) falls about as 1 / s, so that a step from
-small coefficients is several times too short, and a few steps do not arrive.  How curvature changes
-along a step is known, about, from what was released.  With u the shift of a row's margin by the
-step, of normal rows, Stein's lemma tells the slope of the mean loss along it,
+A Newton step assumes constant curvature.  Where effects are strong curvature is not constant: with
+margins (linear scores) z of standard deviation s the mean of p(1 - p) falls about as 1 / s.  So a
+step from small coefficients is several times too short, and a few steps do not arrive.  How
+curvature changes along a step follows approximately from the released second moments.  Let u be the
+shift of a row's margin by the step.  For normal rows Stein's lemma gives the slope of the mean loss
+along the step,
 
     E[p(z + t u) u] = E u E p(z + t u) + Cov(z + t u, u) E p'(z + t u),
 
-and the step is multiplied by the t at which this slope has risen by what Newton's step counts on,
-``E[p'(z) u^2]``. Where the gradient is nothing so is the step, whatever the rows are: nothing is
-taken for granted but how far to go.
+and the step is multiplied by the t at which this slope has risen by ``E[p'(z) u^2]``, the rise that
+Newton's step assumes.  Where the gradient is 0 the step is 0, whatever the rows are: the normal law
+decides only how far to go.
 """
 
 from __future__ import annotations
@@ -31,40 +33,44 @@ deviation 10.
 """
 _WEIGHTS = np.exp(-0.5 * _GRID**2)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-# Of the largest eigenvalue: a direction below it has no error, as rows lose it.
+# Eigenvalues below this part of the largest one are 0: rows do not vary in that direction.
 _SINGULAR = 1e-11
-# At margins of hundreds, where steps went astray, no number is left of it.
+# Smallest mean curvature in a denominator: at margins of hundreds, it underflows.
 _NO_CURVATURE = 1e-300
+# Steps of bisection.
 _HALVINGS = 50
 _TINY = 1e-12
+# Factor on the size of all effects, up and down, for a difference quotient.
 _NEARBY = 1.05
 _MOST = 30.0
-"""Deviation of margins beyond which nothing is said of the size of effects."""
+"""Standard deviation of margins beyond which the room of the size of effects is taken to be 0."""
 _Z = 1.96
+"""Normal quantile of 95% intervals."""
 
 
 class NormalRows(NamedTuple):
-    """Normal law of the rows, with its total weight: below 1 where long rows count less."""
+    """Normal law of the rows, of R replicates; its weight is below 1 if long rows count less."""
 
     weight: Array  # (R, 1)
     mean: Array  # (R, d)
     covariance: Array  # (R, d, d)
 
     def by_curvature(self, w: Array) -> Array:
-        """Second moments of rows weighted by ``p'(x'w)``, (R, d, d): the Hessian over its mean.
+        """Return second moments of rows weighted by their curvature ``p'(x'w)``, (R, d, d).
 
-        With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are
-        strong few rows have curvature, those near the border, and along w these are all alike.
+        That is the Hessian at w, (R, d), over the mean curvature.  With w = 0, or a constant alone,
+        it is the matrix of second moments of all rows.  Where effects are strong only rows near the
+        decision boundary have curvature, and they hardly vary along w.
         """
         return self._by_curvature(w)[0]
 
     def hessian(self, w: Array) -> Array:
-        """The Hessian at w, (R, d, d)."""
+        """Return the Hessian at w, (R, d), of the logistic loss: (R, d, d)."""
         moments, curvature = self._by_curvature(w)
         return moments * curvature[:, None, None]
 
     def _by_curvature(self, w: Array) -> tuple[Array, Array]:
-        """Second moments of rows by their curvature, (R, d, d), and its mean, (R,)."""
+        """Return :meth:`by_curvature`, and the mean curvature, (R,)."""
         along = np.einsum("rij,rj->ri", self.covariance, w)
         variance = np.maximum(np.sum(w * along, axis=1), 1e-12)
         chance = _chances(np.sum(self.mean * w, axis=1), variance)
@@ -86,12 +92,12 @@ class NormalRows(NamedTuple):
 def as_curvature_falls(
     rows: NormalRows, w: Array, end: Array, covariance: Array, part: Array
 ) -> Array:
-    """Compute the errors of a corrected step from those of a Newton step, as curvature falls.
+    """Compute the covariance after the correction of a step for falling curvature.
 
-    A step d is corrected by half of ``H^-1 K d``, with K the change of the Hessian along it, which
-    is about quadratic in d. So an error e of the step is one of ``e - H^-1 K e`` after it: more
-    than e where curvature falls. K is that of the law. Where curvature rises errors are left as
-    they are, for rows may have another law.
+    A Newton step d is corrected by half of ``H^-1 K d``, about, with the change K of the Hessian
+    along it; the correction is about quadratic in d.  So an error e of the step becomes ``e - H^-1
+    K e``, which is more than e where curvature falls.  K is computed from the normal law.  Where it
+    says that curvature rises errors are left as they are, as the rows may have another law.
 
     Parameters
     ----------
@@ -101,9 +107,9 @@ def as_curvature_falls(
     end : array (R, d)
         Its end.
     covariance : array (R, d, d)
-        Of errors at w.
+        Covariance of the step's errors, without the correction.
     part : array (R,)
-        Of the correction that is made, from 0 to 1: it is that of a step without its noise.
+        Part of the correction that is made, from 0 to 1: the share of the step that is not noise.
 
     Returns
     -------
@@ -126,18 +132,18 @@ def as_curvature_falls(
 def fit_normal_rows(S: Array, every: Array) -> NormalRows:
     """Fit the normal law to second moments S, (R, d, d), positive semidefinite.
 
-    ``every'x = 1`` for every row x, with `every` (d,).  Long rows count less, so that
-    ``every'S every`` is less than 1: the law is that of rows by their weights.
+    `every`, (d,), has ``every'x = 1`` for every row x.  Where long rows have smaller weights
+    ``every'S every`` is the mean weight, and the law is that of the weighted rows.
     """
     with_every = S @ every
-    # Noise may lift it above 1.
+    # Noise may leave nothing of the weight.
     weight = np.maximum(with_every @ every, 1e-3)[:, None]
     mean = with_every / weight
     return NormalRows(weight, mean, S / weight[:, :, None] - mean[:, :, None] * mean[:, None, :])
 
 
 def stretch_newton_step(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
-    """Scale a Newton step by what it falls short or goes too far as curvature changes on the way.
+    """Scale a Newton step for the change of curvature along it (module's docstring).
 
     Parameters
     ----------
@@ -173,7 +179,7 @@ def stretch_newton_step(rows: NormalRows, w: Array, step: Array, most: float) ->
     chance = _chances(center, zz)
     bends = _WEIGHTS * chance * (1.0 - chance)
     zero, one, two = (np.sum(bends * _GRID**power, axis=1) for power in (0, 1, 2))
-    # u less its mean is this times the margin's deviation, and a rest
+    # The centred u is `with_z` times the standardised margin, plus an independent rest.
     with_z = zu / np.sqrt(np.maximum(zz, 1e-12))
     # What Newton's step counts on: the slope at its start, risen by E[p'(z) u^2].
     asked = slope(np.zeros(len(w))) + zero * (shift**2 + np.maximum(uu - with_z**2, 0.0))
@@ -190,26 +196,28 @@ def stretch_newton_step(rows: NormalRows, w: Array, step: Array, most: float) ->
 
 
 class Size(NamedTuple):
-    """Uncertainty of the factor t by which all slopes together might be multiplied."""
+    """Uncertainty of the size t of all effects: a factor on all slopes, 1 at the estimate."""
 
-    error: Array  # standard deviation of t  (R,)
-    # errors from t to where no row is left on the wrong side: below a few, t may have no end  (R,)
+    error: Array  # standard error of t  (R,)
+    # distance, in standard errors, to where all rows are on the right side: with few, the
+    # likelihood may have no maximum in t (separation)  (R,)
     room: Array
-    widening: Array  # what an interval of t lacks because curvature falls as t grows  (R,)
+    widening: Array  # to add to an interval of t at its upper end, as curvature falls  (R,)
 
 
 def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) -> Size:
-    """Estimate how well the size of all effects together is known.
+    """Estimate how well the size t of all effects together is known.
 
-    Where columns decide the outcome alone, the likelihood rises along the slopes without end.  The
-    mean slope of the loss along them has an end: with v the margin less its mean, it can fall by
-    ``E[v 1(v > q)] - E[v p]`` until all rows are on the right side, where q parts them in the same
-    shares.  Over the curvature along t that is the distance in t at which Newton's steps would find
-    no end: a half where effects are strong, more where they are not.
+    If the columns separate the two outcomes, the likelihood rises with t without end.  How far t is
+    from that is measured by the slope of the mean loss in t.  With v the margin less its mean, that
+    slope can fall by ``E[v 1(v > q)] - E[v p]`` until all rows are on the right side, where the
+    threshold q gives the same share of positives.  Divided by the curvature K in t this is the
+    distance in t at which Newton steps would not end: 1/2 where effects are strong, and more where
+    they are weak.
 
-    With the curvature's fall ``k = -d log K / d log t``, to second order a normal error x in the
-    slope moves t by ``x + k x^2 / 2``, so an interval lacks about ``k (z error)^2 / 2`` at its
-    upper end, with z of its level.
+    With ``k = -d log K / d log t`` a normal error x in the slope moves t by ``x + k x^2 / 2`` to
+    second order.  So a symmetric interval is too short by about ``k (z error)^2 / 2`` at its upper
+    end, with the normal quantile z of its level.
 
     Parameters
     ----------
@@ -217,9 +225,9 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
     w : array (R, d)
         Coefficients.
     covariance : array (R, d, d)
-        Of their errors.
+        Covariance of their errors.
     slopes : bool array (R, d)
-        Columns that are no constants, and take part.
+        Columns, without constants, whose coefficients t multiplies.
 
     Returns
     -------
@@ -239,12 +247,11 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
     above, below = (
         _curvature_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY)
     )
-    # Where noise leaves the covariance no numbers nothing is known of the size.
+    # With an infinite or missing covariance the room is 0.
     finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
     covariance = np.where(finite[:, None, None], covariance, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Each of the two is by the logarithm of its own size, and by t it is less by the square of
-        # that.
+        # _curvature_along_size is the curvature in log t.  That in t is over t^2: hence the 2.
         falls = 2.0 - (np.log(above) - np.log(below)) / (2.0 * math.log(_NEARBY))
         inverse = np.linalg.pinv(
             covariance * (slopes[:, :, None] & slopes[:, None, :]), rcond=_SINGULAR, hermitian=True
@@ -256,7 +263,11 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
 
 
 def _curvature_along_size(center: Array, deviation: Array) -> Array:
-    """Compute the mean loss's curvature along the size of all effects, if the constant follows."""
+    """Compute the curvature, (R,), of the mean loss in the logarithm of the size of all effects.
+
+    The loss is minimised over the constant at every size.  `center` and `deviation`, (R,), are the
+    mean of the margins and the standard deviation of their part by slopes.
+    """
     chance = _chances(center, deviation**2)
     bends = _WEIGHTS * chance * (1.0 - chance)
     zero, one, two = (np.sum(bends * _GRID**power, axis=1) for power in (0, 1, 2))
@@ -264,6 +275,6 @@ def _curvature_along_size(center: Array, deviation: Array) -> Array:
 
 
 def _chances(mean: Array, variance: Array) -> Array:
-    """Compute probabilities of margins at the points of the grid, (R, points)."""
+    """Compute probabilities of a positive label at grid points of normal margins, (R, points)."""
     margins = mean[:, None] + np.sqrt(np.maximum(variance, 0.0))[:, None] * _GRID
     return np.asarray(-Logistic().derivative(-margins))

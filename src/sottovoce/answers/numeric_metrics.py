@@ -1,8 +1,9 @@
 """Differentially private evaluation of a bounded number on held-out rows: R2 and errors from one
-release.
+release (docs/privacy/answers.md, "Errors of numbers").
 
-Intervals hold sampling and noise by the delta method (docs/privacy/answers.md, "Errors of
-numbers").
+The release, :class:`sottovoce.queries.Misses`, is a vector of moments of errors and targets.  The
+metrics are functions of these, with 95% intervals for sampling and noise by the delta method.
+:class:`sottovoce.answers.judging.NumberJudge` runs it.
 """
 
 from __future__ import annotations
@@ -29,17 +30,20 @@ from .metrics import Estimate
 from .released import ReleasedEvaluation
 
 LOSS = Weighted(HuberResidual(1.0))
-"""Loss of held-out rows of any norm; moments of clipped scores do not depend on it."""
+"""Rows need a loss; this one allows rows of any norm.  The moments do not depend on it."""
 _CONSTANT: Array = np.array([0.0, 1.0])
+"""Rows are (score, 1): the mask of the constant."""
 _CLEAR = 5.0
-"""R2 is refused if the target's variance is within this many standard errors of 0."""
+"""R2 is refused if the target's variance is within this many standard errors of 0; the share of
+rows with a number counts as at least this many noise deviations.
+"""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of predictions, in the target's unit."""
+    """Released errors of predictions, in the target's unit, with 95% intervals."""
 
-    rows: float  # held out, those without a number too
+    rows: float  # held-out rows, including those without a number
     noise: float  # standard deviation of the noise on the mean absolute error
     r2: Estimate
     mean_absolute: Estimate
@@ -65,7 +69,7 @@ class Errors:
 
 @dataclass(frozen=True, repr=False)
 class NumberEvaluation(ReleasedEvaluation):
-    """The released errors, with exact numbers that only the rows' holder may see."""
+    """The released errors, with exact numbers that only the data owner may see."""
 
     errors: Errors
     statement: Statement
@@ -78,9 +82,14 @@ class NumberEvaluation(ReleasedEvaluation):
 
 @dataclass(frozen=True)
 class ErrorMoments(Once):
-    """Moments of a public model's errors, on rows of :func:`rows_of`; the outcome is an answer.
+    """Moments of a public model's errors, on rows of :func:`rows_of`.
 
-    `judged` is :func:`sottovoce.util.plain.digest_public_values` the public model.
+    The outcome is an :class:`~sottovoce.algorithms.items.Answer`.
+
+    Parameters
+    ----------
+    judged : bytes
+        Digest of the public model (:func:`sottovoce.util.plain.digest_public_values`).
 
     Guarantee
     ---------
@@ -92,18 +101,23 @@ class ErrorMoments(Once):
     judged: bytes = field(kw_only=True)
 
     name: ClassVar[str] = "misses"
-    summary: ClassVar[str] = "how far predictions of a bounded number are off"
+    summary: ClassVar[str] = "errors of predictions of a bounded number"
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The only release: all moments, with the whole budget."""
         return (Item("errors", lambda at: Misses(at, _CONSTANT), 1.0),)
 
     def point_of_release(self, d: int) -> Array:
+        """Return the point whose product with a row is its score."""
         return np.array([1.0, 0.0])
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
-    """Held-out rows from each site's scores and encoded targets, NaN where there is none."""
+    """Construct held-out rows from each site's scores (n,) and targets (n,) in [-1, 1].
+
+    A row with a target of NaN has none, and becomes a zero row.
+    """
     known = [(~np.isnan(y)).astype(float) for _, y in parts]
     tables = [
         (np.column_stack([scores, np.ones(len(scores))]) * one[:, None], one)
@@ -114,17 +128,20 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Means of ``|e|, e^2, t, t^2`` over rows with a number, and what their errors depend on."""
+    """Means over rows with a number, and what their errors depend on.
 
-    means: Array
-    covariance: Array
-    noise: Array
-    noise_of_share: float
-    rows: float
+    With the error e of a row over the width of the target's bounds, and the target t in [-1, 1].
+    """
+
+    means: Array  # of |e|, e^2, t, t^2  (4,)
+    covariance: Array  # of these four numbers between rows  (4, 4)
+    noise: Array  # standard deviations of the noise in the means  (4,)
+    noise_of_share: float  # of the share of rows with a number, over that share
+    rows: float  # noisy number of rows with a number
 
     @classmethod
     def of(cls, answer: Answer) -> _Moments:
-        """Means are divided by the released share of rows with a number, which is at most 1."""
+        """Divide the released sums, over all rows, by the released share of rows with a number."""
         found, s, n = answer.value[0] / SCALES, answer.spread / SCALES, answer.rows
         share = min(max(float(found[0]), _CLEAR * float(s[0]), 1.0 / n), 1.0)
         m, s = found / share, s / share
@@ -132,13 +149,14 @@ class _Moments:
         second = np.array([[e4, e2t, e2t2], [e2t, t2, t3], [e2t2, t3, t4]])  # of (e^2, t, t^2)
         full = np.zeros((4, 4))
         full[1:, 1:] = second - np.outer(m[2:5], m[2:5])
-        # its covariances are not asked: no metric is a function of |e| and another mean
+        # Covariances with |e| are not released: no metric depends on |e| and another mean.
         full[0, 0] = e2 - absolute**2
         return cls(m[1:5], full, s[1:5], float(s[0]), n * share)
 
     def variance(self, gradient: Sequence[float]) -> float:
-        """Variance of a function of the means with this gradient: sampling, and noise in the
-        means and the share.
+        """Return the variance of a function of the means, by its `gradient`, (4,).
+
+        Delta method, for sampling and for noise in the means and in the share.
         """
         g = np.asarray(gradient, dtype=float)
         noise = (
@@ -159,12 +177,15 @@ def _root(squared: Estimate, width: float) -> Estimate:
 
 
 def errors_from_moments(found: Answer, task: BoundedNumber) -> Errors:
-    """Compute the errors from the outcome of :class:`ErrorMoments`, of one replicate."""
+    """Compute the errors, in the target's unit, from the outcome of :class:`ErrorMoments`.
+
+    That of the first replicate.
+    """
     moments = _Moments.of(found)
     absolute, e2, t, t2 = (float(x) for x in moments.means)
     width = task.high - task.low
     half = 0.5 * width
-    V = t2 - t * t
+    V = t2 - t * t  # variance of the target, in half widths of its bounds
     # Delta method: every variance is by the gradient of the number in the four means.
     of_mean = half**2 * moments.variance([0, 0, 1, 0])
     mean = Estimate.normal_interval(task.low + half * (1.0 + t), of_mean, task.low, task.high)

@@ -1,7 +1,7 @@
-"""Which site's constant a row is read with: its own, where it names a site that the model knows, or
-their average.
+"""Choice of the site constant for the prediction of a row: that of the row's site, if the model
+knows it, else the average of all sites' constants.
 
-A row's site decides its own margin and no other row's.
+A row's site affects its own prediction and no other row's.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from ..errors import InvalidInput
 from ..util.typing import Any, IntArray
 
 AVERAGE = -1
-"""In place of a site's number: the average of the sites' constants."""
+"""Index that stands for the average of the sites' constants."""
 
 WITHOUT_SITE = (
-    "Held-out rows have no site, as they were not dealt: each was judged with the "
-    "average of the sites' constants."
+    "Held-out rows belong to no site, as only training rows were partitioned: each was scored with "
+    "the average of the sites' constants."
 )
-"""Of a deal that is made of the training rows alone; from the configuration, so it is public."""
+"""Note for a partition of the training rows alone.  It follows from the configuration, so it is
+public.
+"""
 
 
 def indices_of_sites(names: Sequence[str], column: Any) -> IntArray:
-    """Return the index of each row's site among `names`; `AVERAGE` for others or none.
+    """Return the index of each row's site among `names`, (n,); `AVERAGE` for unknown sites.
 
-    Texts are one by :func:`sottovoce.data.values.canonical_text`, as in training.
+    `column`, (n,), are raw values, which are compared as in training, by
+    :func:`sottovoce.data.values.canonical_text`.
     """
     known = Declared({name: k for k, name in enumerate(names)})
     if isinstance(column, list | tuple):
@@ -39,7 +42,7 @@ def indices_of_sites(names: Sequence[str], column: Any) -> IntArray:
 
 
 def index_of_site(names: Sequence[str], site: str | int) -> int:
-    """Return the index of a site, by its name or else by its number from 0 on.
+    """Return the index of a site among `names`, by its name or else by its number from 0 on.
 
     Raises
     ------
@@ -47,9 +50,7 @@ def index_of_site(names: Sequence[str], site: str | int) -> int:
         If the model knows no such site, or all sites share a constant.
     """
     if not names:
-        rule = (
-            "is for models with a constant for every site, and this one has the same for all rows"
-        )
+        rule = "needs a model with a constant for each site, and this one has one for all rows"
         raise InvalidInput("site", site, rule, "leave --site out")
     found = Declared({name: k for k, name in enumerate(names)}).meaning_of_text(str(site), AVERAGE)
     if found != AVERAGE:
@@ -60,8 +61,8 @@ def index_of_site(names: Sequence[str], site: str | int) -> int:
     shown = ", ".join(names[:8])
     if len(names) > 8:
         shown += ", ..."
-    rule = f"is no site of this model, which knows {shown}"
-    remedy = f"use one of their names, or a number from 0 to {len(names) - 1}"
+    rule = f"is not a site of this model, whose sites are {shown}"
+    remedy = f"use the name of a site, or its number from 0 to {len(names) - 1}"
     raise InvalidInput("site", site, rule, remedy)
 
 
@@ -76,11 +77,14 @@ def whole_number_in_text(site: str | int) -> int | None:
 
 
 def note_on_unknown_sites(where: IntArray) -> str | None:
-    """Return a note on rows that are read with the average; None without such rows."""
+    """Return a note on the rows that get the average of the constants; None without such rows.
+
+    `where`, (n,), are indices by :func:`indices_of_sites`.
+    """
     many = int(np.sum(where == AVERAGE))
     if not many:
         return None
     return (
-        f"{many:,} of {len(where):,} rows name no site that the model knows: they have the average "
-        "of its constants"
+        f"{many:,} of {len(where):,} rows name no site that the model knows: they get the average "
+        "of the sites' constants"
     )

@@ -1,11 +1,21 @@
-"""Calibration slope, intercepts and O/E from a histogram of scores by label and two corrections of
-it.
+"""Calibration slope, intercepts and O/E (observed over expected positives), from a noisy histogram
+of scores by label and two releases that correct it (docs/privacy/answers.md, "Evaluation").
 
-With z the log-odds of the judged model, ``logit P(y = 1) = a + b z`` is fitted by Newton's method
-to the score equations of a logistic regression: their sum over rows is that over the noisy
-histogram, with scores where a public law puts them within the cells, plus the released
-:class:`sottovoce.queries.Corrections` of just that.  One block of rows at a time: all rows, or
-those of a group (docs/privacy/answers.md, "Evaluation").
+Let u be the log-odds of the evaluated model, less the middle of the cells.  The *line* ``logit P(y
+= 1) = level + slope u`` is fitted by Newton's method to the score equations of a logistic
+regression.  Sums over rows are
+computed in two parts:
+
+- the sum over the noisy histogram, with scores at positions within the cells that a public law
+  gives them (:func:`sottovoce.answers.metrics.placements`), and
+- a *correction*: the true sum less that one, which is released with noise
+  (:class:`sottovoce.queries.Corrections`).
+
+Corrections are asked at a *point*, a :class:`sottovoce.queries.corrections.Curves`: a line, and how
+much rows of each cell count.  The first point follows from the histogram (:func:`first_point`), the
+second from the first corrections (:func:`second_point`); the results follow from the second ones
+(:func:`recalibrate`).  A *block* is all rows, or those of one subgroup.  The script that asks is in
+:mod:`sottovoce.answers.evaluation`.
 """
 
 from __future__ import annotations
@@ -47,8 +57,9 @@ from .metrics import (
 special = Later("scipy.special")
 
 EDGES: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
-"""Edges of the cells, less their middle."""
+"""Inner edges of the cells, in logits from the middle of the cells."""
 FARTHEST = 1024.0
+"""Largest reach, in logits."""
 REACHES = (
     (4.0, 0.1),
     (4.0, 0.3),
@@ -59,62 +70,69 @@ REACHES = (
     (64.0, 1.0),
     (FARTHEST, 1.0),
 )
-"""Distances from the middle of the cells, in logits, beyond which rows count less, and worths of
-rows in open cells.
+"""Choices of the *reach*, the distance from the middle of the cells, in logits, beyond which rows
+count less; each with the factor on the worth of rows in open cells.
 """
 MORE_NOISE = 1.05
-"""Standard errors may grow by this factor for one further down that list."""
+"""Factor by which the standard error of the slope may exceed the least one, for a larger reach."""
 WIDEST = 1.0
-"""Half the width of the widest interval in the large that is printed."""
+"""Largest half-width of a printed interval of the intercept at slope 1 (calibration in the large),
+in logits.
+"""
 # With a bound for the width at the estimate 91 to 92% of the printed intervals covered, with this
 # one 94 to 97% (250 sets each of 2,000 rows at epsilon .5).
 FARTHEST_END = 3.0
-"""How far above a slope, and above 1 in slopes, its interval may reach: a longer one says nothing.
+"""Largest distance of the upper end of a printed slope's interval from the slope, over the slope or
+1, whichever is larger.
 
 The error of a slope grows with the slope, and where noise is large it grows fast.  A bound for the
 error alone would refuse the slopes that noise made large, and a narrow bound at the upper end those
 that it did not make small: what is left would lie below the truth.
 """
 LONGEST = 1.0
-"""Root mean square shift of log-odds from the last point of corrections, beyond which these tell
-too little.
+"""Largest root mean square shift of log-odds from the point of the last corrections to the
+estimate; beyond it the line is refused.
 """
-SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
+SAYS_NOTHING = "too few rows for this noise: the interval would be too wide to be of use"
+"""Reason of a refusal in the printed results."""
 LACKING = 0.1
-"""Share of an information that its correction is likely to be; of more, the counts themselves
-must say so.
+"""Prior standard deviation of a correction of an information entry, over that entry; a larger one
+is believed only if it stands out from noise.
 """
 # Believing corrections of two deviations made errors of 100% in the information.
 CERTAIN = 3.0
-"""Noise deviations of a correction of information, by which it has to be larger than what is
-likely, to be believed.
+"""Noise deviations by which a correction of information must stand out to be believed beyond
+`LACKING`.
 """
 IGNORED = 0.1
-"""Share of a sampling variance by which the histogram may differ from a regression that holds,
-by its cells alone.
+"""Relative difference between the sampling variance in the histogram and that of a regression that
+holds, which the cells alone may cause: it is ignored.
 """
 APART = 0.25
-"""Root mean square of log-odds by which the curvature of the histogram may lead away from a step
-of Newton's method.
+"""Largest root mean square difference of log-odds between the solution by the histogram's changes
+and one Newton step; beyond it the Newton step is taken.
 """
 SETTLING = 8
-"""First turns of a fit of the histogram, in which the worths of cells follow the curve."""
+"""Number of first iterations of a fit in which the worths of cells are updated with the line."""
 _LONGEST_STEP, _STEEPEST = 1.5, 50.0
+"""Largest Newton step, as root mean square of log-odds, and largest size of a slope."""
 _CELL: IntArray = np.arange(CELLS)
 _LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
-"""How much more noise, in its largest values, a correction of each statistic may have than those
-of the score.
+"""Factor on the noise of each statistic's correction, over that of the score, in units of the
+largest correction of a row.
 """
 _LABEL: Array = np.array([0.0, 1.0])[:, None, None]
+"""Labels 0 and 1, for arrays (2, cells, places)."""
 _TINY = 1e-12
+"""Smallest denominator."""
 
 
 class Block(NamedTuple):
-    """Noisy counts by label and cell, (2, CELLS), their noise deviation, and the rows."""
+    """The noisy histogram of all rows, or of the rows of a subgroup."""
 
-    counts: Array
-    sigma: float
-    rows: float
+    counts: Array  # by label and cell  (2, CELLS)
+    sigma: float  # standard deviation of the noise on each count
+    rows: float  # public number of rows; of a subgroup, the noisy one
 
     @property
     def total(self) -> Array:
@@ -123,22 +141,23 @@ class Block(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """A block's answer: corrections of sums over its rows at `curve`, with their noise."""
+    """A block's corrections at a point, with their noise."""
 
-    curve: Curves
-    values: Array  # of a row by label and cell            (2, CELLS, STATISTICS)
-    found: Array  # sum over rows less that of the values  (STATISTICS,)
-    spread: Array  # standard deviation of noise           (STATISTICS,)
+    curve: Curves  # the point
+    values: (
+        Array  # statistics of a row by label and cell, by the public law  (2, CELLS, STATISTICS)
+    )
+    found: Array  # sum over rows, less the sum of the values  (STATISTICS,)
+    spread: Array  # standard deviation of the noise in `found`  (STATISTICS,)
 
 
 def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
-    """Shrink the corrections of an answer by the share of noise in them.
+    """Shrink the corrections of information by the share of noise in them.
 
-    Only so much of a correction of information is kept as is not likely to be noise.  That is
-    judged for scores less their mean by information.  Where rows are far from the middle of the
-    cells, level and slope are nearly collinear, and what little is told of the slope is a
-    difference of entries that are all large: a small error in each of them would be a large one
-    of it.
+    That is done after centring scores at their mean, weighted by information.  Where rows are far
+    from the middle of the cells, level and slope are nearly collinear, and the information on the
+    slope is a small difference of large entries: a small relative error in each of them would be a
+    large one of the difference.
 
     Parameters
     ----------
@@ -146,7 +165,7 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     curve : Curves
         The point at which the corrections were asked.
     values : array (2, CELLS, STATISTICS)
-        What a row of each label and cell stands for.
+        Statistics of a row by label and cell; see :func:`values_of`.
     found : array (STATISTICS,)
         Released sums over rows, less those of `values`.
     spread : array (STATISTICS,)
@@ -156,15 +175,18 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     -------
     Corrected
     """
+    # All statistics summed over the histogram, (STATISTICS,).
     H = np.einsum("yk,yke->e", block.counts, values)
     kept = found.copy()
     kept[BENT] *= float(_kept_share_of_correction(found[BENT], spread[BENT], abs(H[BENT])))
     level, mixed, _ = H[INFORMATION]
-    mean = mixed / level if level > 0.0 else 0.0
+    mean = mixed / level if level > 0.0 else 0.0  # of the scores, weighted by information
+    # Maps the entries (level, mixed, slope) of an information to those for centred scores.
     centred = np.array([[1.0, 0.0, 0.0], [-mean, 1.0, 0.0], [mean**2, -2.0 * mean, 1.0]])
     there, about = centred @ found[INFORMATION], centred @ H[INFORMATION]
     noise = np.sqrt(centred**2 @ spread[INFORMATION] ** 2)
     scale = np.abs(about)
+    # The centred mixed entry is about 0: its scale is that of the other two.
     scale[1] = math.sqrt(max(about[0] * about[2], 0.0))
     kept[INFORMATION] = np.linalg.solve(
         centred, there * _kept_share_of_correction(there, noise, scale)
@@ -173,7 +195,11 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
 
 
 def _kept_share_of_correction(found: Array, noise: Array, scale: Array) -> Array:
-    """Return the share of noisy corrections that is kept, if `LACKING` of the scale is likely."""
+    """Return the share of noisy corrections that is kept, by empirical Bayes.
+
+    Their prior standard deviation is `LACKING` times `scale`, or what `found` shows beyond
+    `CERTAIN` deviations of `noise` if that is more.
+    """
     unit = np.maximum(scale, _TINY)
     variance = (noise / unit) ** 2
     likely = np.maximum((found / unit) ** 2 - CERTAIN**2 * variance, LACKING**2)
@@ -214,11 +240,12 @@ def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
 
 
 def values_of(curve: Curves) -> Array:
-    """Return what a row of each label and cell stands for, (..., 2, CELLS, STATISTICS).
+    """Return the statistics that a row of each label and cell counts as.
 
-    That is the mean over places within the cell.  Of the model's probabilities it is the middle of
-    what they may be in the cell, which has the smallest corrections.  Places themselves are one
-    half on average.  Of several reaches (...) and worths, if the curve has such.
+    The shape is (..., 2, CELLS, STATISTICS).  They are means over the positions within the cell
+    that the public law gives.  For the model's probabilities the middle of their range in the cell
+    is taken, which has the smallest corrections.  The leading axes (...) are those of the curve, if
+    it has several reaches.
     """
     u = placements(EDGES, curve.tails)
     values = np.zeros((*curve.reach.shape, 2, CELLS, STATISTICS))
@@ -234,15 +261,17 @@ def values_of(curve: Curves) -> Array:
 
 
 def _line_values(curve: Curves, u: Array) -> Array:
-    """Score and information of a row of each label and cell, the mean over the places u: (...,
-    2, CELLS, 5).
+    """Return score and information of a row of each label and cell: (..., 2, CELLS, 5).
+
+    They are means over the positions u, (CELLS, places), within the cell.
     """
     return np.asarray(_line_everywhere(curve, u).mean(axis=-2))
 
 
 def _line_everywhere(curve: Curves, u: Array) -> Array:
-    """Score and information of a row of each label at the places u of each cell, (..., 2, CELLS,
-    places, 5).
+    """Return score and information of a row of each label at the positions u of each cell.
+
+    The shape is (..., 2, CELLS, places, 5): two entries of the score, three of the information.
     """
     return line_statistics(
         curve, u, _LABEL, curve.worth[..., None, :, None], curve.reach[..., None, None, None]
@@ -250,15 +279,17 @@ def _line_everywhere(curve: Curves, u: Array) -> Array:
 
 
 def units_of(curve: Curves, values: Array) -> Array:
-    """Return the largest corrections of a row, (..., STATISTICS), as units.
+    """Return units for the corrections, (..., STATISTICS), in which no row's have norm above 1.
 
-    In these units no row's corrections are longer than 1.
+    They are found from rows at many scores (:func:`_probes`), with 2% to spare; `values` are those
+    of :func:`values_of`.
     """
     u, cell = _probes(curve.reach)
     place = places_within_cells(EDGES, u, cell, curve.tails)
     label = np.repeat([0, 1], len(cell))
     cell = np.tile(cell, 2)
     u, place = np.concatenate([u, u], axis=-1), np.concatenate([place, place], axis=-1)
+    # Corrections of single rows: their statistics, less those that the cell counts as.
     found = added_statistics(curve, u, label.astype(float), cell, place)
     missed = found - values[..., label, cell, :]
     largest = np.maximum(np.max(np.abs(missed), axis=-2), _TINY) * _LESS
@@ -267,8 +298,9 @@ def units_of(curve: Curves, values: Array) -> Array:
 
 
 def _probes(reach: Array) -> tuple[Array, IntArray]:
-    """Scores (..., n) at which a row's corrections are looked at for a reach (...), and their
-    cells (n,).
+    """Return scores (..., n) at which a row's corrections are evaluated, and their cells (n,).
+
+    For each reach (...): a fine grid in the inner cells, and a wider one far beyond the edges.
     """
     inner = (EDGES[:-1, None] + WIDTH * np.linspace(0.0, 1.0, 17)).ravel()
     far = np.maximum(4.0 * reach, 60.0)[..., None]
@@ -286,13 +318,14 @@ def _probes(reach: Array) -> tuple[Array, IntArray]:
 
 
 class _Within(NamedTuple):
-    """Places of rows within the cells, and what their log-odds are multiplied by there."""
+    """Positions of rows within the cells, and powers of them for sums over the histogram."""
 
-    u: Array  # (CELLS, places)
-    powers: Array  # 1, u and u^2, less beyond the reach  (3, CELLS * places)
+    u: Array  # positions, in logits  (CELLS, places)
+    powers: Array  # 1, u and u^2, smaller beyond the reach  (3, CELLS * places)
 
 
 def _within(curve: Curves) -> _Within:
+    """Return the positions within cells for the tails and the reach of a curve."""
     u = placements(EDGES, curve.tails)
     near = share_in_reach(u, curve.reach)
     bent = near * u
@@ -300,11 +333,10 @@ def _within(curve: Curves) -> _Within:
 
 
 def _line_sums(block: Block, curve: Curves, rows: _Within) -> Array:
-    """Score and information summed over the rows of a block, (5,): the sums of
-    :func:`_line_values`.
+    """Return score and information summed over the histogram of a block, (5,).
 
-    Newton's method asks for them at many lines, and for the same places: so cells are summed before
-    labels are parted.
+    The same as the sums of :func:`_line_values`, but faster, as Newton's method needs them at many
+    lines: the positions `rows` do not depend on the line.
     """
     log_odds = np.clip(curve.level + curve.slope * rows.u, -700.0, 700.0)
     p, other = special.expit(log_odds), special.expit(-log_odds)
@@ -315,7 +347,7 @@ def _line_sums(block: Block, curve: Curves, rows: _Within) -> Array:
 
 
 def matrix(entries: Array) -> Array:
-    """The symmetric matrix of three entries of an information, (..., 2, 2)."""
+    """Return the symmetric matrices (..., 2, 2) of the entries (level, mixed, slope), (..., 3)."""
     return entries[..., [[0, 1], [1, 2]]]
 
 
@@ -325,7 +357,8 @@ def matrix(entries: Array) -> Array:
 def first_point(block: Block, center: float, spread: float) -> Curves:
     """Choose the point of the first corrections, from the histogram alone.
 
-    A cell's worth is the share of its information in what it says, noise included.
+    The line is fitted to the histogram; the worth of a cell is the share of its score's variance
+    that is information rather than noise (:func:`_worth`).
 
     Parameters
     ----------
@@ -364,17 +397,24 @@ def first_point(block: Block, center: float, spread: float) -> Curves:
 
 
 def second_point(block: Block, answer: Corrected) -> Curves:
-    """Choose the point of the second corrections: where the first ones lead."""
+    """Choose the point of the second corrections: the line where the first ones lead."""
     curve, _ = _solved(block, answer)
     return replace(curve, shift=np.array(_shift(block, curve, answer)))
 
 
 def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
-    """Return the point where the corrected score vanishes, by the histogram's own changes.
+    """Solve the corrected score equations for the line.
 
-    The matrix is such that it changes by its own information at the point of the corrections.
-    Where that leads far from one step of Newton's method, and without such a point, it is that
-    step.  Returns also how far the two are apart, in level and slope.
+    The histogram tells how the score changes away from the point of the corrections, scaled so that
+    the change at the point is the corrected information.  If there is no solution, or one far from
+    a single Newton step, the Newton step is taken.
+
+    Returns
+    -------
+    curve : Curves
+        The line.
+    apart : array (2,)
+        Difference of level and slope between the solution and the Newton step.
     """
     own = _weighted_sums(block, values_of(answer.curve))
     sums = _weighted_sums(block, answer.values) + answer.found
@@ -382,6 +422,8 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
     if not _is_positive(H):
         return answer.curve, np.full(2, np.inf)
     newton = _newton_step(answer.curve, sums, 0.0)[0]
+    # The score of the histogram at the solution: its score at the point, less its information
+    # times the corrected Newton step.
     wanted = own[SCORE] - matrix(own[INFORMATION]) @ np.linalg.solve(H, sums[SCORE])
     curve, within = answer.curve, _within(answer.curve)
     for _ in range(40):
@@ -398,11 +440,16 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
 
 
 def _weighted_sums(block: Block, values: Array) -> Array:
+    """Sum the statistics (..., 2, CELLS, k) of a row over the histogram of a block: (..., k)."""
     return np.einsum("yk,...yke->...e", block.counts, values)
 
 
 def _newton_step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
-    """Take one step of Newton's method, not too long; return its end and its length."""
+    """Take one step of Newton's method, of limited length.
+
+    `sums`, (5 or more,), are score and information, and `ridge` is added to the information.
+    Returns the new line, and the larger change of level and slope; infinite without a step.
+    """
     H = matrix(sums[INFORMATION]) + ridge * np.eye(2)
     if not _is_positive(H):
         return curve, math.inf
@@ -422,10 +469,11 @@ def _is_positive(H: Array) -> Any:
 
 
 def _worth(block: Block, curve: Curves) -> Array:
-    """Return the weight of a row in each cell: 1 without noise, small where noise dominates.
+    """Return the worth (weight) of a row in each cell, (CELLS,): 1 without noise, else less.
 
-    The number of rows of a cell is the noisy one, less what its noise has in common with that of
-    the score: else cells would count most where noise makes them say something.
+    It is the binomial variance of the cell's score over that variance plus noise.  The number of
+    rows of a cell is the noisy one, less the part that its noise has in common with that of the
+    score: else cells would count most where noise alone gives them a large score.
     """
     noise = block.sigma**2
     if noise == 0.0:
@@ -433,19 +481,21 @@ def _worth(block: Block, curve: Curves) -> Array:
     p = special.expit(
         np.clip(curve.level + curve.slope * placements(EDGES, curve.tails), -700.0, 700.0)
     ).mean(axis=1)
+    # A cell's score n_1 (1 - p) - n_0 p has noise of the variance noise * blur.
     blur = p**2 + (1.0 - p) ** 2
     likely = np.maximum(block.counts[1] * p + block.counts[0] * (1.0 - p), 0.0) / blur
     score = block.counts[1] * (1.0 - p) - block.counts[0] * p
+    # Regression coefficient of the noise in the rows of a cell on the cell's score.
     common = noise * (1.0 - 2.0 * p) / (noise * blur + likely * p * (1.0 - p))
     told = np.maximum(block.total - common * score, 0.0) * p * (1.0 - p)
     return np.asarray(np.maximum(told / (told + noise * blur), 1e-6))
 
 
 def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> float:
-    """Return the shift of log-odds that makes expected positives equal the observed ones.
+    """Return the shift of the model's log-odds at which expected and observed positives agree.
 
-    Positives that are missing change with the shift as those of the histogram do, times a number:
-    such that they change by their own information at the shift of the corrections.
+    Without an `answer` both are those of the histogram.  With it the observed number is corrected,
+    and the change of the expected number is scaled to the corrected information.
     """
     total = np.maximum(block.total, 0.0)
     shift, missing = float(curve.shift), 0.0
@@ -466,22 +516,29 @@ def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> floa
 
 
 def _expected(total: Array, curve: Curves, shift: float) -> tuple[float, float]:
-    """Positives that the shifted model expects of rows by cell, and how that grows with the
-    shift.
+    """Return the positives that the shifted model expects, and their derivative in the shift.
+
+    `total`, (CELLS,), are the rows of each cell.
     """
     p = special.expit(placements(EDGES, curve.tails) + float(curve.base) + shift)
     return float(total @ p.mean(axis=1)), float(total @ np.mean(p * (1.0 - p), axis=1))
 
 
 def _order(block: Block) -> Array:
-    """Weights of a row's place in its cell in the area under the curve, (2, CELLS)."""
+    """Return the weights of rows' positions within cells in the area under the ROC curve.
+
+    By label and cell, (2, CELLS).
+    """
     counts = project_on_simplex(block.counts, block.rows)
     negatives, positives = (max(float(own.sum()), 1.0) for own in counts)
     return np.stack([-counts[1], counts[0]]) / (negatives * positives)
 
 
 def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
-    """The curve with the farthest reach at which the noise of corrections costs little."""
+    """Return the curve with the largest reach of `REACHES` whose noise costs little.
+
+    `spread` is the standard deviation of the noise in corrections, in units of :func:`units_of`.
+    """
     reach, share = np.array(REACHES).T
     worth = np.tile(curve.worth, (len(REACHES), 1))
     worth[:, [0, -1]] *= share[:, None]
@@ -499,11 +556,11 @@ def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
 
 
 def _covariance(block: Block, answer: Corrected) -> Array:
-    """Covariance of level and slope: of sampling, by the sandwich, and of noise; infinite if
-    nothing is told.
+    """Return the covariance of level and slope, (..., 2, 2): sampling (sandwich) and noise.
 
-    Sampling has the variance of a regression that holds, unless the histogram tells that labels
-    have another.  Of several reaches at once, (..., 2, 2), if the curve has such.
+    It is infinite where the information is not positive definite.  The sampling part is that of a
+    regression that holds, unless the histogram clearly shows another variance of the labels.  The
+    leading axes (...) are those of the curve, if it has several reaches.
     """
     curve, values = answer.curve, answer.values
     H = matrix((_weighted_sums(block, values) + answer.found)[..., INFORMATION])
@@ -518,8 +575,11 @@ def _covariance(block: Block, answer: Corrected) -> Array:
         - matrix(_weighted_sums(block, values)[..., INFORMATION])
     )
     excess = _excess(curve)
+    # Coordinates in which the information is the identity: P = turn turn', back = turn'.
     turn = np.linalg.cholesky(P)
     back = np.swapaxes(turn, -1, -2)
+    # Sampling variance of the labels beyond that of the line, and its own sampling error: it counts
+    # only as far as it exceeds that error and a part `IGNORED` of the line's.
     whole = back @ np.einsum("yk,...ykij->...ij", block.counts, excess) @ turn
     each = back[..., None, None, :, :] @ excess @ turn[..., None, None, :, :]
     chances = np.maximum(block.counts, 0.0) + block.sigma**2
@@ -538,12 +598,10 @@ def _covariance(block: Block, answer: Corrected) -> Array:
 
 
 def _excess(curve: Curves) -> Array:
-    """Squares of a row's score less its information, (..., 2, CELLS, 2, 2).
+    """Return squares of a row's score less its information, (..., 2, CELLS, 2, 2).
 
-    They are 0 on average if the line holds.
-
-    Of rows that are where labels put them if the line holds: a positive in the upper part of its
-    cell, rather.
+    They are 0 on average over the labels if the line holds.  Positions within a cell are weighted
+    by the probability of the label there: positives are rather in the upper part of a cell.
     """
     u = placements(EDGES, curve.tails)
     told = _line_everywhere(curve, u)
@@ -558,9 +616,10 @@ def _excess(curve: Curves) -> Array:
 
 
 def recalibrate(block: Block, answers: Sequence[Corrected]) -> Recalibration:
-    """Estimate slope, intercepts and O/E with intervals, from the last corrections.
+    """Estimate calibration slope, intercepts and O/E with intervals for a block.
 
-    What does not depend on the point is taken from all of them.
+    `answers` are the first and the second corrections; those that do not depend on the point are
+    averaged over both.
     """
     last = answers[-1]
     sums = _weighted_sums(block, last.values) + last.found
@@ -569,7 +628,10 @@ def recalibrate(block: Block, answers: Sequence[Corrected]) -> Recalibration:
 
 
 def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estimate]:
-    """Slope and intercept of the label's log-odds on the model's."""
+    """Estimate slope and intercept of the label's log-odds on the model's.
+
+    `sums`, (STATISTICS,), are the corrected sums over the rows of the block.
+    """
     H, curve = matrix(sums[INFORMATION]), answer.curve
     covariance = _covariance(block, answer)
     few = Estimate(None, refused=SAYS_NOTHING)
@@ -580,8 +642,8 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
     if float(step @ H @ step) > LONGEST**2 * H[0, 0]:
         far = Estimate(
             None,
-            refused="the regression on the model's log-odds did not settle: most rows are in one "
-            "cell",
+            refused="the regression on the model's log-odds did not converge: most rows are in one "
+            "cell of the histogram of scores",
         )
         return far, far
     disagreement = np.outer(apart, apart)
@@ -603,14 +665,12 @@ def _between_ends(
     covariance: Array,
     disagreement: Array,
 ) -> Estimate:
-    """The number that is `direction` times level and slope, with ends as far off as the error is
-    large there.
+    """Estimate the product of `direction` with (level, slope), with an asymmetric interval.
 
-    At either end the error is the larger of that at the estimate and of that at the likeliest line
-    there: a steeper line leaves the labels less to tell, so an estimate that noise made small has
-    too small an error.  Without noise both are the same but for terms that vanish with the number
-    of rows, and those of a regression program are given. Refused if rows tell nothing of a line at
-    one of the ends.
+    The error at either end is the larger of the standard error at the estimate and that at the
+    likeliest line with the value of the end.  A steeper line has less information, so an estimate
+    that noise made too small has too small a standard error.  Without noise the interval is the
+    usual one of a regression program.  Refused if the information vanishes at one of the ends.
 
     Parameters
     ----------
@@ -619,9 +679,10 @@ def _between_ends(
     end : Curves
         The estimated line.
     direction : array (2,)
-        Of level and slope.
+        Weights of level and slope.
     covariance, disagreement : arrays (2, 2)
-        Of level and slope at the estimate, and what of it does not depend on the line.
+        Covariance of level and slope at the estimate, and its part that does not depend on the
+        line.
     """
     value = float(direction @ np.array([float(end.level), float(end.slope)]))
     variance = float(direction @ covariance @ direction)
@@ -641,15 +702,20 @@ def _between_ends(
 
 
 def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
-    """Estimate the calibration intercept at slope 1."""
+    """Estimate the calibration intercept at slope 1 (calibration in the large).
+
+    `sums`, (STATISTICS,), are the corrected sums over the rows of the block.
+    """
     shift, values = float(answer.curve.shift), answer.values[..., IN_THE_LARGE]
     p = special.expit(placements(EDGES, answer.curve.tails) + float(answer.curve.base) + shift)
+    # Sampling variance, and variance of the noise, of observed less expected positives.
     sampled = float(np.sum(np.maximum(block.counts, 0.0) * np.mean([p**2, (1.0 - p) ** 2], axis=2)))
     noise = block.sigma**2 * float(np.sum(values**2)) + float(answer.spread[IN_THE_LARGE]) ** 2
     bent = float(sums[BENT])
     if bent <= 0.0:
         return Estimate(None, refused=SAYS_NOTHING)
     end = _shift(block, answer.curve, answer)
+    # Difference of the solution from a single Newton step, as a further error.
     apart = end - shift - float(sums[IN_THE_LARGE]) / bent
     variance = (sampled + noise) / bent**2 + apart**2
     if Z * math.sqrt(variance) > WIDEST:
@@ -658,9 +724,7 @@ def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
 
 
 def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
-    """Positives over those that the model expects, with an interval that is even in their
-    logarithm.
-    """
+    """Estimate O/E, observed over expected positives, with an interval symmetric in its log."""
     values = answers[-1].values[..., OBSERVED_LESS_EXPECTED]
     correction, spread = average_corrections(answers, OBSERVED_LESS_EXPECTED)
     observed = float(block.counts[1].sum())
@@ -673,6 +737,7 @@ def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
     squares = np.stack([np.mean((ratio * p) ** 2, axis=1), np.mean((1.0 - ratio * p) ** 2, axis=1)])
     sampled = float(np.sum(np.maximum(block.counts, 0.0) * squares))
     label = np.array([0.0, 1.0])[:, None]
+    # Delta method for log(O / E): a row of the cell moves O by `label` and E by `label - values`.
     moved = label - ratio * (label - values)
     noise = block.sigma**2 * float(np.sum(moved**2)) + (ratio * spread) ** 2
     half = Z * math.sqrt(sampled + noise) / observed
@@ -680,10 +745,14 @@ def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
 
 
 def average_corrections(answers: Sequence[Corrected], which: int) -> tuple[float, float]:
-    """Average a correction that does not depend on the point, and its noise deviation."""
+    """Average a correction that does not depend on the point, by precision.
+
+    `which` is its number among the statistics.  Also returns the noise deviation of the average.
+    """
     spreads = np.array([float(one.spread[which]) for one in answers])
     found = np.array([float(one.found[which]) for one in answers])
     if not np.all(spreads > 0.0):
+        # Without noise all corrections agree.
         return float(found.mean()), 0.0
     sure = spreads**-2.0
     return float(found @ sure / sure.sum()), float(sure.sum() ** -0.5)

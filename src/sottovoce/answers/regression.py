@@ -1,11 +1,12 @@
-"""Least squares from bounded sums: second moments, then Huber steps (docs/privacy/answers.md,
-"Least squares").
+"""Least squares for predictions, without intervals: noisy second moments, then noisy gradients with
+clipped residuals (docs/privacy/answers.md, "Least squares").
 
-The first step, from zero with ``h = 1``, is that of least squares, as targets are within 1; a
-histogram of residuals then tells how small h may be, and later gradients have noise in proportion
-to it.  With second moments S a gradient g at w says that ``S w - g`` is the products c of rows and
-targets.  The coefficients are their posterior mean given all such c (empirical Bayes): few rows and
-much noise shrink them to zero.  For intervals see :mod:`sottovoce.answers.least_squares`.
+Targets are scaled to [-1, 1] and residuals are clipped to [-h, h] (Huber's loss).  The first
+gradient, at zero with ``h = 1``, is that of least squares, as no residual is clipped.  A histogram
+of residuals then shows how small h may be; later gradients have noise in proportion to h.  With
+second moments S a gradient g at w gives the mean products of rows and targets as ``c = S w - g``.
+The coefficients are their posterior mean given all such c (empirical Bayes), so with few rows and
+much noise they are shrunk to zero.  For intervals see :mod:`sottovoce.answers.least_squares`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from ..util.typing import Array, BoolArray
 from .normal_equations import Posterior, Products, posterior
 
 SQUARED = "squared"
-"""Users' name of the loss."""
+"""Users' name of the squared loss."""
 EDGES = 2.0 ** np.arange(-8.0, 0.0, 0.5)
-"""Public cells of residuals, in half widths of the target's bounds."""
+"""Inner edges of public cells of residuals, in half widths of the target's bounds."""
 _BEYOND = 6.0
-"""Share of residuals to clip, in noise deviations of a gradient's entry.
+"""Share of residuals to clip, over the noise deviation on an entry of the first gradient.
 
-Clipping biases the coefficients and spares noise, so it ends where there is little noise.
+Clipping reduces noise and biases the coefficients, so with little noise little is clipped.
 """
 _MOST = 0.2
 """Largest share of residuals to clip."""
@@ -61,10 +62,12 @@ class LeastSquares(Recipe):
     free: Array = field(kw_only=True)
 
     name: ClassVar[str] = "least_squares"
-    summary: ClassVar[str] = "least squares, shrunken by what noise hides"
+    summary: ClassVar[str] = "least squares with shrinkage, without intervals"
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """Releases in the order of :meth:`script`: name, query, and share of the budget."""
+
         def residuals(at: Array) -> Residuals:
             return Residuals(at, self.constant, EDGES)
 
@@ -76,6 +79,11 @@ class LeastSquares(Recipe):
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
+        """Ask for the releases in order, and return the coefficients, (R, d).
+
+        The steps: shrink the second moments, estimate coefficients from the first gradient, choose
+        h by a histogram of residuals, and update the estimate with each further gradient.
+        """
         d, free, constant = facts.d, self.free > 0, self.constant > 0
         zero = np.zeros((replicates, d))
         moments = yield SecondMoments(zero)
@@ -89,7 +97,7 @@ class LeastSquares(Recipe):
         errors: list[Array] = []
 
         def fit(w: Array) -> Posterior:
-            """Estimate the coefficients given all gradients, if they are about `w`."""
+            """Estimate the coefficients given all gradients, with errors for coefficients `w`."""
             mean = products.together([np.sum(w**2, axis=1), *errors])
             return posterior_mean_given_products(
                 S, mean.c * free, mean.of_all, free & ~constant, free & constant
@@ -112,9 +120,8 @@ class LeastSquares(Recipe):
 def shrink_moments(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
     """Shrink second moments to a multiple of the identity (Ledoit and Wolf 2004).
 
-    The weight is the share of noise in their distance.
-
-    The constant keeps its own moment.
+    The weight is the share of noise in the squared distance between the two.  Constants keep their
+    own moments.
 
     Parameters
     ----------
@@ -123,7 +130,7 @@ def shrink_moments(S: Array, free: BoolArray, columns: BoolArray, noise: float) 
     free : bool array (d,)
         Columns that have a coefficient; the others get the identity.
     columns : bool array (d,)
-        Those of them that are no constants.
+        The free columns that are no constants.
     noise : float
         Standard deviation of the noise on an entry of S.
 
@@ -181,10 +188,11 @@ def posterior_mean_given_products(
 
 
 def _clipping_width(cells: Array, inside: float) -> float:
-    """Return the least edge within which a share `inside` of the residuals lies, or 1.
+    """Return the smallest edge within which a share `inside` of the residuals lies, or 1.
 
-    Shares are counted from below and from above, as they add up to one; fewer cells have less
-    noise.
+    `cells`, (edges + 1,), are noisy shares of residuals by size.  The share below an edge is
+    estimated from the cells below it and from those above it, as all shares sum to 1; the two
+    estimates are averaged with weights by their numbers of cells, as fewer cells have less noise.
     """
     k = np.arange(len(EDGES))
     below = np.cumsum(cells)[:-1]

@@ -1,10 +1,12 @@
-"""Recipes asked of synthetic rows, with the noise that a given number of rows would have: no row of
-anybody is read.
+"""Runs of a recipe on synthetic rows, with the noise that a given number of rows would have; no
+real row is read.
 
-Answers are means over rows, so a few thousand synthetic rows stand for any number: what depends on
-it is the noise, and the sampling that a recipe takes from the number of rows that it is told.  As
-the recipe itself runs, whatever it does with its answers, and the rule by which a table is printed,
-is what is rehearsed.
+For :mod:`sottovoce.answers.forecast`.  Answers are means over rows, so a few thousand synthetic
+rows stand for any number of rows.  That number sets the noise, and the sampling variance that the
+recipe computes.  As the recipe's own script runs, all its decisions are part of the forecast.
+
+How synthetic columns are distributed is a :class:`Habits`; every block of a schema (a number, a
+category, bins) is a function of one normal number, and correlations are between these.
 """
 
 from __future__ import annotations
@@ -39,34 +41,36 @@ MISSING = 0.1
 
 @dataclass(frozen=True)
 class Habits:
-    """Distribution of real columns, compared with even and unrelated ones.
+    """How the columns of synthetic tables are distributed.
+
+    Defaults are columns that fill their declared ranges and are uncorrelated.
 
     Parameters
     ----------
     related : float
-        Each column has a correlation with the next, of either sign and of up to this size.
+        Correlations of neighbouring columns are uniform between minus this and this, in [0, 1).
     together : float
-        Correlation of each number with the next number, beside that.
+        Correlation of each number with the next number, in addition.
     width, varied : float
-        Median width of nine in ten values of a number over the declared typical range, and the
-        standard deviation of its logarithm between columns.
+        Width of the range of nine in ten values of a number, over its declared typical range:
+        median, and standard deviation of its logarithm between columns.
     bare, bare_varied : float
-        The same over the bounds, of numbers that are not marks of 0 and 1 and declare no typical
-        range: they are at the lower end.
+        The same over the bounds, for numbers with bounds alone (no typical range, not binary):
+        their values are at the lower end of the bounds.
     skewed, skewed_varied : float
-        A number is the exponential of a normal number with this deviation, shifted and scaled to
-        the declared range: 0 is symmetric, below 0 its long tail is at the lower end.  Mean, and
-        standard deviation between columns.
+        A number is the exponential of a normal number with this standard deviation, shifted and
+        scaled to the declared range: mean, and standard deviation between columns.  0 is symmetric;
+        below 0 the long tail is at the lower end.
     uneven : float
-        Shares of levels are in proportion to ``exp(uneven * z)`` with normal numbers z, one a
+        Shares of levels are in proportion to ``exp(uneven * z)`` with a normal number z for each
         level.
     marks : bool
-        Whether numbers from 0 to 1 have only these two values, with shares as those of levels.
+        Whether numbers with bounds 0 and 1 are binary, with shares like those of two levels.
     effect, effect_varied : float
-        Median standard deviation of rows' scores, in log-odds, and the standard deviation of its
+        Standard deviation of rows' scores, in log-odds: median, and standard deviation of its
         logarithm between tables.
     shares : mapping
-        Shares that are known of levels, by column and level.
+        Known shares of levels, by column and level.
     """
 
     related: float = 0.0
@@ -85,11 +89,11 @@ class Habits:
 
 
 EVEN = Habits()
-"""Ranges are filled as declared, levels are equally frequent, columns are unrelated, and labels
-are by chance.
+"""Ranges are filled as declared, levels are equally frequent, columns are uncorrelated, and labels
+do not depend on them.
 """
 DECLARED = Habits(effect=1.0)
-"""The same with labels that columns tell a little about."""
+"""The same, but labels depend on the columns: scores have a standard deviation of 1."""
 REAL = Habits(
     related=0.8,
     bare=0.35,
@@ -101,9 +105,7 @@ REAL = Habits(
     effect=1.1,
     effect_varied=0.7,
 )
-"""As columns of real tables have them, of those that bench/accuracy/habits.py names, which
-measures them.
-"""
+"""Habits of the real tables that bench/accuracy/habits.py names; it measures these numbers."""
 
 
 def draw_synthetic_rows(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) -> Array:
@@ -121,7 +123,7 @@ def draw_synthetic_rows(naming: Naming, m: int, rng: np.random.Generator, habits
     Returns
     -------
     array (m, d)
-        With the constants of sites that have equally many rows on average.
+        The last columns are the constants of sites, which have equally many rows on average.
     """
     columns = naming.d - max(1, len(naming.sites))
     if naming.schema is None:
@@ -134,14 +136,14 @@ def draw_synthetic_rows(naming: Naming, m: int, rng: np.random.Generator, habits
 
 
 def _of_numbers(columns: int, m: int, rng: np.random.Generator, habits: Habits) -> Array:
-    """Draw normal columns, of which most rows are shorter than the declared norm, (m, columns)."""
+    """Draw normal columns without a schema, (m, columns): most rows are below the declared norm."""
     widths = np.array([_width(rng, habits) for _ in range(columns)])
     correlated = _correlated(m, np.ones(columns, dtype=bool), rng, habits)
     return typical_entry(columns) * widths * correlated
 
 
 def _of_schema(schema: Schema, m: int, rng: np.random.Generator, habits: Habits) -> Array:
-    """Draw the columns of a schema's blocks, each made of a normal number of its own."""
+    """Draw the encoded columns of a schema's blocks, (m, d), from one normal number each."""
     numbers = np.array([isinstance(block, Number) for block in schema.blocks], dtype=bool)
     latent = _correlated(m, numbers, rng, habits)
     parts = [np.empty((m, 0))]
@@ -155,7 +157,7 @@ def _of_schema(schema: Schema, m: int, rng: np.random.Generator, habits: Habits)
 
 
 def _correlated(m: int, numbers: BoolArray, rng: np.random.Generator, habits: Habits) -> Array:
-    """Draw standard normal columns, one a block, of which some are `numbers`, (m, blocks)."""
+    """Draw correlated standard normal columns, (m, blocks); `numbers`, (blocks,), marks numbers."""
     Z = rng.normal(size=(m, len(numbers)))
     for one, next_one in pairwise(np.flatnonzero(numbers)):
         Z[:, next_one] = _beside(Z[:, one], Z[:, next_one], habits.together)
@@ -166,21 +168,24 @@ def _correlated(m: int, numbers: BoolArray, rng: np.random.Generator, habits: Ha
 
 
 def _beside(one: Array, other: Array, correlation: float) -> Array:
-    """Mix one column into an unrelated other, so that they have this correlation."""
+    """Return a mixture of two uncorrelated columns that has this correlation with the first."""
     return correlation * one + math.sqrt(1.0 - correlation**2) * other
 
 
 def _width(rng: np.random.Generator, habits: Habits, bare: bool = False) -> float:
-    """Draw the width of nine in ten values of a column, over its declared range."""
+    """Draw the width of the range of nine in ten values of a column, over its declared range.
+
+    `bare` columns have bounds alone; see :class:`Habits`.
+    """
     if bare:
         return habits.bare * math.exp(habits.bare_varied * rng.normal())
     return habits.width * math.exp(habits.varied * rng.normal())
 
 
 def _skewed(z: Array, skewed: float) -> Array:
-    """Return exponentials of normal numbers with this deviation, nine in ten from -1 to 1.
+    """Return exponentials of ``skewed * z`` for standard normal z, scaled: nine in ten in [-1, 1].
 
-    At a deviation of 0 they are normal.
+    With `skewed` 0 they are normal.
     """
     if abs(skewed) < 1e-3:
         return z / NINE_IN_TEN
@@ -194,7 +199,7 @@ def _is_mark(block: Number) -> bool:
 
 
 def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Draw the entries of a number that has many values."""
+    """Draw the scaled values, (m,), of a non-binary number, from standard normal z, (m,)."""
     bare = block.typical is None and not _is_mark(block)
     width = _width(rng, habits, bare)
     middle = skewed = 0.0
@@ -207,9 +212,9 @@ def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habit
 
 
 def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Draw the entries of a number, of which nine in ten fill the range as far as is the habit.
+    """Draw the encoded column of a number, (m, 1), from standard normal z, (m,).
 
-    The range is the typical one, or else the bounds.
+    (m, 2) with the indicator of missing values, if it has one.
     """
     if habits.marks and _is_mark(block):
         of_no = _shares(2, rng, habits)[0]
@@ -231,7 +236,10 @@ def _shares(count: int, rng: np.random.Generator, habits: Habits) -> Array:
 
 
 def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]) -> Array:
-    """Fill in the known shares of levels, the first ones; others have the rest, in proportion."""
+    """Replace the drawn shares by the known ones; other levels share the rest in proportion.
+
+    `levels` names the first entries of `shares`; there may be more, for other and missing values.
+    """
     told = np.array([known.get(level, np.nan) for level in levels])
     told = np.concatenate([told, np.full(len(shares) - len(told), np.nan)])
     unknown = np.isnan(told)
@@ -242,7 +250,10 @@ def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]
 
 
 def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Return the entries of levels, each of which has an interval of z."""
+    """Draw the encoded columns of a category or of bins, from standard normal z, (m,).
+
+    Each level is an interval of z.
+    """
     count = len(block.feature_names) + (block.base is not None)
     base = 0
     if isinstance(block, Category) and block.base is not None:
@@ -266,10 +277,10 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
 
 
 def draw_linear_scores(X: Array, marks: Array, rng: np.random.Generator) -> Array:
-    """Draw linear scores of rows, of mean 0 and standard deviation 1.
+    """Draw linear scores of rows with random coefficients, of mean 0 and standard deviation 1.
 
-    A level against its reference adds about as much as two standard deviations of a number, however
-    many rows it has.
+    A level, against its reference, has an effect of the size of two standard deviations of a
+    number.
 
     Parameters
     ----------
@@ -291,9 +302,9 @@ def draw_linear_scores(X: Array, marks: Array, rng: np.random.Generator) -> Arra
 
 
 def positive_probabilities(score: Array, positives: float) -> Array:
-    """Compute probabilities of a positive label, (m,), that are `positives` on average.
+    """Compute probabilities of a positive label, (m,), with the mean `positives`.
 
-    They are logistic in `score`, (m,), in log-odds, and a constant.
+    Their log-odds are `score`, (m,), plus a constant.
     """
     # Bisection for the constant: the mean chance rises with it.
     low, high = -40.0, 40.0
@@ -364,10 +375,10 @@ def run_on_synthetic_rows(
         sweep = sweep.with_known_norms()
     script = recipe.script(facts, replicates)
     m = float(rows.rows_per_node[0])
-    said = next(script)
+    said = next(script)  # the first query
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
-        # Means over m rows stand for those of any number: only the noise depends on it.
+        # Means over m rows stand for means over n rows: only the noise depends on n.
         exact = (
             sweep.sum_statistic(facts.loss, at[None], replace(said, at=at).sum_over_block)[0] / m
         )

@@ -1,5 +1,5 @@
-"""What every evaluation of held-out rows has: what was released, what was not, and how it shows
-itself.
+"""Base class of the results of an evaluation: released metrics for everybody, exact ones for the
+data owner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ReleasedEvaluation(ABC):
         return {"exact": self.exact}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data with all there is."""
+        """Return all metrics, released and exact, as plain data: for the data owner only."""
         return self.released() | self.held_back()
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class ReleasedEvaluation(ABC):
         return render_for_notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """Title, lines and privacy statement of what was released."""
+        """Return title, (name, value) lines and privacy statement of the released metrics."""
         plain = self.released()
         title = f"Evaluation on {plain['rows']:,.0f} held-out rows, with 95% intervals"
         return title, evaluation_pairs(plain), self.statement.text

@@ -1,11 +1,12 @@
-"""Frames for sums of rows and of their gradients: how far directions are stretched, and how long
-rows may be there.
+"""Choice of the frame of least squares: a matrix A by which all rows are multiplied before they are
+summed (:mod:`sottovoce.answers.least_squares`).
 
-With ``A = S^(-p/2) / e`` rows ``u = A a`` are shorter than 1 if e is the largest of their lengths
-before.  Noise of deviation s in a gradient of the u then moves the coefficients by a noise of
-covariance ``s^2 e^2 S^(p - 2)``: p = 0 are rows as they are, with e = 1, and p = 1 the frame in
-which second moments are the identity.  Normal columns that are related to each other have little
-noise at p = 1, and rare levels, whose rows are long there, below it.
+With second moments S of the rows a, frames ``A = S^(-p/2) / e`` with p from 0 to 1 are compared.  e
+is the largest length of a row ``S^(-p/2) a``, so that rows ``u = A a`` are no longer than 1.  Noise
+of deviation s in a gradient of the u moves the coefficients by a noise of covariance ``s^2 e^2
+S^(p - 2)``.  At p = 0 rows are unchanged, with e = 1; at p = 1 second moments are the identity
+(full whitening).  Correlated normal columns have the least noise at p = 1; rare levels, whose rows
+are long there, have less at a smaller p.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from .frames import Frame
 from .inference import TAU, second_order_share
 
 ROUGH = 2.0 ** np.arange(-0.5, 4.25, 0.5)
-"""Public cells of a row's length, over the root mean square that it has at p = 1."""
+"""Edges of public cells of a row's length, over its root mean square at p = 1."""
 FINE = 2.0 ** np.arange(-2.0, 1.75, 0.25)
-"""Public cells of a row's length, over the largest that was expected.
+"""Edges of public cells of a row's length, over the largest expected one.
 
-Few cells lie beyond: noise in a far one now and then says that there are rows, and a frame of far
-too short rows hides all of them.
+Few cells lie beyond 1: now and then noise alone makes rows appear in a far cell, and with a frame
+that is scaled for them all other rows would drown in noise.
 """
 POWERS = np.linspace(0.0, 1.0, 9)
-"""The p that are tried."""
-# What a refused coefficient adds to the logarithm of its variance.
+"""Values of p that are compared."""
+# A refused coefficient counts as one with 4 times the standard error: added to its log variance.
 _REFUSED = 2.0 * math.log(4.0)
-# Noise deviations by which rows beyond an edge are taken to be there.
+# Noise deviations by which the share of rows beyond an edge must exceed 0 to count as some.
 _SEEN = 2.5
 
 
@@ -58,12 +59,11 @@ def reach(cells: Array, spread: float, edges: Array) -> Array:
 
 
 class Ahead(NamedTuple):
-    """Noise of the answers that will be asked in a frame."""
+    """Standard deviations of the noise in the answers that will be asked in a frame."""
 
-    of_moments: float  # deviation of the noise on an entry of second moments
-    of_gradients: (
-        float  # of the noise on an entry of all gradients together, over that of residuals
-    )
+    of_moments: float  # on an entry of second moments
+    # on an entry of all gradients together, over the standard deviation of residuals
+    of_gradients: float
 
 
 def best_power(
@@ -72,16 +72,17 @@ def best_power(
     """Choose the frame ``S^(-p/2)`` in which coefficients have the least mean log standard error.
 
     A coefficient that would be refused for the noise in the moments
-    (:func:`sottovoce.answers.inference.second_order_share`) counts as four times as wide as it
-    would be.
+    (:func:`sottovoce.answers.inference.second_order_share`) counts with four times its standard
+    error.
 
     A row is at most 1 long at p = 0, and `length` at p = 1; so it is at most ``length^p`` long in
-    between, as ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.
+    between, as ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have the same variance
+    in all rows.
 
     Parameters
     ----------
     S : array (R, d, d)
-        Second moments, positive definite, without products of columns that are `kept` and others.
+        Second moments, positive definite, with zeros between `kept` columns and others.
     length : array (R,)
         Largest length of a row at p = 1.
     kept : bool array (d,)
@@ -91,7 +92,7 @@ def best_power(
     ahead : Ahead
         Noise of the answers to come.
     comparisons : array (m, d)
-        The weighted sums of coefficients that are to have small errors.
+        Weights of the sums of coefficients whose standard errors are compared.
 
     Returns
     -------
@@ -121,9 +122,8 @@ def best_power(
 def length_of_levels(S: Array, marks: Array) -> Array:
     """Estimate the length of the rarest level's rows at p = 1, (R,).
 
-    It is the root of one over its share of the rows.
-
-    `marks` are as in :class:`sottovoce.answers.least_squares.Stepped`.
+    It is about ``s^-1/2`` for a level with the share s of the rows.  `S`, (R, d, d), are second
+    moments, and `marks`, (d,), as in :class:`sottovoce.answers.least_squares.Stepped`.
     """
     inverse = np.einsum("rii->ri", np.linalg.inv(S))
     return np.asarray(np.sqrt(np.max(marks**2 * inverse, axis=1)))

@@ -1,16 +1,20 @@
-"""One table of all sites where every site releases its own answers (docs/privacy/answers.md,
-"Separate sites").
+"""One table of coefficients for all sites where every site releases its own noisy answers
+(docs/privacy/answers.md, "Separate sites").
 
-Under local trust each site's answer is known, and has all of the noise for the site's rows.  How
-the answers are put together is post-processing, and costs nothing:
+Under local trust (no secure sums) each site's answer is public, with all of the noise that protects
+the site's rows.  Combining the answers is post-processing, which costs no privacy.  It is the same
+for :mod:`sottovoce.answers.inference` and :mod:`sottovoce.answers.least_squares`, whose recipes are
+:class:`SeparateSites`:
 
-- Steps are taken as if one site held all rows.  Answers are averaged by the precision of their
-  noise, not by rows, so that small sites do not drown the others.
-- Where every site has a constant of its own, an answer is read as that of rows with one constant: a
-  site's rows are zero in the constants of others, and what it says of those is noise alone.
+- *Common steps* are taken as if one site held all rows.  Answers are averaged by the precision of
+  their noise, not by rows, so that noisy answers of small sites do not dominate.
+- If every site has a constant of its own, a site's answer is reduced to k slopes and one constant:
+  its rows are zero in the constants of other sites, so the entries for those are noise alone.
 - At the end each site takes a last step from the common point, by its own gradients, and by its own
   Hessian as far as that differs from that of all sites by more than noise.  These estimates are
-  pooled by inverse covariance.
+  combined by inverse covariance, as in a meta-analysis.
+
+Arrays have R replicates in front; N is the number of sites.
 """
 
 from __future__ import annotations
@@ -31,30 +35,30 @@ from ..queries.bounded import Gram
 from ..queries.moments import flatten_symmetric, unflatten_symmetric
 from ..util.typing import Array, BoolArray
 
-# Of the largest eigenvalue: directions below it have no precision.
+# Directions of a covariance with an eigenvalue below this part of the largest have no precision.
 _SINGULAR = 1e-12
 _PADDED = 1e8
-"""Times a Hessian's largest eigenvalue: its entry for a column that is 0 in the frame.
+"""Diagonal entry of a Hessian for a column that is 0 in the frame, over its largest eigenvalue.
 
-Products with the frame multiply that entry's inverse by 0.  What reads the inverse alone is its
-trace in the second-order share of noise, of which it is at most 1e-8.  An entry that is much larger
-would hide the Hessian's own eigenvalues: they are computed with an error of 1e-16 of the largest.
+Products with the frame multiply that entry's inverse by 0.  Only the trace of the inverse, in the
+second-order share of noise, contains it, and is changed by at most 1e-8 of itself.  A much larger
+entry would spoil the Hessian's own eigenvalues, which have an error of 1e-16 of the largest.
 """
 
 
 class Columns(NamedTuple):
-    """Columns of the rows of N sites: k slopes, and one constant, or one for each site.
+    """Columns of the rows of N sites: k slopes, then one constant, or one for each site.
 
-    Sites ask about points of ``d`` columns; all that is put together has ``k + 1`` columns, the
-    last one for the site's own constant.
+    Sites are asked about points of all d columns; combined answers have ``k + 1`` columns, of which
+    the last one is the site's own constant.
     """
 
     constant: Array  # 1 in constants, (d,)
-    sites: int
+    sites: int  # N
 
     @property
     def slopes(self) -> int:
-        """k."""
+        """The number k of slopes."""
         return int(np.sum(self.constant == 0.0))
 
     @property
@@ -64,7 +68,7 @@ class Columns(NamedTuple):
 
     @property
     def one_constant(self) -> Array:
-        """1 in the constant, (k + 1,)."""
+        """Indicator of the constant among the k + 1 columns of a site, (k + 1,)."""
         return np.eye(self.slopes + 1)[-1]
 
     def columns_of_site(self, i: int) -> list[int]:
@@ -79,16 +83,24 @@ class Columns(NamedTuple):
         return np.eye(len(self.constant))[:, self.columns_of_site(i)]
 
     def extend_to_all_columns(self, one: Array) -> Array:
-        """Extend the rows of a matrix for one constant to every constant, (..., d, m)."""
+        """Repeat the last row of a matrix (..., k + 1, m) for every constant: (..., d, m)."""
         slopes, constant = one[..., : self.slopes, :], one[..., -1:, :]
         return np.concatenate([slopes] + [constant] * self._constants, axis=-2)
 
     def extend_covariance(self, one: Array) -> Array:
-        """Extend a covariance for one constant to every constant, (..., d, d)."""
+        """Repeat the last row and column of a covariance for every constant: (..., d, d)."""
         return self.extend_to_all_columns(np.swapaxes(self.extend_to_all_columns(one), -1, -2))
 
     def point_in_all_columns(self, one: Array, own: Array) -> Array:
-        """Return a common point with the sites' `own` constants, (R, N), in all columns."""
+        """Return a common point in all columns, (R, d).
+
+        Parameters
+        ----------
+        one : array (R, k + 1)
+            The common point.
+        own : array (R, N)
+            The sites' constants, less the common one.
+        """
         constants = one[:, -1:]
         if self.apart:
             constants = constants + own
@@ -103,7 +115,15 @@ class Columns(NamedTuple):
         return every
 
     def asked(self, what: Bounded, own: Array) -> Bounded:
-        """A statistic of rows with one constant, as it is asked of the rows that there are."""
+        """Return the query to send to the sites, in all d columns.
+
+        Parameters
+        ----------
+        what : Bounded
+            The query of the common steps, in k + 1 columns.
+        own : array (R, N)
+            The sites' constants, less the common one.
+        """
         if not self.apart:
             return what
         changes: dict[str, Any] = {"at": self.point_in_all_columns(what.at, own)}
@@ -117,7 +137,10 @@ class Columns(NamedTuple):
         return replace(what, **changes)
 
     def own_part(self, what: Bounded, answers: Array) -> Array:
-        """Reduce the sites' answers to those of rows with one constant: the rest is noise."""
+        """Reduce the sites' answers (..., N, entries) to k + 1 columns each; the rest is noise.
+
+        `what` is the query that was sent, which tells how the entries are laid out.
+        """
         if not self.apart:
             return answers
         framed = getattr(what, "frame", None) is not None
@@ -140,7 +163,7 @@ class Columns(NamedTuple):
         return flatten_symmetric(np.stack(parts, axis=-3))
 
     def _padded(self, rows: Array) -> Array:
-        """A matrix with rows of zeros below, as many rows as columns."""
+        """Return a matrix with rows of zeros below, so that it is square."""
         missing = rows.shape[-1] - rows.shape[-2]
         return np.concatenate(
             [rows, np.zeros((*rows.shape[:-2], missing, rows.shape[-1]))], axis=-2
@@ -148,30 +171,31 @@ class Columns(NamedTuple):
 
     @property
     def _constants(self) -> int:
+        """Number of constants: 1, or one for each site."""
         return len(self.constant) - self.slopes
 
 
 class Heard(NamedTuple):
-    """An item's question for one constant, the sites' constants, and their answers."""
+    """A query of the common steps with the answers of all sites, in k + 1 columns."""
 
     what: Bounded
-    own: Array  # (R, N)
+    own: Array  # the sites' constants at which it was asked, less the common one  (R, N)
     values: Array  # (R, N, entries)
-    spreads: Array  # (N,)
+    spreads: Array  # standard deviations of the noise on an entry  (N,)
 
     def of(self, i: int) -> tuple[Array, float]:
-        """Site i's answer, and its noise's deviation."""
+        """Return site i's answer, (R, entries), and the standard deviation of its noise."""
         return self.values[:, i], float(self.spreads[i])
 
 
 class SiteStep(NamedTuple):
-    """A site's estimate by a step from the common point, in its own columns."""
+    """A site's estimate by a step from the common point, in its k + 1 columns."""
 
     estimate: Array  # (R, k + 1)
-    # Its covariance if the model is right, by which it is weighed.
+    # Covariance if the model is right: its inverse is the weight of the estimate.
     expected: Array  # (R, k + 1, k + 1)
-    noise: Array  # covariance by noise     (R, k + 1, k + 1)
-    sampling: Array  # covariance by sampling  (R, k + 1, k + 1)
+    noise: Array  # covariance by privacy noise  (R, k + 1, k + 1)
+    sampling: Array  # covariance by sampling, whether the model is right or not  (R, k + 1, k + 1)
 
 
 class Combined(NamedTuple):
@@ -183,10 +207,10 @@ class Combined(NamedTuple):
 
 
 def combine_by_precision(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
-    """Combine the sites' estimates by inverse covariance.
+    """Combine the sites' estimates with the inverses of their expected covariances as weights.
 
-    A site tells nothing of the constants of others.  Weights follow from what is expected.  The
-    covariance is right for any weights.
+    A site's estimate contains nothing about the constants of other sites.  The covariance of the
+    result is right for any weights.
     """
     weights = [precision(step.expected) for step in steps]
     places = [columns.embedding(i) for i in range(len(steps))]
@@ -216,16 +240,17 @@ def weights_by_noise(spreads: Array, rows: Array) -> Array:
     """
     if np.any(spreads == 0.0):
         return np.asarray(rows / rows.sum())
-    # By rows the mean would have the noise of equal sites, however large the largest is.
+    # Weights by rows would give the mean the noise of equally large sites, even if one site is far
+    # larger and has far less noise.
     precisions = spreads**-2.0
     return np.asarray(precisions / precisions.sum())
 
 
 def shrink_to_mean(z: Array, variance: Array) -> Array:
-    """Shrink the sites' deviations from their mean by the share of noise in them, (R, N).
+    """Return the sites' deviations from their mean, (R, N), shrunk by their share of noise.
 
-    `variance` is that of the noise in each number of `z`, both (R, N). The variance between sites
-    is what noise leaves of their spread.
+    `variance` is that of the noise in each entry of `z`, both (R, N).  The variance between sites
+    is estimated as the mean squared deviation less that of the noise.
     """
     weight = 1.0 / np.maximum(variance, 1e-300)
     apart = z - np.sum(weight * z, axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
@@ -235,7 +260,10 @@ def shrink_to_mean(z: Array, variance: Array) -> Array:
 
 
 class SeparateSites(Recipe):
-    """A recipe for one site whose steps can be taken from the answers of several."""
+    """A recipe written for one site with all rows, that can also be run on the answers of several.
+
+    `constant`, (d,), is 1 in the columns that hold constants.
+    """
 
     constant: Array
 
@@ -249,6 +277,7 @@ class SeparateSites(Recipe):
         return several and int(self.constant.sum()) in (1, facts.n_nodes)
 
     def answers_of_state(self, facts: Facts) -> Kept:
+        """Return how many numbers of each answer a run keeps: those of every site, if separate."""
         if not self.separate(facts):
             return super().answers_of_state(facts)
         columns = self.columns(facts)
@@ -258,17 +287,18 @@ class SeparateSites(Recipe):
         return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
     def begin_script(self, facts: Facts, replicates: int) -> Script:
+        """Return the script on the sites' own answers if these are kept, else on their mean."""
         if self.separate(facts):
             return self._jointly(facts, replicates)
         return self.script(facts, replicates)
 
     @abstractmethod
     def with_one_constant(self, columns: Columns) -> Self:
-        """Return the recipe for rows of one site."""
+        """Return the recipe of the common steps, for rows of k + 1 columns."""
 
     @abstractmethod
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
-        """Estimate how far each site's constant is from the common one, after these answers.
+        """Estimate the sites' constants, less the common one, at which the next item is asked.
 
         Parameters
         ----------
@@ -302,8 +332,9 @@ class SeparateSites(Recipe):
         """
 
     def _jointly(self, facts: Facts, replicates: int) -> Script:
-        """The script of one site that has all rows, on the sites' answers; each is asked at its
-        own constant.
+        """Run the script of the common steps on averages of the sites' answers.
+
+        Each site is asked at its own constant.
         """
         columns, rows = self.columns(facts), facts.rows_per_node[:, 0]
         own, heard = np.zeros((replicates, columns.sites)), list[Heard]()
@@ -322,8 +353,9 @@ class SeparateSites(Recipe):
 
 
 def _as_one(facts: Facts, columns: Columns) -> Facts:
-    """Facts of one site whose noise is that of all answers together: noise falls as one over a
-    site's rows.
+    """Return the facts of one site whose noise is that of the averaged answers.
+
+    A site's noise falls as one over its rows, so the one site has the root of their summed squares.
     """
     rows = math.sqrt(float(np.sum(facts.rows_per_node**2)))
     return replace(
@@ -338,8 +370,9 @@ def _as_one(facts: Facts, columns: Columns) -> Facts:
 
 
 def _together(sites: SiteAnswers, rows: Array) -> Answer:
-    """The mean of the sites' answers with the least noise, and how many rows would have its
-    sampling error.
+    """Average the sites' answers with the weights that give the least noise.
+
+    The answer has the number of rows of equal weight whose mean has its sampling error.
     """
     weights = weights_by_noise(sites.spreads, rows)
     value = np.einsum("i,rie->re", weights, sites.values)
@@ -348,7 +381,7 @@ def _together(sites: SiteAnswers, rows: Array) -> Answer:
 
 
 def of_kind(heard: Sequence[Heard], kind: type[Bounded] | tuple[type[Bounded], ...]) -> list[Heard]:
-    """Select the items of a kind, in order."""
+    """Select the answers to queries of a kind, in the order in which they were asked."""
     return [one for one in heard if isinstance(one.what, kind)]
 
 
@@ -365,7 +398,7 @@ def extend_to_site_constants(
 ) -> WideFrame:
     """Extend a frame and a Hessian for rows of one constant to all columns.
 
-    Each site's constant has the line of the common one.
+    Each site's constant has the row of the common one in the frame.
 
     Parameters
     ----------

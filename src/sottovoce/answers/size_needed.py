@@ -1,10 +1,11 @@
-"""What would do for a table that is refused because noise hides how strong its effects are
-together.
+"""Rows or epsilon that would suffice for a table that is refused because noise hides the size of
+its effects.
 
-The error of the size of all effects must be :data:`sottovoce.answers.inference.ROOM` times less
-than the distance to where that size has no end.  Its variance is sampling, which falls as one over
-the rows and does not depend on epsilon, and noise, which falls as the square of one over the rows
-or over epsilon, about.
+The size of all effects is a common factor on all slopes, and its *room* is its distance, in
+standard errors, from where the likelihood has no maximum (:mod:`sottovoce.answers.normal_rows`).  A
+table needs a room of :data:`sottovoce.answers.inference.ROOM`.  The variance of the size has two
+parts: sampling, which falls as 1 / rows and does not depend on epsilon, and noise, which falls
+about as 1 / rows^2 and 1 / epsilon^2.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import math
 from typing import NamedTuple
 
 NOISIER = 1.5
-"""The noise in the size of all effects is taken to have that many times the deviation that is seen.
+"""Factor on the estimated standard deviation of the noise in the size of all effects.
 
 Of draws at the same epsilon some find the size better known than others.  With this factor the
 epsilon that a median refusal tells prints all of the table in three draws of four
 (docs/privacy/answers.md, "Inference").
 """
 KNOWN = 2.0
-"""Errors of the size of all effects: with less room than this nobody knows how much is missing."""
+"""Room below which the factors are only lower bounds, as the room itself is not well known."""
 LEAST = 1.0
-"""Less room than this is taken to be this, as nothing is known of it."""
+"""A smaller room counts as this one."""
 
 
 class SizeNeeds(NamedTuple):
@@ -39,10 +40,10 @@ def size_needs(room: float, sampling_room: float, least: float) -> SizeNeeds:
     Parameters
     ----------
     room : float
-        Distance of the size of all effects from where it is unbounded, in errors by sampling and
-        noise (:class:`sottovoce.answers.normal_rows.Size`).
+        Distance of the size of all effects from where it is unbounded, in standard errors by
+        sampling and noise (:class:`sottovoce.answers.normal_rows.Size`).
     sampling_room : float
-        The same in errors by sampling alone; 0 if it is not known.
+        The same in standard errors by sampling alone; 0 if it is not known.
     least : float
         The room that is needed.
 

@@ -1,9 +1,9 @@
-"""Second moments J of slopes, where noise hides most of them (docs/privacy/answers.md, "What J
-tells").
+"""Shrinkage of J, the second moments of the rows' gradients in the sandwich covariance ``H^-1 J
+H^-1``, where noise hides most of it (docs/privacy/answers.md, "What J tells").
 
-If the model holds, J is a multiple of the Hessian H: of least squares with residuals of one spread
-sigma, sigma^2 M. J tells the multiple well, as all of its entries do so together, and badly how far
-it differs along a direction.
+If the model holds, J is a multiple of the Hessian H: for least squares ``sigma^2 M``, with the
+variance sigma^2 of residuals and second moments M.  All entries of a noisy J together determine the
+multiple well, but how far J differs from it along a single direction is mostly noise.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ import numpy as np
 from ..util.typing import Array
 
 OF_RESIDUALS = 3.0
-"""How far variances of residuals along a direction may be apart, over their mean, as is taken for
-granted.
+"""Prior standard deviation of the difference between J and a multiple of H along a direction, over
+that multiple, for residuals of least squares.
 
-A column of two values whose rare rows hold most of the tail has about 4.  Intervals of columns that
-are like the others are a twentieth wider for it at most.
+A binary column whose rare rows hold most of the tail of the residuals has about 4.  Intervals of
+columns like the others are at most a twentieth wider for it.
 """
 OF_CLASSES = 0.25
-"""The same of the slopes of a logistic loss."""
+"""The same for the gradients of a logistic loss."""
 
 
 def drawn_to_multiple(J: Array, noise: Array, H: Array, unlike: float) -> tuple[Array, Array]:
     """Shrink J to a multiple of H by the share of noise in their difference.
 
-    Beforehand an entry of the difference has the deviation `unlike` in units of that multiple, or
-    that which J shows beyond noise, if it is larger. So where the model does not hold J stays,
-    unless noise is larger than what it tells.
+    The prior standard deviation of the difference is `unlike` times the multiple, or the difference
+    that J shows beyond noise if that is larger.  So J is kept where the model clearly does not
+    hold.
 
     Parameters
     ----------
     J : array (R, d, d)
-        Released, with errors of deviation `noise` on an entry.
+        Released second moments of gradients.
     noise : array (R,)
+        Standard deviation of the noise on an entry of J.
     H : array (R, d, d)
         Hessian for the same rows, of which noise hides much less.
     unlike : float
@@ -43,6 +44,7 @@ def drawn_to_multiple(J: Array, noise: Array, H: Array, unlike: float) -> tuple[
     Returns
     -------
     drawn : array (R, d, d)
+        J after shrinkage.
     deviation : array (R,)
         Standard deviation of its error on an entry.
     """

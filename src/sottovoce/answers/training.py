@@ -1,5 +1,11 @@
-"""``train --inference`` and ``--evaluation``: coefficients with intervals, and evaluation on
-held-out rows.
+"""``sottovoce train`` with ``--inference`` or ``--evaluation``: coefficients with intervals, and
+private evaluation on held-out (test) rows.
+
+:func:`infer` loads a table, partitions its training rows among simulated sites
+(:class:`DealtTable`), runs the recipe of a fit (:mod:`sottovoce.answers.fits`) and evaluates the
+model; its result is an :class:`Inferred`.  :func:`evaluate_report` evaluates the model of a run by
+rounds.  Results separate what was *released*, for everybody, from what is *held back*: numbers
+without noise, for the data owner only.
 """
 
 from __future__ import annotations
@@ -44,15 +50,12 @@ from .own_site import WITHOUT_SITE, note_on_unknown_sites
 from .saved import SavedModel
 from .terms import label_in_words, rows_of_columns
 
-ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
+ONE_EACH = "these results count rows, so only the first row of each person in the table was used"
 ONE_CONSTANT = (
-    "intervals take rows as independent: where rows of a site are alike, as sites differ, they "
-    "are too narrow with one "
-    "constant for all"
+    "intervals assume independent rows: with one constant for all sites they are too narrow if "
+    "rows of the same site are alike"
 )
-WEIGHED = (
-    "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
-)
+WEIGHED = "intervals assume rows of equal weight: with weights the standard errors would be wrong"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,19 +63,19 @@ class TableFit(ABC):
     """A model with named coefficients, trained on a table and scored on test rows."""
 
     config: TrainConfig
-    answered: SavedModel
+    answered: SavedModel  # the model, ready to be saved
     statement: Statement
     asked: list[dict[str, Any]]  # name and share of the budget of every release
-    exact: dict[str, float]  # metrics on the test rows without noise, for the data's holder
-    sizes: Array
-    sites: tuple[str, ...]
+    exact: dict[str, float]  # metrics on the test rows without noise, for the data owner only
+    sizes: Array  # training rows of every site  (sites,)
+    sites: tuple[str, ...]  # names of the sites
     n_test: int  # held-out people or rows, whatever their label
-    evaluation: Any = None
+    evaluation: Any = None  # private evaluation on the test rows, if any
     notes: tuple[str, ...] = ()
-    holder_notes: tuple[str, ...] = ()  # those of them that count rows, for the data's holder only
-    seconds: float = 0.0
+    holder_notes: tuple[str, ...] = ()  # the notes that count rows, for the data owner only
+    seconds: float = 0.0  # duration
 
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # "method" in reports
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.kind!r}, {len(self.sizes)} nodes, {self.statement!r})"
@@ -86,16 +89,14 @@ class TableFit(ABC):
 
     @abstractmethod
     def exact_entries(self) -> dict[str, Any]:
-        """Return the entries of :meth:`held_back` that this kind of fit adds: without
-        noise.
-        """
+        """Return the entries of :meth:`held_back` that this kind of fit adds, without noise."""
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object with all there is; an infinite number is the text ``inf``."""
+        """Return released and held-back results as plain data; infinity is the text ``inf``."""
         return merge_held_back_figures(self.released(), self.held_back())
 
     def held_back(self) -> dict[str, Any]:
-        """Return what reads rows without noise, as plain data: for the data owner only."""
+        """Return results computed without noise, as plain data: for the data owner only."""
         found = self.exact_entries() | {
             "exact": self.exact,
             "notes": list(self.notes),
@@ -106,7 +107,7 @@ class TableFit(ABC):
         return {key: infinities_to_text(value) for key, value in found.items()}
 
     def released(self) -> dict[str, Any]:
-        """Return public facts and what was released, as plain data."""
+        """Return the public facts of the run and the released results, as plain data."""
         evaluation = None
         if self.evaluation is not None:
             evaluation = self.evaluation.released()
@@ -139,8 +140,8 @@ class TableFit(ABC):
 class Inferred(TableFit):
     """Coefficients with intervals; those of the first replicate."""
 
-    coefficients: Coefficients
-    estimates: Estimates
+    coefficients: Coefficients  # the table
+    estimates: Estimates  # outcome of the recipe, of all replicates
 
     kind: ClassVar[str] = "inference"
 
@@ -151,7 +152,7 @@ class Inferred(TableFit):
             auc, brier = of_all_rows.auc.value, of_all_rows.brier.value
         return {
             **self.coefficients.to_plain_data(),
-            "forecast": {},  # after a run its own table tells what it needs
+            "forecast": {},  # a plan's forecast; after a run the table itself has requirements
             "auc": auc,
             "brier": brier,
         }
@@ -160,7 +161,7 @@ class Inferred(TableFit):
         found: dict[str, Any] = {"test_error": None}
         if self.exact:
             found["test_error"] = 1.0 - self.exact["accuracy"]
-        # With a private evaluation the two are released ones: see `released_entries`.
+        # With a private evaluation AUC and Brier score are released: see `released_entries`.
         if self.evaluation is None:
             found |= {"auc": self.exact.get("auc"), "brier": self.exact.get("brier")}
         return found
@@ -175,8 +176,8 @@ class DealtTable:
     layout: Layout
     tables: list[Any]  # of every site: raw columns, or encoded rows without a schema
     parts: list[IntArray]  # training rows of every site
-    label: str  # what the deal depends on, for a ledger on disk
-    sites: tuple[str, ...]
+    label: str  # configuration on which the partition depends, for a ledger on disk
+    sites: tuple[str, ...]  # names of all sites
 
     @property
     def test(self) -> Any:
@@ -194,7 +195,9 @@ class DealtTable:
         Parameters
         ----------
         config : TrainConfig
+            Partition and run.
         dataset : Dataset
+            Training and test rows.
         asked : bool or None
             Whether sites have constants of their own; None for the rule of
             :func:`sites_with_constants`.
@@ -213,7 +216,8 @@ class DealtTable:
         )
         parts = deal_rows_to_nodes(config, dataset)
         if dataset.people is not None:
-            # Answers count rows, and neighbouring tables differ in one person: one row of each.
+            # Answers are priced per row, and neighbouring tables differ in one person: so one row
+            # of each person is used.
             parts = [part[first_rows_of_each(dataset.people[part], 1)] for part in parts]
         partition = config.partition or ""
         at_random = partition == "iid"
@@ -291,10 +295,13 @@ class DealtTable:
         return model.margins(self.test, where=self.site_indices(model))
 
     def evaluate_privately(self, held: Held | None, model: SavedModel) -> Any:
-        """Evaluate a model privately on the test rows of all sites; None without `held`."""
+        """Evaluate a model privately on the test rows, divided among the sites.
+
+        None without options `held` of an evaluation.
+        """
         if held is None:
             return None
-        # The margins travel as a last column, so that they are picked with their rows.
+        # Margins are appended as the last column, so that they are selected with their rows.
         features = np.hstack(
             [self.layout.naming.encode_with_one_constant(self.test), self.margins(model)[:, None]]
         )
@@ -315,9 +322,11 @@ class DealtTable:
         Parameters
         ----------
         result : Result
+            The run of the recipe.
         started : float
             ``time.perf_counter()`` at the start, in seconds.
         model : SavedModel
+            The model that it gave.
         intervals : bool
             Whether the fit has confidence intervals, so that one constant for real sites is noted.
 
@@ -473,7 +482,10 @@ def infer(
     started = time.perf_counter()
     check_inference_options(config.run, config)
     refusal = InvalidInput(
-        "label", None, "coefficients are log-odds of two classes", "declare two classes"
+        "label",
+        None,
+        "inference estimates log-odds and needs a label with two classes",
+        "declare two classes in the schema",
     )
     dealt = prepared_table(config, TwoClasses, refusal, held, site_constants, ledger)
     dataset = dealt.dataset
@@ -496,17 +508,17 @@ def infer(
 
 
 def with_one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
-    """Return the configuration with one row a person, as answers count rows."""
+    """Return the configuration with one row for each person, if the schema declares persons."""
     if schema is None or schema.person is None:
         return run
     return replace(run, rows_per_person=1)
 
 
 def indices_of_rows_read(n: int, people: IntArray | None) -> IntArray:
-    """Return the indices of the rows that answers read: one a person, else all n.
+    """Return the indices of the rows that are evaluated: the first of each person, else all n.
 
-    They are chosen before anything is computed of them, so that a person's further rows can change
-    nothing.
+    `people`, (n,), are numbers of persons.  Rows are selected before anything is computed from
+    them, so that further rows of a person cannot change anything.
     """
     if people is None:
         return np.arange(n)
@@ -516,7 +528,7 @@ def indices_of_rows_read(n: int, people: IntArray | None) -> IntArray:
 def names_of_sites(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
     """Return the sites' names: canonical values of the site column, or the sites' numbers.
 
-    The spelling of a row is not used: the names are published, and how one row spells its site is
+    The raw spelling of a row is not used: names are published, and how a row spells its site is
     private.
 
     Parameters
@@ -570,14 +582,14 @@ def check_evaluation(
         return
     if ledger is not None:
         rule = (
-            "the ledger is that of the training rows, and held-out rows have a budget of their own"
+            "the ledger belongs to the training rows, and held-out rows have a budget of their own"
         )
         raise InvalidInput(
-            "evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger"
+            "evaluation", held.epsilon, rule, "run `sottovoce evaluate` with their own ledger"
         )
     if not dataset.n_units_held_out:
         raise InvalidInput(
-            "evaluation", held.epsilon, "there are no test rows", "give a test_share"
+            "evaluation", held.epsilon, "there are no test rows to evaluate on", "give a test_share"
         )
     if dataset.n_units_held_out < sites:
         counted = "test rows"
@@ -593,7 +605,10 @@ def check_inference_options(run: RunConfig, config: TrainConfig | None = None) -
     check_run_is_inference(run)
     if config is not None and (config.start or config.public or config.public_share):
         raise InvalidInput(
-            "start", None, "inference starts from a count of its own", "leave the start out"
+            "start",
+            None,
+            "inference chooses its own start from a noisy count of positives",
+            "leave start and public data out",
         )
 
 
