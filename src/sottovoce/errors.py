@@ -294,7 +294,7 @@ def check_no_lost_sites(where: str, lost: Mapping[str, str]) -> None:
     if lost:
         who = ", ".join(f"{name!r} (it {why})" for name, why in sorted(lost.items()))
         raise FinishedWithout(
-            f"{where}: finished without {who}; results are those of the sites that are left"
+            f"{where}: finished without {who}; the results are those of the remaining sites"
         )
 
 
@@ -344,15 +344,15 @@ class NotCalibrated(UserWarning):
 
 EXITS = {
     0: "done",
-    1: "something failed: the same command may be tried again, and what a ledger paid for costs "
-    "nothing more",
-    2: "bad input, or a ledger that cannot be used: nothing was spent for it beyond what the "
-    "ledger shows",
-    3: "refused: a person must look before it is tried again",
-    4: "a run across sites ended early, by another's decision",
-    5: "a run across sites is finished, without some of them",
+    1: "failed: repeat the same command; what a ledger has already paid for costs nothing more",
+    2: "bad input, or a ledger that cannot be used: nothing was spent beyond what the ledger shows",
+    3: "refused, because another party broke the agreement: a person must look into it before the "
+    "command is repeated",
+    4: "a run across sites ended early, because another site left or the hub ended it",
+    5: "a run across sites finished without some of its sites",
     130: "interrupted",
-    141: "whoever read the output left before its end; a result that a ledger paid for is stored",
+    141: "the program that read the output closed it early; a result that a ledger paid for is "
+    "stored",
 }
 """Exit codes of the commands."""
 

@@ -520,7 +520,7 @@ class TestRegressor:
         again = model.set_params(inference=False).fit(X, y)
         assert set(again.coefficients_) == {"name", "coefficient"}
 
-    @pytest.mark.filterwarnings("ignore:the model gives about one number")
+    @pytest.mark.filterwarnings("ignore:the model gives almost the same number")
     def test_too_much_noise_is_refused_with_what_would_do(self) -> None:
         _, X, y = drawn(2000, 5)
         model = ConsensusRegressor(

@@ -53,15 +53,13 @@ def models() -> list[Any]:
 )
 def test_a_name_of_two_columns_is_refused_and_named(twice: Any) -> None:
     for model in models():
-        with pytest.raises(
-            InvalidInput, match=r"once, and 'age' is the name of several columns"
-        ) as caught:
+        with pytest.raises(InvalidInput, match=r"^X: .*'age'") as caught:
             model.fit(twice, Y)
         assert "\n" not in str(caught.value) and caught.value.field == "X"
 
 
 def test_every_such_name_is_named_and_long_ones_are_cut() -> None:
-    with pytest.raises(InvalidInput, match=r"'age', 'bp' are names of several columns"):
+    with pytest.raises(InvalidInput, match=r"'age', 'bp' are"):
         read_frame(pd.concat([FRAME, FRAME], axis=1))
     many = FRAME[["age"] * 2].set_axis(["x" * 300] * 2, axis=1)
     with pytest.raises(InvalidInput) as caught:
@@ -82,7 +80,7 @@ def test_names_that_may_be_values_are_not_shown(names: list[Any]) -> None:
 def test_names_of_arrays_and_dicts_are_checked_too() -> None:
     with pytest.raises(InvalidInput, match=r"^columns: .*'age'"):
         read_frame(np.c_[AGE, BP], ["age", "age"])
-    with pytest.raises(InvalidInput, match=r"^X: must name every column once"):
+    with pytest.raises(InvalidInput, match=r"^X: .* once"):
         read_frame({"age": AGE, 1: BP, "1": BP})
 
 

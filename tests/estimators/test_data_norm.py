@@ -48,7 +48,7 @@ def test_a_release_says_nothing(data_norm: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # of made-up rows, as noise has it
-        warnings.filterwarnings("ignore", "the model gives one class", PublicNote)
+        warnings.filterwarnings("ignore", "the model gives the same class", PublicNote)
         ConsensusClassifier(data_norm=data_norm, **KNOBS).fit(*problem())
 
 

@@ -95,12 +95,9 @@ def test_a_pool_of_processes_is_refused(kind: str, on_disk: DurableLedger) -> No
     if kind == "disk":
         one_site(on_disk).fit(X, y)
     before = ledger.rows
-    said = (
-        "a ledger stays in its process, and this estimator came to another one or from a "
-        "file; use n_jobs=1 or"
-    )
+    said = "stayed in its own process.*n_jobs=1"
     with joblib.parallel_config("loky", n_jobs=2):
-        with pytest.raises(InvalidInput, match=f"^ledger='[A-Za-z]*Ledger': {said}") as caught:
+        with pytest.raises(InvalidInput, match=f"^ledger='[A-Za-z]*Ledger': .*{said}") as caught:
             cross_val_score(one_site(ledger), X, y, cv=2, error_score="raise")
         one_line(caught.value)
         with pytest.raises(ValueError, match=said):
@@ -134,10 +131,9 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(
     ):
         with pytest.raises(ValueError) as caught:
             run()
-        said = (
-            "belongs to one whole table, and cannot be used in cross-validation; fit the estimator"
-        )
-        assert said in str(caught.value) and "Ledger in memory" in str(caught.value)
+        said = str(caught.value)
+        assert "ledger='DurableLedger'" in said and "cross-validation" in said
+        assert "Ledger in memory" in said
         if error_score == "raise":
             assert isinstance(caught.value, InvalidInput)
             one_line(caught.value)

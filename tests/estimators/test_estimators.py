@@ -424,7 +424,7 @@ def test_fits_on_one_ledger_share_its_budget() -> None:
 
 
 def test_a_ledger_in_memory_must_be_a_filter() -> None:
-    with pytest.raises(InvalidInput, match="chosen as one goes"):
+    with pytest.raises(InvalidInput, match="not proved"):
         fit_with(Ledger(make_accountant("best"), 2.0, 1e-5), delta=1e-5)
 
 

@@ -43,7 +43,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
     model = ConsensusRegressor(
         (-1, 1), random_state=0, n_sites=3, knobs={"sites_per_row": np.int64(2)}
     )
-    assert model.fit(X, X[:, 0]).privacy_spent_["unit"] == "one row at each of 2 sites"
+    unit = "one row at each of 2 sites"
+    assert model.fit(X, X[:, 0]).privacy_spent_["unit"] == unit
 
 
 def test_a_parameter_that_is_given_twice_is_refused() -> None:

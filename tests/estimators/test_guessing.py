@@ -37,9 +37,7 @@ def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
     monkeypatch.setattr(RowGuard, "_charge_and_draw", asked)
     X, y = table(60)
     model = ConsensusClassifier("momentum", rounds=50, epsilon=0.05, data_norm=1.0, classes=[0, 1])
-    told = pytest.warns(
-        PublicNote, match=r"^expected to be near guessing: .* with epsilon=5, .*100 times the rows"
-    )
+    told = pytest.warns(PublicNote, match=r"guessing: .*epsilon=5, .*100 times")
     with told, pytest.raises(AssertionError, match="was answered"):
         model.fit(X, y)
     assert model.forecast_ is not None and model.forecast_.is_near_guessing
@@ -109,11 +107,11 @@ def test_several_classes_have_a_forecast() -> None:
 
 def test_a_simulation_says_that_all_rows_are_one_class() -> None:
     X, _ = table()
-    with pytest.warns(HolderNote, match=r"^the model gives one class for every row \(a simulation"):
+    with pytest.warns(HolderNote, match=r"same class.*\(a simulation"):
         ConsensusClassifier(
             "momentum", rounds=10, data_norm=1.0, epsilon=8.0, classes=[0, 1], random_state=0
         ).fit(X, np.zeros(300, dtype=int))
-    with pytest.warns(HolderNote, match=r"^the model gives about one number for every row"):
+    with pytest.warns(HolderNote, match=r"same number"):
         ConsensusRegressor((0.0, 1.0), data_norm=1.0, epsilon=1e-3, random_state=0).fit(
             X, X[:, 0] * 0.5 + 0.5
         )
@@ -125,7 +123,7 @@ def test_a_release_tests_its_model_on_made_up_rows() -> None:
     """
     X, _ = table(2000)
     terms: dict[str, Any] = {"method": "momentum", "rounds": 30, "epsilon": 50.0, "classes": [0, 1]}
-    with pytest.warns(PublicNote, match=r"every synthetic row up to data_norm"):
+    with pytest.warns(PublicNote, match=r"synthetic row .*data_norm"):
         ConsensusClassifier(data_norm=1.0, **terms).fit(X, np.zeros(2000, dtype=int))
     schema = {"intercept": True, "columns": {"a": {"kind": "number", "lo": -1, "hi": 1}}}
     with pytest.warns(PublicNote, match=r"every synthetic row,"):
@@ -135,7 +133,7 @@ def test_a_release_tests_its_model_on_made_up_rows() -> None:
 @pytest.mark.filterwarnings("ignore:expected")
 def test_a_release_without_a_norm_is_warned() -> None:
     X, y = table()
-    told = r"^data_norm is not declared: rows longer than 1 are shortened"
+    told = r"^data_norm is not declared"
     with pytest.warns(PublicNote, match=told):
         ConsensusClassifier("momentum", rounds=5, epsilon=8.0, classes=[0, 1]).fit(X, y)
     with pytest.warns(PublicNote, match=told):

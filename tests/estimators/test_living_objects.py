@@ -327,8 +327,7 @@ def test_an_error_keeps_what_else_is_wrong_and_whose_it_is(kind: type[InvalidInp
     error = kind("field", 3, "rule", "remedy")
     error.others, error.nodes = (kind("other", 4, "its rule", "its remedy"),), [True, False]
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
-        assert (
-            str(twin) == str(error) == "field=3: rule; remedy. Also: other=4: its rule; its remedy"
-        )
+        both_errors = "field=3: rule; remedy. Also: other=4: its rule; its remedy"
+        assert str(twin) == str(error) == both_errors
         assert [vars(one) for one in twin.others] == [vars(one) for one in error.others]
         assert twin.nodes == error.nodes

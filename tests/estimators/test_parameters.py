@@ -198,10 +198,8 @@ def test_knobs_reach_the_run() -> None:
         .fit(X, y)
         .privacy_spent_["says"]
     )
-    assert (
-        "one row at each of 2 sites (zero-out)" in says
-        and "all that any 2 of the sites know" in says
-    )
+    unit = "one row at each of 2 sites (zero-out)"
+    assert unit in says and "any 2 of" in says
 
 
 # accounting= and ledger=
@@ -211,9 +209,7 @@ def test_knobs_reach_the_run() -> None:
 def test_the_name_of_a_rule_is_accounting(kind: Any) -> None:
     for wrong in ("nope", 5, Ledger()):
         model = made(kind, accounting=wrong)
-        with pytest.raises(
-            InvalidInput, match=r"^accounting=.*; use accounting='best', or ledger= for a ledger$"
-        ):
+        with pytest.raises(InvalidInput, match=r"^accounting=.*; .*accounting='best'.*ledger="):
             model._collect_run_fields()
 
 
@@ -242,9 +238,9 @@ def test_what_is_no_ledger_is_refused() -> None:
         ),
         (
             {"ledger": Ledger(), "accounting": "pure"},
-            "^accounting='pure': a ledger has a rule of its own",
+            "^accounting='pure': .* ledger",
         ),
-        ({"ledger": Ledger(), "inference": True}, "^ledger: inference takes no ledger"),
+        ({"ledger": Ledger(), "inference": True}, "^ledger: .*inference=True"),
     ):
         with pytest.raises(InvalidInput, match=message):
             ConsensusClassifier(random_state=0, **given).fit(X, y)

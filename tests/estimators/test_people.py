@@ -97,11 +97,11 @@ def test_components_and_other_losses_read_all() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_is_refused() -> None:
     table = frame()
-    with pytest.raises(SchemaError, match="cannot know whose"):
+    with pytest.raises(SchemaError, match=r"^person: .*encoded rows"):
         SchemaTransformer(SCHEMA).fit(table)
-    with pytest.raises(SchemaError, match="one row a person"):
+    with pytest.raises(SchemaError, match=r"^person: .*one row"):
         ConsensusSurvival([0, 1], schema=PLAIN).fit(table, "age", "dose")
     with pytest.raises(SchemaError, match="person column"):
         ConsensusClassifier(schema=SCHEMA).fit({k: v for k, v in table.items() if k != "patient"})
-    with pytest.raises(InvalidInput, match="proved for one row a person"):
+    with pytest.raises(InvalidInput, match="for one row"):
         ConsensusClassifier("mr_admm", schema=SCHEMA, random_state=0).fit(table)

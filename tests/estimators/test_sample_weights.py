@@ -111,7 +111,7 @@ def test_a_release_needs_a_declared_cap_and_a_simulation_says_that_it_read_one()
         (ConsensusClassifier(classes=["no", "yes"]), y),
         (ConsensusRegressor((0, 1)), X[:, 0]),
     ):
-        with pytest.raises(InvalidInput, match="public cap"):
+        with pytest.raises(InvalidInput, match=r"^max_weight: .*private"):
             model.fit(X, target, sample_weight=w)
     terms: dict[str, Any] = {"classes": ["no", "yes"], "random_state": 0, "data_norm": 1.5}
     said = (

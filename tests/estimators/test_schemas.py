@@ -167,7 +167,7 @@ def test_a_schema_is_a_path_a_dict_or_a_schema(way: str, tmp_path: Path) -> None
 def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
     table = columns()
     table["outcome"][0], table["outcome"][1] = None, "moved"
-    with pytest.warns(HolderNote, match=r"^2 of 600 rows .*undeclared label"):
+    with pytest.warns(HolderNote, match=r"^2 of 600.*undeclared label"):
         model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(table)
     assert model.classes_.tolist() == ["died", "lived"]
     given = ConsensusClassifier(schema=SCHEMA, **NOISY)
@@ -223,7 +223,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "table", "message"),
     [
-        ({"data_norm": 2.0}, {}, r"^data_norm=2.0: is for columns without a schema"),
+        ({"data_norm": 2.0}, {}, r"^data_norm=2.0: .* schema"),
         ({"fit_intercept": False}, {}, "^fit_intercept"),
         ({"schema": 5}, {}, "^schema=<int>"),
         ({"schema": "no.toml"}, {}, "^schema"),
@@ -233,7 +233,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, {"new": [1] * 600}, "^new: the schema 'schema' does not declare"),
         ({}, {"seen": [None] * 599 + ["Alice"]}, "^seen: every value must be a date"),
         ({}, {"hospital": [None] * 600}, "^hospital: has rows without a site"),
-        ({"schema": NUMBER}, {}, "^label: must declare classes"),
+        ({"schema": NUMBER}, {}, "^label: .*classes"),
     ],
 )
 def test_refusals_name_the_column_and_show_no_value(
@@ -288,7 +288,7 @@ def test_survival_and_components_of_frames() -> None:
     assert model.predict_survival(table | time).shape == (600, 2) and len(model.coef_) == 7
     hazard = model.predict_hazard({k: v[:1] for k, v in table.items() if k in COLUMNS})
     assert hazard.shape == (1, 2) and len(model.sites_) == 3
-    with pytest.raises(InvalidInput, match=r"^tme: is not a column"):
+    with pytest.raises(InvalidInput, match=r"^tme: .*a column"):
         ConsensusSurvival([0, 5], schema=bare).fit(table, "tme", "dead")
     parts = ConsensusPCA(2, schema=bare | {"ignore": ["*"]}, **terms).fit(table)
     assert parts.transform(table).shape == (600, 2)
@@ -379,11 +379,9 @@ def test_numbers_without_a_schema_are_saved_too(tmp_path: Path) -> None:
 def test_a_summary_says_what_coefficients_are_for() -> None:
     model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(columns())
     said = model.summary()
-    assert (
-        "Coefficients are for the class died." in said
-        and "ward=icu" in said
-        and "epsilon = 8.000" in said
-    )
+    positive_class = "Coefficients are for the class died."
+    assert positive_class in said
+    assert "ward=icu" in said and "epsilon = 8.000" in said
     inferred = ConsensusClassifier(
         schema=SCHEMA, epsilon=50.0, trust="curator", random_state=0, inference=True
     )
@@ -392,7 +390,7 @@ def test_a_summary_says_what_coefficients_are_for() -> None:
     assert {line["name"] for line in lines} >= {"age", "ward", "smoker"} and len(
         inferred.coefficients_
     ) == len(lines)
-    assert "for the class died" in inferred.summary()
+    assert positive_class in inferred.summary()
     pd = pytest.importorskip("pandas")
     assert pd.DataFrame(inferred.coefficients_).shape == (len(lines), len(lines[0]))
     assert pd.DataFrame(model.coefficients_).shape == (8, 3)

@@ -421,11 +421,9 @@ def test_known_hazards_are_found_and_the_statement_speaks_of_people(trust: str) 
     curve = model.predict_survival([[0.5, 0.0], [-0.5, 0.0]])
     assert np.all(np.diff(curve, axis=1) < 0) and np.all(curve[0] < curve[1]) and model.converged_
     said = model.privacy_spent_
-    assert said["epsilon"] <= 4.0 and said["unit"] == "one person with up to 4 rows at one site"
-    assert (
-        "its probability with the person is at most" in said["says"]
-        and "another in their place" in said["says"]
-    )
+    unit = "one person with up to 4 rows at one site"
+    assert said["epsilon"] <= 4.0 and said["unit"] == unit
+    assert "with the person" in said["says"] and "another in" in said["says"]
 
 
 def test_what_noise_adds_is_spread_and_not_bias() -> None:
@@ -535,10 +533,8 @@ def test_the_other_relation_and_a_cap_hold() -> None:
         random_state=0,
         knobs={"relation": "zero-out", "max_grad_norm": 0.9},
     ).fit(X, time, event)
-    assert (
-        "nobody in their place" in out.privacy_spent_["says"]
-        and out.privacy_spent_["epsilon"] <= 4.0
-    )
+    assert "nobody in" in out.privacy_spent_["says"]
+    assert out.privacy_spent_["epsilon"] <= 4.0
     np.testing.assert_allclose(out.coef_, SLOPES, atol=0.3)
 
 
@@ -578,5 +574,5 @@ def test_what_makes_no_sense_is_refused(parameters: dict[str, Any], said: str) -
     model = ConsensusSurvival(**({"edges": EDGES, "random_state": 0} | parameters))
     with pytest.raises(InvalidInput, match=said):
         model.fit(X, time, event)
-    with pytest.raises(InvalidInput, match="one value for each"):
+    with pytest.raises(InvalidInput, match=r"^time: .*100 people"):
         ConsensusSurvival(EDGES, random_state=0).fit(X, time[1:], event)

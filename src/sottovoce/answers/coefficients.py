@@ -226,8 +226,8 @@ class Coefficients(Sequence[dict[str, Any]]):
             If it has no covariance, or is not of this version's form.
         """
         if "covariance" not in plain:
-            rule = "this run has no covariance of its coefficients"
-            remedy = "ask for intervals with --inference, in this version"
+            rule = "holds no covariance of its coefficients, so it has no intervals"
+            remedy = "train with --inference, in this version"
             raise InvalidInput("run", None, rule, remedy)
         lines = tuple(_line_from_plain(one) for one in plain["coefficients"])
         few = None
@@ -344,7 +344,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         asked = list(names)
         if not asked:
             raise InvalidInput(
-                "names", None, "is empty, and a test is of one coefficient at least", "name one"
+                "names", None, "must name at least one coefficient", "give a coefficient's name"
             )
         texts = list[str]()
         for name in asked:
@@ -353,7 +353,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             texts += lines_of_column or [name]
         which = _line_positions(self.lines, texts)
         if len(set(which)) < len(which):
-            rule = "names a coefficient twice (a column stands for all of its levels)"
+            rule = "must not name a coefficient twice (a column's name stands for all its levels)"
             raise InvalidInput("names", asked, rule, "name each once")
         b = np.array([self.lines[k].estimate for k in which], dtype=float)
         covariance = self.covariance[np.ix_(which, which)]
@@ -492,10 +492,11 @@ def _unknown_contrast(lines: Sequence[Coefficient]) -> InvalidInput:
     hidden = [line for line in lines if line.refused is not None]
     names = [line.term.text for line in hidden]
     if all(line.cause == Cause.LOST.value for line in hidden):
-        rule = "cannot be told apart: this sum depends on how they are divided"
-        remedy = "leave them out, or ask for what they have together"
+        rule = "have no estimates of their own, because the columns do not identify them singly"
+        remedy = "leave them out, or choose weights for which only their joint effect counts"
         return InvalidInput("names", names, rule, remedy)
-    return InvalidInput("names", names[0], "is refused, and the sum depends on it", "leave it out")
+    rule = "has no estimate (it is refused in the table), and the sum depends on it"
+    return InvalidInput("names", names[0], rule, "leave it out")
 
 
 def _line_positions(
@@ -506,11 +507,11 @@ def _line_positions(
     for name in names:
         if name not in known:
             raise InvalidInput(
-                "names", name, "is no coefficient of this table", f"use one of {sorted(known)}"
+                "names", name, "is not a coefficient of this table", f"use one of {sorted(known)}"
             )
         if lines[known[name]].refused is not None and not refused:
             raise InvalidInput(
-                "names", name, "is refused, so nothing is known of it", "leave it out"
+                "names", name, "has no estimate: it is refused in the table", "leave it out"
             )
     return [known[name] for name in names]
 

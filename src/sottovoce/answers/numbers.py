@@ -110,7 +110,10 @@ def fit_numbers(
     started = time.perf_counter()
     check(config.run, config)
     refusal = InvalidInput(
-        "label", None, "least squares predicts a number", "declare lo and hi of the label"
+        "label",
+        None,
+        "must be a number with bounds, because least squares predicts it",
+        "declare lo and hi of the label",
     )
     dealt = prepared_table(
         config, BoundedNumber, refusal, held, site_constants, ledger, weights=not intervals
@@ -141,7 +144,7 @@ def fit_numbers(
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
     """Refuse options that least squares does not have; InvalidInput."""
     if not run.auto:
-        rule = "least squares takes steps of its own"
+        rule = "has no effect on least squares, which has a method of its own"
         raise InvalidInput(
             "method",
             run.method,
@@ -150,13 +153,18 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
         )
     if run.loss != "logistic" or run.gradient_cap != math.inf:
         raise InvalidInput(
-            "loss", run.loss, "least squares has a loss of its own", "leave loss and caps out"
+            "loss",
+            run.loss,
+            "least squares takes neither a loss of classes nor a cap on gradients",
+            "leave loss and caps out",
         )
     if run.replicates != 1:
-        rule = "least squares is repeated by other seeds"
-        raise InvalidInput("replicates", run.replicates, rule, "leave replicates out")
+        rule = "must be 1 for least squares"
+        remedy = "leave replicates out, and repeat the run with other seeds"
+        raise InvalidInput("replicates", run.replicates, rule, remedy)
     if config is not None and (config.start or config.public or config.public_share):
-        raise InvalidInput("start", None, "least squares starts from zero", "leave the start out")
+        rule = "cannot be used with least squares, which has no initial model"
+        raise InvalidInput("start", None, rule, "leave the start out")
 
 
 __all__ = ["SQUARED", "Fitted", "fit_numbers"]

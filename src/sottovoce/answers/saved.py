@@ -374,7 +374,7 @@ class SavedModel:
             schema = Schema.from_dict(plain)
             weights = schema.n_features * schema.task.outputs
             if weights != d:
-                rule = f"has {d} weights and a schema of {weights}"
+                rule = f"has {d} coefficients, but its schema yields {weights}"
                 raise InvalidInput("run", None, rule, "use a file written by `train --save`")
         # Before the site is looked at: it refuses a run of answers, which has no site's model.
         model = result.consensus[replicate]
@@ -438,7 +438,7 @@ class SavedModel:
             rule = refused or "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={format_declared_value(Path(path))}: {rule}") from error
         if replicate != 0:
-            rule = "a model whose coefficients have names is that of the first repetition"
+            rule = "must be 0: a file with named coefficients holds the first replicate only"
             raise InvalidInput("replicate", replicate, rule, "leave --replicate out")
         if site is None:
             return found
@@ -505,7 +505,7 @@ def _number_of_site(site: str | int | None) -> int | None:
         return site
     number = whole_number_in_text(site)
     if number is None:
-        rule = "must be a number: a run by rounds knows its sites by their numbers, from 0 on"
+        rule = "must be a whole number, because this run numbers its sites from 0 on"
         raise InvalidInput("site", site, rule, "leave --site out for the average")
     return number
 

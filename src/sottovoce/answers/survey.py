@@ -182,8 +182,8 @@ class Noise(NamedTuple):
         """Check, from public facts, that a survey could see anything; InvalidInput."""
         if self.threshold() >= self.rows / 2.0:
             rule = (
-                f"a cell would be seen from {self.threshold():,.0f} rows on, and there are "
-                f"{self.rows:,.0f}"
+                f"is too small: only a cell of more than {self.threshold():,.0f} rows would stand "
+                f"out from the noise, and there are {self.rows:,.0f} in all"
             )
             raise InvalidInput(
                 "epsilon", None, rule, "raise it, survey fewer columns, or join more sites"
@@ -349,12 +349,12 @@ def _propose_levels(grid: Levels, block: Category, own: Array, noise: Noise) -> 
     )
     dropped = tuple(name for name in grid.levels if name not in kept)
     if not kept:
-        says = "no level was seen: it stays as it is"
+        says = "no level stands out from the noise: the declaration is unchanged"
         return others.with_shares(block.name, {}, dropped=dropped, says=says)
     more = _changed_levels(block, others, kept, dropped)
     says = ""
     if others.unread:
-        says = "values that are none of the declared levels count as other: declare them"
+        says = "values that are not declared as levels count as other: declare the missing levels"
     return others.with_shares(block.name, more, kept=kept, dropped=dropped, says=says)
 
 
@@ -420,7 +420,7 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
     mass, seen = _cells_that_are_seen(counts, noise)
     if not seen.any():
         return others.with_shares(
-            grid.name, {}, says="too few rows for this noise: it stays as it is"
+            grid.name, {}, says="too few rows for this noise: the declaration is unchanged"
         )
     where = np.flatnonzero(seen)
     first, last = int(where[0]), int(where[-1])
@@ -440,7 +440,7 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
         low, high = max(-grid.smallest, grid.lo), min(grid.smallest, grid.hi)
         more |= {"lo": low, "hi": high, "typical": None}
         says.append(
-            "nearly all values are 0, as far as this noise can tell: others count as "
+            "nearly all values are 0, as far as this noise can tell: other values are clipped to "
             f"{low:.3g} or {high:.3g}"
         )
     else:
@@ -452,9 +452,11 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
     if others.missing is not None and block.missing is None:
         more |= {"missing": _round_to_three_digits((low + high) / 2.0, 0), "indicator": True}
     if beyond > UNSURE:
-        says.append("where the others lie is not known: a larger epsilon would tell")
+        says.append(
+            "the noise hides where the remaining values lie: a larger epsilon would show it"
+        )
     if others.unread is not None:
-        says.append("some values cannot be read: training will refuse them")
+        says.append("some values are not numbers: training will refuse them")
     fitting = _fitting_entries(block, more)
     return others.with_shares(grid.name, fitting, beyond=beyond, says="; ".join(says))
 
@@ -549,7 +551,7 @@ def _propose_norm(grid: Norms, own: Array, noise: Noise) -> Column:
     mass, seen = _cells_that_are_seen(own[:-2], noise)
     if not seen.any():
         return others.with_shares(
-            grid.name, {}, says="too few rows for this noise: it stays as it is"
+            grid.name, {}, says="too few rows for this noise: the declaration is unchanged"
         )
     norm = _round_to_three_digits(Ladder.from_mass(grid, mass).quantile(FILLED), 1)
     return others.with_shares(grid.name, {"norm": max(norm, grid.smallest)})

@@ -96,12 +96,12 @@ class Expected:
     def says(self) -> str:
         """The forecast in one sentence."""
         rows, sigma = self.noise.rows, self.noise.sigma
+        counted = self.statement.counted
         return (
-            f"{len(self.columns)} columns in {self.cells} cells; noise of standard deviation "
-            f"{sigma:,.0f} on every "
-            f"count, of {rows:,.0f} {self.statement.counted}: a cell or level is surely seen from "
-            f"{self.noise.surely_seen_rows:,.0f} on, and "
-            f"not shown up to {self.noise.rare:,.0f}"
+            f"{len(self.columns)} columns in {self.cells} cells; each count has noise of standard "
+            f"deviation {sigma:,.0f}, for {rows:,.0f} {counted} in all: a cell or level is surely "
+            f"seen from {self.noise.surely_seen_rows:,.0f} {counted} on, and not shown up to "
+            f"{self.noise.rare:,.0f}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,9 +140,8 @@ class Surveyed:
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """Return title, proposals by column, and the cost, for reports."""
         title = (
-            f"Survey of the schema {escape_unprintable(self.declared.name)}; .toml is the schema "
-            "that "
-            "it proposes"
+            f"Survey of the schema {escape_unprintable(self.declared.name)}; the attribute toml "
+            "holds the proposed schema"
         )
         columns = [(escape_unprintable(one.name), _finding_in_words(one)) for one in self.columns]
         return title, columns, self.statement.text
@@ -156,13 +155,11 @@ class Surveyed:
     def toml(self) -> str:
         """The proposed schema as a file, under the statement."""
         told = [
-            f"Proposed by a survey of the schema {self.declared.name!r}; below is what that cost.",
+            f"Proposed by a survey of the schema {self.declared.name!r}.  Its privacy cost:",
             self.statement.text,
-            f"But for an error rate of {self.error:g} in all, no level and no run of cells with at "
-            "most "
-            f"{self.expected.noise.rare:g} {self.statement.counted} is shown, and no more lie "
-            "beyond new bounds than "
-            "it says.",
+            f"With probability {1.0 - self.error:g} or more, no level and no run of cells with at "
+            f"most {self.expected.noise.rare:g} {self.statement.counted} is shown, and the shares "
+            "beyond the new bounds are at most those stated below.",
             *(f"{one.name}: {_finding_in_words(one)}" for one in self.columns),
         ]
         return toml_of(self.proposed, told)
@@ -181,17 +178,17 @@ def _finding_in_words(column: Column) -> str:
     """Say what was found on a column, on one line."""
     told: list[str] = []
     if column.beyond is not None:
-        told.append(f"at most {100 * column.beyond:.2g}% beyond")
+        told.append(f"at most {100 * column.beyond:.2g}% beyond the bounds")
     if column.missing:
         told.append(f"about {100 * column.missing:.2g}% missing")
     if column.unread:
-        told.append(f"about {100 * column.unread:.2g}% cannot be read or not declared")
+        told.append(f"about {100 * column.unread:.2g}% unreadable or not declared")
     if column.dropped:
         told.append(f"not seen: {', '.join(column.dropped)}")
     if column.says:
         told.append(column.says)
     if not told:
-        return "as declared"
+        return "unchanged"
     return "; ".join(told)
 
 
@@ -373,7 +370,7 @@ def _run_survey(
     """Run a survey; return the grids, what could be seen in them, and the run that counted."""
     if not run.auto:
         raise InvalidInput(
-            "method", run.method, "a survey counts, and trains nothing", "leave method out"
+            "method", run.method, "has no effect: a survey trains no model", "leave method out"
         )
     tables = [read_frame(table, name="table") for table in tables]
     grids = grids_from_schema(schema, question.columns)
@@ -425,7 +422,7 @@ def _locate_rows(
 ) -> tuple[list[Array], list[IntArray]]:
     """Locate every site's rows in every grid, (n_i, columns), and say whose rows these are."""
     if not tables:
-        raise InvalidInput("table", None, "is missing", "give one table for each site")
+        raise InvalidInput("table", None, "is missing", "give a table for each site")
     na = frozenset(schema.na)
     found: list[Array] = []
     people: list[IntArray] = []

@@ -30,10 +30,10 @@ def to_logistic_regression(model: Any) -> LogisticRegression | Pipeline:
     of_two_classes = loss == "logistic" and len(model.coef_) == 1
     if not of_two_classes and loss != "softmax":
         rule = (
-            "scikit-learn's LogisticRegression has the logistic loss, or softmax for several "
-            "classes"
+            "scikit-learn's LogisticRegression has the logistic loss for two classes, and softmax "
+            "for more"
         )
-        raise InvalidInput("loss", loss, rule, "use loss='softmax' for several classes")
+        raise InvalidInput("loss", loss, rule, "fit with loss='auto'")
     plain = LogisticRegression()
     if model.schema_ is not None:
         return _pipeline_of_raw_columns(model, plain)
@@ -51,8 +51,8 @@ def _pipeline_of_raw_columns(model: Any, plain: LogisticRegression) -> Pipeline:
     """Make the pipeline from raw columns."""
     answered: SavedModel = model._answered
     if answered.naming is not None or answered.schema is None:
-        rule = "with inference, rows are encoded in another way than a transformer does"
-        raise InvalidInput("inference", True, rule, "use sottovoce export, or leave inference out")
+        rule = "inference encodes rows differently from SchemaTransformer, so no pipeline fits it"
+        raise InvalidInput("inference", True, rule, "use `sottovoce export`, or inference=False")
     vectors = np.atleast_2d(answered.schema.task.vectors_by_margin(answered.model))
     plain.coef_ = Labelled(model.classes_, model._order, model._order).to_sorted_classes(vectors)
     # Encoded rows have a constant column if the schema has one.

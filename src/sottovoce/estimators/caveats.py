@@ -21,20 +21,18 @@ from ..util.typing import Any
 from .notices import Note
 
 ASSUMED = (
-    "epsilon holds if X was made row by row from public constants, and not by a step that learned "
-    "from rows, as one "
-    "that scales or imputes does: an estimator without a schema cannot see that"
+    "epsilon holds only if each row of X was computed from that row and public constants alone; a "
+    "step that learned from the rows, such as StandardScaler or SimpleImputer, breaks the "
+    "guarantee, and an estimator without a schema cannot detect one"
 )
 ASSUMED_OF_TABLES = (
-    "epsilon holds if no step before the schema learned from other rows, as one that fills gaps "
-    "in by a mean does: an "
-    "estimator cannot see that"
+    "epsilon holds only if no step before the schema learned from the rows, for example by filling "
+    "missing values in with a mean; an estimator cannot detect such a step"
 )
 """The same of a table under a schema, whose public facts do the scaling."""
 ADD_UP = (
-    "this model is a clone, as a search or a cross-validation makes many: fits on the same rows "
-    "add up, and no choice "
-    "by scores is covered"
+    "scikit-learn cloned this estimator, as in a grid search or a cross-validation: the epsilons "
+    "of all fits on the same rows add up, and choosing a model by its scores is not covered"
 )
 INSTEAD = (
     "use schema=, SchemaTransformer, or steps of public constants: FunctionTransformer, "
@@ -43,11 +41,10 @@ INSTEAD = (
 )
 """Encoders that learn nothing from rows."""
 DIVIDED = (
-    "each fit is about the people of its own table: whoever splits rows divides people, and how "
-    "many rows one of them "
-    "has moves rows of others to other parts, so split by people (GroupShuffleSplit), or scores "
-    "are too good and no "
-    "sum over fits is proved"
+    "each fit protects the people of its own table only: a split by rows puts one person's rows "
+    "into several parts, and their number moves other people's rows to other parts; then scores "
+    "are too good, and no epsilon is proved for all fits together: split by people "
+    "(GroupShuffleSplit)"
 )
 """Of a schema's people, if parts of a table are fitted."""
 # Means and deviations this near to 0 and 1 are no chance.
@@ -85,7 +82,7 @@ def learning_steps(pipeline: Any) -> list[str]:
     ['StandardScaler']
     """
     if not isinstance(pipeline, Pipeline):
-        rule = "must be a Pipeline of scikit-learn"
+        rule = "must be a scikit-learn Pipeline"
         raise InvalidInput("pipeline", type(pipeline), rule, "use make_pipeline(step, ..., model)")
     found = [
         learner for name, step in pipeline.steps[:-1] for learner in learning_parts(step, name)
@@ -176,7 +173,7 @@ def learned_columns_note(X: Any) -> Note | None:
     why = sign_of_learned_columns(X)
     if why is None:
         return None
-    what = f"{why}: the rows made it so, and then the guarantee does not hold"
+    what = f"{why}: if it was computed from the rows, the guarantee does not hold"
     return Note("learned", f"{what} (for the data's holder only).  Instead, {INSTEAD}", HolderNote)
 
 
@@ -197,5 +194,5 @@ def sign_of_learned_columns(X: Any) -> str | None:
     continuous = [len(np.unique(X[:, k])) > 10 for k in np.flatnonzero(varied)[:50]]
     spans = ((low == 0.0) & (high == 1.0))[varied][:50]
     if len(spans) > 1 and np.all(spans & np.array(continuous)):
-        return "every column has least value 0 and largest value 1, as after a MinMaxScaler"
+        return "every column has minimum 0 and maximum 1, as after a MinMaxScaler"
     return None

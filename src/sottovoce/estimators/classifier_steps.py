@@ -230,9 +230,11 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
         )
     if not estimator.fit_intercept:
-        yield InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+        rule = "needs an intercept"
+        yield InvalidInput("inference", True, rule, "use fit_intercept=True or inference=False")
     if estimator.ledger is not None:
-        yield InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
+        rule = "cannot be used with inference=True"
+        yield InvalidInput("ledger", None, rule, "leave it out, or use inference=False")
 
 
 def _resolve_class_weight(estimator: Any, terms: Terms) -> Any:
@@ -416,6 +418,7 @@ def _read_labels(declared: Declared, features: Features, y: Any) -> tuple[Labell
     n = len(features)
     column = find_label_column(schema, features.table, y)
     if column is None:
+        # scikit-learn's checks of estimators look for these words.
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
         raise InvalidInput("y", None, rule, "give the label of every row")
     if declared.classes is not None:
@@ -444,7 +447,7 @@ def _encoded_starts(
     if given is None:
         return [None] * models
     if intercept is not None and isinstance(encoding, NormEncoding) and not encoding.intercept:
-        rule = "there is no intercept with fit_intercept=False"
+        rule = "cannot be used with fit_intercept=False, because the model has no intercept"
         raise InvalidInput("intercept_init", None, rule, "leave it out")
     vectors = encoding.model_from_units(
         labelled.from_sorted_classes(given[0]), labelled.from_sorted_classes(given[1])
@@ -465,9 +468,10 @@ def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
         )
     if len(labelled.names) != 2:
-        raise InvalidInput("inference", True, "is for two classes", "leave it out")
+        raise InvalidInput("inference", True, "needs exactly two classes", "use inference=False")
     if issparse(features.values):
-        raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+        remedy = "use X.toarray(), or inference=False"
+        raise InvalidInput("inference", True, "needs dense rows, and X is sparse", remedy)
 
 
 def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
@@ -531,11 +535,13 @@ def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
     """Refuse (InvalidInput) a ledger that cannot hold the runs of this fit."""
     at_random = not public.sites.apart and declared.terms.n_sites != 1
     if isinstance(declared.ledger, DurableLedger) and at_random:
-        rule = "a ledger on disk belongs to sites that stay the same"
+        rule = "a ledger on disk needs fixed sites, and without groups rows are dealt at random"
         raise InvalidInput("groups", None, rule, "give the site of every row to fit")
     several_runs = len(task_of_classes(public.classes).contrasts) > 1 and public.loss != "softmax"
     if declared.ledger is not None and several_runs:
-        rule = "a shared ledger cannot reserve the runs of more than two classes at once"
+        rule = (
+            "a shared ledger reserves one run at a time, and this loss needs one run for each class"
+        )
         raise InvalidInput(
             "ledger", type(declared.ledger).__name__, rule, "leave it out, or use loss='softmax'"
         )
@@ -840,7 +846,7 @@ def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> 
     strange = int(np.sum(label < 0))
     if strange:
         what = f"{strange} of {len(label)} rows have an undeclared label"
-        text = f"{what}: they were rows of zeros (for the data's holder only)"
+        text = f"{what} and were replaced by rows of zeros (for the data's holder only)"
         undeclared = (Note("labels", text, HolderNote),)
     alike: tuple[Note, ...] = ()
     if terms.is_simulation:

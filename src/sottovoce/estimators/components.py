@@ -121,10 +121,12 @@ def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
         values = rows_without_constant(terms.schema, features)
     d = values.shape[1]
     if len(features) < 2:
-        raise InvalidInput("X", None, "n_samples=1 is too few for components", "give more rows")
+        # scikit-learn's checks of estimators look for "n_samples=1".
+        rule = "principal components need at least 2 rows, and X has n_samples=1"
+        raise InvalidInput("X", None, rule, "give more rows")
     if not (isinstance(declared.count, int | np.integer) and 1 <= declared.count <= d):
         rule = f"must be a whole number from 1 to the number of columns, {d}"
-        raise InvalidInput("n_components", declared.count, rule, "use fewer")
+        raise InvalidInput("n_components", declared.count, rule, "use fewer components")
     dealt = deal_rows_to_sites(terms, features, groups)
     naming = naming_from_columns([f"x{j}" for j in range(d)], terms.norm)
     rows = dealt.bound_people(

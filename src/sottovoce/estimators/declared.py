@@ -42,8 +42,8 @@ def read_label_column(y: Any, n: int) -> Column:
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.shape != (n,):
-        rule = f"must name a label for each of the {n} rows, and has shape {column.shape}"
-        raise InvalidInput("y", None, rule, "give one value a row")
+        rule = f"must have one label for each of the {n} rows, but has shape {column.shape}"
+        raise InvalidInput("y", None, rule, "give one label for each row")
     return column
 
 
@@ -86,7 +86,7 @@ def read_declared_labels(schema: Schema, column: Any) -> Labelled:
     """Read the labels in a column that the schema declares."""
     label = schema.label
     if label is None or not isinstance(label.task, Classification):
-        rule = "must declare classes for a classifier"
+        rule = "must declare its classes, because a classifier predicts them"
         raise SchemaError("label", None, rule, "add positive = ..., or values = [...]")
     names = np.array(label.task.names)
     number = label.task.number(label.encode(column, schema.na))
@@ -133,7 +133,7 @@ def declared_site_column(schema: Schema | None, table: Any) -> Any:
     column = table.columns[schema.site]
     if mask_of_missing(column, (), MISSING_MARKS).any():
         raise SchemaError(
-            schema.site, None, "has rows without a site", "name the site of every row"
+            schema.site, None, "has rows without a site", "fill in the site of every row"
         )
     return column_as_text(column)
 
@@ -169,7 +169,7 @@ def find_label_column(schema: Schema | None, table: Any, y: Any) -> Any:
     if schema is None or schema.label is None:
         return None
     if schema.label.column not in table.columns:
-        rule = "is the label that the schema declares, and the frame does not have it"
+        rule = "is the label column that the schema declares, but the frame has no such column"
         raise SchemaError(schema.label.column, None, rule, "add the column, or give y")
     return table.columns[schema.label.column]
 
@@ -179,7 +179,7 @@ def declared_weights(schema: Schema | None, table: Any) -> tuple[Array, int] | N
     if schema is None or schema.weight is None:
         return None
     if schema.weight.column not in table.columns:
-        rule = "is the weight that the schema declares, and the frame does not have it"
+        rule = "is the weight column that the schema declares, but the frame has no such column"
         raise SchemaError(schema.weight.column, None, rule, "add the column")
     found: tuple[Array, int] = schema.weight.encode_weights(
         table.columns[schema.weight.column], frozenset(schema.na)
@@ -231,7 +231,7 @@ def encoded_model_from_units(schema: Schema, coef: Array, intercept: Array) -> A
         For a schema without a constant.
     """
     if not schema.intercept:
-        rule = "the schema has no constant to start from"
+        rule = "cannot be used, because the schema declares no constant"
         raise InvalidInput("intercept_init", None, rule, "add intercept = true to the schema")
     with_constant = np.concatenate([coef, intercept[..., None]], axis=-1)
     return np.linalg.solve(into_units(schema), with_constant.T).T

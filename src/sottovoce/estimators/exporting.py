@@ -58,7 +58,7 @@ class Linear:
             raise InvalidInput(
                 "run",
                 None,
-                "was trained without a schema, so it knows no columns",
+                "was trained without a schema, so its columns have no names",
                 "train on a table",
             )
         task = schema.task
@@ -109,8 +109,8 @@ class _Graph:
             if one.name == name:
                 if one.type.tensor_type.elem_type != kind:
                     rule = (
-                        "is declared as a category and as a number, and a graph's input is "
-                        "one of them"
+                        "is declared both as a category and as a number, but an ONNX input is "
+                        "either text or a number"
                     )
                     raise InvalidInput(name, None, rule, "give one of the two a column of its own")
                 return name

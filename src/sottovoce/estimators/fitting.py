@@ -225,7 +225,7 @@ def _run_one_plan(
     except LedgerMismatch as error:
         if not shared.part_of_a_table:
             raise
-        said = f"{error}; cross-validation fits parts of a table, which a Ledger in memory counts"
+        said = f"{error}; for cross-validation, which fits parts of a table, use a Ledger in memory"
     raise LedgerMismatch(said)
 
 

@@ -27,8 +27,8 @@ def _scale_advice(terms: Terms) -> str:
     """Return the words on a better scale of the rows; from the schema alone."""
     if terms.schema is None:
         return (
-            "; a data_norm that most rows reach, or a schema with typical ranges, lets rows stand "
-            "out more"
+            "; rows stand out more from the noise with a data_norm that most rows reach, or with a "
+            "schema with typical ranges"
         )
     changes = fill(terms.schema).changes
     if not changes:
@@ -40,7 +40,7 @@ def one_class_of_rows(margins: Array) -> tuple[Note, ...]:
     """Return a note, for the holder of a simulation, if the model answers all rows alike."""
     if _answers_differ(margins):
         return ()
-    what = "the model gives one class for every row"
+    what = "the model gives the same class for every row"
     return (Note("one class", f"{what} (a simulation, for the data's holder only)", HolderNote),)
 
 
@@ -52,8 +52,8 @@ def one_class_of_synthetic_rows(model: LinearModel, terms: Terms) -> tuple[Note,
     if terms.schema is None:
         where = " up to data_norm"
     what = (
-        f"the model gives one class for every synthetic row{where}, "
-        "so it can hardly tell rows apart"
+        f"the model gives the same class for every synthetic row{where}, "
+        "so it hardly distinguishes rows"
     )
     return (Note("one class", what, PublicNote),)
 

@@ -230,7 +230,7 @@ def _values_of_column(name: str, given: Any) -> list[Any]:
     column = run_without_data_in_errors(name, lambda: convert(given))
     if column.ndim != 1 or column.dtype.kind not in "biufOUST":
         rule = (
-            f"must be one column of numbers, truth values or texts; this is {column.dtype} of "
+            f"must be one column of numbers, truth values or texts, but is {column.dtype} of "
             f"shape {column.shape}"
         )
         raise InvalidInput(name, None, rule, "give one value for each row of X")

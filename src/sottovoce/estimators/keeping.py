@@ -139,9 +139,9 @@ def save_fitted_estimator(model: Any, path: str | Path) -> None:
         replace(answered, record=told | record).save(path)
         return
     if result is None:
-        rule = "classes that were trained against the rest are several runs, and a file holds one"
+        rule = "a file holds one run, and this model has one run for each class against the rest"
         raise InvalidInput(
-            "loss", getattr(model, "loss_", None), rule, "use loss='softmax', or pickle the model"
+            "loss", getattr(model, "loss_", None), rule, "fit with loss='softmax', or pickle it"
         )
     result.save(path)
 

@@ -51,9 +51,10 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         return
     if isinstance(ledger, _LeftBehind):
         rule = (
-            "a ledger stays in its process, and this estimator came to another one or from a file"
+            "the ledger stayed in its own process, and this estimator was copied to another one or "
+            "loaded from a file"
         )
-        remedy = "use n_jobs=1 or threads, and set_params(ledger=...) after loading"
+        remedy = "use n_jobs=1 or threads, or set_params(ledger=...) after loading"
         yield InvalidInput("ledger", ledger.kind, rule, remedy)
         return
     if not isinstance(ledger, Ledger | DurableLedger):
@@ -63,10 +64,10 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         )
         return
     if accounting is not None:
-        rule = "a ledger has a rule of its own"
-        yield InvalidInput("accounting", accounting, rule, "leave it out, or leave the ledger out")
+        rule = "cannot be combined with a ledger, which has its own accounting rule"
+        yield InvalidInput("accounting", accounting, rule, "leave one of the two out")
     if cloned and isinstance(ledger, DurableLedger) and not ledger.identity.bound:
-        rule = "a DurableLedger belongs to one whole table, and cannot be used in cross-validation"
+        rule = "belongs to one whole table, so it cannot be used in cross-validation"
         remedy = (
             "fit the estimator on the whole table first, or give a Ledger in memory, which "
             "counts every fit"

@@ -48,9 +48,7 @@ def site_positions(answered: SavedModel | None, rows: Any, groups: Any) -> IntAr
 def check_groups_are_used(where: IntArray | None, groups: Any) -> None:
     """Refuse sites of rows for a model that has no use for them."""
     if where is None and groups is not None:
-        rule = (
-            "is for models with a constant for every site, and this one has the same for all rows"
-        )
+        rule = "has no effect: this model has one constant for all rows, and none for single sites"
         raise InvalidInput("groups", None, rule, "leave it out")
 
 

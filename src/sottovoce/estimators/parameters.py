@@ -32,7 +32,7 @@ def resolve_knobs(estimator: Any) -> dict[str, Any]:
     kind = type(estimator)
     known: dict[str, Any] = kind.own_knobs
     if not isinstance(estimator.knobs, Mapping | None):
-        rule = "must be a dict of values by name, or None"
+        rule = "must be a dict of names and values, or None"
         raise InvalidInput("knobs", estimator.knobs, rule, "use {'rho': 0.01}")
     given = dict(estimator.knobs or {})
     unknown = [name for name in given if name not in known]

@@ -137,7 +137,7 @@ def _declared_bounds(estimator: Any, terms: Terms) -> Any:
 def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for a release without bounds of the target."""
     if bounds is None and not terms.is_simulation:
-        rule = "a release needs the target's bounds declared: the rows' own are private"
+        rule = "must be declared for a release, because the range of the rows' targets is private"
         yield InvalidInput(
             "y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation"
         )
@@ -148,9 +148,8 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     if not estimator.inference:
         return
     if estimator.loss != SQUARED or not estimator.fit_intercept:
-        yield InvalidInput(
-            "inference", True, "is for the squared loss with an intercept", "leave it out"
-        )
+        rule = "needs loss='squared' and fit_intercept=True"
+        yield InvalidInput("inference", True, rule, "set these two, or use inference=False")
     if terms.schema is not None and terms.schema.weight is not None:
         yield InvalidInput(
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
@@ -161,7 +160,7 @@ def _unknown_loss_errors(loss: Any) -> Iterator[InvalidInput]:
     """Yield an error for a loss that is not one of numbers."""
     known = {text.partition(":")[0] for text in loss_texts(numbers=True)}
     if loss != SQUARED and str(loss).partition(":")[0] not in known:
-        rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
+        rule = f"must be one of squared, {', '.join(loss_texts(numbers=True))}"
         yield InvalidInput("loss", loss, rule, "use loss='squared'")
 
 
@@ -285,6 +284,7 @@ def _read_target(declared: Declared, features: Features, y: Any) -> Array:
     """Read numbers in the target's unit; NaN where a column that a schema reads has none."""
     column = find_label_column(declared.terms.schema, features.table, y)
     if column is None:
+        # scikit-learn's checks of estimators look for these words.
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
         raise InvalidInput("y", None, rule, "give the number of every row")
     if y is None:
@@ -557,7 +557,7 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
     beyond = int(np.sum((target < task.low) | (target > task.high)))
     if beyond:
         what = (
-            f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+            f"{beyond} of {len(target)} targets lie outside y_bounds, {task.low:g} to {task.high:g}"
         )
         text = f"{what}, and were clipped to them (for the data's holder only)"
         notes.append(Note("y_bounds", text, HolderNote))
@@ -569,7 +569,7 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
                 rows, site_positions(fitted.answered, rows, encoded.groups)
             )
         if np.ptp(answers) < ALIKE * (task.high - task.low):
-            what = "the model gives about one number for every row"
+            what = "the model gives almost the same number for every row"
             text = f"{what} (a simulation, for the data's holder only)"
             notes.append(Note("one number", text, HolderNote))
     return tuple(notes)

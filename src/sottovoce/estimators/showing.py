@@ -36,8 +36,8 @@ def describe_model(model: Any) -> str:
         head.append(f"Coefficients are for the class {escape_unprintable(positive)}.")
     if getattr(model, "max_grad_norm_", math.inf) < math.inf:
         head.append(
-            "Gradients were capped: sizes are not calibrated.  inference=True asks for those, "
-            "with errors."
+            "Gradients were capped, so the sizes of coefficients are not calibrated; "
+            "inference=True estimates calibrated ones, with standard errors."
         )
     table = str(table_with_intervals(model) or "") or _table_without_intervals(model)
     parts = ("\n".join(head), table, str(model.privacy_spent_["says"]))

@@ -144,7 +144,7 @@ def _weight_errors(schema: Schema | None) -> Iterator[InvalidInput]:
     The life table counts everybody once, and would correct weighted hazards wrongly.
     """
     if schema is not None and schema.weight is not None:
-        rule = "declares weights, and hazards count every person alike"
+        rule = "is not supported here: a survival model counts every person alike"
         yield SchemaError("weight", None, rule, "leave weight out of the schema")
 
 
@@ -165,9 +165,8 @@ def _newton_steps_errors(rounds: Any) -> Iterator[InvalidInput]:
 def _ridge_weight_errors(rho: Any) -> Iterator[InvalidInput]:
     """Yield an error for what is no weight of the slopes."""
     if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
-        yield InvalidInput(
-            "rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0"
-        )
+        rule = "must be finite and >= 0, because it weighs a penalty on the slopes"
+        yield InvalidInput("rho", rho, rule, "use 0")
 
 
 def _describe_newton_steps(m: int, rounds: int, ridge: float, *, noisy: bool) -> HazardSteps:
@@ -271,7 +270,7 @@ def _split_times_and_events(
     read = {source for block in schema.blocks for source in block.source_columns(table.columns)}
     both = [name for name in named if name in read]
     if both:
-        rule = "holds the time or the event, and the schema declares it as a column of the model"
+        rule = "holds the time or the event, but the schema declares it as a column of the model"
         raise SchemaError(both[0], None, rule, "leave it out of [columns]")
     columns = dict(table.columns)
     if isinstance(time, str):
@@ -285,8 +284,8 @@ def _split_times_and_events(
 def _check_one_value_each(name: str, column: Array, n: int) -> Array:
     """Return a column of n values; InvalidInput for another shape."""
     if column.shape != (n,):
-        rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
-        raise InvalidInput(name, None, rule, "give one value a row of X")
+        rule = f"must have one value for each of the {n} people, but has shape {column.shape}"
+        raise InvalidInput(name, None, rule, "give one value for each row of X")
     return column
 
 
@@ -387,7 +386,7 @@ def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
     late = int(np.sum(~(times > declared.edges[0])))
     if late:
         what = f"{late} of {n} people have no time after the first edge"
-        text = f"{what}: they add nothing (for the data's holder only)"
+        text = f"{what}: they contribute nothing to the fit (for the data's holder only)"
         notes.append(Note("time", text, HolderNote))
     unknown = int(np.sum(np.isnan(events)))
     if unknown:
@@ -395,9 +394,9 @@ def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
             meant = "1, 0, true or false"
             remedy = "; declare event_code, the value that means the event"
         else:
-            meant, remedy = "a value", ""
-        what = f"{unknown} of {n} people have no event that is {meant}"
-        text = f"{what}: they add nothing (for the data's holder only){remedy}"
+            meant, remedy = "known", ""
+        what = f"{unknown} of {n} people have no event value that is {meant}"
+        text = f"{what}: they contribute nothing to the fit (for the data's holder only){remedy}"
         notes.append(Note("event", text, HolderNote))
     return notes
 
@@ -406,15 +405,15 @@ def _why_not_converged(found: Hazards, directions: int) -> str:
     """Say why a fit is not converged, and what to do, from what was released."""
     if found.hidden:
         what = (
-            f"noise hides {found.hidden} of {directions} directions of the hazards, which stay "
-            "near their start"
+            f"noise hides {found.hidden} of {directions} directions of the coefficients, which "
+            "stay near their starting values"
         )
         return (
-            f"{what}: not converged; raise epsilon, or use fewer intervals or columns, or more "
+            f"not converged: {what}; raise epsilon, or use fewer intervals or columns, or more "
             "people"
         )
-    what = "the last Newton step still moved the hazards"
+    what = "the last Newton step still moved the coefficients by more than their noise"
     return (
-        f"{what}: not converged; use more rounds, or fewer columns or intervals if some tell who "
-        "has the event"
+        f"not converged: {what}; use more rounds, or drop columns or intervals that separate those "
+        "with the event from the others"
     )

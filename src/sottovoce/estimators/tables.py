@@ -294,7 +294,8 @@ def _keep_rows_of_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
     left = len(people) - sum(map(len, parts))
     if left:
         what = (
-            f"{left} of {len(people)} rows were left out: their people have more than person.rows"
+            f"{left} of {len(people)} rows were left out: they are beyond person.rows, the most of "
+            "one person that are read"
         )
         notes = (Note("people", f"{what} (for the data's holder only)", HolderNote),)
     people_at_sites = [people[part] for part in parts]
@@ -380,7 +381,7 @@ def read_row_weights(terms: Terms, features: Features, given: ArrayLike | None) 
         weight, heavy = declared
     notes: tuple[Note, ...] = ()
     if heavy:
-        what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
+        what = f"{heavy} of {n} rows have a weight above max_weight, and were given that weight"
         notes = (Note("max_weight", f"{what} (for the data's holder only)", HolderNote),)
     return Weights(weight, caveat, notes)
 
@@ -391,15 +392,16 @@ def _weight_cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
     InvalidInput if that must not be.
     """
     if own.shape != (n,):
-        rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
-        raise InvalidInput("sample_weight", None, rule, "give one number a row")
+        rule = f"must have one number for each of the {n} rows, but has shape {own.shape}"
+        raise InvalidInput("sample_weight", None, rule, "give one number for each row")
     if terms.max_weight is not None:
         return terms.max_weight, None
     if not terms.is_simulation:
-        rule = "a release needs a public cap on weights: the largest one is private"
+        rule = "must be declared for a release, because the largest weight of the rows is private"
         remedy = "give knobs={'max_weight': 3}, or a random_state for a simulation"
         raise InvalidInput("max_weight", None, rule, remedy)
     if not np.any(own):
+        # scikit-learn's checks of estimators look for these words.
         rule = "Sample weights must contain at least one non-zero number"
         raise InvalidInput(
             "sample_weight", None, rule, "declare the knob max_weight, or leave weights out"

@@ -20,9 +20,9 @@ from .notices import Note
 from .parameters import collect_run_fields, resolve_knobs
 
 NO_NORM = (
-    "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled "
-    "rows alike; declare "
-    "data_norm, a public bound on the norm of most rows, or a schema"
+    "data_norm is not declared, so every row of norm above 1 is scaled down to norm 1, and "
+    "unscaled rows then differ little; declare data_norm, a public bound on the norm of most rows, "
+    "or a schema"
 )
 
 
@@ -181,7 +181,7 @@ def _check_schema_parameters(
         rule = "cannot be used without a schema"
         raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
     if schema is not None and schema.person is not None and not of_people:
-        rule = "bounds several rows of a person together, and this takes one row a person"
+        rule = "declares several rows for a person, but a survival model takes one row a person"
         raise SchemaError(
             "person", None, rule, "keep one row a person and leave person out of the schema"
         )
@@ -218,11 +218,14 @@ def norm_bound_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
             )
         return
     if estimator.data_norm is not None:
-        rule = "is for columns without a schema, which has bounds of its own"
+        rule = "cannot be combined with a schema, which declares bounds of its own"
         yield InvalidInput("data_norm", estimator.data_norm, rule, "leave it out")
     if "fit_intercept" in vars(estimator) and not estimator.fit_intercept:
         yield InvalidInput(
-            "fit_intercept", False, "is the schema's to say", "use intercept = false in it"
+            "fit_intercept",
+            False,
+            "cannot be combined with a schema, which declares the constant itself",
+            "use intercept = false in the schema",
         )
 
 
@@ -235,7 +238,10 @@ def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput
         )
     elif asked is not None and not named:
         yield InvalidInput(
-            "site_constants", asked, "is for inference and for least squares", "leave it out"
+            "site_constants",
+            asked,
+            "applies to inference=True and to the squared loss only",
+            "leave it out",
         )
 
 

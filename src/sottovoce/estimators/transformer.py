@@ -62,7 +62,7 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         """Read the schema; InvalidInput without one."""
         schema = read_schema_argument(self.schema)
         if schema is None:
-            rule = "must say what the columns are"
+            rule = "must be given, because it declares the columns"
             raise InvalidInput(
                 "schema", None, rule, "give the path of a TOML file, a dict or a Schema"
             )
@@ -74,8 +74,8 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         table = read_frame(X, self.columns)
         if schema.person is not None:
             rule = (
-                "bounds a person's rows together, and whoever reads encoded rows cannot know "
-                "whose they are"
+                "protects all rows of a person together, but encoded rows no longer say whose "
+                "they are"
             )
             raise SchemaError(
                 "person", None, rule, "give schema= to the estimator, or leave person out"
