@@ -354,7 +354,7 @@ def _propose_levels(grid: Levels, block: Category, own: Array, noise: Noise) -> 
     more = _changed_levels(block, others, kept, dropped)
     says = ""
     if others.unread:
-        says = "values that are not declared as levels count as other: declare the missing levels"
+        says = "values that are not declared as levels count as other: declare them"
     return others.with_shares(block.name, more, kept=kept, dropped=dropped, says=says)
 
 
@@ -456,7 +456,7 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
             "the noise hides where the remaining values lie: a larger epsilon would show it"
         )
     if others.unread is not None:
-        says.append("some values are not numbers: training will refuse them")
+        says.append("some values cannot be read as numbers: training will refuse them")
     fitting = _fitting_entries(block, more)
     return others.with_shares(grid.name, fitting, beyond=beyond, says="; ".join(says))
 

@@ -24,8 +24,8 @@ from .notices import Note
 
 ASSUMED = (
     "epsilon holds only if each row of X was computed from that row and public constants alone; a "
-    "step that learned from the rows, such as StandardScaler or SimpleImputer, breaks the "
-    "guarantee, and an estimator without a schema cannot detect one"
+    "step that learned from the rows, by scaling or imputing for example, breaks the guarantee, "
+    "and an estimator without a schema cannot detect one"
 )
 ASSUMED_OF_TABLES = (
     "epsilon holds only if no step before the schema learned from the rows, for example by filling "
@@ -33,8 +33,9 @@ ASSUMED_OF_TABLES = (
 )
 """The assumption for a table under a schema, whose declared bounds do the scaling."""
 ADD_UP = (
-    "scikit-learn cloned this estimator, as in a grid search or a cross-validation: the epsilons "
-    "of all fits on the same rows add up, and choosing a model by its scores is not covered"
+    "this estimator is a clone, as scikit-learn makes in a grid search or a cross-validation: the "
+    "epsilons of all fits on the same rows add up, and choosing a model by its scores is not "
+    "covered"
 )
 INSTEAD = (
     "use schema=, SchemaTransformer, or steps of public constants: FunctionTransformer, "

@@ -1,4 +1,8 @@
-"""Principal components from one release of second moments."""
+"""Principal components from one release of second moments, and the five steps of their `fit`.
+
+Rows end in a constant, so the released matrix also holds their weighted sum; the covariance matrix
+and its eigenvectors follow from it without further cost (:func:`decode_components`).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ from .terms import Terms, collect_terms, norm_bound_errors
 
 @dataclass(frozen=True)
 class Components(Once):
-    """Second moments of rows; the outcome is an answer."""
+    """The recipe: one release of second moments at weight 1; its outcome is the noisy answer."""
 
     name: ClassVar[str] = "components"
     summary: ClassVar[str] = "second moments, for principal components"
@@ -65,7 +69,7 @@ class Components(Once):
 
 @dataclass(frozen=True)
 class Declared:
-    """Declared parameters of components: their number, and the budget."""
+    """Declared parameters: the number of components, checked later, and the run's budget."""
 
     terms: Terms
     count: Any
@@ -95,7 +99,7 @@ class Encoded(AskedRows):
 
 
 def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
-    """Read rows and deal them to sites.
+    """Read rows, assign them to sites and encode them with a constant.
 
     Parameters
     ----------
@@ -112,7 +116,7 @@ def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
     Raises
     ------
     InvalidInput
-        For what does not fit; the message tells no value of a row.
+        For rows or a number of components that do not fit; no message shows a value of a row.
     """
     terms = declared.terms
     features = read_features(terms, X)
@@ -143,7 +147,7 @@ def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
 
 
 def rows_without_constant(schema: Schema, features: Features) -> Array:
-    """Return encoded rows without the constant."""
+    """Return encoded rows (n, features) without the schema's constant column, if it has one."""
     columns = sum(len(block.feature_names) for block in schema.blocks)
     return np.asarray(features.values[:, :columns])
 
@@ -156,15 +160,19 @@ def plan_components(declared: Declared, public: Public) -> Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Components of the noisy covariance matrix: all of it follows from the release."""
+    """Components of the noisy covariance matrix: all of it follows from the release.
 
-    components: Array
-    mean: Array
-    variance: Array
-    variance_ratio: Array
+    Its arrays are the attributes of :class:`ConsensusPCA` of the same names, for k components of d
+    columns.
+    """
+
+    components: Array  # (k, d)
+    mean: Array  # (d,)
+    variance: Array  # (k,)
+    variance_ratio: Array  # (k,)
     noise: float
-    sampling: Array
-    clear: BoolArray
+    sampling: Array  # (k,)
+    clear: BoolArray  # (k,)
     result: Result
     notes: tuple[Note, ...]
 
@@ -195,9 +203,9 @@ def decode_components(declared: Declared, encoded: Encoded, results: tuple[Resul
     value = encoded.naming.value
     # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
     # The mean weight of a row is that corner: at least five deviations of its noise, at most 1.
-    count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)
-    mean = S[:-1, -1] / (value * count)
-    covariance = (S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2
+    mean_weight = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)
+    mean = S[:-1, -1] / (value * mean_weight)
+    covariance = (S[:-1, :-1] / mean_weight - np.outer(mean, mean)) / scale**2
     values, vectors = np.linalg.eigh(covariance)
     # The largest first; noise may make eigenvalues negative, and no variance is.
     values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
@@ -209,9 +217,10 @@ def decode_components(declared: Declared, encoded: Encoded, results: tuple[Resul
         variance_ratio = values[:k] / total
     # Off the diagonal the noise has deviation s / root 2: a symmetric Gaussian matrix of d columns
     # then has a spectral norm of about 2 (s / root 2) root d.
-    noise = s * math.sqrt(2.0 * d) / (count * scale**2)
+    noise = s * math.sqrt(2.0 * d) / (mean_weight * scale**2)
     # E[(x'v)^2 |x|^2] <= explained variance * bound^2, the mean square of a row's entries beside v
-    sampling = np.sqrt(values[:k] / (len(encoded.features) * count * scale**2))
+    sampling = np.sqrt(values[:k] / (len(encoded.features) * mean_weight * scale**2))
+    # Distances of each eigenvalue to the next larger and the next smaller one.
     gaps = np.abs(np.diff(values, append=0.0, prepend=np.inf))
     unsure = 2.0 * np.hypot(noise, sampling)
     return Fitted(
@@ -315,7 +324,7 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         self.knobs = knobs
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Ask for second moments across sites.
+        """Release the second moments of the rows of all sites, and compute components from them.
 
         Parameters
         ----------
@@ -344,7 +353,7 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         )
 
     def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
-        """Set the fitted attributes, then tell what is to be known of the model."""
+        """Set the fitted attributes, then warn of the notes on the fit."""
         self._store_column_names(declared.terms, encoded.features)
         self.components_ = fitted.components
         self.mean_ = fitted.mean
@@ -371,7 +380,7 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         return np.asarray((rows - self.mean_) @ self.components_.T)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return names of the components, as scikit-learn makes them."""
+        """Return the names "consensuspca0", "consensuspca1", ..., as scikit-learn forms them."""
         check_is_fitted(self, "components_")
         return np.array([f"consensuspca{k}" for k in range(self.n_components)], dtype=np.object_)
 
