@@ -231,7 +231,7 @@ def coefficients_in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]
     coef : array (..., features)
         Per unit of each column.
     constant : array (...)
-        The margin of a row whose columns are all 0 and have their reference levels.
+        The constant term in these units.
     """
     found = vectors @ into_units(schema).T
     return found[..., :-1], found[..., -1]

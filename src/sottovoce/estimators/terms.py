@@ -1,4 +1,8 @@
-"""The first step of every `fit`: what is declared, checked before any row is read."""
+"""The first step of every `fit` (validate): all declared parameters, checked before a row is read.
+
+:func:`collect_terms` reads them into :class:`Terms`, which every later step takes.  The functions
+``..._errors`` yield what is wrong, so that a fit can report all of it at once.
+"""
 
 from __future__ import annotations
 
@@ -33,30 +37,30 @@ class Terms:
     Parameters
     ----------
     name : str
-        Of the estimator's class, for messages.
+        Name of the estimator's class, for messages.
     seed : int or None
-        Of a simulation; None for a release.
+        Seed of a simulation; None for a release, whose noise cannot be repeated.
     n_sites : int
-        To how many sites rows are dealt if none are given.
+        Number of sites to which rows are assigned at random if none are given.
     schema : Schema or None
     columns : sequence of str or None
         Names for the columns of an array, under a schema.
     norm : float
-        The bound on the norms of rows: 1 unless one is declared.
+        The bound on the norms of rows: `data_norm`, or 1.
     encoding : Encoding
-        How rows get into the unit ball.
+        The map of rows into the unit ball.
     weighed : bool
-        Whether rows beyond the bound are weighed down, and not shortened.
+        Whether rows beyond the bound get smaller weights, and are not scaled down.
     noisy : bool
         Whether the budget is finite.
     one_row_each : bool
         Whether one row of each of the schema's people is read, or as many as the schema says.
     knobs : dict
-        All of them by name, with their values.
+        Values of all knobs by name.
     fields : dict
-        Of :class:`RunConfig`, by name, with the seed and the unit of this fit.
+        Values of :class:`RunConfig` by field, with the seed and the privacy unit of this fit.
     rests : tuple of str
-        On what epsilon rests that the estimator cannot see.
+        Assumptions of the epsilon that the estimator cannot check.
     notes : tuple of Note
     """
 
@@ -82,7 +86,9 @@ class Terms:
 
     @property
     def schema_caveat(self) -> str | None:
-        """What epsilon does not cover by the schema's own word; None if there is nothing."""
+        """What epsilon does not cover according to the schema itself; None without such a
+        caveat.
+        """
         if self.schema is None:
             return None
         return self.schema.caveat
@@ -99,7 +105,7 @@ class Terms:
 
     @property
     def rows_per_person(self) -> int | None:
-        """The most rows of a person at a site that are read; None where the unit is a row."""
+        """Most rows of a person that are read at a site; None where the privacy unit is a row."""
         return self.fields.get("rows_per_person")
 
 
@@ -115,12 +121,12 @@ def collect_terms(
 
     Parameters
     ----------
-    estimator
-        With its parameters, not yet checked.
+    estimator : PrivateEstimator
+        Its parameters are not yet checked.
     weighed, one_row_each
         As for :class:`Terms`.
     of_people : bool
-        Whether the rows of a schema's people may be several.
+        Whether the estimator allows several rows for a person of the schema.
     many_fits : bool
         Whether another clone of the estimator was fitted before.
 
@@ -131,7 +137,7 @@ def collect_terms(
     Raises
     ------
     InvalidInput
-        For a schema that cannot be read, or a seed that is none.
+        For a schema that cannot be read, an invalid seed, or an unknown knob.
     """
     schema = read_schema_argument(estimator.schema)
     seed = seed_from_random_state(estimator.random_state)
@@ -145,7 +151,7 @@ def collect_terms(
     if estimator.data_norm is not None:
         norm = estimator.data_norm
     _check_schema_parameters(schema, estimator.columns, of_people=of_people)
-    # In a simulation the rows' own norms may be looked at, and a note tells of a bad bound.
+    # In a simulation the rows' own norms may be read, and `norm_misfit_notes` warns of a bad bound.
     if schema is None and estimator.data_norm is None and estimator.random_state is None:
         notes = (*notes, Note("data_norm", NO_NORM, PublicNote))
     return Terms(
@@ -167,7 +173,7 @@ def collect_terms(
 
 
 def _choose_encoding(schema: Schema | None, norm: float, estimator: Any) -> Encoding:
-    """Return the encoding by the schema, or by the bound on norms."""
+    """Return the encoding by the schema, or without one by the bound `norm` on norms of rows."""
     if schema is None:
         return NormEncoding(norm, estimator.fit_intercept)
     return SchemaEncoding(schema)
@@ -188,7 +194,10 @@ def _check_schema_parameters(
 
 
 def seed_from_random_state(random_state: Any) -> int | None:
-    """Return the seed of a fit, drawn once from a generator; None for a release; InvalidInput."""
+    """Return the seed of a fit; None for a release.
+
+    A generator is asked for one number; a negative seed is refused (InvalidInput).
+    """
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(np.iinfo(np.int32).max))
     if random_state is None:
@@ -230,7 +239,10 @@ def norm_bound_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput]:
-    """Yield errors in the knob `site_constants`; it needs coefficients that are `named`."""
+    """Yield errors in the knob `site_constants`.
+
+    It applies only where the fit's coefficients are `named`: with inference or least squares.
+    """
     asked = terms.site_constants
     if asked is not None and not isinstance(asked, bool | np.bool_):
         yield InvalidInput(
