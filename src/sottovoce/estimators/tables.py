@@ -232,7 +232,7 @@ class Dealt:
     def bound_people(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
         """Add weights in [0, 1], one array a site, and mark which rows belong to one person.
 
-        A person's rows then count together as one row in every sum.
+        Together a person's rows then change a sum by no more than one row.
         """
         if weights is not None:
             rows = rows.with_weight(weights)
@@ -310,8 +310,8 @@ def _keep_rows_of_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
     left_out = len(people) - sum(map(len, parts))
     if left_out:
         what = (
-            f"{left_out} of {len(people)} rows were left out: they are beyond person.rows, the most of "
-            "one person that are read"
+            f"{left_out} of {len(people)} rows were left out: they are beyond person.rows, the "
+            "most rows of one person that are read"
         )
         notes = (Note("people", f"{what} (for the data's holder only)", HolderNote),)
     people_at_sites = [people[part] for part in parts]

@@ -1,4 +1,7 @@
-"""A schema as a transformer of scikit-learn: it learns nothing from rows."""
+"""A schema as a transformer of scikit-learn.
+
+It learns nothing from rows, so a private model after it keeps its guarantee.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,10 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Encode rows, (n_samples, n_features_out); a :class:`HolderNote` says what did not fit."""
+        """Encode rows, (n_samples, n_features_out).
+
+        A :class:`sottovoce.errors.HolderNote` tells the data owner which values did not fit.
+        """
         schema = getattr(self, "schema_", None) or self._read_schema()
         found = schema.encode(read_frame(X, self.columns), labels=False)
         notes = describe_unfit_rows(found.clipped)
