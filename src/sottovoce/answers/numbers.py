@@ -1,5 +1,9 @@
-"""Least squares of a bounded number on a table: what ``sottovoce train`` runs if the schema's
-label has bounds.
+"""Least squares on a table, for ``sottovoce train`` with a schema whose label is a bounded number.
+
+With intervals it is a list of releases from which confidence intervals follow
+(:mod:`sottovoce.answers.least_squares`), otherwise one that predicts better with much noise
+(:mod:`sottovoce.answers.regression`).  Here are the steps around it: options are checked, the table
+is read and split into sites, the model is fitted and scored, and everything is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ from .training import TableFit, prepared_table
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Fitted(TableFit):
-    """A least squares fit; for `weighed` see
+    """A least squares fit with its evaluation.
+
+    `weighed` is a sentence on rows beyond the norm bound, as in
     :class:`sottovoce.answers.coefficients.Coefficients`.
     """
 
@@ -68,8 +74,8 @@ def fit_numbers(
 ) -> Fitted:
     """Fit least squares of a bounded number on a table, and score the model.
 
-    With `intervals` the recipe is that of :mod:`sottovoce.answers.least_squares`; without, that of
-    :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
+    With `intervals` the releases are those of :mod:`sottovoce.answers.least_squares`; without,
+    those of :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
 
     Parameters
     ----------
@@ -98,8 +104,8 @@ def fit_numbers(
     Raises
     ------
     InvalidInput
-        Before anything is spent: the label is no bounded number, rows have weights and `intervals`
-        are asked for, or an option of the run or of the evaluation does not fit.
+        Before anything is spent, if the label is no bounded number, rows have weights and
+        `intervals` are asked for, or an option of the run or of the evaluation does not fit.
 
     Guarantee
     ---------
@@ -128,6 +134,7 @@ def fit_numbers(
     answered = dealt.layout.to_saved_model(found.model, dataset.schema)
     margins = dealt.margins(answered)
     evaluation = dealt.evaluate_privately(held, answered)
+    # The baseline predicts the training rows' mean for every row.
     middle = np.full(len(dataset.y_test), task.baseline_margins(dataset.y_train)["mean"])
     return Fitted(
         **dealt.fields_of_fit(result, started, answered, intervals=intervals),
@@ -142,7 +149,7 @@ def fit_numbers(
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
-    """Refuse options that least squares does not have; InvalidInput."""
+    """Refuse (InvalidInput) options of the run that least squares does not have."""
     if not run.auto:
         rule = "has no effect on least squares, which has a method of its own"
         raise InvalidInput(

@@ -1,5 +1,8 @@
-"""Asking a :class:`sottovoce.answers.survey.Survey` of one table, or of several sites; the
-schema that it proposes.
+"""Running a survey on the tables of one or several sites, and the schema that it proposes.
+
+:func:`price_survey` forecasts a survey from public facts, :func:`survey` runs it; commands are
+``sottovoce schema survey`` and, for audits, :func:`replicates`.  Grids, thresholds and proposals
+are in :mod:`sottovoce.answers.survey`.
 """
 
 from __future__ import annotations
@@ -54,11 +57,12 @@ class Question:
     Parameters
     ----------
     columns : sequence of str, optional
-        What to count; fewer columns have less noise.  None for all that have a grid.
+        Columns to count; fewer columns have less noise.  None for all that have a grid.
     rare : float
-        No level and no run of cells with at most so many rows is shown, but for the error rate.
+        Number of rows: no level and no run of cells with at most as many rows is shown, but for
+        the error rate.
     error : float
-        Rate of all errors together.
+        Probability that any of the survey's statements about cells fails.
     """
 
     columns: Sequence[str] | None = None
@@ -81,9 +85,9 @@ class Expected:
     asked : list of dict
         Name and share of the budget of every release.
     columns : tuple of str
-        What is counted.
+        Names of the columns that are counted.
     cells : int
-        Of all grids together.
+        Number of cells of all grids together.
     """
 
     noise: Noise
@@ -94,7 +98,7 @@ class Expected:
 
     @property
     def says(self) -> str:
-        """The forecast in one sentence."""
+        """The forecast in words, on one line."""
         rows, sigma = self.noise.rows, self.noise.sigma
         counted = self.statement.counted
         return (
@@ -105,7 +109,7 @@ class Expected:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the forecast as plain data."""
         return {
             "columns": list(self.columns),
             "cells": self.cells,
@@ -122,7 +126,19 @@ class Expected:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """A survey's released answer, and what is proposed because of it; all of it may be shown."""
+    """Findings of a survey, and the schema that it proposes; all of it may be shown.
+
+    Parameters
+    ----------
+    expected : Expected
+        With the noise and the statement of the survey that was run.
+    columns : tuple of Column
+        Findings by column.
+    declared, proposed : Schema
+        The schema that was surveyed, and the new one.
+    error : float
+        As for :class:`Question`.
+    """
 
     expected: Expected
     columns: tuple[Column, ...]
@@ -138,7 +154,7 @@ class Surveyed:
         return render_for_notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """Return title, proposals by column, and the cost, for reports."""
+        """Return the title, pairs of a column and its findings, and the privacy statement."""
         title = (
             f"Survey of the schema {escape_unprintable(self.declared.name)}; the attribute toml "
             "holds the proposed schema"
@@ -153,7 +169,7 @@ class Surveyed:
 
     @property
     def toml(self) -> str:
-        """The proposed schema as a file, under the statement."""
+        """The proposed schema as a TOML file; comments at its top hold statement and findings."""
         told = [
             f"Proposed by a survey of the schema {self.declared.name!r}.  Its privacy cost:",
             self.statement.text,
@@ -165,7 +181,7 @@ class Surveyed:
         return toml_of(self.proposed, told)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the findings and the proposed schema as plain data."""
         return {
             **self.expected.to_dict(),
             "schema": self.proposed.to_dict(),
@@ -175,7 +191,7 @@ class Surveyed:
 
 
 def _finding_in_words(column: Column) -> str:
-    """Say what was found on a column, on one line."""
+    """Return what was found on a column, on one line."""
     told: list[str] = []
     if column.beyond is not None:
         told.append(f"at most {100 * column.beyond:.2g}% beyond the bounds")
@@ -315,7 +331,7 @@ def survey(
 
 
 def _price_in_words(statement: Statement) -> str:
-    """Return a survey's price as later statements on its schema quote it."""
+    """Return a survey's privacy loss in words, which later statements on its schema quote."""
     told = ""
     if statement.simulated:
         told += "simulated, "
@@ -367,7 +383,10 @@ def _run_survey(
     ledger: DurableLedger | None = None,
     **kept: Any,
 ) -> tuple[tuple[Grid, ...], Expected, Result]:
-    """Run a survey; return the grids, what could be seen in them, and the run that counted."""
+    """Run a survey; return its grids, its noise and statement, and the run with the counts.
+
+    `kept` are further arguments of :func:`sottovoce.runs.simulate.simulate`, such as `run_name`.
+    """
     if not run.auto:
         raise InvalidInput(
             "method", run.method, "has no effect: a survey trains no model", "leave method out"
@@ -379,6 +398,7 @@ def _run_survey(
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
         rows = rows.with_people(people, schema.person.rows)
+    # How rows are assigned to sites, as a part of the table's digest.
     how = "a site each"
     if len(tables) == 1:
         how = f"site:{schema.site}"
@@ -406,7 +426,7 @@ def _run_survey(
 
 
 def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
-    """Refuse a table that lacks a column that is counted, or that of persons; SchemaError."""
+    """Refuse (SchemaError) a table without the column of persons or one that is to be counted."""
     wanted = [name for grid in grids for name in grid.sources(table.columns)]
     if schema.person is not None:
         wanted.append(schema.person.column)
@@ -420,7 +440,17 @@ def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
 def _locate_rows(
     schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]
 ) -> tuple[list[Array], list[IntArray]]:
-    """Locate every site's rows in every grid, (n_i, columns), and say whose rows these are."""
+    """Find the cell of every row in every grid, and the person of every row, by site.
+
+    A single table is split by the schema's site column, if it names one.
+
+    Returns
+    -------
+    cells : list of array (n_i, grids)
+        Numbers of cells.
+    people : list of int array (n_i,)
+        Number of each row's person; without persons in the schema, of the row itself.
+    """
     if not tables:
         raise InvalidInput("table", None, "is missing", "give a table for each site")
     na = frozenset(schema.na)
@@ -452,7 +482,10 @@ def _locate_rows(
 def _rows_that_are_read(
     schema: Schema, found: Sequence[Array], people: Sequence[IntArray], parts: Sequence[IntArray]
 ) -> tuple[list[Array], list[IntArray]]:
-    """Return the rows of each part that are read: of a person no more than the schema allows."""
+    """Select the rows of each part, keeping of a person no more than the schema allows.
+
+    `found`, `people` and `parts` are by site: cells of rows, their persons, and row numbers.
+    """
     if schema.person is not None:
         most = schema.person.rows
         parts = [
