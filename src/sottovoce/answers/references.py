@@ -181,7 +181,7 @@ def pivots(
     moments : array (d, d)
         Released second moments of the rows.
     one_outcome : bool array (d,)
-        Columns of levels whose rows may all have one outcome; they are no pivots.
+        Columns of levels whose rows may all have one outcome; they are not chosen as pivots.
     references : bool array (blocks,)
         The blocks whose reference may have rows of one outcome only.
 

@@ -67,7 +67,7 @@ class Point(NamedTuple):
     """
 
     at: Array  # coefficients, (R, d)
-    hessian: Array  # in its frame, (R, d, d)
+    hessian: Array  # in the frame of the Hessians, (R, d, d)
     hessian_spread: float  # deviation of its noise
     gradient: Array  # (R, d)
     gradient_spread: float  # deviation of its noise
