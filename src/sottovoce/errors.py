@@ -63,6 +63,7 @@ def escape_unprintable(text: str, longest: int | None = None) -> str:
 
 
 def _printable_character(c: str) -> str:
+    """Return a character, or its escape such as ``\\n`` if it is not printable."""
     if c.isprintable():
         return c
     return c.encode("unicode_escape").decode("ascii")

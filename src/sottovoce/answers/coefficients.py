@@ -472,6 +472,7 @@ class Coefficients(Sequence[dict[str, Any]]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        """Return the table as HTML for a notebook."""
         return render_for_notebook(table=coefficient_table(self.to_dict()), remark=self.remark())
 
 
@@ -589,6 +590,7 @@ def _check_weights(weights: Mapping[str, float]) -> None:
 
 
 def _check_alpha(alpha: float) -> None:
+    """Refuse (InvalidInput) an alpha that is not inside (0, 1)."""
     if not 0.0 < alpha < 1.0:
         raise InvalidInput("alpha", alpha, "must be inside (0, 1)", "use 0.05")
 

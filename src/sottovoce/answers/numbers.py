@@ -48,6 +48,7 @@ class Fitted(TableFit):
     kind: ClassVar[str] = "least squares"
 
     def released_entries(self) -> dict[str, Any]:
+        """Return what was released, for the report: coefficients, or the table with intervals."""
         found: dict[str, Any] = {
             "coefficients": self.coefficients,
             "needs": None,
@@ -58,6 +59,7 @@ class Fitted(TableFit):
         return found
 
     def exact_entries(self) -> dict[str, Any]:
+        """Return the errors without noise on test rows, for the data owner only."""
         rms = "root_mean_squared_error"
         return {"test_error": self.exact.get(rms), "mean_test_error": self.baseline.get(rms)}
 

@@ -86,12 +86,15 @@ class Survey(Once):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The one release: the counts of all grids, with the whole budget."""
+
         def counts(at: Array) -> Cells:
             return Cells(at, self.cells)
 
         return (Item("coarse counts", counts, 1.0),)
 
     def point_of_release(self, d: int) -> Array:
+        """Return zeros (d,): counts depend on no model."""
         return np.zeros(d)
 
 

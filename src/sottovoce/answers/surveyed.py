@@ -150,6 +150,7 @@ class Surveyed:
         return format_pairs(*self._told())
 
     def _repr_html_(self) -> str:
+        """Return the findings as HTML for a notebook."""
         title, pairs, remark = self._told()
         return render_for_notebook(title=title, pairs=pairs, remark=remark)
 

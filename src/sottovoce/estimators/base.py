@@ -60,9 +60,11 @@ class PrivateEstimator(Notifying, BaseEstimator):
     _result: Result | None = None
 
     def _resolve_knobs(self) -> dict[str, Any]:
+        """Return the values of all knobs of this estimator by name."""
         return resolve_knobs(self)
 
     def _collect_run_fields(self) -> dict[str, Any]:
+        """Return the fields of :class:`sottovoce.RunConfig` that parameters and knobs set."""
         return collect_run_fields(self)
 
     def set_params(self, **params: Any) -> Self:
@@ -240,12 +242,14 @@ class LinearEstimator(PrivateEstimator):
         return text_of_model(self)
 
     def _repr_html_inner(self) -> str:
+        """Return scikit-learn's HTML of the estimator and, once fitted, :meth:`page`."""
         whole: str = super()._repr_html_inner()
         if hasattr(self, "coef_"):
             whole += self.page()
         return whole
 
     def _repr_mimebundle_(self, **more: Any) -> Any:
+        """Return what a notebook shows: the same, with :meth:`page` once fitted."""
         shown = super()._repr_mimebundle_(**more)
         if "text/html" in shown and hasattr(self, "coef_"):
             shown["text/html"] += self.page()

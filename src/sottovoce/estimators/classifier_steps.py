@@ -139,6 +139,7 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
     def loss_for_classes(self, classes: int) -> str:
@@ -337,10 +338,12 @@ class TrainingRows:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the rows as they were read, for warnings."""
         return self.of.notes
 
     @property
     def caveat(self) -> Caveat:
+        """What epsilon does not cover of these rows."""
         return self.of.caveat
 
     def rows_of_run(self, k: int) -> Rows:
@@ -382,13 +385,16 @@ class InferenceRows:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the rows as they were read, for warnings."""
         return self.of.notes
 
     @property
     def caveat(self) -> Caveat:
+        """What epsilon does not cover of these rows."""
         return self.of.caveat
 
     def rows_of_run(self, k: int) -> Rows:
+        """Return the rows; an inference is a single run."""
         return self.made
 
 

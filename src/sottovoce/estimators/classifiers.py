@@ -477,6 +477,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
 
     @property
     def _loss_of_fit(self) -> str:
+        """Name of the loss that was trained."""
         return str(self.loss_)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]

@@ -58,9 +58,11 @@ class Components(Once):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The one release: second moments, with the whole budget."""
         return (Item("second moments", SecondMoments, 1.0),)
 
     def point_of_release(self, d: int) -> Array:
+        """Return zeros (d,), as second moments are the same at every model."""
         return np.zeros(d)
 
 
@@ -77,6 +79,7 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
 

@@ -83,6 +83,7 @@ class NormEncoding(Encoding):
     intercept: bool
 
     def encode_rows(self, features: Any) -> Any:
+        """Encode rows by the declared norm, and append the constant."""
         if issparse(features):
             return self._encode_sparse_rows(csr_array(features))
         # Divided by their largest entry (or R) first, so that squares cannot overflow.
@@ -105,20 +106,24 @@ class NormEncoding(Encoding):
         return csr_array(hstack([unit, ones]) / (math.sqrt(2.0) * SLACK))
 
     def centring_frame(self, width: int) -> Frame | None:
+        """Return the last column as the constant; None without an intercept."""
         if not self.intercept:
             return None
         return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN)
 
     def coefficient_count(self, width: int) -> int:
+        """Return the width of X."""
         return width
 
     def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
+        """Divide by the scales of :meth:`encode_rows`; the last entry is the constant."""
         if not self.intercept:
             return vectors / (self.norm * SLACK), np.zeros(len(vectors))
         scaled = vectors / (math.sqrt(2.0) * SLACK)
         return scaled[:, :-1] / (self.norm * SLACK), scaled[:, -1]
 
     def model_from_units(self, coef: Array, intercept: Array) -> Array:
+        """Multiply by the scales of :meth:`encode_rows`."""
         slopes = coef * (self.norm * SLACK)
         if not self.intercept:
             return slopes
@@ -132,18 +137,23 @@ class SchemaEncoding(Encoding):
     schema: Schema
 
     def encode_rows(self, features: Any) -> Any:
+        """Return the rows as they are: the schema has encoded them."""
         return features
 
     def centring_frame(self, width: int) -> Frame | None:
+        """Return where the schema's encoding holds constants; None if nowhere."""
         return frame_of_schema(self.schema)
 
     def coefficient_count(self, width: int) -> int:
+        """Return the width of encoded rows without the constant."""
         return width - (self.schema.intercept > 0)
 
     def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
+        """Convert by the declared bounds of the columns."""
         return coefficients_in_units(self.schema, vectors)
 
     def model_from_units(self, coef: Array, intercept: Array) -> Array:
+        """Convert by the declared bounds; InvalidInput for a schema without a constant."""
         return encoded_model_from_units(self.schema, coef, intercept)
 
 

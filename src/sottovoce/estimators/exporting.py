@@ -178,9 +178,11 @@ class _Graph:
         return name
 
     def cast_to_double(self, x: str) -> str:
+        """Convert x to double precision."""
         return self.add_node("Cast", x, to=onnx.TensorProto.DOUBLE)
 
     def clip_to_bounds(self, x: str, lo: float, hi: float) -> str:
+        """Clip the entries of x to [lo, hi]."""
         above = self.add_node("Max", x, self.add_constant(float(lo)))
         return self.add_node("Min", above, self.add_constant(float(hi)))
 
@@ -208,6 +210,7 @@ class _Graph:
         return self.add_node("ReduceSum", above, self.add_constant(np.array([1])), keepdims=1)
 
     def gather_columns(self, x: str, which: IntArray) -> str:
+        """Select the columns of x at these positions."""
         return self.add_node("Gather", x, self.add_constant(which), axis=1)
 
 

@@ -127,6 +127,7 @@ class AskedRows:
     shared: SharedLedger = NOT_SHARED
 
     def rows_of_run(self, k: int) -> Rows:
+        """Return the rows of the only run."""
         return self.made
 
 

@@ -39,6 +39,7 @@ _HERE = Told()
 
 
 def _told_in_this_process() -> Told:
+    """Return the record that all unpickled clones of this process share."""
     return _HERE
 
 

@@ -83,10 +83,12 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
     @property
     def uses_least_squares(self) -> bool:
+        """True for the squared loss; any other one is trained by rounds."""
         return self.loss == SQUARED
 
 

@@ -79,10 +79,12 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
     @property
     def interval_count(self) -> int:
+        """Number m of intervals between the edges."""
         return len(self.edges) - 1
 
 
