@@ -141,9 +141,7 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(
 
 
 @pytest.mark.parametrize("error_score", ["raise", math.nan])
-def test_folds_are_other_rows_to_a_ledger_that_is_bound(
-    on_disk: DurableLedger, error_score: Any
-) -> None:
+def test_bound_ledger_refuses_folds_as_other_rows(on_disk: DurableLedger, error_score: Any) -> None:
     X, y = problem()
     model = one_site(on_disk).fit(X, y)
     spent = on_disk.total()
@@ -179,7 +177,7 @@ def deals(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     return found
 
 
-def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None]) -> None:
+def test_digest_of_deal_covers_rows_and_their_sites(deals: list[bytes | None]) -> None:
     X, y = problem(60)
     half, third = np.arange(60) % 2, np.arange(60) % 3 // 2
     order = np.r_[1, 0, 2:60]
@@ -216,7 +214,7 @@ def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None
     assert deal(ledger=None) is None
 
 
-def test_fits_that_deal_rows_anew_add_up_for_the_worst_row() -> None:
+def test_ledger_total_over_new_assignments_is_that_of_the_worst_row() -> None:
     """A row may be at the dear site of both fits."""
     X, y = problem()
     knobs: dict[str, Any] = {"classes": LABELS, "method": "output", "n_sites": 2, "data_norm": 3.0}

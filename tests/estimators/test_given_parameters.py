@@ -21,7 +21,7 @@ from sottovoce.runs.simulate import simulate
 
 
 @pytest.mark.filterwarnings("ignore:the model gives")
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_scalars_are_accepted_as_parameters() -> None:
     """As a search over an array of values gives them: a run's key is JSON."""
     numbers = {
         "epsilon": np.float32(1.0),

@@ -28,7 +28,7 @@ def table(n: int = 300, d: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] > 0).astype(int)
 
 
-def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
+def test_forecast_near_guessing_warns_before_any_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def asked(*_: object) -> None:
@@ -43,7 +43,7 @@ def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
     assert model.forecast_ is not None and model.forecast_.is_near_guessing
 
 
-def test_a_good_run_says_nothing() -> None:
+def test_forecast_of_a_good_run_gives_no_warning() -> None:
     X, y = table(4000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -58,7 +58,7 @@ def test_a_good_run_says_nothing() -> None:
     assert model.score(X, y) > 0.9
 
 
-def test_forecasts_know_the_errors_of_runs() -> None:
+def test_forecast_error_is_close_to_that_of_runs() -> None:
     """On rows as they are made up: within what 16 runs of noise leave open, 3 standard errors
     and a tenth.
     """
@@ -75,7 +75,7 @@ def test_forecasts_know_the_errors_of_runs() -> None:
     assert more is not None and more.share_of_gain < LEAST and abs(more.error - 0.5) < 0.1
 
 
-def test_what_is_proposed_would_help() -> None:
+def test_suggested_epsilon_and_rows_improve_the_forecast() -> None:
     config = RunConfig.from_dict({"method": "momentum", "epsilon": 0.05, "rounds": 50, **DELTA})
     found = forecast_run(config, [150] * 5, 6)
     assert found is not None and found.is_near_guessing and found.helps
@@ -93,7 +93,7 @@ def test_what_is_proposed_would_help() -> None:
         RunConfig("r_admm", epsilon=1.0, noise=1.0),
     ],
 )
-def test_what_cannot_be_rehearsed_has_no_forecast(config: RunConfig) -> None:
+def test_methods_without_rehearsal_have_no_forecast(config: RunConfig) -> None:
     assert forecast_run(config, [50] * 5, 4) is None
 
 
@@ -105,7 +105,7 @@ def test_several_classes_have_a_forecast() -> None:
     assert isinstance(found, Forecast) and found.is_near_guessing and found.guess > 0.5
 
 
-def test_a_simulation_says_that_all_rows_are_one_class() -> None:
+def test_simulation_warns_if_all_rows_get_the_same_answer() -> None:
     X, _ = table()
     with pytest.warns(HolderNote, match=r"same class.*\(a simulation"):
         ConsensusClassifier(
@@ -117,7 +117,7 @@ def test_a_simulation_says_that_all_rows_are_one_class() -> None:
         )
 
 
-def test_a_release_tests_its_model_on_made_up_rows() -> None:
+def test_release_warns_if_all_synthetic_rows_get_the_same_class() -> None:
     """Rows of a commoner class alone, at much epsilon: the model is public, and so are made-up
     rows.
     """
@@ -170,7 +170,7 @@ def test_three_classes_are_softmax_unless_the_method_has_none() -> None:
     assert fitted[0].predict_proba(X).shape == (300, 3)
 
 
-def test_the_whole_run_is_as_it_was_without_a_forecast() -> None:
+def test_forecast_does_not_change_the_run() -> None:
     """No forecast draws from the run's own streams."""
     X, y = table(100)
     model = ConsensusClassifier(

@@ -77,7 +77,7 @@ def test_a_release_needs_declared_classes(unspent: None, estimator: Any) -> None
     ],
 )
 @pytest.mark.parametrize("random_state", [None, 0])
-def test_classes_that_are_none_are_refused(
+def test_invalid_classes_are_refused(
     unspent: None, classes: Any, rule: str, random_state: int | None
 ) -> None:
     with pytest.raises(InvalidInput, match=rf"^classes=.*{rule}") as refusal:
@@ -118,7 +118,7 @@ RARE = {
 
 @pytest.mark.parametrize("rare", ["z", "", None, math.nan, 3, ("a", "b"), ["a"]], ids=repr)
 @pytest.mark.parametrize("kind", RARE)
-def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
+def test_undeclared_label_changes_only_its_own_row(
     kind: str, rare: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all that the fit leaves, only what noise is drawn on differs from that of a neighbour
@@ -154,7 +154,7 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     assert other.coef_.shape == (len(knobs["classes"]) if len(knobs["classes"]) > 2 else 1, 3)
 
 
-def test_a_list_with_a_rare_label_changes_no_other_row() -> None:
+def test_undeclared_label_of_another_type_changes_no_other_row() -> None:
     """NumPy, and readers of tables, make text of a whole column for one entry of text."""
     X, _ = table()
     y = [k % 2 for k in range(120)]
@@ -201,7 +201,7 @@ def test_a_simulation_may_read_the_classes_and_says_so() -> None:
         ConsensusClassifier(random_state=0).fit(X, np.full(120, "a"))
 
 
-def test_rows_of_zeros_add_nothing() -> None:
+def test_rows_of_zeros_contribute_nothing_to_gradients() -> None:
     """To gradients: what is left are the other rows, weighted by the number of all."""
     X, y = table(40)
     X /= 2 * np.linalg.norm(X, axis=1).max()

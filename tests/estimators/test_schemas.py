@@ -179,7 +179,7 @@ def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
     assert np.array_equal(given.coef_, model.coef_) and given.score(table) == model.score(table)
 
 
-def test_what_is_given_wins_over_the_frame() -> None:
+def test_given_labels_and_groups_override_the_frame() -> None:
     table, whole = columns(), np.zeros(600, dtype=int)
     model = ConsensusClassifier(schema=SCHEMA, classes=[0, 1], **NOISY)
     model.fit(table, np.array(table["dead"]).astype(int), groups=whole)
@@ -194,7 +194,7 @@ def test_what_is_given_wins_over_the_frame() -> None:
     assert len(one_site.sites_) == 1
 
 
-def test_weights_of_the_schema_count() -> None:
+def test_schema_weights_are_used() -> None:
     table = columns() | {"w": np.random.default_rng(1).uniform(0, 4, 600).tolist()}
     weighted = SCHEMA | {"weight": {"column": "w", "max": 3.0}}
     with pytest.warns(HolderNote, match="above max_weight"):
@@ -245,12 +245,12 @@ def test_refusals_name_the_column_and_show_no_value(
     assert "Alice" not in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-def test_an_array_needs_names(unspent: None) -> None:
+def test_array_without_column_names_is_refused(unspent: None) -> None:
     with pytest.raises(InvalidInput, match="columns by name"):
         ConsensusClassifier(schema=SCHEMA).fit(np.ones((5, 4)))
 
 
-def test_an_array_with_names() -> None:
+def test_array_with_column_names_equals_the_frame() -> None:
     table = columns()
     names = [name for name in table if name not in ("outcome", "days", "dead")]
     X = np.array([table[name] for name in names], dtype=object).T
@@ -260,7 +260,7 @@ def test_an_array_with_names() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"inference": True}, {"loss": "huber-residual:0.25"}])
-def test_numbers_of_the_schema(more: dict[str, Any]) -> None:
+def test_regressor_reads_its_target_from_the_schema(more: dict[str, Any]) -> None:
     table = columns()
     for k in range(0, 600, 50):
         table["days"][k] = None
