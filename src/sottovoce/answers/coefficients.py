@@ -636,7 +636,9 @@ class _Judged(NamedTuple):
 
     @property
     def excess_over_sampling(self) -> Array:
-        """Variance that is not sampling over that of sampling; it falls as one over the rows.
+        """Variance that is not sampling over that of sampling, (lines,).
+
+        It falls as one over the number of rows, because the variance by noise falls as the square.
 
         Sampling is at least that by the Hessian, because noise may leave hardly anything of the
         released squares of slopes from which it is computed.

@@ -198,7 +198,7 @@ def pivots(
     # The mean weight of a row: about 1, but for noise and for rows of norm above 1.  At least a
     # thousandth, as it divides.
     weight = max(float(every @ moments @ every), 1e-3)
-    # The mean row, in the units of the lines.
+    # The mean row, as weights of the lines; constants are taken at mean numbers.
     middle = np.linalg.solve(naming.into_units.T, moments @ every / weight)
     numbers = (naming.marks == 0.0) & (naming.constant == 0.0)
     T[np.ix_(constants, np.flatnonzero(numbers))] = middle[numbers]

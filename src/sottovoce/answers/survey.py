@@ -318,7 +318,9 @@ class _Others(NamedTuple):
         return cls(_seen_share(unread, noise), _seen_share(missing, noise))
 
     def with_shares(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
-        """Construct the findings on the column."""
+        """Construct the findings on a column with these shares; `more` are further fields of
+        them.
+        """
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 

@@ -46,7 +46,8 @@ def to_logistic_regression(model: Any) -> LogisticRegression | Pipeline:
             "scikit-learn's LogisticRegression has the logistic loss for two classes, and softmax "
             "for more"
         )
-        raise InvalidInput("loss", loss, rule, "fit with loss='auto'")
+        remedy = "use loss='logistic' for two classes, or loss='softmax' for more"
+        raise InvalidInput("loss", loss, rule, remedy)
     plain = LogisticRegression()
     if model.schema_ is not None:
         return _pipeline_of_raw_columns(model, plain)
@@ -64,7 +65,9 @@ def _pipeline_of_raw_columns(model: Any, plain: LogisticRegression) -> Pipeline:
     """Make the pipeline from raw columns; `plain` is its unfitted last step, which this fits."""
     answered: SavedModel = model._answered
     if answered.naming is not None or answered.schema is None:
-        rule = "inference encodes rows differently from SchemaTransformer, so no pipeline fits it"
+        rule = (
+            "inference encodes rows unlike SchemaTransformer does, so no pipeline can represent it"
+        )
         raise InvalidInput("inference", True, rule, "use `sottovoce export`, or inference=False")
     vectors = np.atleast_2d(answered.schema.task.vectors_by_margin(answered.model))
     # The saved model has the schema's order of classes, scikit-learn wants them sorted.

@@ -134,11 +134,11 @@ def _read_edges(given: Any) -> Array:
     edges = run_without_data_in_errors("edges", lambda: np.asarray(given, dtype=np.float64))
     remedy = "declare public times such as [0, 30, 90, 365]"
     if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)):
-        raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
+        raise InvalidInput("edges", None, "must be two or more finite, increasing numbers", remedy)
     with np.errstate(over="ignore"):
         lengths = np.diff(edges)
     if not np.all(lengths > 0):
-        raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
+        raise InvalidInput("edges", None, "must be two or more finite, increasing numbers", remedy)
     # No part of an infinite interval is a number: a failure would then reveal people's times.
     if not np.all(np.isfinite(lengths)):
         raise InvalidInput("edges", None, "must have intervals of finite length", remedy)

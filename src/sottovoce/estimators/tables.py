@@ -247,7 +247,7 @@ def deal_rows_to_sites(terms: Terms, features: Features, groups: ArrayLike | Non
     Parameters
     ----------
     terms : Terms
-        Number of sites to deal at random, the seed, and the privacy unit.
+        Number of sites for random assignment, the seed, and the privacy unit.
     features : Features
     groups : array-like (n,) or None
         The site of every row.
