@@ -19,7 +19,7 @@
     ├── Refused                          a message, plan or site breaks the agreement
     ├── Unreachable                      the hub did not answer, or not as itself
     ├── Busy                             another process uses the ledger, or serves the hub
-    ├── AttemptLost                      a sum over sites was charged but could not be opened
+    ├── AttemptLost                      a secure sum over sites was charged but not computed
     ├── EndedEarly                       another party ended a run before its last round
     ├── FinishedWithout                  a run across sites is finished, without some of them
     └── NetClosed                        a neighbour left before the round was over
@@ -40,10 +40,10 @@ from typing import Self
 
 LONGEST = 200
 """Most characters of a value, or of a field's name, in a message."""
-# Of a rule or a remedy.
+# Most characters of a rule or a remedy, and of a whole message.
 _LONGEST_SENTENCE = 800
 _LONGEST_MESSAGE = 2000
-# Of a tuple or list of numbers, as a message shows it; more could be a row.
+# Most entries of a tuple or list of numbers that a message shows; more could be a row.
 _ENTRIES = 8
 
 
@@ -263,14 +263,16 @@ class NetClosed(SottovoceError):
 
 
 class AttemptLost(SottovoceError):
-    """A sum over sites could not be opened, because a site sent no share.  It is charged; the
-    next attempt goes on.
+    """A secure sum over sites could not be computed, because a site did not send its part (share).
+
+    The attempt is charged; the run goes on with the next one.
     """
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended for a site: the others go on without `site`, or the hub ended
-    it (None).
+    """A run across sites has ended for a site.
+
+    `site` is the one that the others go on without; None if the hub ended the run.
     """
 
     def __init__(self, why: str, site: str | None = None) -> None:
@@ -279,9 +281,7 @@ class TransportClosed(NetClosed):
 
 
 class EndedEarly(SottovoceError):
-    """A run across sites ended before its last round, because another site left it or the hub
-    ended it.
-    """
+    """A run across sites ended before its last round, as another site left or the hub ended it."""
 
 
 class FinishedWithout(SottovoceError):
@@ -289,8 +289,9 @@ class FinishedWithout(SottovoceError):
 
 
 def check_no_lost_sites(where: str, lost: Mapping[str, str]) -> None:
-    """Raise :class:`FinishedWithout` if a finished run went on without sites; `lost` says why of
-    each.
+    """Raise :class:`FinishedWithout` if a finished run `where` went on without some of its sites.
+
+    `lost` maps the name of each such site to the reason, a verb's phrase.
     """
     if lost:
         who = ", ".join(f"{name!r} (it {why})" for name, why in sorted(lost.items()))
@@ -328,18 +329,16 @@ class Busy(SottovoceError):
 
 
 class HolderNote(UserWarning):
-    """A note for the holder of private rows, computed from them without noise: keep it private."""
+    """A note for the owner of private rows, computed from them without noise: keep it private."""
 
 
 class PublicNote(UserWarning):
-    """A note from public facts alone, such as declarations and synthetic rows: it may be told to
-    anybody.
-    """
+    """A note that follows from public facts alone, such as declarations: anybody may read it."""
 
 
 class NotCalibrated(UserWarning):
-    """Probabilities of a model that was trained with capped gradients, and so does not estimate
-    them.
+    """A warning that probabilities are not calibrated, because gradients were capped in
+    training.
     """
 
 
