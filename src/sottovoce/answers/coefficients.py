@@ -802,23 +802,29 @@ def _undone_by_group(
     directions = groups.groups.directions[whole]
     # In the columns of the evidence, which has one constant where sites were asked separately.
     into_all = found.evidence_columns(naming)
-    own = directions @ into_all
+    evidence_directions = directions @ into_all
     of_constants = (groups.groups.blocks[whole] == 0.0) & ~groups.groups.all_rows[whole]
     of_a_site = of_constants & bool(found.of_sites)
-    own[of_a_site] = np.eye(own.shape[1])[-1] / naming.value
+    # The evidence has no column for a single site, so a site's direction is that of all rows.
+    evidence_directions[of_a_site] = np.eye(evidence_directions.shape[1])[-1] / naming.value
     back = found.evidence.back[replicate]
-    inside = own @ back
+    # The curvature v'H v of each group, with v in the frame of the Hessian.
+    in_frame = evidence_directions @ back
     hessian = found.hessian[replicate][: len(back), : len(back)]
-    along = inside @ hessian
-    curvature = np.sum(along * inside, axis=1)
-    hidden = CHANCE * found.hessian_noise[replicate] * np.sum(inside**2, axis=1)
+    along = in_frame @ hessian
+    curvature = np.sum(along * in_frame, axis=1)
+    hidden = CHANCE * found.hessian_noise[replicate] * np.sum(in_frame**2, axis=1)
     # Where noise hides a group's curvature its step is unknown, and counts as `LONGEST`.
-    there = curvature > np.maximum(hidden, _NO_CURVATURE)
+    curvature_seen = curvature > np.maximum(hidden, _NO_CURVATURE)
     # The mean row of a group, weighted by curvature.
     means = np.divide(
-        along @ back, curvature[:, None], out=np.zeros_like(own), where=there[:, None]
+        along @ back,
+        curvature[:, None],
+        out=np.zeros_like(evidence_directions),
+        where=curvature_seen[:, None],
     )
     constants = np.flatnonzero(naming.constant > 0.0)
+    # Back to the model's columns, where the constant of a group of a site is that site's.
     of_constant = means[of_a_site, -1:] * (directions[of_a_site][:, constants] > 0.0)
     means = means @ into_all.T
     means[np.ix_(of_a_site, constants)] = of_constant
@@ -826,10 +832,10 @@ def _undone_by_group(
     sampling = np.einsum("gi,ij,gj->g", means, found.sampling[replicate], means)
     # Noise may have hidden a part of the step: its variance counts with the step's square.
     seen = np.hypot(means @ step, np.sqrt(np.maximum(noise, 0.0)))
-    may_be = np.where(there, seen, LONGEST)
+    may_be = np.where(curvature_seen, seen, LONGEST)
     undone = bound_undone_step(may_be)[:, None] * directions
     rows, rarer = groups.rows[whole], groups.rarer[whole]
-    counted = there & (rarer > 0.0) & (rarer < rows)
+    counted = curvature_seen & (rarer > 0.0) & (rarer < rows)
     # 1 / (n p (1 - p)), with p = rarer / rows
     least = np.divide(rows, rarer * (rows - rarer), out=np.zeros_like(rows), where=counted)
     # Counts weigh sites by their noise, which amounts to fewer rows than the estimate's.

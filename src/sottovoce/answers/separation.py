@@ -149,7 +149,7 @@ class Groups(NamedTuple):
         return ~np.isnan(self.blocks) & np.any(self.directions != 0.0, axis=1)
 
     def at(self, places: IntArray) -> Groups:
-        """Select some groups."""
+        """Select the groups at these positions."""
         return Groups(
             self.directions[places],
             self.decides[places],
@@ -159,8 +159,12 @@ class Groups(NamedTuple):
         )
 
     def decided(self, into_lines: Array) -> BoolArray:
-        """Return the lines (lines, d) that each group decides, (groups, lines)."""
+        """Return which lines each group decides, (groups, lines): those that its direction moves.
+
+        `into_lines` (lines, d) maps coefficients to lines.
+        """
         moved = np.abs(self.directions @ into_lines.T)
+        # Smaller moves are rounding errors.
         found = moved > 1e-9 * moved.max(axis=1, keepdims=True)
         # If all rows have one outcome, nothing is determined.
         found[self.all_rows] = True
@@ -193,14 +197,18 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
         columns.append(int(column))
         block_numbers.append(block)
 
+    # All rows, or those of each site with a constant of its own.
     for column in np.flatnonzero(naming.constant > 0.0):
         add(_unit(naming.d, column) / naming.value * kept[column], column, 0.0)
     one_constant = len(directions) == 1
+    # The rows of each level: the mark of its column is scaled to 1.
     for column in np.flatnonzero(marks > 0.0):
         add(_unit(naming.d, column) / marks[column] * kept[column], column, blocks[column])
+    # The rows of each reference: all that are in no other level of the block.
     for block in sorted(set(blocks[blocks > 0.0].tolist())):
         own = (blocks == block) & kept
         add(every - np.divide(1.0, marks, out=np.zeros(naming.d), where=own), -1, block)
+    # A number's distance from its lower and from its upper bound, in [0, 1].
     for column in np.flatnonzero(np.isfinite(ends[:, 0])):
         low, high = ends[column]
         add((_unit(naming.d, column) - low * every) / (high - low), column, np.nan)
@@ -208,11 +216,11 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
     v, all_rows = np.array(directions), np.zeros(len(directions), dtype=bool)
     all_rows[0] = one_constant
     found = Groups(
-        v,
-        np.zeros((len(v), 0), dtype=bool),
-        np.array(columns, dtype=int),
-        np.array(block_numbers),
-        all_rows,
+        directions=v,
+        decides=np.zeros((len(v), 0), dtype=bool),
+        columns=np.array(columns, dtype=int),
+        blocks=np.array(block_numbers),
+        all_rows=all_rows,
     )
     return found._replace(decides=found.decided(naming.into_units))
 
