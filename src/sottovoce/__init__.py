@@ -1,5 +1,6 @@
-"""Train linear models across sites that may not share their rows, with a privacy guarantee that
-is proved.
+"""Train linear models across sites that may not share their rows, with a proved privacy guarantee.
+
+These are the public names of the library; each is imported when it is first used.
 """
 
 from importlib import import_module as _import_module
@@ -43,8 +44,8 @@ __all__ = [
     "train",
 ]
 
-# A name is imported when it is first asked for: a command of the command line loads what it uses,
-# and no more.
+# The module of each name, from which it is imported on first use, so that a command of the command
+# line loads no more than it needs.
 _HOMES = {
     "ConsensusClassifier": "estimators.classifiers",
     "ConsensusPCA": "estimators.components",
@@ -69,6 +70,7 @@ _HOMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
+        """Import a public name on its first use."""
         if name == "__version__":
             found = _import_module("importlib.metadata").version(__name__)
         elif name in _HOMES:
@@ -80,4 +82,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
+    """Return all public names, also those that are not imported yet."""
     return sorted({*globals(), *__all__})

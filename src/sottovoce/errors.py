@@ -19,7 +19,7 @@
     ├── Refused                          a message, plan or site breaks the agreement
     ├── Unreachable                      the hub did not answer, or not as itself
     ├── Busy                             another process uses the ledger, or serves the hub
-    ├── AttemptLost                      a sum over sites was charged but could not be opened
+    ├── AttemptLost                      a secure sum over sites was charged but not computed
     ├── EndedEarly                       another party ended a run before its last round
     ├── FinishedWithout                  a run across sites is finished, without some of them
     └── NetClosed                        a neighbour left before the round was over
@@ -40,10 +40,10 @@ from typing import Self
 
 LONGEST = 200
 """Most characters of a value, or of a field's name, in a message."""
-# Of a rule or a remedy.
+# Most characters of a rule or a remedy, and of a whole message.
 _LONGEST_SENTENCE = 800
 _LONGEST_MESSAGE = 2000
-# Of a tuple or list of numbers, as a message shows it; more could be a row.
+# Most entries of a tuple or list of numbers that a message shows; more could be a row.
 _ENTRIES = 8
 
 
@@ -63,6 +63,7 @@ def escape_unprintable(text: str, longest: int | None = None) -> str:
 
 
 def _printable_character(c: str) -> str:
+    """Return a character, or its escape such as ``\\n`` if it is not printable."""
     if c.isprintable():
         return c
     return c.encode("unicode_escape").decode("ascii")
@@ -262,14 +263,16 @@ class NetClosed(SottovoceError):
 
 
 class AttemptLost(SottovoceError):
-    """A sum over sites could not be opened, because a site sent no share.  It is charged; the
-    next attempt goes on.
+    """A secure sum over sites could not be computed, because a site did not send its part (share).
+
+    The attempt is charged; the run goes on with the next one.
     """
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended for a site: the others go on without `site`, or the hub ended
-    it (None).
+    """A run across sites has ended for a site.
+
+    `site` is the one that the others go on without; None if the hub ended the run.
     """
 
     def __init__(self, why: str, site: str | None = None) -> None:
@@ -278,9 +281,7 @@ class TransportClosed(NetClosed):
 
 
 class EndedEarly(SottovoceError):
-    """A run across sites ended before its last round, because another site left it or the hub
-    ended it.
-    """
+    """A run across sites ended before its last round, as another site left or the hub ended it."""
 
 
 class FinishedWithout(SottovoceError):
@@ -288,13 +289,14 @@ class FinishedWithout(SottovoceError):
 
 
 def check_no_lost_sites(where: str, lost: Mapping[str, str]) -> None:
-    """Raise :class:`FinishedWithout` if a finished run went on without sites; `lost` says why of
-    each.
+    """Raise :class:`FinishedWithout` if a finished run `where` went on without some of its sites.
+
+    `lost` maps the name of each such site to the reason, a verb's phrase.
     """
     if lost:
         who = ", ".join(f"{name!r} (it {why})" for name, why in sorted(lost.items()))
         raise FinishedWithout(
-            f"{where}: finished without {who}; results are those of the sites that are left"
+            f"{where}: finished without {who}; the results are those of the remaining sites"
         )
 
 
@@ -327,32 +329,30 @@ class Busy(SottovoceError):
 
 
 class HolderNote(UserWarning):
-    """A note for the holder of private rows, computed from them without noise: keep it private."""
+    """A note for the owner of private rows, computed from them without noise: keep it private."""
 
 
 class PublicNote(UserWarning):
-    """A note from public facts alone, such as declarations and synthetic rows: it may be told to
-    anybody.
-    """
+    """A note that follows from public facts alone, such as declarations: anybody may read it."""
 
 
 class NotCalibrated(UserWarning):
-    """Probabilities of a model that was trained with capped gradients, and so does not estimate
-    them.
+    """A warning that probabilities are not calibrated, because gradients were capped in
+    training.
     """
 
 
 EXITS = {
     0: "done",
-    1: "something failed: the same command may be tried again, and what a ledger paid for costs "
-    "nothing more",
-    2: "bad input, or a ledger that cannot be used: nothing was spent for it beyond what the "
-    "ledger shows",
-    3: "refused: a person must look before it is tried again",
-    4: "a run across sites ended early, by another's decision",
-    5: "a run across sites is finished, without some of them",
+    1: "failed: repeat the same command; what a ledger has already paid for costs nothing more",
+    2: "bad input, or a ledger that cannot be used: nothing was spent beyond what the ledger shows",
+    3: "refused, because another party broke the agreement: a person must look into it before the "
+    "command is repeated",
+    4: "a run across sites ended early, because another site left or the hub ended it",
+    5: "a run across sites finished without some of its sites",
     130: "interrupted",
-    141: "whoever read the output left before its end; a result that a ledger paid for is stored",
+    141: "the program that read the output closed it early; a result that a ledger paid for is "
+    "stored",
 }
 """Exit codes of the commands."""
 

@@ -514,7 +514,7 @@ class TestRegressor:
         again = model.set_params(inference=False).fit(X, y)
         assert set(again.coefficients_) == {"name", "coefficient"}
 
-    @pytest.mark.filterwarnings("ignore:the model gives about one number")
+    @pytest.mark.filterwarnings("ignore:the model gives almost the same number")
     def test_noisy_table_is_refused_with_requirements(self) -> None:
         _, X, y = drawn(2000, 5)
         model = ConsensusRegressor(

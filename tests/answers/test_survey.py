@@ -330,7 +330,7 @@ class TestThresholds:
         assert errors <= 0.05 * 600 + 4.9 * math.sqrt(0.05 * 0.95 * 600)
 
     def test_a_survey_that_could_see_nothing_is_refused_before_anything_is_spent(self) -> None:
-        with pytest.raises(InvalidInput, match=r"cell.*seen from"):
+        with pytest.raises(InvalidInput, match=r"^epsilon: .* 300 in all"):
             survey(schema(), [table(300)], config(epsilon=0.05))
         for name, value in (("error", 0.0), ("error", 0.6), ("rare", -1.0), ("rare", math.inf)):
             with pytest.raises(InvalidInput, match=name):
@@ -363,7 +363,7 @@ class TestProposals:
             and again.caveat is not None
             and "epsilon = 1.000" in again.caveat
         )
-        assert "Protects one row" in found.toml and "rate of 0.05" in found.toml
+        assert "Protects one row" in found.toml and "probability 0.95" in found.toml
         rows = table()
         # what cannot be read is refused, as it says
         columns = dict(rows.columns) | {"age": np.full(N, 50.0)}

@@ -29,7 +29,7 @@ FAULTS = {
     "a threshold that ignores noise": ("levels, nobody", {THRESHOLD: "return self.rare"}),
     "a threshold for one level alone": (
         "levels, sum",
-        {"error / sum(map(_number_of_comparisons, grids))": "error"},
+        {"error / comparisons": "error"},
     ),
     "a threshold for one cell of a run": (
         "ranges, sum",

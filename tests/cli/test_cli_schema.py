@@ -214,7 +214,7 @@ class TestSurvey:
         assert plan["rows"] == 2700 and plan["columns"] == ["age", "dose", "colour"]
         few = ok("schema", "survey", wide, "--sizes", 2700, "--columns", "dose", "--json").json
         assert few["columns"] == ["dose"] and few["noise"] < plan["noise"]
-        assert "be seen from" in refused("schema", "survey", wide, "--sizes", 100)
+        assert "100 in all" in refused("schema", "survey", wide, "--sizes", 100)
         assert "give one" in refused("schema", "survey", wide)
         assert "mean dose?" in refused(
             "schema", "survey", wide, "--sizes", 4000, "--columns", "doses"

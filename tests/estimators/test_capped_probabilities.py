@@ -26,7 +26,7 @@ def problem(classes: int) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("k", [0.05, 0.2, 0.5])
 @pytest.mark.parametrize("share", [0.55, 0.6, 0.9, 0.99])
-def test_without_a_penalty_the_capped_minimiser_is_too_sure(k: float, share: float) -> None:
+def test_unpenalised_capped_probabilities_are_too_extreme(k: float, share: float) -> None:
     """Rows alike, of norm 1, a share of them positive: the stated probability is 1 - k (1 -
     share) / share.
     """
@@ -41,7 +41,7 @@ def test_without_a_penalty_the_capped_minimiser_is_too_sure(k: float, share: flo
 
 
 @pytest.mark.filterwarnings("ignore:the model gives")
-def test_with_a_penalty_it_may_be_too_timid() -> None:
+def test_penalised_capped_probabilities_may_be_closer_to_one_half_than_the_share() -> None:
     """All rows are positive, and yet the cap keeps ||w|| below c over the penalty's weight."""
     X, y = np.tile([[1.0, 0.0]], (40, 1)), np.arange(40) % 20 == 0
     model = ConsensusClassifier(
@@ -59,7 +59,7 @@ def test_with_a_penalty_it_may_be_too_timid() -> None:
 
 
 @pytest.mark.parametrize(("loss", "classes"), [("logistic", 2), ("logistic", 3), ("softmax", 3)])
-def test_probabilities_of_a_capped_model_come_with_one_warning(loss: str, classes: int) -> None:
+def test_predict_proba_of_a_capped_model_warns_once(loss: str, classes: int) -> None:
     X, y = problem(classes)
     given = {
         "epsilon": np.inf,

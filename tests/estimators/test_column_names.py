@@ -51,17 +51,15 @@ def models() -> list[Any]:
         ),
     ],
 )
-def test_a_name_of_two_columns_is_refused_and_named(twice: Any) -> None:
+def test_duplicate_column_names_are_refused_and_named(twice: Any) -> None:
     for model in models():
-        with pytest.raises(
-            InvalidInput, match=r"once, and 'age' is the name of several columns"
-        ) as caught:
+        with pytest.raises(InvalidInput, match=r"^X: .*'age'") as caught:
             model.fit(twice, Y)
         assert "\n" not in str(caught.value) and caught.value.field == "X"
 
 
-def test_every_such_name_is_named_and_long_ones_are_cut() -> None:
-    with pytest.raises(InvalidInput, match=r"'age', 'bp' are names of several columns"):
+def test_error_lists_all_duplicate_names_and_cuts_long_ones() -> None:
+    with pytest.raises(InvalidInput, match=r"'age', 'bp' are"):
         read_frame(pd.concat([FRAME, FRAME], axis=1))
     many = FRAME[["age"] * 2].set_axis(["x" * 300] * 2, axis=1)
     with pytest.raises(InvalidInput) as caught:
@@ -72,21 +70,21 @@ def test_every_such_name_is_named_and_long_ones_are_cut() -> None:
 
 
 @pytest.mark.parametrize("names", [["3.5", "3.5"], [0, 0], [1, "1"]])
-def test_names_that_may_be_values_are_not_shown(names: list[Any]) -> None:
+def test_duplicate_names_that_look_like_values_are_not_shown(names: list[Any]) -> None:
     for model in models()[:2]:
         with pytest.raises(InvalidInput, match=r"same number") as caught:
             model.fit(FRAME.set_axis(names, axis=1), Y)
         assert "3.5" not in str(caught.value)
 
 
-def test_names_of_arrays_and_dicts_are_checked_too() -> None:
+def test_duplicate_names_of_arrays_and_dicts_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^columns: .*'age'"):
         read_frame(np.c_[AGE, BP], ["age", "age"])
-    with pytest.raises(InvalidInput, match=r"^X: must name every column once"):
+    with pytest.raises(InvalidInput, match=r"^X: .* once"):
         read_frame({"age": AGE, 1: BP, "1": BP})
 
 
-def test_names_of_several_levels_are_refused_under_a_schema_and_unused_without() -> None:
+def test_multiindex_columns_are_refused_under_a_schema_and_ignored_without_one() -> None:
     levels = FRAME.set_axis(pd.MultiIndex.from_tuples([("a", "age"), ("a", "bp")]), axis=1)
     for model in models():
         if getattr(model, "schema", None) is None:
@@ -97,7 +95,7 @@ def test_names_of_several_levels_are_refused_under_a_schema_and_unused_without()
 
 
 @pytest.mark.parametrize("one", [FRAME["age"], pl.Series("age", AGE), pa.chunked_array([AGE]), AGE])
-def test_a_single_column_is_no_table(one: Any) -> None:
+def test_a_series_is_refused_as_table(one: Any) -> None:
     for model in models():
         with pytest.raises(InvalidInput, match=r"^X"):
             model.fit(one, Y)

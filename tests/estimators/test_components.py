@@ -26,7 +26,7 @@ def rows(n: int = 20_000, seed: int = 0) -> np.ndarray:
     )
 
 
-def test_scikit_learns_contract() -> None:
+def test_pca_passes_scikit_learns_estimator_checks() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # skipped checks warn
         results = check_estimator(ConsensusPCA(1, random_state=0, data_norm=10.0), on_fail=None)
@@ -34,7 +34,7 @@ def test_scikit_learns_contract() -> None:
     assert not [one["check_name"] for one in results if one["status"] == "failed"]
 
 
-def test_without_noise_they_are_scikit_learns() -> None:
+def test_components_without_noise_equal_scikit_learns_pca() -> None:
     X = rows(3000)
     found, plain = (
         ConsensusPCA(3, epsilon=np.inf, data_norm=2.0, random_state=0).fit(X),
@@ -57,7 +57,7 @@ def test_without_noise_they_are_scikit_learns() -> None:
     ]
 
 
-def test_what_the_drawing_of_rows_may_have_turned_is_not_clear() -> None:
+def test_component_within_sampling_error_is_not_clear() -> None:
     """Without noise too: of two population eigenvalues that are equal no direction is clear,
     however many rows.
     """
@@ -107,7 +107,7 @@ def test_clear_directions_are_right_and_others_are_marked(trust: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:every row is shorter")
-def test_the_noise_has_the_stated_scale() -> None:
+def test_covariance_noise_has_the_stated_scale() -> None:
     """Of the mean of one column of zeros, whose moment with the constant is an entry beside the
     diagonal.
 
@@ -126,7 +126,7 @@ def test_the_noise_has_the_stated_scale() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:data_norm is smaller")
-def test_long_rows_do_not_turn_directions() -> None:
+def test_rows_beyond_the_norm_bound_do_not_turn_components() -> None:
     X = rows(5000) * 4.0
     found = ConsensusPCA(2, epsilon=np.inf, data_norm=1.0, random_state=0).fit(X)
     assert np.abs(np.sum(found.components_ * PCA(2).fit(X).components_, axis=1)).min() > 0.95
@@ -142,6 +142,6 @@ def test_long_rows_do_not_turn_directions() -> None:
         ({"trust": "all"}, "trust"),
     ],
 )
-def test_what_makes_no_sense_is_refused(parameters: dict[str, Any], said: str) -> None:
+def test_invalid_parameters_of_pca_are_refused(parameters: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         ConsensusPCA(**({"random_state": 0} | parameters)).fit(rows(100))

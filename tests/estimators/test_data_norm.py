@@ -30,7 +30,7 @@ def problem() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     ("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^every row is shorter")]
 )
-def test_the_holder_is_told_in_a_simulation(data_norm: float, says: str, sparse: bool) -> None:
+def test_simulation_warns_of_a_misfit_data_norm(data_norm: float, says: str, sparse: bool) -> None:
     X, y = problem()
     rows = csr_array(X) if sparse else X
     with pytest.warns(HolderNote, match=f"{says}.*simulation, for the data's holder only"):
@@ -44,16 +44,16 @@ def test_the_holder_is_told_in_a_simulation(data_norm: float, says: str, sparse:
 
 
 @pytest.mark.parametrize("data_norm", [0.99, 4.01])
-def test_a_release_says_nothing(data_norm: float) -> None:
+def test_release_does_not_warn_of_a_misfit_data_norm(data_norm: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # of made-up rows, as noise has it
-        warnings.filterwarnings("ignore", "the model gives one class", PublicNote)
+        warnings.filterwarnings("ignore", "the model gives the same class", PublicNote)
         ConsensusClassifier(data_norm=data_norm, **KNOBS).fit(*problem())
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, ConsensusPCA])
-def test_a_bound_that_suits_few_rows_is_told_with_their_number(kind: Any) -> None:
+def test_simulation_counts_rows_that_a_tight_bound_clips(kind: Any) -> None:
     X, y = problem()
     beyond = int(np.sum(np.linalg.norm(X, axis=1) > 1.05))
     done = "count for less" if kind is ConsensusPCA else "were clipped"
@@ -63,7 +63,7 @@ def test_a_bound_that_suits_few_rows_is_told_with_their_number(kind: Any) -> Non
         kind(data_norm=1.05, random_state=0, epsilon=8.0, n_sites=2).fit(X, y)
 
 
-def test_a_bound_that_suits_most_rows_is_not_spoken_of() -> None:
+def test_fitting_data_norm_gives_no_warning() -> None:
     X, y = problem()
     for data_norm in (1.3, 3.9):
         ConsensusClassifier(data_norm=data_norm, random_state=0, **KNOBS).fit(X, y)
@@ -71,7 +71,7 @@ def test_a_bound_that_suits_most_rows_is_not_spoken_of() -> None:
     ConsensusClassifier(data_norm=100.0, random_state=0, **without_noise, **KNOBS).fit(X, y)
 
 
-def test_no_number_is_too_large_or_too_small_for_it() -> None:
+def test_norm_check_works_for_huge_and_tiny_numbers() -> None:
     for X in (np.full((3, 2), 1e200), csr_array(np.full((3, 2), 1e200))):
         assert str(note_on_data_norm(X, 1.0)).startswith("data_norm is smaller")
         assert note_on_data_norm(1e-400 * X, 1.0, noisy=False) is None

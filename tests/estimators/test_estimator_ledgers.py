@@ -95,12 +95,9 @@ def test_a_pool_of_processes_is_refused(kind: str, on_disk: DurableLedger) -> No
     if kind == "disk":
         one_site(on_disk).fit(X, y)
     before = ledger.rows
-    said = (
-        "a ledger stays in its process, and this estimator came to another one or from a "
-        "file; use n_jobs=1 or"
-    )
+    said = "stayed in its own process.*n_jobs=1"
     with joblib.parallel_config("loky", n_jobs=2):
-        with pytest.raises(InvalidInput, match=f"^ledger='[A-Za-z]*Ledger': {said}") as caught:
+        with pytest.raises(InvalidInput, match=f"^ledger='[A-Za-z]*Ledger': .*{said}") as caught:
             cross_val_score(one_site(ledger), X, y, cv=2, error_score="raise")
         one_line(caught.value)
         with pytest.raises(ValueError, match=said):
@@ -134,10 +131,9 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(
     ):
         with pytest.raises(ValueError) as caught:
             run()
-        said = (
-            "belongs to one whole table, and cannot be used in cross-validation; fit the estimator"
-        )
-        assert said in str(caught.value) and "Ledger in memory" in str(caught.value)
+        said = str(caught.value)
+        assert "ledger='DurableLedger'" in said and "cross-validation" in said
+        assert "Ledger in memory" in said
         if error_score == "raise":
             assert isinstance(caught.value, InvalidInput)
             one_line(caught.value)
@@ -145,9 +141,7 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(
 
 
 @pytest.mark.parametrize("error_score", ["raise", math.nan])
-def test_folds_are_other_rows_to_a_ledger_that_is_bound(
-    on_disk: DurableLedger, error_score: Any
-) -> None:
+def test_bound_ledger_refuses_folds_as_other_rows(on_disk: DurableLedger, error_score: Any) -> None:
     X, y = problem()
     model = one_site(on_disk).fit(X, y)
     spent = on_disk.total()
@@ -183,7 +177,7 @@ def deals(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     return found
 
 
-def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None]) -> None:
+def test_digest_of_deal_covers_rows_and_their_sites(deals: list[bytes | None]) -> None:
     X, y = problem(60)
     half, third = np.arange(60) % 2, np.arange(60) % 3 // 2
     order = np.r_[1, 0, 2:60]
@@ -220,7 +214,7 @@ def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None
     assert deal(ledger=None) is None
 
 
-def test_fits_that_deal_rows_anew_add_up_for_the_worst_row() -> None:
+def test_ledger_total_over_new_assignments_is_that_of_the_worst_row() -> None:
     """A row may be at the dear site of both fits."""
     X, y = problem()
     knobs: dict[str, Any] = {"classes": LABELS, "method": "output", "n_sites": 2, "data_norm": 3.0}

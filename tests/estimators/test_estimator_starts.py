@@ -60,7 +60,7 @@ def test_a_heavy_regulariser_keeps_the_model_at_the_start(
 
 
 @pytest.mark.parametrize(("K", "loss"), [(2, "logistic"), (3, "logistic"), (3, "softmax")])
-def test_zeros_are_none_and_prices_stay(K: int, loss: str) -> None:
+def test_start_at_zeros_equals_no_start_and_costs_the_same(K: int, loss: str) -> None:
     outputs = 1 if K == 2 else K
     none, zero, away = (model(K, loss=loss) for _ in range(3))
     none.fit(X, Y[K])
@@ -77,7 +77,7 @@ def test_zeros_are_none_and_prices_stay(K: int, loss: str) -> None:
     assert not np.allclose(none.coef_, away.coef_)
 
 
-def test_one_site_and_flat_arrays() -> None:
+def test_start_accepts_flat_arrays_at_one_site() -> None:
     one = PrivateClassifier(
         epsilon=np.inf, knobs={"rho": 1e5}, data_norm=3.0, classes=CLASSES[2], random_state=0
     )
@@ -98,7 +98,7 @@ def test_one_site_and_flat_arrays() -> None:
         ),
     ],
 )
-def test_what_is_no_model_is_refused(init: dict[str, Any], words: str) -> None:
+def test_invalid_start_is_refused(init: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as caught:
         model(2).fit(X, Y[2], **init)
     assert "\n" not in str(caught.value)

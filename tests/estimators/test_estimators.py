@@ -85,7 +85,7 @@ def problem(n: int = 400, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nda
     ],
     ids=["noise-free", "pure", "default"],
 )
-def test_scikit_learns_checks(
+def test_classifiers_pass_scikit_learns_estimator_checks(
     estimator: ConsensusClassifier, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default is chosen once here: the checks have 20 shapes, and a search for each takes a
@@ -269,7 +269,7 @@ def test_groups_are_the_sites() -> None:
 
 
 @pytest.mark.parametrize("method", ["dvp", "r_admm", "mr_admm"])
-def test_spends_what_was_asked(method: str) -> None:
+def test_fit_spends_the_declared_epsilon(method: str) -> None:
     X, y = problem()
     for epsilon in (0.5, 4.0):
         model = ConsensusClassifier(method=method, epsilon=epsilon, delta=None, random_state=0).fit(
@@ -280,7 +280,7 @@ def test_spends_what_was_asked(method: str) -> None:
         assert model.stopped_ == "finished"
 
 
-def test_noise_is_the_systems_unless_keyed() -> None:
+def test_fits_differ_unless_random_state_is_given() -> None:
     X, y = problem()
     free = [ConsensusClassifier(classes=LABELS, **NAMED).fit(X, y) for _ in range(2)]
     keyed = [ConsensusClassifier(random_state=7, **NAMED).fit(X, y) for _ in range(2)]
@@ -343,7 +343,7 @@ def test_bad_parameters_are_one_line(
         model.predict(X)
 
 
-def test_plays_with_the_rest_of_scikit_learn() -> None:
+def test_estimators_work_in_pipelines_searches_and_clones() -> None:
     X, y = problem(200)
     model = ConsensusClassifier(data_norm=20.0, classes=LABELS, **NOISE_FREE)
     assert cross_val_score(model, X, y, cv=3).min() > 0.8
@@ -424,7 +424,7 @@ def test_fits_on_one_ledger_share_its_budget() -> None:
 
 
 def test_a_ledger_in_memory_must_be_a_filter() -> None:
-    with pytest.raises(InvalidInput, match="chosen as one goes"):
+    with pytest.raises(InvalidInput, match="not proved"):
         fit_with(Ledger(make_accountant("best"), 2.0, 1e-5), delta=1e-5)
 
 

@@ -21,7 +21,7 @@ from sottovoce.runs.simulate import simulate
 
 
 @pytest.mark.filterwarnings("ignore:the model gives")
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_scalars_are_accepted_as_parameters() -> None:
     """As a search over an array of values gives them: a run's key is JSON."""
     numbers = {
         "epsilon": np.float32(1.0),
@@ -43,7 +43,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
     model = ConsensusRegressor(
         (-1, 1), random_state=0, n_sites=3, knobs={"sites_per_row": np.int64(2)}
     )
-    assert model.fit(X, X[:, 0]).privacy_spent_["unit"] == "one row at each of 2 sites"
+    unit = "one row at each of 2 sites"
+    assert model.fit(X, X[:, 0]).privacy_spent_["unit"] == unit
 
 
 def test_a_parameter_that_is_given_twice_is_refused() -> None:

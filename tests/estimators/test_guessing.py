@@ -28,7 +28,7 @@ def table(n: int = 300, d: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] > 0).astype(int)
 
 
-def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
+def test_forecast_near_guessing_warns_before_any_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def asked(*_: object) -> None:
@@ -37,15 +37,13 @@ def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
     monkeypatch.setattr(RowGuard, "_charge_and_draw", asked)
     X, y = table(60)
     model = ConsensusClassifier("momentum", rounds=50, epsilon=0.05, data_norm=1.0, classes=[0, 1])
-    told = pytest.warns(
-        PublicNote, match=r"^expected to be near guessing: .* with epsilon=5, .*100 times the rows"
-    )
+    told = pytest.warns(PublicNote, match=r"guessing: .*epsilon=5, .*100 times")
     with told, pytest.raises(AssertionError, match="was answered"):
         model.fit(X, y)
     assert model.forecast_ is not None and model.forecast_.is_near_guessing
 
 
-def test_a_good_run_says_nothing() -> None:
+def test_forecast_of_a_good_run_gives_no_warning() -> None:
     X, y = table(4000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -60,7 +58,7 @@ def test_a_good_run_says_nothing() -> None:
     assert model.score(X, y) > 0.9
 
 
-def test_forecasts_know_the_errors_of_runs() -> None:
+def test_forecast_error_is_close_to_that_of_runs() -> None:
     """On rows as they are made up: within what 16 runs of noise leave open, 3 standard errors
     and a tenth.
     """
@@ -77,7 +75,7 @@ def test_forecasts_know_the_errors_of_runs() -> None:
     assert more is not None and more.share_of_gain < LEAST and abs(more.error - 0.5) < 0.1
 
 
-def test_what_is_proposed_would_help() -> None:
+def test_suggested_epsilon_and_rows_improve_the_forecast() -> None:
     config = RunConfig.from_dict({"method": "momentum", "epsilon": 0.05, "rounds": 50, **DELTA})
     found = forecast_run(config, [150] * 5, 6)
     assert found is not None and found.is_near_guessing and found.helps
@@ -95,7 +93,7 @@ def test_what_is_proposed_would_help() -> None:
         RunConfig("r_admm", epsilon=1.0, noise=1.0),
     ],
 )
-def test_what_cannot_be_rehearsed_has_no_forecast(config: RunConfig) -> None:
+def test_methods_without_rehearsal_have_no_forecast(config: RunConfig) -> None:
     assert forecast_run(config, [50] * 5, 4) is None
 
 
@@ -107,25 +105,25 @@ def test_several_classes_have_a_forecast() -> None:
     assert isinstance(found, Forecast) and found.is_near_guessing and found.guess > 0.5
 
 
-def test_a_simulation_says_that_all_rows_are_one_class() -> None:
+def test_simulation_warns_if_all_rows_get_the_same_answer() -> None:
     X, _ = table()
-    with pytest.warns(HolderNote, match=r"^the model gives one class for every row \(a simulation"):
+    with pytest.warns(HolderNote, match=r"same class.*\(a simulation"):
         ConsensusClassifier(
             "momentum", rounds=10, data_norm=1.0, epsilon=8.0, classes=[0, 1], random_state=0
         ).fit(X, np.zeros(300, dtype=int))
-    with pytest.warns(HolderNote, match=r"^the model gives about one number for every row"):
+    with pytest.warns(HolderNote, match=r"same number"):
         ConsensusRegressor((0.0, 1.0), data_norm=1.0, epsilon=1e-3, random_state=0).fit(
             X, X[:, 0] * 0.5 + 0.5
         )
 
 
-def test_a_release_tests_its_model_on_made_up_rows() -> None:
+def test_release_warns_if_all_synthetic_rows_get_the_same_class() -> None:
     """Rows of a commoner class alone, at much epsilon: the model is public, and so are made-up
     rows.
     """
     X, _ = table(2000)
     terms: dict[str, Any] = {"method": "momentum", "rounds": 30, "epsilon": 50.0, "classes": [0, 1]}
-    with pytest.warns(PublicNote, match=r"every synthetic row up to data_norm"):
+    with pytest.warns(PublicNote, match=r"synthetic row .*data_norm"):
         ConsensusClassifier(data_norm=1.0, **terms).fit(X, np.zeros(2000, dtype=int))
     schema = {"intercept": True, "columns": {"a": {"kind": "number", "lo": -1, "hi": 1}}}
     with pytest.warns(PublicNote, match=r"every synthetic row,"):
@@ -135,7 +133,7 @@ def test_a_release_tests_its_model_on_made_up_rows() -> None:
 @pytest.mark.filterwarnings("ignore:expected")
 def test_a_release_without_a_norm_is_warned() -> None:
     X, y = table()
-    told = r"^data_norm is not declared: rows longer than 1 are shortened"
+    told = r"^data_norm is not declared"
     with pytest.warns(PublicNote, match=told):
         ConsensusClassifier("momentum", rounds=5, epsilon=8.0, classes=[0, 1]).fit(X, y)
     with pytest.warns(PublicNote, match=told):
@@ -172,7 +170,7 @@ def test_three_classes_are_softmax_unless_the_method_has_none() -> None:
     assert fitted[0].predict_proba(X).shape == (300, 3)
 
 
-def test_the_whole_run_is_as_it_was_without_a_forecast() -> None:
+def test_forecast_does_not_change_the_run() -> None:
     """No forecast draws from the run's own streams."""
     X, y = table(100)
     model = ConsensusClassifier(

@@ -54,9 +54,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     "estimator", [ConsensusClassifier(), PrivateClassifier()], ids=["consensus", "private"]
 )
 def test_a_release_needs_declared_classes(unspent: None, estimator: Any) -> None:
-    with pytest.raises(
-        InvalidInput, match=r"^classes: must be declared[^\n]*classes=\["
-    ) as refusal:
+    with pytest.raises(InvalidInput, match=r"^classes: .*classes=\[") as refusal:
         estimator.fit(*table())
     assert "\n" not in str(refusal.value)
 
@@ -79,7 +77,7 @@ def test_a_release_needs_declared_classes(unspent: None, estimator: Any) -> None
     ],
 )
 @pytest.mark.parametrize("random_state", [None, 0])
-def test_classes_that_are_none_are_refused(
+def test_invalid_classes_are_refused(
     unspent: None, classes: Any, rule: str, random_state: int | None
 ) -> None:
     with pytest.raises(InvalidInput, match=rf"^classes=.*{rule}") as refusal:
@@ -120,7 +118,7 @@ RARE = {
 
 @pytest.mark.parametrize("rare", ["z", "", None, math.nan, 3, ("a", "b"), ["a"]], ids=repr)
 @pytest.mark.parametrize("kind", RARE)
-def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
+def test_undeclared_label_changes_only_its_own_row(
     kind: str, rare: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all that the fit leaves, only what noise is drawn on differs from that of a neighbour
@@ -141,10 +139,7 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     one, other = (ConsensusClassifier(random_state=0, **(SMALL | knobs)) for _ in range(2))
     one.fit(X, y)
     half = len(seen)
-    with pytest.warns(
-        HolderNote,
-        match=r"^1 of 120 rows .*undeclared label.*holder",
-    ):
+    with pytest.warns(HolderNote, match=r"^1 of 120.*undeclared label"):
         other.fit(X, column)
     for before, after in zip(seen[:half], seen[half:], strict=True):
         signed = [rows.signed for rows in (before, after)]
@@ -159,7 +154,7 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     assert other.coef_.shape == (len(knobs["classes"]) if len(knobs["classes"]) > 2 else 1, 3)
 
 
-def test_a_list_with_a_rare_label_changes_no_other_row() -> None:
+def test_undeclared_label_of_another_type_changes_no_other_row() -> None:
     """NumPy, and readers of tables, make text of a whole column for one entry of text."""
     X, _ = table()
     y = [k % 2 for k in range(120)]
@@ -170,7 +165,7 @@ def test_a_list_with_a_rare_label_changes_no_other_row() -> None:
         np.array([*y[:-1], "five"]),
         [*map(float, y[:-1]), math.nan],
     ):
-        with pytest.warns(HolderNote, match="^1 of 120 rows"):
+        with pytest.warns(HolderNote, match="^1 of 120"):
             models.append(
                 ConsensusClassifier(classes=[0, 1], random_state=0, **SMALL).fit(X, labels)
             )
@@ -202,11 +197,11 @@ def test_a_simulation_may_read_the_classes_and_says_so() -> None:
     assert "classes were read" in read["says"] and "read off" in read["caveat"]
     for spent in (told, release):
         assert "read off" not in str(spent)
-    with pytest.raises(InvalidInput, match=r"^y: .*only one class"):
+    with pytest.raises(InvalidInput, match=r"^y: .*one class"):
         ConsensusClassifier(random_state=0).fit(X, np.full(120, "a"))
 
 
-def test_rows_of_zeros_add_nothing() -> None:
+def test_rows_of_zeros_contribute_nothing_to_gradients() -> None:
     """To gradients: what is left are the other rows, weighted by the number of all."""
     X, y = table(40)
     X /= 2 * np.linalg.norm(X, axis=1).max()
@@ -227,7 +222,7 @@ def test_rows_of_zeros_add_nothing() -> None:
     ]
     gradients = [Solver(one, Softmax(3), 1.0).gradient(V) for one in classes]
     np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
-    with pytest.raises(InvalidInput, match="or 0 for a row of zeros"):
+    with pytest.raises(InvalidInput, match="0 for a"):
         Rows.build_from_parts([(X, np.full(40, 2.0))])
 
 

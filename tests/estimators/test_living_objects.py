@@ -215,12 +215,12 @@ def trips(one: Any, folder: Path) -> dict[str, Any]:
     return found | {f"pickle {k}": pickle.loads(pickle.dumps(one, k)) for k in (2, 3, 4, 5)}
 
 
-def test_every_public_class_is_here() -> None:
+def test_all_public_classes_are_covered() -> None:
     assert set(MAKERS) | APART == set(sottovoce.__all__)
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_an_object_answers_as_before_after_every_trip(name: str, kind: str, tmp_path: Path) -> None:
+def test_copies_and_pickles_behave_like_the_original(name: str, kind: str, tmp_path: Path) -> None:
     one = MAKERS[name][kind]()
     before = answers(one)
     for trip, twin in trips(one, tmp_path).items():
@@ -283,7 +283,7 @@ def test_classes_of_methods_are_found_by_name(name: str) -> None:
     ) == len(REGISTRY)
 
 
-def test_a_ledger_is_never_a_second_purse(tmp_path: Path) -> None:
+def test_copied_ledger_gives_no_second_budget(tmp_path: Path) -> None:
     """What one half of a copied budget spends, the other must not have as well."""
     memory, disk = (
         Ledger("zcdp", 3.0, 1e-5),
@@ -312,7 +312,7 @@ def exceptions() -> list[type[SottovoceError]]:
 
 
 @pytest.mark.parametrize("kind", exceptions())
-def test_errors_come_out_of_a_pool_as_they_went_in(kind: type[SottovoceError]) -> None:
+def test_errors_survive_pickling_and_copying(kind: type[SottovoceError]) -> None:
     error = (
         kind("field", 3, "rule", "remedy")
         if issubclass(kind, InvalidInput)
@@ -323,12 +323,11 @@ def test_errors_come_out_of_a_pool_as_they_went_in(kind: type[SottovoceError]) -
 
 
 @pytest.mark.parametrize("kind", [kind for kind in exceptions() if issubclass(kind, InvalidInput)])
-def test_an_error_keeps_what_else_is_wrong_and_whose_it_is(kind: type[InvalidInput]) -> None:
+def test_error_copies_keep_other_errors_and_nodes(kind: type[InvalidInput]) -> None:
     error = kind("field", 3, "rule", "remedy")
     error.others, error.nodes = (kind("other", 4, "its rule", "its remedy"),), [True, False]
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
-        assert (
-            str(twin) == str(error) == "field=3: rule; remedy. Also: other=4: its rule; its remedy"
-        )
+        both_errors = "field=3: rule; remedy. Also: other=4: its rule; its remedy"
+        assert str(twin) == str(error) == both_errors
         assert [vars(one) for one in twin.others] == [vars(one) for one in error.others]
         assert twin.nodes == error.nodes

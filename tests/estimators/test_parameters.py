@@ -98,7 +98,7 @@ def test_a_signature_is_short_and_names_are_the_same_everywhere(kind: Any) -> No
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_every_other_parameter_is_a_knob(kind: Any, name: str) -> None:
+def test_parameters_outside_the_signature_are_knobs(kind: Any, name: str) -> None:
     """By its name and by scikit-learn's nested name; as a parameter of its own it is refused."""
     value = object()
     model = made(kind, knobs={name: value})
@@ -177,7 +177,7 @@ def test_a_wrong_knob_is_refused_by_its_name_in_one_line(knobs: Any, message: st
 
 
 @pytest.mark.parametrize("name", ["sites_per_row", "accountant"])
-def test_an_attribute_of_before_that_would_have_no_effect_is_refused(name: str) -> None:
+def test_knob_set_as_attribute_is_refused(name: str) -> None:
     model = ConsensusClassifier(random_state=0)
     setattr(model, name, 2)
     with pytest.raises(InvalidInput, match=f"^{name}: .* no effect"):
@@ -198,22 +198,18 @@ def test_knobs_reach_the_run() -> None:
         .fit(X, y)
         .privacy_spent_["says"]
     )
-    assert (
-        "one row at each of 2 sites (zero-out)" in says
-        and "all that any 2 of the sites know" in says
-    )
+    unit = "one row at each of 2 sites (zero-out)"
+    assert unit in says and "any 2 of" in says
 
 
 # accounting= and ledger=
 
 
 @pytest.mark.parametrize("kind", ACCOUNTED)
-def test_the_name_of_a_rule_is_accounting(kind: Any) -> None:
+def test_invalid_accounting_rule_is_refused(kind: Any) -> None:
     for wrong in ("nope", 5, Ledger()):
         model = made(kind, accounting=wrong)
-        with pytest.raises(
-            InvalidInput, match=r"^accounting=.*; use accounting='best', or ledger= for a ledger$"
-        ):
+        with pytest.raises(InvalidInput, match=r"^accounting=.*; .*accounting='best'.*ledger="):
             model._collect_run_fields()
 
 
@@ -233,7 +229,7 @@ def test_a_ledger_is_charged(kind: Any) -> None:
     assert ledger.total() > 0.49
 
 
-def test_what_is_no_ledger_is_refused() -> None:
+def test_invalid_ledger_is_refused() -> None:
     X, y = problem()
     for given, message in (
         (
@@ -242,9 +238,9 @@ def test_what_is_no_ledger_is_refused() -> None:
         ),
         (
             {"ledger": Ledger(), "accounting": "pure"},
-            "^accounting='pure': a ledger has a rule of its own",
+            "^accounting='pure': .* ledger",
         ),
-        ({"ledger": Ledger(), "inference": True}, "^ledger: inference takes no ledger"),
+        ({"ledger": Ledger(), "inference": True}, "^ledger: .*inference=True"),
     ):
         with pytest.raises(InvalidInput, match=message):
             ConsensusClassifier(random_state=0, **given).fit(X, y)
@@ -252,7 +248,7 @@ def test_what_is_no_ledger_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", KNOBS)
 @pytest.mark.parametrize("stated", [None, 1, 2])
-def test_a_pickle_of_before_is_refused(kind: Any, stated: int | None) -> None:
+def test_pickle_of_another_format_is_refused(kind: Any, stated: int | None) -> None:
     state = made(kind).__getstate__()
     state.pop("_sottovoce_format")
     opened = kind.__new__(kind)
@@ -266,6 +262,6 @@ def test_a_pickle_of_before_is_refused(kind: Any, stated: int | None) -> None:
 
 
 @pytest.mark.parametrize("kind", KNOBS)
-def test_what_a_pickle_says_of_its_format_is_no_attribute(kind: Any) -> None:
+def test_unpickled_estimator_has_no_format_attribute(kind: Any) -> None:
     opened = pickle.loads(pickle.dumps(made(kind)))
     assert "_sottovoce_format" not in vars(opened)

@@ -93,7 +93,7 @@ def test_the_price_of_a_weighted_fit_is_that_of_the_fit() -> None:
 
 @pytest.mark.parametrize("kind", [ConsensusRegressor, PrivateRegressor])
 @pytest.mark.parametrize("loss", ["squared", "log-cosh:0.25"])
-def test_regressors_learn_from_rows_that_count(kind: Any, loss: str) -> None:
+def test_regressors_use_sample_weights(kind: Any, loss: str) -> None:
     X, _, _ = rows(6000)
     bad = np.arange(6000) % 2 == 0
     y = 10.0 + np.where(bad, -4.0, 4.0) * X[:, 0]
@@ -111,7 +111,7 @@ def test_a_release_needs_a_declared_cap_and_a_simulation_says_that_it_read_one()
         (ConsensusClassifier(classes=["no", "yes"]), y),
         (ConsensusRegressor((0, 1)), X[:, 0]),
     ):
-        with pytest.raises(InvalidInput, match="public cap"):
+        with pytest.raises(InvalidInput, match=r"^max_weight: .*private"):
             model.fit(X, target, sample_weight=w)
     terms: dict[str, Any] = {"classes": ["no", "yes"], "random_state": 0, "data_norm": 1.5}
     said = (
@@ -138,7 +138,7 @@ def test_a_release_needs_a_declared_cap_and_a_simulation_says_that_it_read_one()
         ({"class_weight": {"yes": -2}}, None, "0 or more"),
     ],
 )
-def test_what_weights_cannot_be_is_refused(
+def test_invalid_weights_are_refused(
     parameters: dict[str, Any], weights: float | None, said: str
 ) -> None:
     X, y, w = rows(300)

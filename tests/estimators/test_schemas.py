@@ -167,7 +167,7 @@ def test_a_schema_is_a_path_a_dict_or_a_schema(way: str, tmp_path: Path) -> None
 def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
     table = columns()
     table["outcome"][0], table["outcome"][1] = None, "moved"
-    with pytest.warns(HolderNote, match=r"^2 of 600 rows .*undeclared label"):
+    with pytest.warns(HolderNote, match=r"^2 of 600.*undeclared label"):
         model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(table)
     assert model.classes_.tolist() == ["died", "lived"]
     given = ConsensusClassifier(schema=SCHEMA, **NOISY)
@@ -179,7 +179,7 @@ def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
     assert np.array_equal(given.coef_, model.coef_) and given.score(table) == model.score(table)
 
 
-def test_what_is_given_wins_over_the_frame() -> None:
+def test_given_labels_and_groups_override_the_frame() -> None:
     table, whole = columns(), np.zeros(600, dtype=int)
     model = ConsensusClassifier(schema=SCHEMA, classes=[0, 1], **NOISY)
     model.fit(table, np.array(table["dead"]).astype(int), groups=whole)
@@ -194,7 +194,7 @@ def test_what_is_given_wins_over_the_frame() -> None:
     assert len(one_site.sites_) == 1
 
 
-def test_weights_of_the_schema_count() -> None:
+def test_schema_weights_are_used() -> None:
     table = columns() | {"w": np.random.default_rng(1).uniform(0, 4, 600).tolist()}
     weighted = SCHEMA | {"weight": {"column": "w", "max": 3.0}}
     with pytest.warns(HolderNote, match="above max_weight"):
@@ -223,7 +223,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "table", "message"),
     [
-        ({"data_norm": 2.0}, {}, r"^data_norm=2.0: is for columns without a schema"),
+        ({"data_norm": 2.0}, {}, r"^data_norm=2.0: .* schema"),
         ({"fit_intercept": False}, {}, "^fit_intercept"),
         ({"schema": 5}, {}, "^schema=<int>"),
         ({"schema": "no.toml"}, {}, "^schema"),
@@ -233,7 +233,7 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, {"new": [1] * 600}, "^new: the schema 'schema' does not declare"),
         ({}, {"seen": [None] * 599 + ["Alice"]}, "^seen: every value must be a date"),
         ({}, {"hospital": [None] * 600}, "^hospital: has rows without a site"),
-        ({"schema": NUMBER}, {}, "^label: must declare classes"),
+        ({"schema": NUMBER}, {}, "^label: .*classes"),
     ],
 )
 def test_refusals_name_the_column_and_show_no_value(
@@ -245,12 +245,12 @@ def test_refusals_name_the_column_and_show_no_value(
     assert "Alice" not in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-def test_an_array_needs_names(unspent: None) -> None:
+def test_array_without_column_names_is_refused(unspent: None) -> None:
     with pytest.raises(InvalidInput, match="columns by name"):
         ConsensusClassifier(schema=SCHEMA).fit(np.ones((5, 4)))
 
 
-def test_an_array_with_names() -> None:
+def test_array_with_column_names_equals_the_frame() -> None:
     table = columns()
     names = [name for name in table if name not in ("outcome", "days", "dead")]
     X = np.array([table[name] for name in names], dtype=object).T
@@ -260,7 +260,7 @@ def test_an_array_with_names() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"inference": True}, {"loss": "huber-residual:0.25"}])
-def test_numbers_of_the_schema(more: dict[str, Any]) -> None:
+def test_regressor_reads_its_target_from_the_schema(more: dict[str, Any]) -> None:
     table = columns()
     for k in range(0, 600, 50):
         table["days"][k] = None
@@ -288,7 +288,7 @@ def test_survival_and_components_of_frames() -> None:
     assert model.predict_survival(table | time).shape == (600, 2) and len(model.coef_) == 7
     hazard = model.predict_hazard({k: v[:1] for k, v in table.items() if k in COLUMNS})
     assert hazard.shape == (1, 2) and len(model.sites_) == 3
-    with pytest.raises(InvalidInput, match=r"^tme: is not a column"):
+    with pytest.raises(InvalidInput, match=r"^tme: .*a column"):
         ConsensusSurvival([0, 5], schema=bare).fit(table, "tme", "dead")
     parts = ConsensusPCA(2, schema=bare | {"ignore": ["*"]}, **terms).fit(table)
     assert parts.transform(table).shape == (600, 2)
@@ -379,11 +379,9 @@ def test_numbers_without_a_schema_are_saved_too(tmp_path: Path) -> None:
 def test_a_summary_says_what_coefficients_are_for() -> None:
     model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(columns())
     said = model.summary()
-    assert (
-        "Coefficients are for the class died." in said
-        and "ward=icu" in said
-        and "epsilon = 8.000" in said
-    )
+    positive_class = "Coefficients are for the class died."
+    assert positive_class in said
+    assert "ward=icu" in said and "epsilon = 8.000" in said
     inferred = ConsensusClassifier(
         schema=SCHEMA, epsilon=50.0, trust="curator", random_state=0, inference=True
     )
@@ -392,7 +390,7 @@ def test_a_summary_says_what_coefficients_are_for() -> None:
     assert {line["name"] for line in lines} >= {"age", "ward", "smoker"} and len(
         inferred.coefficients_
     ) == len(lines)
-    assert "for the class died" in inferred.summary()
+    assert positive_class in inferred.summary()
     pd = pytest.importorskip("pandas")
     assert pd.DataFrame(inferred.coefficients_).shape == (len(lines), len(lines[0]))
     assert pd.DataFrame(model.coefficients_).shape == (8, 3)

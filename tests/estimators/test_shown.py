@@ -259,7 +259,7 @@ def test_an_estimate_beyond_the_axis_stays_at_its_end() -> None:
     ax.figure.canvas.draw()
 
 
-def test_other_models_plot_what_they_have() -> None:
+def test_models_without_intervals_plot_bars_or_dots() -> None:
     several = ConsensusClassifier("prox_admm", rounds=2, **STEPS | {"trust": None}).fit(
         FRAME, np.arange(N) % 3
     )

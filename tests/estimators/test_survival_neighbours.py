@@ -251,7 +251,7 @@ def test_the_price_is_that_of_the_events_of_the_ledger(trust: str, relation: str
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_neither_price_nor_releases_follow_from_rows(trust: str) -> None:
+def test_price_and_releases_do_not_depend_on_rows(trust: str) -> None:
     """Not where nobody is read, everybody is alike, or columns tell the event."""
     rng = np.random.default_rng(0)
     X, n = rng.uniform(-1, 1, (60, 2)), 60
@@ -275,7 +275,7 @@ def test_neither_price_nor_releases_follow_from_rows(trust: str) -> None:
 
 
 @pytest.mark.parametrize("trust", ["nobody", "curator"])
-def test_all_that_is_told_but_to_the_holder_follows_from_the_answers(
+def test_public_results_follow_from_released_answers_alone(
     trust: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     """Quite other rows, with the answers of the first fit in place of theirs, give the same
@@ -363,7 +363,7 @@ def test_intervals_of_any_finite_length_give_parts_from_0_to_1(edges: list[float
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_what_the_holder_is_told_is_in_no_release(trust: str, tmp_path: Any) -> None:
+def test_notes_for_the_data_owner_are_in_no_release(trust: str, tmp_path: Any) -> None:
     rng = np.random.default_rng(0)
     time, event = rng.exponential(3.0, 300), (np.arange(300) % 2).astype(object)
     time[:7], event[7:20] = np.nan, "zz"

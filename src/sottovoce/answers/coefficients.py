@@ -1,4 +1,18 @@
-"""The table of coefficients: lines, what is refused and why, and what would do."""
+"""The table of coefficients with confidence intervals, and which of its lines are refused.
+
+A *line* is one coefficient in the user's units, or a level against its reference.  A line is
+*refused*, and has no estimate, if noise or the data do not determine it; the refusal says why
+(:class:`sottovoce.reports.causes.Cause`) and which epsilon or number of rows would suffice.
+:func:`build_coefficient_table` makes the table from the outcome of an inference
+(:class:`sottovoce.answers.inference.Estimates`); all of it follows from released numbers, so
+neither the table nor contrasts, tests and predictions from it cost budget.  The rules are derived
+in docs/privacy/answers.md, "Steps" (what is refused), "References", "Separation", "Lost
+directions".
+
+*Encoded* coefficients are those of encoded columns; the map ``into_units`` turns them into lines.
+A *replicate* is one of several repetitions of a simulated run.  *Sampling* is the variance that an
+estimate has without privacy noise.
+"""
 
 from __future__ import annotations
 
@@ -43,53 +57,57 @@ special = Later("scipy.special")
 LEVEL = 0.95
 """Confidence level of intervals."""
 LONGEST = 0.9
-"""Largest step of a level's log-odds for the bound on what it left undone; longer ones count as
-this.
+"""Longer steps of a level's log-odds count as this long in :func:`bound_undone_step`, which is
+infinite at 1.
 """
 CHANCE = 2.0
 """Noise deviations that a last step must exceed for steps to count as not converged."""
 LONG = 2.0
 """Sampling errors that a last step must exceed to count as a long one."""
 STEADY = 0.75
-"""Ratio of a step to the one before, above which steps do not converge."""
+"""Ratio of a step to the one before, above which steps count as not converging: near an end each
+step is about the square of the one before.
+"""
 MOSTLY = 0.5
-"""Share of a variance that the last step may have left undone, above which a line is refused."""
-# A bound of a half would refuse most lines whose intervals cover: of the coefficients within reach
-# on eight real tables it leaves 36% (docs/privacy/answers.md, "Separation").
+"""A line is refused if more than this share of its variance is what the last step left undone."""
+# With a limit of a half, most lines whose intervals cover would be refused: of the coefficients
+# within reach on eight real tables it leaves 36% (docs/privacy/answers.md, "Separation").
 MOST_NOISE = 0.99
 """Share of a variance that is not sampling, above which a line is refused: its interval is ten
 times too wide.
 """
 _LARGEST_EXCESS = MOST_NOISE / (1.0 - MOST_NOISE)
 """Noise over sampling variance, above which a line is refused: `MOST_NOISE` as a ratio."""
-_NO_CURVATURE = 1e-12  # of a group without rows
+# A group with a smaller curvature has no rows.
+_NO_CURVATURE = 1e-12
 _OF_ALL = (Cause.TABLE_UNFINISHED, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 """Causes that refuse the whole table: no sum of its lines is known then."""
 HIDDEN = 1.3
-"""An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says
-is needed is then within a factor of 1.5 of the truth on most tables of
-bench/accuracy/forecasts.py."""
-# Of rows, or of sensitivity over sigma.
+"""An eigenvalue that noise hides is taken to be this many noise deviations: the epsilon or rows
+that a refusal names are then within a factor of 1.5 of the truth on most tables of
+bench/accuracy/forecasts.py.
+"""
+# Candidate factors for the number of rows, or for sensitivity over sigma: up to 2^10.
 _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One line of the table.
+    """One line of the table: a coefficient in the user's units with its interval.
 
-    If `refused` says why, it has no estimate, and one end of an interval at most.
+    A refused line has no estimate, and at most one end of an interval.
     """
 
     term: Term
     estimate: float | None
     standard_error: float | None
-    noise_share: float | None
-    low: float | None
+    noise_share: float | None  # share of the variance that is not sampling, in [0, 1]
+    low: float | None  # ends of the interval of level `LEVEL`
     high: float | None
-    p: float | None
-    unsure: bool = False
-    refused: str | None = None
-    # of a refusal or a question mark: the code of a :class:`sottovoce.reports.causes.Cause`
+    p: float | None  # of the hypothesis that the coefficient is 0
+    unsure: bool = False  # printed with a question mark
+    refused: str | None = None  # the reason in words
+    # code of the :class:`sottovoce.reports.causes.Cause` of a refusal or a question mark
     cause: str | None = None
 
     @property
@@ -105,7 +123,7 @@ class Coefficient:
         return "below"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; ``noise_share`` is of the variance."""
+        """Return the line as plain data, with odds ratios and the term's names."""
         typical = None
         if self.term.typical is not None:
             typical = list(self.term.typical)
@@ -142,7 +160,7 @@ def _odds_ratio(log_odds: float | None) -> float | None:
 
 
 class Contrast(NamedTuple):
-    """A weighted sum of coefficients with its interval."""
+    """A weighted sum of coefficients with its confidence interval, and p of the sum being 0."""
 
     estimate: float
     standard_error: float
@@ -152,7 +170,7 @@ class Contrast(NamedTuple):
 
 
 class Wald(NamedTuple):
-    """A joint test of coefficients, by the law of chi squared with `df` degrees of freedom."""
+    """A joint test that coefficients are 0: chi squared with `df` degrees of freedom."""
 
     statistic: float
     df: int
@@ -164,15 +182,19 @@ class Coefficients(Sequence[dict[str, Any]]):
     """A table of coefficients: a sequence of dicts, as ``pandas.DataFrame`` takes it."""
 
     lines: tuple[Coefficient, ...]
-    strain: float  # q of the table
+    # Relative size of the last Newton step, q in docs/privacy/answers.md, "Steps": the table is
+    # printed below `SURE`, flagged up to `UNSURE`, refused above.
+    strain: float
     needs: dict[str, float] | None
     """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about;
     None if all is.
     """
-    # of all lines, NaN for those that are refused
+    # (lines, lines); NaN for those that are refused
     covariance: Array = field(repr=False)
     determined: KnownSums | None = field(default=None, repr=False)
-    """What is known though some lines are refused: None if none is, or if all of the table is."""
+    """Sums of lines that are known by comparison with the most frequent levels, where some lines
+    are refused; None if no line or the whole table is refused.
+    """
     odds: bool = True  # coefficients are log-odds
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     at_bounds: dict[str, Any] | None = None
@@ -181,9 +203,11 @@ class Coefficients(Sequence[dict[str, Any]]):
     """
     clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
     undivided: KnownSums | None = field(default=None, repr=False)
-    """What is known of lines that are lost; None if none is."""
+    """Sums that are known of lines which columns do not identify singly; None without such
+    lines.
+    """
     few: FewOutcomes | None = field(default=None, repr=False)
-    """Groups with few rows of the rarer outcome, towards which intervals are longer."""
+    """Groups with few rows of the rarer outcome: intervals are longer towards still fewer."""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return plain data; without odds ratios unless coefficients are log-odds."""
@@ -226,8 +250,8 @@ class Coefficients(Sequence[dict[str, Any]]):
             If it has no covariance, or is not of this version's form.
         """
         if "covariance" not in plain:
-            rule = "this run has no covariance of its coefficients"
-            remedy = "ask for intervals with --inference, in this version"
+            rule = "holds no covariance of its coefficients, so it has no intervals"
+            remedy = "train with --inference, in this version"
             raise InvalidInput("run", None, rule, remedy)
         lines = tuple(_line_from_plain(one) for one in plain["coefficients"])
         few = None
@@ -262,7 +286,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         Returns
         -------
         array (lines, 2)
-            NaN for refused lines; one infinite end for lines of which one end is known.
+            NaN for refused lines; lines with a one-sided interval have one infinite end.
 
         Raises
         ------
@@ -278,8 +302,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     def contrast(self, weights: Mapping[str, float], alpha: float = 1.0 - LEVEL) -> Contrast:
         """Estimate a weighted sum of coefficients, with its interval; it costs no budget.
 
-        Refused lines may take part if the sum does not depend on what is not known of them: two
-        levels can be compared though noise hides the reference of both.
+        Refused lines may take part if the sum does not depend on what is unknown of them: two
+        levels can be compared even if noise hides the reference of both.
 
         Parameters
         ----------
@@ -309,8 +333,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         positions = _line_positions(self.lines, list(weights), refused=True)
         c = np.zeros(len(self.lines))
         c[positions] = list(weights.values())
-        # Without `few` the interval is even to both sides, so its middle is the estimate and its
-        # half the standard error.
+        # Without `few` the interval is symmetric: its middle is the estimate, and its half length
+        # is the standard error times the normal quantile.
         least, most = self._intervals_of_sums(c[None], alpha, None)[0]
         if not (math.isfinite(least) and math.isfinite(most)):
             raise _unknown_contrast([self.lines[k] for k in positions])
@@ -344,7 +368,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         asked = list(names)
         if not asked:
             raise InvalidInput(
-                "names", None, "is empty, and a test is of one coefficient at least", "name one"
+                "names", None, "must name at least one coefficient", "give a coefficient's name"
             )
         texts = list[str]()
         for name in asked:
@@ -353,7 +377,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             texts += lines_of_column or [name]
         which = _line_positions(self.lines, texts)
         if len(set(which)) < len(which):
-            rule = "names a coefficient twice (a column stands for all of its levels)"
+            rule = "must not name a coefficient twice (a column's name stands for all its levels)"
             raise InvalidInput("names", asked, rule, "name each once")
         b = np.array([self.lines[k].estimate for k in which], dtype=float)
         covariance = self.covariance[np.ix_(which, which)]
@@ -362,14 +386,19 @@ class Coefficients(Sequence[dict[str, Any]]):
         return Wald(statistic, len(which), p)
 
     def between_sites(self, alpha: float = 1.0 - LEVEL) -> Between:
-        """Estimate random effects of the sites' own constants; it costs no budget.
+        """Estimate how sites differ: random effects of the sites' constants; it costs no budget.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence level, in (0, 1).
 
         Returns
         -------
         Between
             ``mean`` of the constants, ``sd`` between sites, how far ``apart`` from their average
-            one more may be, and ``sites``, each drawn towards the mean; intervals have level ``1 -
-            alpha``, and ``p`` is of no difference.
+            one more site may be, and ``sites``, each shrunk towards the mean; intervals have level
+            ``1 - alpha``, and ``p`` is that of no difference between sites.
 
         Raises
         ------
@@ -381,7 +410,7 @@ class Coefficients(Sequence[dict[str, Any]]):
 
     @property
     def site_constants(self) -> SiteConstants:
-        """The printed constants of single sites, with their covariance."""
+        """Constants of single sites that are not refused, with their covariance."""
         which = list[int]()
         for k, line in enumerate(self.lines):
             # the level of a constant is the name of its site
@@ -397,7 +426,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         Parameters
         ----------
         weights : array (n, lines)
-            One sum a row.
+            Weights of the lines, one sum a row.
         alpha : float
             One minus the confidence level, in (0, 1).
 
@@ -416,16 +445,16 @@ class Coefficients(Sequence[dict[str, Any]]):
         return self._intervals_of_sums(weights, alpha, self.few)
 
     def _intervals_of_sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
-        """Compute :meth:`sums`; without `few` they are even to both sides."""
+        """Compute :meth:`sums`, (n, 2); without `few` intervals are symmetric."""
         shown = [k for k, line in enumerate(self.lines) if not line.refused]
         printed = np.full(len(self.lines), math.nan)
         printed[shown] = np.array([self.lines[k].estimate for k in shown], dtype=float)
         ends = np.full((len(weights), 2), math.nan)
-        # What printed lines tell goes first; sums that they do not tell may be known otherwise.
+        # Sums of printed lines first; those that depend on refused lines may be known otherwise.
         for known in (KnownSums(printed, self.covariance), self.undivided, self.determined):
-            left = np.isnan(ends).any(axis=1)
-            if known is not None and left.any():
-                ends[left] = known.intervals_of_sums(weights[left], alpha, few)
+            unknown = np.isnan(ends).any(axis=1)
+            if known is not None and unknown.any():
+                ends[unknown] = known.intervals_of_sums(weights[unknown], alpha, few)
         return ends
 
     def __getitem__(self, k: Any) -> Any:
@@ -443,6 +472,7 @@ class Coefficients(Sequence[dict[str, Any]]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        """Return the table as HTML for a notebook."""
         return render_for_notebook(table=coefficient_table(self.to_dict()), remark=self.remark())
 
 
@@ -492,33 +522,37 @@ def _unknown_contrast(lines: Sequence[Coefficient]) -> InvalidInput:
     hidden = [line for line in lines if line.refused is not None]
     names = [line.term.text for line in hidden]
     if all(line.cause == Cause.LOST.value for line in hidden):
-        rule = "cannot be told apart: this sum depends on how they are divided"
-        remedy = "leave them out, or ask for what they have together"
+        rule = "have no estimates of their own, because the columns do not identify them singly"
+        remedy = "leave them out, or choose weights for which only their joint effect counts"
         return InvalidInput("names", names, rule, remedy)
-    return InvalidInput("names", names[0], "is refused, and the sum depends on it", "leave it out")
+    rule = "has no estimate (it is refused in the table), and the sum depends on it"
+    return InvalidInput("names", names[0], rule, "leave it out")
 
 
 def _line_positions(
     lines: Sequence[Coefficient], names: Sequence[str], *, refused: bool = False
 ) -> list[int]:
-    """Return the positions of printed lines by name, and with `refused` of all lines."""
+    """Return the positions of lines by name; InvalidInput for an unknown or a refused one.
+
+    With `refused` those may be named too.
+    """
     known = {line.term.text: k for k, line in enumerate(lines)}
     for name in names:
         if name not in known:
             raise InvalidInput(
-                "names", name, "is no coefficient of this table", f"use one of {sorted(known)}"
+                "names", name, "is not a coefficient of this table", f"use one of {sorted(known)}"
             )
         if lines[known[name]].refused is not None and not refused:
             raise InvalidInput(
-                "names", name, "is refused, so nothing is known of it", "leave it out"
+                "names", name, "has no estimate: it is refused in the table", "leave it out"
             )
     return [known[name] for name in names]
 
 
 def add_site_effects(plain: dict[str, Any]) -> dict[str, Any]:
-    """Add ``between_sites`` to a run's record, if three or more sites have printed constants.
+    """Return a run's record with ``between_sites``, if three or more sites have printed constants.
 
-    InvalidInput if it is no run's record.
+    InvalidInput if `plain` is not a run's record.
     """
     if not plain.get("coefficients") or "covariance" not in plain:
         return plain
@@ -530,9 +564,9 @@ def add_site_effects(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _p_from_interval(estimate: float, low: float, high: float) -> float:
-    """Compute p from an interval at `LEVEL`, by its length on the side of 0.
+    """Compute p of the hypothesis 0 from an interval at `LEVEL`, by its length on the side of 0.
 
-    p is below 1 - `LEVEL` if 0 is outside the interval.
+    So p is below 1 - `LEVEL` exactly if 0 is outside the interval, also of an asymmetric one.
     """
     if estimate > 0.0:
         length = estimate - low
@@ -545,7 +579,7 @@ def _p_from_interval(estimate: float, low: float, high: float) -> float:
 
 
 def _check_weights(weights: Mapping[str, float]) -> None:
-    """Refuse weights of which there is no sum to estimate."""
+    """Refuse (InvalidInput) weights that are not finite, and weights that are all 0."""
     for name, weight in weights.items():
         if not (isinstance(weight, numbers.Real) and math.isfinite(weight)):
             rule = f"the weight of {name!r} must be a finite number"
@@ -556,28 +590,31 @@ def _check_weights(weights: Mapping[str, float]) -> None:
 
 
 def _check_alpha(alpha: float) -> None:
+    """Refuse (InvalidInput) an alpha that is not inside (0, 1)."""
     if not 0.0 < alpha < 1.0:
         raise InvalidInput("alpha", alpha, "must be inside (0, 1)", "use 0.05")
 
 
 class _Judged(NamedTuple):
-    """Estimates, steps and variances of one replicate's lines, in user's units, (lines,).
+    """Numbers of one replicate's lines in the user's units, by which lines are refused or printed.
+
+    All but the covariance are (lines,).
 
     Parameters
     ----------
     estimate : array
     covariance : array (lines, lines)
-        With what the last step may have left undone.
+        Including what the last Newton step may have left undone.
     sampling : array
         Variance that is there without privacy noise, too.
     by_model : array
-        The same by the Hessian alone, as if the model were right; infinite for a quadratic.
+        The same by the Hessian alone, as if the model were right; infinite for least squares.
     noise : array
         Variance by privacy noise.
     step, before : array
-        The last step, and the one before it; zeros if there was none.
+        The last Newton step, and the one before it; zeros if there was none.
     undone : array
-        What a step as long as the last one may have left of a level.
+        Bound on the error that a step as long as the last one leaves; 0 but for levels.
     levels : bool array
         The lines of levels.
     """
@@ -599,10 +636,12 @@ class _Judged(NamedTuple):
 
     @property
     def excess_over_sampling(self) -> Array:
-        """Noise over sampling: with more rows it falls as one over their number.
+        """Variance that is not sampling over that of sampling, (lines,).
 
-        What noise leaves of the released squares of slopes may be next to nothing; the Hessian then
-        tells the sampling.
+        It falls as one over the number of rows, because the variance by noise falls as the square.
+
+        Sampling is at least that by the Hessian, because noise may leave hardly anything of the
+        released squares of slopes from which it is computed.
         """
         return self.ratio_to_sampling(self.total_variance - self.sampling)
 
@@ -621,58 +660,62 @@ class _Judged(NamedTuple):
 
     @property
     def still_moving(self) -> BoolArray:
-        """Lines whose steps have not converged: the last is longer than its noise, and no shorter.
+        """Lines whose last step shows that the estimate has not converged.
 
-        Where a coefficient has no end, each step is as long as the one before (in log-odds about
-        1), and near an end each is about the square of it.  Of a level it is enough that most of
-        its variance is what that step may have left undone, or that nobody knows how much that is;
-        of a constant it is not, as rows may be far from where all columns are 0.
+        A step must exceed its noise, and either go on in the direction of the step before and
+        nearly as far, or, for a level, be longer than `LONGEST` or have left undone most of the
+        variance.
+        A coefficient without a finite maximum (separation) has steps of equal length, in log-odds
+        about 1; near a maximum each step is about the square of the one before.  The second rule is
+        not for constants, as rows may be far from where all columns are 0.
         """
         size = np.abs(self.step)
         noise = CHANCE * np.sqrt(self.noise)
         long = size > LONG * np.sqrt(self.sampling)
-        # Separation: the step goes on in the same direction, nearly as far as the one before.
-        on = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
-        steady = long & on & (np.abs(self.before) > noise)
+        same_direction = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
+        steady = long & same_direction & (np.abs(self.before) > noise)
         variance = np.maximum(self.total_variance, self.undone**2 + self.sampling + self.noise)
         mostly_undone = self.undone**2 > MOSTLY * variance
-        left = self.levels & ((size > LONGEST) | mostly_undone)
-        return (size > noise) & (steady | left)
+        unfinished_level = self.levels & ((size > LONGEST) | mostly_undone)
+        return (size > noise) & (steady | unfinished_level)
 
 
 def _judge_lines(
     found: Estimates, naming: Naming, into_lines: Array, groups: Undetermined | None, replicate: int
 ) -> _Judged:
-    """Compute the numbers of one replicate's lines: ``into_lines`` times coefficients."""
+    """Compute the numbers of one replicate's lines: `into_lines` (lines, d) times coefficients.
+
+    `groups` are those whose last steps add to the covariance what they left undone; None for none.
+    """
     M = into_lines
     estimate = M @ found.estimate[replicate]
-    # Units may be as small as one likes.
+    # A column may have so small a unit that its coefficient overflows.
     with np.errstate(over="ignore", invalid="ignore"):
         covariance = M @ found.covariance[replicate] @ M.T
         sampling = np.einsum("ij,jk,ik->i", M, found.sampling[replicate], M)
         noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
     encoded_step = found.estimate[replicate] - found.at[replicate]
     step = M @ encoded_step
-    none = np.zeros(len(M))
+    zeros = np.zeros(len(M))
     if found.quadratic:
-        # A step of a quadratic leaves nothing undone, and the spread of residuals is known by
-        # their squares alone, not by the Hessian.
+        # Least squares: one Newton step leaves nothing undone, and the spread of residuals is known
+        # by their squares alone, not by the Hessian.
         return _Judged(
             estimate=estimate,
             covariance=covariance,
             sampling=sampling,
-            by_model=none + math.inf,
+            by_model=zeros + math.inf,
             noise=noise,
-            step=none,
-            before=none,
-            undone=none,
-            levels=none > 0.0,
+            step=zeros,
+            before=zeros,
+            undone=zeros,
+            levels=zeros > 0.0,
         )
     one = slice(replicate, replicate + 1)
     inverse, _ = inverse_where_known(found.hessian[one], found.kept[one], np.zeros(1))
-    turned = M @ found.frame[replicate]
-    by_model = np.einsum("ij,jk,ik->i", turned, inverse[0], turned) / found.rows
-    before = none
+    lines_in_frame = M @ found.frame[replicate]
+    by_model = np.einsum("ij,jk,ik->i", lines_in_frame, inverse[0], lines_in_frame) / found.rows
+    before = zeros
     if found.moved is not None:
         before = M @ found.moved[replicate]
     levels = np.array([term.level is not None for term in naming.terms]) & ~_constant_lines(naming)
@@ -681,7 +724,7 @@ def _judge_lines(
         by_columns = _undone_by_group(found, naming, groups, encoded_step, replicate)
         undone, missing = (part @ M.T for part in by_columns)
     covariance = covariance + undone.T @ undone + missing.T @ missing
-    # A line that several columns decide together is still on its way though no group of rows is.
+    # By the line's own step too, as several columns together may move it though no group moves.
     may_be = np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))
     return _Judged(
         estimate=estimate,
@@ -699,7 +742,7 @@ def _judge_lines(
 def _find_lost_lines(
     found: Estimates, naming: Naming, into_lines: Array, replicate: int
 ) -> LostLines:
-    """Find the lines of a map (lines, d) that the rows do not tell, whatever the epsilon."""
+    """Find the lines of a map (lines, d) that the columns do not identify, whatever the epsilon."""
     none = np.zeros(len(naming.terms), dtype=bool)
     if found.directions is None:
         return LostLines(
@@ -712,7 +755,7 @@ def _find_lost_lines(
         )
     constants = _constant_lines(naming)
     lost = find_lost_lines(found.directions.for_replicate(replicate), into_lines, constants)
-    # Columns of merged levels are empty, and their lines have a cause of their own.
+    # The columns of merged levels are empty too, but their lines have a cause of their own.
     return lost._replace(turned=lost.turned & ~_merged_lines(found, naming, replicate))
 
 
@@ -722,7 +765,7 @@ def _constant_lines(naming: Naming) -> BoolArray:
 
 
 def _merged_lines(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
-    """Return lines of merged levels, and of small sites, (lines,)."""
+    """Return the lines of merged levels and of sites whose constant was merged, (lines,)."""
     of_levels_and_sites = (naming.marks > 0.0) | (naming.constant > 0.0)
     return np.asarray(~found.kept[replicate] & of_levels_and_sites)
 
@@ -730,36 +773,58 @@ def _merged_lines(found: Estimates, naming: Naming, replicate: int) -> BoolArray
 def _undone_by_group(
     found: Estimates, naming: Naming, groups: Undetermined, step: Array, replicate: int
 ) -> tuple[Array, Array]:
-    """Return what the last step left undone, and missing sampling error, by group, (groups, d).
+    """Return what the last step left undone, and missing sampling error, by group.
 
-    Both move the coefficients by the group's direction, whatever level they are compared with.  The
-    step of a group is how far it shifts the margins of its rows, in the mean by their curvature, so
-    that rows of which the outcome is all but certain do not count.  It is known but for its noise.
-    The sampling variance of a group's log-odds is one over ``n p (1 - p)`` at least, with its rows
-    n and share p; a curvature from before the last steps may promise less.
+    A group is the rows of a level, of a reference or of a constant
+    (:mod:`sottovoce.answers.separation`); an error of its log-odds moves the coefficients along its
+    direction.  Its step is the mean shift of the margins of its rows, weighted by curvature, so
+    that rows whose outcome is all but certain do not count.  The sampling variance of its log-odds
+    is at least ``1 / (n p (1 - p))``, with n rows of which the share p has the rarer outcome; the
+    Hessian, released before the last steps, may say less.
+
+    Parameters
+    ----------
+    found : Estimates
+    naming : Naming
+    groups : Undetermined
+        All groups with their counts.
+    step : array (d,)
+        The last step, of encoded coefficients.
+    replicate : int
+
+    Returns
+    -------
+    undone, missing : array (groups, d)
+        Changes of encoded coefficients, whose outer products add to the covariance.
     """
     assert found.evidence is not None
     whole = groups.groups.whole
     directions = groups.groups.directions[whole]
-    # In the columns of the evidence, which has one constant where sites were asked apart.
+    # In the columns of the evidence, which has one constant where sites were asked separately.
     into_all = found.evidence_columns(naming)
-    own = directions @ into_all
+    evidence_directions = directions @ into_all
     of_constants = (groups.groups.blocks[whole] == 0.0) & ~groups.groups.all_rows[whole]
     of_a_site = of_constants & bool(found.of_sites)
-    own[of_a_site] = np.eye(own.shape[1])[-1] / naming.value
+    # The evidence has no column for a single site, so a site's direction is that of all rows.
+    evidence_directions[of_a_site] = np.eye(evidence_directions.shape[1])[-1] / naming.value
     back = found.evidence.back[replicate]
-    inside = own @ back
+    # The curvature v'H v of each group, with v in the frame of the Hessian.
+    in_frame = evidence_directions @ back
     hessian = found.hessian[replicate][: len(back), : len(back)]
-    along = inside @ hessian
-    curvature = np.sum(along * inside, axis=1)
-    hidden = CHANCE * found.hessian_noise[replicate] * np.sum(inside**2, axis=1)
-    # Of a group whose curvature noise hides the step may be as long as one likes.
-    there = curvature > np.maximum(hidden, _NO_CURVATURE)
+    along = in_frame @ hessian
+    curvature = np.sum(along * in_frame, axis=1)
+    hidden = CHANCE * found.hessian_noise[replicate] * np.sum(in_frame**2, axis=1)
+    # Where noise hides a group's curvature its step is unknown, and counts as `LONGEST`.
+    curvature_seen = curvature > np.maximum(hidden, _NO_CURVATURE)
     # The mean row of a group, weighted by curvature.
     means = np.divide(
-        along @ back, curvature[:, None], out=np.zeros_like(own), where=there[:, None]
+        along @ back,
+        curvature[:, None],
+        out=np.zeros_like(evidence_directions),
+        where=curvature_seen[:, None],
     )
     constants = np.flatnonzero(naming.constant > 0.0)
+    # Back to the model's columns, where the constant of a group of a site is that site's.
     of_constant = means[of_a_site, -1:] * (directions[of_a_site][:, constants] > 0.0)
     means = means @ into_all.T
     means[np.ix_(of_a_site, constants)] = of_constant
@@ -767,14 +832,13 @@ def _undone_by_group(
     sampling = np.einsum("gi,ij,gj->g", means, found.sampling[replicate], means)
     # Noise may have hidden a part of the step: its variance counts with the step's square.
     seen = np.hypot(means @ step, np.sqrt(np.maximum(noise, 0.0)))
-    may_be = np.where(there, seen, LONGEST)
+    may_be = np.where(curvature_seen, seen, LONGEST)
     undone = bound_undone_step(may_be)[:, None] * directions
     rows, rarer = groups.rows[whole], groups.rarer[whole]
-    counted = there & (rarer > 0.0) & (rarer < rows)
+    counted = curvature_seen & (rarer > 0.0) & (rarer < rows)
     # 1 / (n p (1 - p)), with p = rarer / rows
     least = np.divide(rows, rarer * (rows - rarer), out=np.zeros_like(rows), where=counted)
-    # Counts weigh sites by their noise, as if there were fewer rows than those that the estimate
-    # follows from.
+    # Counts weigh sites by their noise, which amounts to fewer rows than the estimate's.
     least = np.where(of_a_site, least, least * found.evidence.rows / found.rows)
     missing = np.sqrt(np.where(counted, np.maximum(least - sampling, 0.0), 0.0))
     return undone, missing[:, None] * directions
@@ -783,16 +847,17 @@ def _undone_by_group(
 def _is_size_hidden(
     found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int
 ) -> bool:
-    """Return whether noise hides the size of all effects together.
+    """Return true if noise hides the common size of all effects.
 
-    Levels that are refused for their own reasons are left out: the estimate of a level without the
-    rarer outcome may be anything, and most of the size of all effects.
+    Its error must be `ROOM` times smaller than the distance to where effects have no finite size.
+    Levels that may lack the rarer outcome are left out, because their estimates may be anything and
+    would be most of that size.
     """
     if found.room is None or found.room[replicate] >= ROOM:
         return False
     if groups is None or found.evidence is None or found.of_sites or not np.any(groups.one_outcome):
         return True
-    # The room is computed again without these levels.
+    # The same ratio again, without these levels.
     columns = groups.groups.decided(np.eye(naming.d))
     of_levels = np.any(columns[groups.one_outcome], axis=0)
     one = slice(replicate, replicate + 1)
@@ -815,7 +880,8 @@ def _refusal_causes(
 ) -> list[Cause | None]:
     """Return why each line of a map (lines, d) is refused, None for printed lines."""
     merged = _merged_lines(found, naming, replicate)
-    # Lines that have a cause of their own do not refuse the whole table by their fragility.
+    # The fragility tau is the share that noise of the Hessian adds to a line's variance beyond
+    # first order.  Lines with a cause of their own do not get the whole table refused by it.
     tau = np.where(merged | lost.turned, 0.0, found.fragility(into_lines)[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
     if groups is not None:
@@ -839,7 +905,7 @@ def _refusal_causes(
     causes = list[Cause | None]()
     for k in range(len(tau)):
         causes.append(next((cause for holds, cause in rules if holds[k]), None))
-    # A group without the rarer outcome is the cause of those lines only that nothing else refuses.
+    # A group without the rarer outcome is the cause only of lines that nothing else refuses.
     if groups is not None:
         for line in np.flatnonzero(none).tolist():
             if causes[line] is None:
@@ -856,12 +922,12 @@ def _refusal_of_table(
     tau: Array,
     replicate: int,
 ) -> Cause | None:
-    """Return why the whole table is refused, or None; `tau` is the fragility of every line."""
+    """Return why the whole table is refused, or None; `tau` (lines,) is the lines' fragility."""
     q = float(found.strain[replicate])
     # A strained table is printed, and flagged, only if noise hides none of its coefficients.
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         mostly_sampling = float(judged.noise.sum()) < 0.5 * float(judged.total_variance.sum())
-        # Where noise is the smaller part of the variances it is steps that have not come near.
+        # If noise is the smaller part of the variances, it is the steps that have not converged.
         if math.isfinite(q) and mostly_sampling:
             return Cause.TABLE_UNFINISHED
         if lost.hidden:
@@ -877,16 +943,16 @@ def build_coefficient_table(
 ) -> Coefficients:
     """Construct the table of one replicate, in the user's units, and decide which lines it refuses.
 
-    Nothing is asked of the rows.
+    Everything follows from released numbers; no row is read.
 
     Parameters
     ----------
     found : Estimates
-        Outcome of the recipe, in encoded columns.
+        Outcome of an inference, or of least squares with intervals, in encoded columns.
     naming : Naming
         The encoding, with the lines' names and units.
     replicate : int
-        From 0 on.
+        Number of the repetition of a simulated run, from 0 on.
     delta : float, optional
         Delta of the run: with it, refusals name the epsilon that would suffice.
 
@@ -949,7 +1015,7 @@ def _refusal_text(
 def _printed_line(
     term: Term, judged: _Judged, k: int, low: float, high: float, *, strained: bool
 ) -> Coefficient:
-    """Construct line k with all its numbers."""
+    """Construct line k with all its numbers; a `strained` table gives it a question mark."""
     estimate = float(judged.estimate[k])
     cause = None
     if strained:
@@ -975,9 +1041,9 @@ def _line_by_comparison(
     k: int,
     cause: Cause | None,
 ) -> Coefficient | None:
-    """Return a line that comparisons decide: refused by its reference, or with one end.
+    """Return line k if its reference refuses it, or if it has a one-sided interval; else None.
 
-    None for other lines.
+    `cause` is the one that the line has otherwise.
     """
     if compared is None:
         return None
@@ -997,7 +1063,7 @@ def _line_by_comparison(
 def _refused_line(
     term: Term, cause: Cause, why: str, low: float | None = None, high: float | None = None
 ) -> Coefficient:
-    """Construct a line without an estimate, with one end of its interval at most."""
+    """Construct a line without an estimate; `low` or `high` is the end of a one-sided interval."""
     return Coefficient(
         term,
         estimate=None,
@@ -1017,10 +1083,11 @@ class _Compared(NamedTuple):
     Parameters
     ----------
     determined : KnownSums
-    ends : sequence of (low, high)
-        Of each line, if exactly one end is known; else both are None.
-    shares : sequence of float or None
-        Of a line that only its reference refuses, the reference's share of the rows.
+        The sums of lines that are known so.
+    ends : list of (low, high), one for each line
+        The interval of a line that is one-sided, with None for the other end; else two None.
+    shares : list of float or None, one for each line
+        For a line that only its reference refuses, the reference's share of the rows; else None.
     """
 
     determined: KnownSums
@@ -1038,7 +1105,7 @@ def _compare_with_pivots(
 ) -> _Compared | None:
     """Compare levels with the most frequent one of each block in place of its reference.
 
-    None if all lines are printed, or if no sum of them is known.
+    None if there is nothing to gain: all lines are printed, or the whole table is refused.
     """
     if found.moments is None or not _leaves_known_sums(causes):
         return None
@@ -1051,7 +1118,7 @@ def _compare_with_pivots(
     if groups is not None and found.evidence is not None and not found.of_sites:
         seen = found.evidence.of(replicate)
         hidden = collect_hidden_groups(naming, groups, seen, found.estimate[replicate], T)
-    # Each pivot is judged as a line of the table is.
+    # Each comparison with a pivot is judged as a line of the table is.
     into_pivots = T @ naming.into_units
     judged = _judge_lines(found, naming, into_pivots, groups, replicate)
     lost = _find_lost_lines(found, naming, into_pivots, replicate)
@@ -1087,8 +1154,8 @@ def _references_that_hide(
     """Return the pivot of each block whose reference hides its levels; None for other blocks."""
     hides: list[int | None] = []
     for pivot in pivot_of:
-        # The pivot compares the reference with the most frequent level: if it is printed, or
-        # refused for what the data are, the reference hides nothing.
+        # The line at `pivot` compares the reference with the most frequent level.  If it is
+        # printed, or refused because of the data and not of noise, the reference hides nothing.
         if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
             hides.append(None)
         else:
@@ -1112,7 +1179,10 @@ def _levels_of_one_outcome(
 def _one_sided_ends(
     known: KnownSums, lines: int, few: FewOutcomes | None
 ) -> list[tuple[float | None, float | None]]:
-    """Return the known end of lines with exactly one, None for all other ends."""
+    """Return (low, high) of each line whose interval has exactly one end; (None, None) for others.
+
+    The missing end is None.
+    """
     found = list[tuple[float | None, float | None]]()
     for low, high in known.intervals_of_sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
         has_low, has_high = math.isfinite(low), math.isfinite(high)
@@ -1128,7 +1198,11 @@ def _one_sided_ends(
 def _refused_by_reference(
     block: Block, naming: Naming, pivot: int, refused: BoolArray
 ) -> list[int]:
-    """Return lines of a block, and constants, that only the reference refuses."""
+    """Return the lines of a block, and constants, that only the reference refuses.
+
+    These are the line at `pivot`, and lines whose comparison with the pivot is not `refused`
+    (lines,).
+    """
     constants = np.flatnonzero(naming.constant > 0.0)
     lines = [*block.columns.tolist(), *constants.tolist()]
     return [k for k in lines if k == pivot or not refused[k]]
@@ -1140,7 +1214,8 @@ def _sums_of_lost_lines(
     """Return the sums that are known of lost lines; None without lost lines."""
     if Cause.LOST not in causes:
         return None
-    # Lost lines keep their estimates: sums that do not turn into lost directions are known.
+    # Lost lines keep their estimates here: sums that do not change along lost directions are known.
+    # Lines that are refused for other reasons do not.
     other = hidden & np.array([cause is not Cause.LOST for cause in causes])
     covariance = np.where(other[:, None] | other, np.nan, judged.covariance)
     estimate = np.where(other, np.nan, judged.estimate)
@@ -1148,9 +1223,9 @@ def _sums_of_lost_lines(
 
 
 def _refusal_detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
-    """Return which columns a refusal concerns, and the remedy, as the end of a sentence.
+    """Return the columns that a refusal concerns, and a remedy, to be appended to its sentence.
 
-    Empty if the refusal needs none.
+    Empty for causes that need none.
     """
     names = [term.text for term in naming.terms]
     constants = _constant_lines(naming)
@@ -1167,11 +1242,12 @@ def _refusal_detail(cause: Cause, lost: LostLines, line: int, naming: Naming) ->
 
 
 def bound_undone_step(step: Array) -> Array:
-    """Bound the error that a step s of a level's log-odds may leave: ``-log(1 - |s|) - |s|``.
+    """Bound the error that a Newton step s of a level's log-odds leaves: ``-log(1 - |s|) - |s|``.
 
-    That is about ``s^2 / 2``.  Where events are rare the odds of a level's rows are the exponential
-    of their log-odds.  A step s < 0, from D too high, is then ``-(1 - exp(-D))``.  The strain of
-    the table is a mean over all directions, and does not see one of them.
+    That is about ``s^2 / 2``.  Where events are rare, the odds of a level's rows are the
+    exponential of their log-odds, and Newton's step from a point that is D too high is ``s = -(1 -
+    exp(-D))``, so that ``D - |s|`` is left.  (The strain of a table is a mean over all directions,
+    which does not show a single one.)  See docs/privacy/answers.md, "Steps".
     """
     s = np.minimum(np.abs(step), LONGEST)
     return np.asarray(-np.log1p(-s) - s)
@@ -1180,10 +1256,11 @@ def bound_undone_step(step: Array) -> Array:
 def _excess_by_noise(
     found: Estimates, judged: _Judged, M: Array, replicate: int, by_size: bool
 ) -> Array:
-    """Compute noise over sampling of each line, (lines,), as far as less noise helps.
+    """Compute the part of each line's noise over sampling, (lines,), that less noise would remove.
 
-    Merged rows are distinguished then.  What a line lacks because noise hides the size of all
-    effects has needs of its own, :func:`_requirements_of_size`.
+    The uncertainty that merged levels and sites add is left out, because with less noise they are
+    no longer merged.  With `by_size`, if noise hides the size of all effects, that has requirements
+    of its own (:func:`_requirements_of_size`), and only privacy noise counts here.
     """
     if by_size:
         return judged.ratio_to_sampling(judged.noise)
@@ -1209,13 +1286,31 @@ def _requirements(
     delta: float | None,
     of_size: SizeNeeds | None = None,
 ) -> dict[str, float] | None:
-    """Compute the epsilon and the rows that would suffice.
+    """Compute the epsilon, and the number of rows, with which lines would be printed.
 
-    With less noise tau follows from the same matrices, and the strain q falls as ``(n mu)^-1``.
-    `M` and `excess` (:attr:`_Judged.excess_over_sampling`) are of the lines that less noise would
-    print.  An eigenvalue that noise hides may be as small as one likes: it is taken to be `HIDDEN`
-    deviations, and ``more`` says that it was.  None if nothing is needed, and empty if a thousand
-    times as many rows would not suffice.  Without ``epsilon`` if no epsilon would do.
+    With less noise the fragility tau follows from the same matrices, and the strain q falls as
+    ``(n mu)^-1``.  An eigenvalue that noise hides may be arbitrarily small: it is taken to be
+    `HIDDEN` noise deviations.
+
+    Parameters
+    ----------
+    found : Estimates
+    M : array (lines, d)
+        Map to the lines that less noise would print.
+    excess : array (lines,)
+        Their noise over sampling (:func:`_excess_by_noise`).
+    replicate : int
+    delta : float or None
+        Delta of the run; None leaves ``epsilon`` out.
+    of_size : SizeNeeds, optional
+        Further requirements if noise hides the size of all effects.
+
+    Returns
+    -------
+    dict or None
+        ``rows`` and ``epsilon``, each alone enough; ``more`` is there if even more may be needed.
+        Without ``epsilon`` if none would suffice; empty if a thousand times as many rows would not
+        suffice; None if all is printed.
     """
     if not len(M):
         return None
@@ -1224,31 +1319,39 @@ def _requirements(
     printed = strain <= SURE and np.all(held) and np.all(excess <= _LARGEST_EXCESS)
     if of_size is None and printed:
         return None
-    # elsewhere the noise in variances is itself mostly noise
+    # Of other lines the variances are mostly noise themselves, so their excess says nothing.
     excess = np.where(held & (strain <= UNSURE), excess, 0.0)
     factor, more = _least_factor(found, M, excess, replicate)
     if factor is None:
-        # A number beyond the last factor would only be that factor.
+        # No candidate suffices, and naming the largest would be wrong.
         return {}
-    rows = shift = factor
+    # Factors for the number of rows, and for sensitivity over sigma.
+    row_factor = noise_factor = factor
     if of_size is not None:
-        rows, shift = max(rows, of_size.rows), max(shift, of_size.shift)
+        row_factor = max(row_factor, of_size.rows)
+        noise_factor = max(noise_factor, of_size.shift)
         more = more or of_size.more
-    needs = {"rows": round_up_two_digits(found.rows * rows)}
+    needs = {"rows": round_up_two_digits(found.rows * row_factor)}
     if more:
         needs["more"] = 1.0
-    if delta is not None and math.isfinite(found.scale * shift):
-        needs["epsilon"] = round_up_two_digits(gaussian_epsilon(delta, found.scale * shift))
+    mu = found.scale * noise_factor
+    if delta is not None and math.isfinite(mu):
+        needs["epsilon"] = round_up_two_digits(gaussian_epsilon(delta, mu))
     return needs
 
 
 def _least_factor(
     found: Estimates, M: Array, excess: Array, replicate: int
 ) -> tuple[float | None, bool]:
-    """Find the least factor by which noise must fall for these lines to be printed.
+    """Find the least factor by which noise must fall for the lines of `M` (lines, d) to be printed.
 
-    Returns None if none is enough, and whether noise hides an eigenvalue: then a still smaller one
-    may be there, and more may be needed.
+    Returns
+    -------
+    factor : float or None
+        None if no candidate of `_FACTORS` is enough.
+    more : bool
+        Whether noise hides an eigenvalue of the Hessian, so that an even larger factor may be
+        needed.
     """
     strain = float(found.strain[replicate])
     noise = float(found.hessian_noise[replicate])
@@ -1256,7 +1359,7 @@ def _least_factor(
     more = bool(values[0] <= noise) or not math.isfinite(strain)
     raised = (vectors * np.maximum(values, HIDDEN * noise)) @ vectors.T
     if not math.isfinite(strain):
-        # Nothing is known of it: only `more` tells that more may be needed.
+        # The strain is unknown: it sets no factor, and `more` says that more may be needed.
         strain = 0.0
     one = slice(replicate, replicate + 1)
     frame, kept = found.frame[one], found.kept[one]
@@ -1276,7 +1379,10 @@ def _requirements_of_table(
     replicate: int,
     delta: float | None,
 ) -> dict[str, float] | None:
-    """Return :func:`_requirements` of lines that are printed, or refused by noise."""
+    """Return :func:`_requirements` of the lines that are printed or that noise refuses.
+
+    Lines that are refused because of the data would be so with any epsilon.
+    """
     noise_decides = np.array([cause is None or cause.is_caused_by_noise for cause in causes])
     of_size = None
     if Cause.SIZE_HIDDEN in causes:
@@ -1286,7 +1392,7 @@ def _requirements_of_table(
 
 
 def _remedy_text(needs: dict[str, float] | None) -> str:
-    """Return the epsilon or rows that would suffice, as the end of a sentence."""
+    """Return the epsilon or rows that would suffice, to be appended to a refusal's sentence."""
     if needs is None:
         return ""
     if not needs:

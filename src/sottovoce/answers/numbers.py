@@ -1,5 +1,9 @@
-"""Least squares of a bounded number on a table: what ``sottovoce train`` runs if the schema's
-label has bounds.
+"""Least squares on a table, for ``sottovoce train`` with a schema whose label is a bounded number.
+
+With intervals it is a list of releases from which confidence intervals follow
+(:mod:`sottovoce.answers.least_squares`), otherwise one that predicts better with much noise
+(:mod:`sottovoce.answers.regression`).  Here are the steps around it: options are checked, the table
+is read and split into sites, the model is fitted and scored, and everything is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ from .training import TableFit, prepared_table
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Fitted(TableFit):
-    """A least squares fit; for `weighed` see
+    """A least squares fit with its evaluation.
+
+    `weighed` is a sentence on rows beyond the norm bound, as in
     :class:`sottovoce.answers.coefficients.Coefficients`.
     """
 
@@ -42,6 +48,7 @@ class Fitted(TableFit):
     kind: ClassVar[str] = "least squares"
 
     def released_entries(self) -> dict[str, Any]:
+        """Return what was released, for the report: coefficients, or the table with intervals."""
         found: dict[str, Any] = {
             "coefficients": self.coefficients,
             "needs": None,
@@ -52,6 +59,7 @@ class Fitted(TableFit):
         return found
 
     def exact_entries(self) -> dict[str, Any]:
+        """Return the errors without noise on test rows, for the data owner only."""
         rms = "root_mean_squared_error"
         return {"test_error": self.exact.get(rms), "mean_test_error": self.baseline.get(rms)}
 
@@ -68,8 +76,8 @@ def fit_numbers(
 ) -> Fitted:
     """Fit least squares of a bounded number on a table, and score the model.
 
-    With `intervals` the recipe is that of :mod:`sottovoce.answers.least_squares`; without, that of
-    :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
+    With `intervals` the releases are those of :mod:`sottovoce.answers.least_squares`; without,
+    those of :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
 
     Parameters
     ----------
@@ -98,8 +106,8 @@ def fit_numbers(
     Raises
     ------
     InvalidInput
-        Before anything is spent: the label is no bounded number, rows have weights and `intervals`
-        are asked for, or an option of the run or of the evaluation does not fit.
+        Before anything is spent, if the label is no bounded number, rows have weights and
+        `intervals` are asked for, or an option of the run or of the evaluation does not fit.
 
     Guarantee
     ---------
@@ -110,7 +118,10 @@ def fit_numbers(
     started = time.perf_counter()
     check(config.run, config)
     refusal = InvalidInput(
-        "label", None, "least squares predicts a number", "declare lo and hi of the label"
+        "label",
+        None,
+        "must be a number with bounds, because least squares predicts it",
+        "declare lo and hi of the label",
     )
     dealt = prepared_table(
         config, BoundedNumber, refusal, held, site_constants, ledger, weights=not intervals
@@ -125,6 +136,7 @@ def fit_numbers(
     answered = dealt.layout.to_saved_model(found.model, dataset.schema)
     margins = dealt.margins(answered)
     evaluation = dealt.evaluate_privately(held, answered)
+    # The baseline predicts the training rows' mean for every row.
     middle = np.full(len(dataset.y_test), task.baseline_margins(dataset.y_train)["mean"])
     return Fitted(
         **dealt.fields_of_fit(result, started, answered, intervals=intervals),
@@ -139,9 +151,9 @@ def fit_numbers(
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
-    """Refuse options that least squares does not have; InvalidInput."""
+    """Refuse (InvalidInput) options of the run that least squares does not have."""
     if not run.auto:
-        rule = "least squares takes steps of its own"
+        rule = "has no effect on least squares, which has a method of its own"
         raise InvalidInput(
             "method",
             run.method,
@@ -150,13 +162,18 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
         )
     if run.loss != "logistic" or run.gradient_cap != math.inf:
         raise InvalidInput(
-            "loss", run.loss, "least squares has a loss of its own", "leave loss and caps out"
+            "loss",
+            run.loss,
+            "least squares takes neither a loss of classes nor a cap on gradients",
+            "leave loss and caps out",
         )
     if run.replicates != 1:
-        rule = "least squares is repeated by other seeds"
-        raise InvalidInput("replicates", run.replicates, rule, "leave replicates out")
+        rule = "must be 1 for least squares"
+        remedy = "leave replicates out, and repeat the run with other seeds"
+        raise InvalidInput("replicates", run.replicates, rule, remedy)
     if config is not None and (config.start or config.public or config.public_share):
-        raise InvalidInput("start", None, "least squares starts from zero", "leave the start out")
+        rule = "cannot be used with least squares, which has no initial model"
+        raise InvalidInput("start", None, rule, "leave the start out")
 
 
 __all__ = ["SQUARED", "Fitted", "fit_numbers"]

@@ -1,11 +1,15 @@
-"""A one-sided interval for the log-odds of a group of rows whose rarer outcome was not seen.
+"""A one-sided bound on the log-odds of a group of rows in which the rarer outcome was not seen.
 
-A group's rows have mean margin ``mu`` and n of them are there.  With rarer outcomes in number R,
-whose mean is ``lambda = sum of chances``, and a released count ``R + noise``, the largest lambda
-that is compatible with the count is found by the exact law of a Poisson number plus normal noise: a
-sum of independent events is no more often as small as k than a Poisson number of the same mean, for
-every k up to the mean less one (Hoeffding 1956).  The mean chance of rows that are mostly below one
-half is at least the chance at their mean margin (Jensen), so
+It is the one end of an interval that a table still prints for such a group
+(docs/privacy/answers.md, "Separation", "One end").
+
+A group has n rows with mean margin (log-odds) ``mu``.  R of them have the rarer outcome, with the
+expectation ``lambda``, the sum of the rows' chances of it.  Released is the count ``R + noise``.
+The largest lambda that is compatible with the count is found from the exact distribution of a
+Poisson number plus normal noise: a sum of independent events is no more often as small as k than a
+Poisson number of the same mean, for every k up to the mean less one (Hoeffding 1956).  The mean
+chance of rows whose chances are mostly below one half is at least the chance at their mean margin
+(Jensen), so
 
     ``n expit(mu) <= lambda``,    mu <= logit(lambda / n),
 
@@ -25,12 +29,14 @@ from ..util.typing import Array
 
 special = Later("scipy.special")
 
+# Steps of the search for a mean: upper limits up to 2^60, then bisection to full precision.
 _DOUBLINGS = 60
 _HALVINGS = 60
-# Deviations of the Poisson law that are summed over.
+# Sums over a Poisson distribution end this many deviations above its mean.
 _REACH = 12.0
-# A mean from which on a Poisson number is taken to be normal.
+# Above this mean a Poisson number is taken to be normal.
 _MANY = 1000.0
+# All numbers that such a sum can need, and the logarithms of their factorials.
 _NUMBERS = np.arange(math.ceil(_MANY + _REACH * math.sqrt(_MANY) + _REACH) + 1.0)
 _LOG_FACTORIALS = np.cumsum(np.log(np.maximum(_NUMBERS, 1.0)))
 
@@ -41,12 +47,12 @@ def largest_mean(count: float, noise: float, alpha: float) -> float:
     Parameters
     ----------
     count : float
-        The released number; a negative one counts as 0, so that no luck of the noise makes the
-        bound sharper than that of a table without the outcome.
+        The released number.  A negative one counts as 0, so that lucky noise cannot make the bound
+        sharper than that of a table without the outcome.
     noise : float
         Standard deviation of the normal noise in it.
     alpha : float
-        Probability of a larger mean.
+        One minus the confidence level of the bound.
 
     Returns
     -------
@@ -81,12 +87,12 @@ def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> f
     rows : float
         Rows of the group.
     alpha : float
-        Probability of a larger margin.
+        One minus the confidence level of the bound.
 
     Returns
     -------
     float
-        Log-odds; infinite if the rarer outcome may be that of half of the rows.
+        Log-odds; infinite if half of the rows or more may have the rarer outcome.
     """
     if rows <= 0.0:
         return math.inf
@@ -104,13 +110,14 @@ def probability_at_least(count: float, noise: float, mean: float, *, whole: bool
     Parameters
     ----------
     count : float
+        The threshold.
     noise : float
         Standard deviation of the noise; 0 for none.
     mean : float
         Mean of the Poisson number.
     whole : bool
-        Without noise, whether the number `count` itself counts in full; it counts by half
-        otherwise.
+        Without noise, whether the probability of exactly `count` is added in full; else half of it
+        is.
 
     Returns
     -------
@@ -142,5 +149,8 @@ def _probability_at_most(count: float, noise: float, mean: float) -> float:
 
 @lru_cache(maxsize=64)
 def _noise_below(count: float, noise: float) -> Array:
-    """Compute the probabilities that noise is at most `count` less each of `_NUMBERS`."""
+    """Compute P(noise <= count - k) for each number k of `_NUMBERS`.
+
+    Cached, because a search asks for the same count and noise at many means.
+    """
     return np.array([normal.normal_cdf((count - number) / noise) for number in _NUMBERS.tolist()])

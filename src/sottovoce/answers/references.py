@@ -1,11 +1,16 @@
-"""Levels against the most frequent one of their block, from which every comparison that is
-determined follows.
+"""Comparisons of levels with the most frequent level of their column, in place of the reference.
 
-A table compares levels with the reference that a user names.  If that has few rows, or one outcome
-only, noise of its own is in every line of the block, and in the constant.  What the data say does
-not depend on it: these *pivots* compare each level, the named reference too, with the block's most
-frequent level (by released moments), and the constant is that of a row with this level and mean
-numbers.  They are a linear map of the table's lines, so nothing is asked for them.
+A table compares each level of a column with the reference that the user names.  If the reference
+has few rows, or one outcome only, its own large error is in every line of the *block* (the column's
+levels), and in the constant.  Yet other levels may still be compared with each other.  So *pivots*
+compare each level, and the named reference, with the block's most frequent level by released second
+moments, and take the constant at that level and at mean numbers.  Pivots are a linear map of the
+table's lines, so they cost no budget; every weighted sum of lines that the data determine follows
+from them (:mod:`sottovoce.answers.known_sums`; docs/privacy/answers.md, "References").
+
+A *mark* is the entry of a level's encoded column in rows of that level; a *merged* level is counted
+with its reference, because noise hides too much of it.  `every` is the vector c whose product with
+each row is 1.
 """
 
 from __future__ import annotations
@@ -20,21 +25,23 @@ from .one_sided import largest_log_odds
 from .terms import Naming
 
 _NEXT_TO_NONE = 1e-9
-"""A weight that is so small beside the largest of a sum is one of rounding."""
+"""A weight that is smaller than this times the largest one of a sum is a rounding error."""
 
 
 class Block(NamedTuple):
-    """A block of levels: the positions of their columns, and shares of the rows.
+    """The levels of one column, and their shares of all rows as released second moments tell them.
 
     Parameters
     ----------
     columns : int array (levels,)
+        Positions of the levels' columns among all encoded columns; the reference has none.
     shares : array (levels,)
-        As released second moments tell them; of the reference the rest.
+        Noisy, so they may be below 0.
     reference : float
+        Share of the reference, which is the rest.
     deviations : array (levels + 1,)
-        Of the noise in the shares and, last, in that of the reference, for noise of deviation 1 in
-        an entry.
+        Standard deviations of the noise in the shares and, last, in that of the reference, if an
+        entry of the second moments has noise of standard deviation 1.
     """
 
     columns: IntArray
@@ -70,12 +77,14 @@ def blocks_of(
     """
     every = constant / value
     length = float(every @ every)
+    # The share of all rows together: 1, but for noise and for rows of smaller weight.
     whole = float(every @ moments @ every)
     with_constant = moments @ every
     found = []
     for number in sorted(set(blocks[blocks > 0.0].tolist())):
         columns = np.flatnonzero(blocks == number)
         mark = marks[columns]
+        # Precisions (1 / variance) of the two estimates of a share.
         own_precision, other_precision = mark**4, 2.0 * mark**2 / length
         own, other = np.diag(moments)[columns] / mark**2, with_constant[columns] / mark
         precision = own_precision + other_precision
@@ -89,7 +98,7 @@ def blocks_of(
 def directions_of(
     marks: Array, blocks: Array, constant: Array, value: float
 ) -> list[tuple[IntArray, Array]]:
-    """Return the columns of each block, and the indicators of its levels as linear forms.
+    """Return, for each block, its columns and linear forms of a row that indicate its levels.
 
     Parameters
     ----------
@@ -147,7 +156,8 @@ def comparisons_of(
 def merged_reference(block: Block, kept: BoolArray) -> int | None:
     """Return the column of the level with which a rare reference was merged.
 
-    None if the reference stands alone.
+    That is the block's most frequent level, whose column is then left out.  None if the reference
+    was not merged.
     """
     most = int(np.argmax(block.shares))
     column = int(block.columns[most])
@@ -169,23 +179,26 @@ def pivots(
     kept : bool array (d,)
         The columns that were not merged.
     moments : array (d, d)
-        Second moments of the rows.
+        Released second moments of the rows.
     one_outcome : bool array (d,)
-        Columns of levels whose rows may all have one outcome: others are taken before them.
+        Columns of levels whose rows may all have one outcome; they are not chosen as pivots.
     references : bool array (blocks,)
-        Blocks of which the same holds for the reference.
+        The blocks whose reference may have rows of one outcome only.
 
     Returns
     -------
     map : array (lines, lines)
+        From coefficients in the user's units to pivots.
     pivot_of : list of int or None
-        Column of each block's most frequent level; None where the reference is the level.
+        Column of each block's most frequent level; None where that is the reference itself.
     """
     T = np.eye(naming.d)
     constants = np.flatnonzero(naming.constant > 0.0)
     every = naming.constant / naming.value
-    # About 1, but for noise and long rows.
+    # The mean weight of a row: about 1, but for noise and for rows of norm above 1.  At least a
+    # thousandth, as it divides.
     weight = max(float(every @ moments @ every), 1e-3)
+    # The mean row, as weights of the lines; constants are taken at mean numbers.
     middle = np.linalg.solve(naming.into_units.T, moments @ every / weight)
     numbers = (naming.marks == 0.0) & (naming.constant == 0.0)
     T[np.ix_(constants, np.flatnonzero(numbers))] = middle[numbers]
@@ -194,6 +207,7 @@ def pivots(
     for block, without in zip(blocks, references, strict=True):
         pivot = merged_reference(block, kept)
         if pivot is None:
+            # Levels that may not become the pivot have the share -1.
             shares = np.where(one_outcome[block.columns] | ~kept[block.columns], -1.0, block.shares)
             most = int(np.argmax(shares))
             least = block.reference
@@ -205,6 +219,7 @@ def pivots(
         found.append(pivot)
         if pivot is None:
             continue
+        # Level less pivot; the reference less the pivot; the constant at the pivot's level.
         T[block.columns, pivot] -= 1.0
         T[pivot, pivot] = -1.0
         T[constants, pivot] += 1.0
@@ -212,21 +227,26 @@ def pivots(
 
 
 class HiddenGroups(NamedTuple):
-    """Groups of rows whose rarer outcome was not seen, so that their log-odds have one end only.
+    """Groups of rows whose rarer outcome was not seen, so that only one end of an interval is
+    known.
+
+    A group is the rows of a level, of a reference or of a site
+    (:mod:`sottovoce.answers.separation`); its margin is the mean log-odds of its rows.
 
     Parameters
     ----------
     directions : array (groups, lines)
-        What moves the margins of a group's rows by one, and of no others.
+        The change of lines that raises the margins of the group's rows by 1, and of no others.
     means : array (groups, lines)
         Weights of lines in the margin of the group's mean row.
     mean_variance : array (groups,)
-        Variance of that margin by noise in the mean row, the part of the group's own direction left
-        out.
+        Variance of that margin by noise in the mean row, the part along the group's own direction
+        left out.
     side : array (groups,)
         1 where the rarer outcome is the positive one, -1 where it is not.
     rarer, noise, rows : array (groups,)
-        Rows with the rarer outcome, the noise in their number, and all of them, at least.
+        Noisy number of rows with the rarer outcome, standard deviation of that noise, and a lower
+        bound on the number of all rows.
     """
 
     directions: Array
@@ -238,9 +258,9 @@ class HiddenGroups(NamedTuple):
     rows: Array
 
     def bounds(self, alpha: float) -> Array:
-        """Upper bounds of groups' mean margins towards the rarer outcome, (groups,).
+        """Compute upper bounds of the groups' margins towards the rarer outcome, (groups,).
 
-        Each holds with probability ``1 - alpha``.
+        Each holds with probability ``1 - alpha``; infinite where nothing is known.
         """
         found = zip(self.rarer.tolist(), self.noise.tolist(), self.rows.tolist(), strict=True)
         return np.array(
@@ -248,11 +268,19 @@ class HiddenGroups(NamedTuple):
         )
 
     def shares_of(self, weights: Array) -> tuple[Array, BoolArray]:
-        """The groups' shares of sums of lines, (n, groups), and the sums that are not theirs.
+        """Split weighted sums of lines (n, lines) into parts of the groups' margins.
 
-        Groups may depend on each other, as a level and its reference do: then only some sums are
-        theirs.
+        Groups may depend on each other, as a level and its reference do; then some sums change
+        along their directions and still are no combination of their margins.
+
+        Returns
+        -------
+        shares : array (n, groups)
+            Weight of each group's margin in each sum.
+        beyond : bool array (n,)
+            Sums that are no such combination.
         """
+        # Changes of the groups' margins, and of the sums, along the groups' directions.
         effects, asked = self.directions @ self.means.T, self.directions @ weights.T
         shared = (np.linalg.pinv(effects, rcond=_NEXT_TO_NONE) @ asked).T
         off = np.abs(effects @ shared.T - asked).max(axis=0)
@@ -260,16 +288,17 @@ class HiddenGroups(NamedTuple):
         return np.where(np.abs(shared) > _NEXT_TO_NONE, shared, 0.0), beyond
 
     def widen(self, ends: Array, parts: Array, alpha: float) -> None:
-        """Widen intervals of sums, in place, by what the groups' shares may add.
+        """Widen intervals of sums, in place, by what the groups' margins may add.
 
-        Half of `alpha` is for the error of the groups of one sum together.
+        A group's margin is bounded towards the rarer outcome and unbounded away from it.  Half of
+        `alpha` is for the errors of all groups of one sum together.
 
         Parameters
         ----------
         ends : array (n, 2)
-            Intervals of the rest of each sum; changed.
+            Intervals of the rest of each sum, without the groups' margins; changed.
         parts : array (n, groups)
-            The groups' shares in the sums, of :meth:`shares_of`.
+            Weights of the groups' margins in the sums, from :meth:`shares_of`.
         alpha : float
             One minus the confidence level.
         """
@@ -288,7 +317,7 @@ class HiddenGroups(NamedTuple):
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], lines: int) -> HiddenGroups:
-        """Construct from lists, for a table with this number of lines."""
+        """Construct from lists by field, for a table with this number of lines."""
         found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
         for name in ("directions", "means"):
             found[name] = found[name].reshape(-1, lines)

@@ -1,5 +1,10 @@
-"""Saved models: of a run by rounds, or one JSON file with names, coefficients, intervals, schema
-and statement.
+"""Saved models, as ``sottovoce train --save`` and the estimators write them, and their predictions.
+
+There are two kinds of files.  A *run by rounds* (a method that exchanges models for several rounds)
+is the run's own file, with a model for every site.  A model *with named coefficients* (inference,
+least squares) is one JSON file with the encoding's names, coefficients, intervals, schema and
+statement.  :class:`SavedModel` reads both; files are not trusted.  A *margin* is a row's linear
+score: log-odds, or the scaled number to predict.
 """
 
 from __future__ import annotations
@@ -28,15 +33,15 @@ from .coefficients import Coefficients
 from .own_site import AVERAGE, index_of_site, indices_of_sites, whole_number_in_text
 from .terms import Naming, label_in_words, naming_from_any
 
+# Entry "kind" of a file with named coefficients.
 _KIND = "sottovoce answers"
 
-
 KEPT = ("evaluation", "versions", "command", "threshold")
-"""What ``train`` keeps with a run by rounds, for its page."""
+"""Entries that ``train`` keeps with a run by rounds, for its report."""
 
 
 def public_record(result: Result) -> dict[str, Any]:
-    """Return the public record of a run by rounds, as plain data."""
+    """Return what may be published of a run by rounds, as plain data."""
     plain = {
         "method": result.config.method,
         "privacy": result.privacy,
@@ -59,10 +64,10 @@ class NamedModel:
     ----------
     naming : Naming
     model : array (d,)
-        In encoded columns.
+        Coefficients of encoded columns.
     shares : array (sites,)
-        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so
-        weighted.
+        Each site's share of all rows.  A row of an unknown site gets the mean of the sites'
+        constants, weighted by these.
     """
 
     naming: Naming
@@ -71,7 +76,9 @@ class NamedModel:
 
     @property
     def constants(self) -> Array:
-        """Margins of the sites' constants, and last that of a row of no known site, (sites+1,)."""
+        """Constants of the sites as margins, and last their mean for unknown sites, (sites +
+        1,).
+        """
         own = self.model[self.naming.constant > 0] * self.naming.value
         with np.errstate(over="ignore", invalid="ignore"):
             return np.append(own, float(own @ self.shares))
@@ -84,7 +91,8 @@ class NamedModel:
         X : array (n, columns + 1)
             Rows as :meth:`sottovoce.answers.terms.Naming.encode_with_one_constant` encodes them.
         where : int array (n,) or None
-            Indices of the rows' sites; None, or `AVERAGE`, for rows of no known site.
+            Indices of the rows' sites; `AVERAGE` for a row of an unknown site, and None if all
+            rows are such.
 
         Returns
         -------
@@ -103,10 +111,12 @@ class NamedModel:
 
         Arguments are those of :meth:`margins`.
         """
+        # Rows have one constant; with sites known it is replaced by the constants of all sites.
         if where is not None:
             own = self.naming.value * np.vstack([np.eye(len(self.naming.sites)), self.shares])
             X = np.hstack([X[:, :-1], own[where]])
         weights = np.linalg.solve(self.naming.into_units.T, X.T).T
+        # Zeros but for rounding, so that a refused line without weight refuses no prediction.
         return np.where(np.abs(weights) > 1e-12, weights, 0.0)
 
 
@@ -119,25 +129,24 @@ class SavedModel:
     naming : Naming or None
         Names of coefficients, after inference or least squares; None for a run by rounds.
     model : array (d,)
-        In encoded columns; of several classes, one vector after the other.
+        Coefficients of encoded columns; of several classes, one vector after the other.
     shares : array (sites,)
-        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so
-        weighted.
+        As for :class:`NamedModel`.
     record : dict
         The run's report as plain data.
     schema : Schema, optional
         As it was declared; None for numbers without a schema.
     loss : str, optional
-        None for that of a model whose coefficients have names.
+        Name of the loss; None for a model whose coefficients have names.
     capped : bool
         Whether gradients were capped, so that probabilities are not calibrated.
     move : Move, optional
-        The map by which the run moved rows: some were shortened after it, and their margins are
-        shorter too.
+        The centring of the run: rows that had a norm above 1 after it were scaled down, and their
+        margins are scaled down too.
     site : str, optional
-        The column that says which site's constant a row has; None if no column does.
+        Name of the column with each row's site; None without one.
     only : int, optional
-        The place of the one site whose constant all rows have, whatever a column says.
+        Index of the one site whose constant all rows get, whatever a column says.
     """
 
     naming: Naming | None
@@ -158,12 +167,12 @@ class SavedModel:
 
     @property
     def table(self) -> Coefficients:
-        """The table with its covariance; InvalidInput if the run has no intervals."""
+        """The table of coefficients with intervals; InvalidInput if the run has none."""
         return Coefficients.from_plain_data(self.record)
 
     @property
     def trained_by(self) -> str:
-        """The loss's name."""
+        """Name of the loss by which the model was trained."""
         if self.loss is not None:
             return self.loss
         if self.schema is None or isinstance(self.schema.task, TwoClasses):
@@ -172,7 +181,7 @@ class SavedModel:
 
     @property
     def threshold(self) -> float | None:
-        """The probability from which on the run called a row positive; None if it did not say."""
+        """The probability from which on a row is called positive; None if the run states none."""
         said = self.record.get("threshold")
         evaluation = self.record.get("evaluation")
         if said is None and isinstance(evaluation, dict):
@@ -184,12 +193,13 @@ class SavedModel:
 
     @property
     def digest(self) -> bytes:
-        """Digest of all that margins depend on but the rows: the evaluated model's identity."""
+        """Digest of all that predictions depend on except the rows: the model's identity."""
         if self.naming is None:
             parts: list[Any] = [self.model, self._plain_schema()]
             if self.move is not None:
                 parts.append(self.move.digest)
             return digest_public_values(*parts)
+        # Predictions do not depend on the report.
         told = {key: value for key, value in self.to_dict().items() if key != "record"}
         if self.only is not None:
             told["only"] = self.only
@@ -208,7 +218,7 @@ class SavedModel:
         return NamedModel(self.naming, self.model, self.shares)
 
     def encoding(self, run: Path) -> Schema:
-        """Return the schema that encodes raw rows; InvalidInput, which names `run`, for none."""
+        """Return the schema that encodes raw rows; InvalidInput, with the file `run`, for none."""
         if self.schema is None:
             rule = "was trained without a schema, so raw rows cannot be encoded"
             raise InvalidInput("run", str(run), rule, "train on a table")
@@ -268,8 +278,8 @@ class SavedModel:
     def intervals(self, table: Any, alpha: float = 0.05, where: IntArray | None = None) -> Array:
         """Compute confidence intervals of the model's mean prediction for rows like these.
 
-        They hold the sampling and the privacy noise of the coefficients, not the spread of single
-        outcomes.  It costs no budget.
+        They cover the sampling error and the privacy noise of the coefficients, not the spread of
+        single outcomes.  They cost no budget.
 
         A row of a site that the model knows has that site's constant.  Any other row is taken to be
         of a new site, whose constant varies about the average as the known ones do
@@ -306,8 +316,8 @@ class SavedModel:
         if known.site_constants.too_few_reason is not None:
             ends[others] = np.nan
             return ends
-        # A new site is off its expectation by its own deviation, and the weighted mean of the known
-        # sites by sqrt(sum of squared shares) of one.
+        # A new site's constant is off the mean of all sites by one deviation between sites, and the
+        # weighted mean of the known sites by sqrt(sum of squared shares) deviations.
         spreads = known.site_constants.likely_spreads() * math.sqrt(
             1.0 + float(self.shares @ self.shares)
         )
@@ -338,7 +348,9 @@ class SavedModel:
         return format_json_text(self.to_dict(), indent=1) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write :meth:`to_json` to a file in one step; NotWritten if that fails."""
+        """Write the model to a file, which appears whole or not at all; NotWritten if that
+        fails.
+        """
         files.write_atomically("save", path, self.to_json())
 
     @classmethod
@@ -360,7 +372,7 @@ class SavedModel:
         Raises
         ------
         InvalidInput
-            If there is no such replicate or site, or the schema is not that of the models.
+            If there is no such replicate or site, or the schema does not fit the models.
         """
         replicates, nodes, d = result.models.shape
         if not 0 <= replicate < replicates:
@@ -374,9 +386,9 @@ class SavedModel:
             schema = Schema.from_dict(plain)
             weights = schema.n_features * schema.task.outputs
             if weights != d:
-                rule = f"has {d} weights and a schema of {weights}"
+                rule = f"has {d} coefficients, but its schema yields {weights}"
                 raise InvalidInput("run", None, rule, "use a file written by `train --save`")
-        # Before the site is looked at: it refuses a run of answers, which has no site's model.
+        # Before the site's own model is read: this refuses a run that trained no models.
         model = result.consensus[replicate]
         if site is not None:
             model = result.models[replicate, site]
@@ -394,7 +406,7 @@ class SavedModel:
     ) -> SavedModel:
         """Read a model that ``train --save`` wrote, or the file that a site or hub keeps of a run.
 
-        The file is not trusted: it may come from anybody.
+        The file is not trusted: whatever it holds, it is parsed as data and checked.
 
         Parameters
         ----------
@@ -412,7 +424,7 @@ class SavedModel:
         Raises
         ------
         CheckpointError
-            If the file is none of these.
+            If the file is no such model, or of another version.
         InvalidInput
             As :meth:`from_result`.
 
@@ -438,7 +450,7 @@ class SavedModel:
             rule = refused or "not a saved run; use a file written by `train --save`"
             raise CheckpointError(f"run={format_declared_value(Path(path))}: {rule}") from error
         if replicate != 0:
-            rule = "a model whose coefficients have names is that of the first repetition"
+            rule = "must be 0: a file with named coefficients holds the first replicate only"
             raise InvalidInput("replicate", replicate, rule, "leave --replicate out")
         if site is None:
             return found
@@ -449,11 +461,11 @@ class SavedModel:
 
 
 def _from_plain(plain: dict[str, Any]) -> SavedModel:
-    """Read a model from plain data, of :meth:`SavedModel.to_dict` or as a site or hub keeps it.
+    """Construct a model from plain data of :meth:`SavedModel.to_dict`, or a site's or hub's file.
 
-    It raises one of :data:`UNREADABLE` for all else.
+    Raises one of :data:`sottovoce.runs.engine.UNREADABLE` for anything else.
     """
-    # What a site or a hub keeps of a run.
+    # A site and a hub keep the model and the report of a run apart.
     if "answers" in plain:
         plain = plain["answers"] | {"record": plain["record"]}
     if plain["kind"] != _KIND:
@@ -475,9 +487,10 @@ def _from_plain(plain: dict[str, Any]) -> SavedModel:
 
 
 def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:
-    """Return why a file of a model with named coefficients cannot be read; None if it can.
+    """Return why a file with named coefficients has a version that cannot be read, or None.
 
-    None, too, for other files.  ValueError if no version wrote such a format.
+    `plain` is the parsed file.  None also for other kinds of files.  ValueError if no version ever
+    wrote its format.
     """
     model = plain.get("answers", plain)
     if not isinstance(model, dict) or model.get("kind") != _KIND:
@@ -500,12 +513,12 @@ def raw_columns(table: Any) -> Mapping[str, Any]:
 
 
 def _number_of_site(site: str | int | None) -> int | None:
-    """Return the number of a site of a run by rounds; InvalidInput if it is none."""
+    """Return the number of a site that a run by rounds was asked for; InvalidInput for a name."""
     if site is None or isinstance(site, int):
         return site
     number = whole_number_in_text(site)
     if number is None:
-        rule = "must be a number: a run by rounds knows its sites by their numbers, from 0 on"
+        rule = "must be a whole number, because this run numbers its sites from 0 on"
         raise InvalidInput("site", site, rule, "leave --site out for the average")
     return number
 

@@ -1,4 +1,9 @@
-"""Which coefficients the data do not determine: groups of rows that may all have the same outcome.
+"""Separation: coefficients that the data do not determine, because a group has one outcome only.
+
+It decides which lines of a table of log-odds are refused, from released sums alone
+(docs/privacy/answers.md, "Separation"); its caller is
+:func:`sottovoce.answers.coefficients.build_coefficient_table`, through the outcome's
+`undetermined`.
 
 Where all rows of a level have the same outcome the likelihood has no maximum: the level's log-odds
 run to infinity ("quasi-separation", Albert and Anderson 1984).  A *group* is the rows of a level,
@@ -8,12 +13,14 @@ group and 0 elsewhere, or the distance from the bound.  If all rows with u > 0 h
 outcome, adding v to the coefficients makes every row's likelihood larger, without end.  With
 weights u, released means over rows tell
 
-    v'S c = the group's size (c'x is 1 for every row),    v'g = mean of u (chance of a positive -
-    positive), v'H v = mean of u^2 chance (1 - chance),
+    v'S c = mean of u, the group's size (c'x is 1 for every row),
+    v'g = mean of u (chance of a positive - 1 if the row is positive),
+    v'H v = mean of u^2 chance (1 - chance),
 
-and so how many of its rows are positive and how many negative, but for noise of a known size: at
-the start, where all rows have the same chance, and at every later point, where v'H v tells the
-chance.  Nothing is asked for it.
+with second moments S, the gradient g and the Hessian H of the mean loss, and so how many of its
+rows are positive and how many negative, but for noise of a known size: at the start, where all rows
+have the same chance, and at every later point, where v'H v tells the chance.  Nothing is asked for
+it.
 
 A level is *merged* with its reference where noise hides too much of it (docs/privacy/answers.md):
 its column is left out, and its rows are taken for rows of the reference.  So is a site's constant
@@ -32,59 +39,68 @@ from ..util.typing import Any, Array, BoolArray, IntArray
 from .terms import Naming
 
 SURE = 3.0
-"""Noise deviations by which the number of rows with the rarer outcome must stand out from none."""
+"""Noise deviations by which a number's count of rows with the rarer outcome must exceed 0."""
 CLEAR = 4.0
-"""The same of a level, so that next to none of those without the outcome has an interval of two
-ends by chance.
+"""The same for a level, a reference, a constant or a site: more, so that hardly any of them without
+the rarer outcome gets a two-sided interval by chance.
 """
-LEAST = 5.0
-"""Rows with the rarer outcome that a level must have, beyond `DOUBT` noise deviations, for an
-interval of two ends.
+LEAST, DOUBT = 5.0, 2.0
+"""A two-sided interval of such a group needs a count of `LEAST` rows with the rarer outcome, and
+`DOUBT` noise deviations more.
 """
-DOUBT = 2.0
 FEW = 0.05
-"""So small a part of the expected rows with the rarer outcome is next to none of them."""
-# A count may be off by so small a part through rounding.
+"""Separation is certain if the group has less than this part of the rows with the rarer outcome
+that it would have if it were like all others.
+"""
+# Part of `LEAST` by which rounding may lower a count.
 _COUNTED = 1e-6
-# Of the rows that are expected: a count below it is none.
+# A count below this part of the expected rows is a rounding error.
 _ROUNDING = 1e-9
+# Keeps divisors of empty groups above 0.
 _NEXT_TO_NONE = 1e-300
 
 
 class Point(NamedTuple):
-    """A point of the steps, its Hessian and gradient, and their noise deviations."""
+    """A point of the Newton steps, with the Hessian and the gradient that were released there.
 
-    at: Array  # (R, d)
-    hessian: Array  # (R, d, d)
-    hessian_spread: float
+    Noise deviations are those of one entry.
+    """
+
+    at: Array  # coefficients, (R, d)
+    hessian: Array  # in the frame of the Hessians, (R, d, d)
+    hessian_spread: float  # deviation of its noise
     gradient: Array  # (R, d)
-    gradient_spread: float
+    gradient_spread: float  # deviation of its noise
 
 
 class Shortened(NamedTuple):
-    """Second moments of rows as short as Hessians have them, and the frame in which they are.
+    """Second moments of rows clipped to norm 1 in a frame, as Hessians have them.
 
-    There a row a has the weight ``min(1, 1 / |a|^2)``.
+    A *frame* is a public linear map of rows, a whitening transform; in it a row a has the weight
+    ``min(1, 1 / |a|^2)``.
     """
 
-    moments: Array  # of columns, positive semidefinite     (R, d, d)
-    spread: Array  # deviation of noise in an entry, in the frame  (R,)
-    back: Array  # from the frame                                (R, d, d)
+    moments: Array  # of encoded columns, positive semidefinite, (R, d, d)
+    spread: Array  # deviation of noise in an entry in the frame, (R,)
+    back: Array  # map from coefficients v of columns to the frame, v @ back, (R, d, d)
 
 
 class Evidence(NamedTuple):
-    """Releases of R replicates by which groups with one outcome are counted."""
+    """Released sums of R replicates by which rows with the rarer outcome are counted.
 
-    rows: float
-    chance: Array  # of a positive, the same for all rows at the start  (R,)
-    moments: Array  # S of rows as they are                             (R, d, d)
-    moments_spread: float
-    gradient: Array  # at the start                                     (R, d)
-    gradient_spread: float
-    sharp_moments: Array  # S by all frames, positive semidefinite      (R, d, d)
+    Functions below take that of a single replicate, without the first axis (:meth:`of`).
+    """
+
+    rows: float  # of all sites
+    chance: Array  # of a positive at the start, where it is the same for all rows, (R,)
+    moments: Array  # S of whole rows, (R, d, d)
+    moments_spread: float  # deviation of noise in an entry of it
+    gradient: Array  # at the start, (R, d)
+    gradient_spread: float  # deviation of noise in an entry of it
+    sharp_moments: Array  # S from all frames together, positive semidefinite, (R, d, d)
     shortened: Shortened
-    back: Array  # from the frame of the Hessians                       (R, d, d)
-    points: tuple[Point, ...]
+    back: Array  # as `Shortened.back`, for the frame of the Hessians, (R, d, d)
+    points: tuple[Point, ...]  # later points of the steps
 
     def of(self, replicate: int) -> Evidence:
         """Return one replicate, without the first axis."""
@@ -133,7 +149,7 @@ class Groups(NamedTuple):
         return ~np.isnan(self.blocks) & np.any(self.directions != 0.0, axis=1)
 
     def at(self, places: IntArray) -> Groups:
-        """Select some groups."""
+        """Select the groups at these positions."""
         return Groups(
             self.directions[places],
             self.decides[places],
@@ -143,8 +159,12 @@ class Groups(NamedTuple):
         )
 
     def decided(self, into_lines: Array) -> BoolArray:
-        """Return the lines (lines, d) that each group decides, (groups, lines)."""
+        """Return which lines each group decides, (groups, lines): those that its direction moves.
+
+        `into_lines` (lines, d) maps coefficients to lines.
+        """
         moved = np.abs(self.directions @ into_lines.T)
+        # Smaller moves are rounding errors.
         found = moved > 1e-9 * moved.max(axis=1, keepdims=True)
         # If all rows have one outcome, nothing is determined.
         found[self.all_rows] = True
@@ -152,10 +172,10 @@ class Groups(NamedTuple):
 
 
 class RarerOutcome(NamedTuple):
-    """Rows of each group with its rarer outcome, and the noise in that, (groups,).
+    """Noisy number of rows with the rarer outcome in each group, (groups,) each.
 
-    `common` is the part of that noise which counts at all later points have in common, as all need
-    the group's size.
+    `noise` is its standard deviation; `common` the part of that which counts at all later points
+    share, because all of them use the same estimate of the group's size.
     """
 
     rows: Array
@@ -164,27 +184,31 @@ class RarerOutcome(NamedTuple):
 
 
 def groups_of(naming: Naming, kept: BoolArray) -> Groups:
-    """Return the groups of an encoding.
+    """Return the groups of an encoding: constants, levels, references, and numbers' two bounds.
 
     `kept` (d,) are the columns that were not merged with their reference.
     """
     marks, blocks, ends = naming.marks, naming.blocks, naming.encoded_bounds
     every = naming.constant / naming.value  # c
-    directions, columns, numbers = list[Array](), list[int](), list[float]()
+    directions, columns, block_numbers = list[Array](), list[int](), list[float]()
 
     def add(direction: Array, column: int | np.integer[Any], block: float) -> None:
         directions.append(direction)
         columns.append(int(column))
-        numbers.append(block)
+        block_numbers.append(block)
 
+    # All rows, or those of each site with a constant of its own.
     for column in np.flatnonzero(naming.constant > 0.0):
         add(_unit(naming.d, column) / naming.value * kept[column], column, 0.0)
     one_constant = len(directions) == 1
+    # The rows of each level: the mark of its column is scaled to 1.
     for column in np.flatnonzero(marks > 0.0):
         add(_unit(naming.d, column) / marks[column] * kept[column], column, blocks[column])
+    # The rows of each reference: all that are in no other level of the block.
     for block in sorted(set(blocks[blocks > 0.0].tolist())):
         own = (blocks == block) & kept
         add(every - np.divide(1.0, marks, out=np.zeros(naming.d), where=own), -1, block)
+    # A number's distance from its lower and from its upper bound, in [0, 1].
     for column in np.flatnonzero(np.isfinite(ends[:, 0])):
         low, high = ends[column]
         add((_unit(naming.d, column) - low * every) / (high - low), column, np.nan)
@@ -192,11 +216,11 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
     v, all_rows = np.array(directions), np.zeros(len(directions), dtype=bool)
     all_rows[0] = one_constant
     found = Groups(
-        v,
-        np.zeros((len(v), 0), dtype=bool),
-        np.array(columns, dtype=int),
-        np.array(numbers),
-        all_rows,
+        directions=v,
+        decides=np.zeros((len(v), 0), dtype=bool),
+        columns=np.array(columns, dtype=int),
+        blocks=np.array(block_numbers),
+        all_rows=all_rows,
     )
     return found._replace(decides=found.decided(naming.into_units))
 
@@ -224,7 +248,7 @@ def at_the_start(groups: Groups, every: Array, evidence: Evidence) -> tuple[Rare
     positives = chance * size - v @ evidence.gradient
     rare = positives < size / 2.0
     length = np.sum(v**2, axis=1)
-    # of v'E c, with noise E in the moments
+    # Deviation of v'E c, with the symmetric noise E in the moments.
     of_size = evidence.moments_spread * np.sqrt(
         0.5 * (length * np.sum(every**2) + (v @ every) ** 2)
     )
@@ -264,9 +288,9 @@ def rarer_side(groups: Groups, every: Array, evidence: Evidence) -> Array:
 def at_a_point(groups: Groups, every: Array, evidence: Evidence, point: Point) -> RarerOutcome:
     """Count each group's rarer outcome at a later point, where the Hessian tells its chance.
 
-    The mean margin of the group tells which outcome the model has as the rarer one.  Rows of unlike
-    chances have more of it than is taken here, and a group may have more rows, so the count is
-    rather too small.
+    The sign of the group's mean margin says which outcome is the rarer one under the model there.
+    The count is rather too small: rows of unequal chances have more of the rarer outcome than their
+    curvature tells, and the group's size is taken from a lower bound.
 
     Parameters
     ----------
@@ -286,14 +310,17 @@ def at_a_point(groups: Groups, every: Array, evidence: Evidence, point: Point) -
     chance = rarer_chance(groups, evidence, point)
     side = np.where(v @ evidence.sharp_moments @ point.at > 0.0, -1.0, 1.0)
     size, of_size = _least_size(groups, every, evidence)
+    # By v'g = mean of u (chance - 1 if positive), with the sign of the rarer outcome.
     count = size * chance - side * (v @ point.gradient)
-    of_bends = (
+    # Noise of the count by that of v'H v, through the chance p: d p / d (p (1 - p)) = 1 / (1 - 2
+    # p).
+    of_curvature = (
         point.hessian_spread
         * np.sum((v @ evidence.back) ** 2, axis=1)
         * size
         / _squares_in_hessians(v, evidence)
     )
-    of_chance = of_bends / np.maximum(1.0 - 2.0 * chance, 0.5)
+    of_chance = of_curvature / np.maximum(1.0 - 2.0 * chance, 0.5)
     common = chance * of_size
     parts = [point.gradient_spread * np.sqrt(np.sum(v**2, axis=1)), of_chance, common]
     noise = np.sqrt(np.sum(np.square(parts), axis=0))
@@ -319,15 +346,17 @@ def rarer_chance(groups: Groups, evidence: Evidence, point: Point) -> Array:
     v = groups.directions
     inside, squares = v @ evidence.back, _squares_in_hessians(v, evidence)
     # v'H v = mean of u^2 p (1 - p): solved for the smaller chance p.
-    bends = np.clip(np.einsum("gi,ij,gj->g", inside, point.hessian, inside), 0.0, squares / 4.0)
-    return np.asarray(0.5 * (1.0 - np.sqrt(1.0 - 4.0 * bends / squares)))
+    curvature = np.einsum("gi,ij,gj->g", inside, point.hessian, inside)
+    curvature = np.clip(curvature, 0.0, squares / 4.0)
+    return np.asarray(0.5 * (1.0 - np.sqrt(1.0 - 4.0 * curvature / squares)))
 
 
 def _squares_in_hessians(v: Array, evidence: Evidence) -> Array:
-    """Second moments along groups, of the rows as Hessians have them, (groups,).
+    """Compute v'M v for directions v (groups, d), with moments M of the rows as Hessians have them.
 
-    Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole
-    rows their Hessian would look like that of a group in which the rarer outcome is next to none.
+    Rows of rare levels are long in a frame and are clipped there.  Divided by second moments of
+    whole rows, their curvature would look like that of a group with hardly any of the rarer
+    outcome.
     """
     return np.asarray(
         np.maximum(np.sum((v @ evidence.shortened.moments) * v, axis=1), _NEXT_TO_NONE)
@@ -335,12 +364,12 @@ def _squares_in_hessians(v: Array, evidence: Evidence) -> Array:
 
 
 def _least_size(groups: Groups, every: Array, evidence: Evidence) -> tuple[Array, Array]:
-    """Lower bound of a group's share of the rows, weighted by u, and its noise, (groups,).
+    """Compute a lower bound of each group's share of the rows, weighted by u, and its noise.
 
-    Second moments of whole rows are no help: noise that makes a group look large makes its rows
-    times their chance of the rarer outcome more than its gradient says, as if it had that outcome.
-    A row x of a whole group has ``v'x = 1``, so it is at least ``1 / |back v|`` long in the frame,
-    and weighs ``|back v|^2`` at most.
+    Both are (groups,).  The share by second moments of whole rows would not do: noise that makes a
+    group look larger raises its expected number of the rarer outcome above what its gradient says,
+    as if it had that outcome.  A row x of a whole group has ``v'x = 1``, so it is at least ``1 /
+    |back v|`` long in the frame, and weighs ``|back v|^2`` at most.
     """
     v = groups.directions
     weight = np.sum((v @ evidence.shortened.back) ** 2, axis=1)
@@ -354,10 +383,10 @@ def _least_size(groups: Groups, every: Array, evidence: Evidence) -> tuple[Array
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
-    """Average counts by their precision; without noise the first is taken, which is exact.
+    """Average the counts of all points by their precision, group by group.
 
-    A level that was merged has no rows of its own, so its counts are none without noise: others
-    have theirs.
+    Where a count has no noise the first one is taken: without privacy noise it is exact, and for a
+    merged level, which has no rows of its own, all are 0.
     """
     noise = np.array([one.noise for one in counts])
     noisy = np.all(noise > 0.0, axis=0)
@@ -369,7 +398,10 @@ def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
 
 
 def pooled_noise(weight: Array, counts: Sequence[RarerOutcome]) -> Array:
-    """Noise deviation of weighted counts, (groups,), for weights (counts, groups)."""
+    """Compute the noise deviation of weighted counts, (groups,), for weights (counts, groups).
+
+    Common parts of the noise add up, the others are independent.
+    """
     noise, common = (
         np.array([getattr(one, name) for one in counts]) for name in ("noise", "common")
     )
@@ -385,17 +417,18 @@ class Undetermined(NamedTuple):
     Parameters
     ----------
     none : bool array
-        Whether the rarer outcome may not be there, or in too few rows for an interval of two ends.
+        Groups without the rarer outcome as far as is known, or with too few rows of it for a
+        two-sided interval.
     present : bool array
-        Whether it is there, though in too few rows.
+        Those of them in which it surely occurs, though in too few rows.
     certain : bool array
-        Whether noise does not hide that there are next to none.
+        Those of them in which hardly any row has it, in spite of the noise.
     rarer, rows : array
-        Rows with the rarer outcome as they are counted, and all rows of the group.
+        Noisy number of rows with the rarer outcome, and of all rows of the group.
     noise : array
-        Deviation of the noise in the count.
+        Standard deviation of the noise in `rarer`.
     printed : array
-        The least count with which a group of whole rows has two ends.
+        The least `rarer` with which a level, reference, constant or site has a two-sided interval.
     side : array
         1 where the rarer outcome is the positive one, -1 where it is not.
     """
@@ -411,14 +444,17 @@ class Undetermined(NamedTuple):
     side: Array
 
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
-        """Return which lines (lines, d) have a group that is `none`, or one that is `certain`."""
+        """Return which lines are decided by a group that is `none`, and by one that is `certain`.
+
+        `into_lines` (lines, d) maps coefficients to lines; both results are (lines,).
+        """
         decides = self.groups.decided(into_lines)
         none = np.any(self.none[:, None] & decides, axis=0)
         certain = np.any(self.certain[:, None] & decides, axis=0)
         return np.asarray(none), np.asarray(certain)
 
     def cause(self, into_lines: Array, line: int) -> Cause:
-        """Return why a line of which some group is `none` has no interval of two ends."""
+        """Return why a line that a `none` group decides has no two-sided interval."""
         decides = self.groups.decided(into_lines)[:, line] & self.none
         if np.any(decides & self.certain):
             return Cause.SEPARATION
@@ -428,7 +464,7 @@ class Undetermined(NamedTuple):
 
     @property
     def counts(self) -> dict[str, Array]:
-        """All but the groups, by name."""
+        """All fields but `groups`, by name."""
         return {name: part for name, part in self._asdict().items() if name != "groups"}
 
     @property
@@ -470,10 +506,10 @@ def undetermined(naming: Naming, kept: BoolArray, evidence: Evidence) -> Undeter
 def undetermined_by_site(
     naming: Naming, kept: BoolArray, evidence: Evidence, of_sites: Sequence[Evidence]
 ) -> Undetermined:
-    """Find undetermined groups where each site was asked of its own rows and has its own constant.
+    """Find undetermined groups where each site was asked separately and has its own constant.
 
-    All sites together tell what decides the columns' lines, and each site whether its own rows have
-    one outcome.
+    The sums of all sites count the groups of levels and numbers; each site's own sums tell whether
+    its rows, the group of its constant, have one outcome.
 
     Parameters
     ----------
@@ -492,8 +528,9 @@ def undetermined_by_site(
     one = naming.with_one_constant()
     sites, slopes = len(of_sites), one.d - 1
     found = undetermined(one, kept, evidence)
-    first = found.groups.at(np.zeros(1, dtype=int))
-    alone = [_of_one_outcome(first, one, site) for site in of_sites]
+    # The first group is that of all rows; of a site's own sums it is all rows of the site.
+    all_rows = found.groups.at(np.zeros(1, dtype=int))
+    alone = [_of_one_outcome(all_rows, one, site) for site in of_sites]
     every = np.concatenate(
         [found.groups.directions[:, :-1], np.repeat(found.groups.directions[:, -1:], sites, 1)], 1
     )
@@ -514,7 +551,7 @@ def undetermined_by_site(
 
 
 def _of_one_outcome(groups: Groups, naming: Naming, evidence: Evidence) -> Undetermined:
-    """Find groups whose rows may all have one outcome, and whether noise hides that."""
+    """Find the groups whose rows may all have one outcome, by the rules of :func:`undetermined`."""
     every = naming.constant / naming.value
     start, expected = at_the_start(groups, every, evidence)
     counted = together(
@@ -522,7 +559,7 @@ def _of_one_outcome(groups: Groups, naming: Naming, evidence: Evidence) -> Undet
     )
     count, noise = counted.rows, counted.noise
     rounding = _ROUNDING * np.maximum(expected, 1.0)
-    # By more deviations for whole groups: without the outcome few have two ends by chance.
+    # More deviations for whole groups, so that few without the outcome get two ends by chance.
     stands_out = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
     enough = LEAST + DOUBT * noise
     too_few_rows = groups.whole & (count < enough - _COUNTED * LEAST)
@@ -545,5 +582,5 @@ def _of_one_outcome(groups: Groups, naming: Naming, evidence: Evidence) -> Undet
 
 
 def _unit(d: int, column: np.integer[Any]) -> Array:
-    """A vector of zeros with 1 at `column`."""
+    """Return a vector (d,) of zeros with 1 at `column`."""
     return np.eye(d)[column]

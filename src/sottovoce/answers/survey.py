@@ -1,9 +1,12 @@
-"""A survey of a table: coarse counts on public grids, released once, from which bounds and levels
-are proposed.
+"""A survey of a table: coarse noisy counts from which bounds and levels for a schema are proposed.
 
-All columns are counted in one release (:class:`sottovoce.queries.Cells`).  What is proposed is
-post-processing of noisy counts and of public facts, by thresholds that know the noise
-(docs/privacy/survey.md).
+Each column has a public *grid* of cells that the declared schema determines: powers of two between
+a number's bounds, the levels of a category, powers of two up to a vector's largest norm; the last
+two cells of a grid hold unreadable and missing values.  All grids are counted in one release
+(:class:`sottovoce.queries.Cells`).  A cell or a *run* of neighbouring cells is *seen* if its noisy
+count passes a threshold that noise alone hardly reaches.  Proposals follow from the noisy counts
+and public facts, so they cost nothing more (docs/privacy/survey.md).
+:mod:`sottovoce.answers.surveyed` runs a survey.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ from ..util.plain import digest_public_values
 from ..util.typing import Array, BoolArray
 
 RUNS = (1, 2, 4)
-"""How many neighbouring cells are looked at together: mass that is spread out is seen in several
-cells at once.
+"""Lengths of the runs of neighbouring cells that are compared with a threshold: values that are
+spread out may be seen only in several cells together.
 """
 INSIDE = 0.8
 """Share of the values seen that a typical range holds."""
@@ -47,25 +50,26 @@ cell at each end.
 NEAR = 0.125
 """A bound on one side of zero that is a smaller share of the other bound is put at zero."""
 UNSURE = 0.3
-"""Share of the rows that may lie beyond proposed bounds without a word."""
+"""If more than this share of the rows may lie beyond proposed bounds, the finding says so."""
 RARE = 10.0
-"""Number of rows, by default: a category or a run of cells with no more is not shown."""
+"""Default of `rare`: a level or a run of cells with no more rows than this is not shown."""
 ERROR = 0.05
-"""Probability, by default, that noise shows any of those."""
+"""Default of `error`: probability that noise shows any such level or run all the same."""
 
 
 @dataclass(frozen=True)
 class Survey(Once):
     """Noisy counts of rows by cell of every column's grid, in one release.
 
-    The outcome is an answer, whose entries :class:`Cells` scales.
+    The outcome is an answer: the counts of all grids, one after the other, divided by the number of
+    rows and by the square root of the number of grids.
 
     Parameters
     ----------
     cells : tuple of int
-        Of each grid.
+        Number of cells of each grid.
     grids : bytes
-        Digest of the declarations of which the grids are: identity of what was asked.
+        Digest of the declarations that determine the grids: the identity of the question.
 
     Guarantee
     ---------
@@ -82,17 +86,20 @@ class Survey(Once):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The one release: the counts of all grids, with the whole budget."""
+
         def counts(at: Array) -> Cells:
             return Cells(at, self.cells)
 
         return (Item("coarse counts", counts, 1.0),)
 
     def point_of_release(self, d: int) -> Array:
+        """Return zeros (d,): counts depend on no model."""
         return np.zeros(d)
 
 
 def survey_from_schema(schema: Schema, grids: Sequence[Grid]) -> Survey:
-    """Construct the recipe that counts rows in these grids of the schema."""
+    """Construct the survey that counts rows in these grids of the schema's columns."""
     entries = schema.to_dict()
     label = entries.get("label")
     declared = {grid.name: entries["columns"].get(grid.name, label) for grid in grids}
@@ -106,13 +113,13 @@ class Noise(NamedTuple):
     Parameters
     ----------
     rows : float
+        Rows of all sites.
     sigma : float
         Standard deviation of the noise on each count.
     rare : float
         A category, or a run of cells, with no more rows than this is not shown.
     z : float
-        Quantile of the normal law that noise on none of the runs passes, but for the stated error
-        rate.
+        Normal quantile that noise exceeds in any of the runs with probability `error` at most.
     """
 
     rows: float
@@ -156,25 +163,25 @@ class Noise(NamedTuple):
             raise InvalidInput("error", error, "must be a rate above 0 and below 0.5", "use 0.05")
         if not 0.0 <= rare < math.inf:
             raise InvalidInput("rare", rare, "must be a number of rows, 0 or more", "use 10")
-        return cls(
-            rows,
-            sigma,
-            rare,
-            -normal.normal_quantile(error / sum(map(_number_of_comparisons, grids))),
-        )
+        # Bonferroni's inequality over all comparisons with a threshold.
+        comparisons = sum(map(_number_of_comparisons, grids))
+        return cls(rows, sigma, rare, -normal.normal_quantile(error / comparisons))
 
     def threshold(self, cells: int = 1) -> float:
-        """Return the noisy count from which on a run of cells is seen."""
+        """Return the noisy count above which a run of this many cells counts as seen."""
         return self.rare + self.z * self.sigma * math.sqrt(cells)
 
     @property
     def surely_seen_rows(self) -> float:
-        """Rows from which on a cell is seen, but for the stated error rate."""
-        # Twice: the count must pass the threshold though noise is as far below as z allows.
+        """Number of rows from which on a cell is seen, but for the stated error rate."""
+        # Twice z: the count must pass the threshold even if noise takes z deviations away.
         return self.rare + 2.0 * self.z * self.sigma
 
     def upper_bound_on_share(self, count: float, cells: int) -> float:
-        """Compute an upper confidence bound on the share of rows in cells with this noisy count."""
+        """Compute an upper confidence bound on the share of all rows in some cells.
+
+        `count` is the sum of the noisy counts of that many `cells`.
+        """
         rows = max(0.0, count + self.z * self.sigma * math.sqrt(cells))
         return min(1.0, rows / self.rows)
 
@@ -182,8 +189,8 @@ class Noise(NamedTuple):
         """Check, from public facts, that a survey could see anything; InvalidInput."""
         if self.threshold() >= self.rows / 2.0:
             rule = (
-                f"a cell would be seen from {self.threshold():,.0f} rows on, and there are "
-                f"{self.rows:,.0f}"
+                f"is too small: only a cell of more than {self.threshold():,.0f} rows would stand "
+                f"out from the noise, and there are {self.rows:,.0f} in all"
             )
             raise InvalidInput(
                 "epsilon", None, rule, "raise it, survey fewer columns, or join more sites"
@@ -191,31 +198,33 @@ class Noise(NamedTuple):
 
 
 def _number_of_comparisons(grid: Grid) -> int:
-    """Return how many runs of a grid are compared with a threshold, in both directions."""
+    """Return how many noisy sums of a grid are compared with a threshold or bound."""
     if isinstance(grid, Dyadic):
-        return sum(max(0, grid.cells - run + 1) for run in RUNS) + 4
+        runs = sum(max(0, grid.cells - run + 1) for run in RUNS)
+        # Further: unreadable and missing values, and the two bounds of `_share_beyond`.
+        return runs + 4
     return grid.width
 
 
 @dataclass(frozen=True)
 class Column:
-    """Findings on a column; `share`, `missing` and `unread` are noisy, so they may be shown.
+    """Findings on a column, all from noisy counts, so they may be shown.
 
     Parameters
     ----------
     name : str
     proposed : dict
-        New entries of its block.
+        New entries of the column's declaration in the schema.
     beyond : float, optional
         At most this share of the rows lies outside the proposed bounds, but for the stated error
         rate.
     missing, unread : float, optional
-        Shares of missing values, and of those that are no number or no declared level; None where
-        none were seen.
+        Shares of missing values, and of values that are no number or no declared level; None where
+        noise may hide all of them.
     kept, dropped : tuple of str
         Levels that were seen, and those that were not: they have few rows or none.
     says : str
-        What is left to say.
+        Further remarks in words; empty for none.
     """
 
     name: str
@@ -297,19 +306,21 @@ def noise_of_count(answer: Answer, columns: int) -> float:
 
 
 class _Others(NamedTuple):
-    """Shares of unreadable and of missing values; None where none were seen."""
+    """Shares of the rows with unreadable and with missing values; None where none were seen."""
 
     unread: float | None
     missing: float | None
 
     @classmethod
     def from_counts(cls, own: Array, noise: Noise) -> Self:
-        """Read them off the counts of a column, of which they are the last two."""
+        """Take them from the last two noisy counts of a column's cells."""
         unread, missing = own[-2:].tolist()
         return cls(_seen_share(unread, noise), _seen_share(missing, noise))
 
     def with_shares(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
-        """Construct the findings on the column."""
+        """Construct the findings on a column with these shares; `more` are further fields of
+        them.
+        """
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 
@@ -323,7 +334,7 @@ def _seen_share(count: float, noise: Noise) -> float | None:
 def _changed_levels(
     block: Category, others: _Others, kept: Sequence[str], dropped: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the changed entries of a category's declaration if only these levels are kept."""
+    """Return the new entries of a category's declaration, in which only these levels are kept."""
     more: dict[str, Any] = {}
     if dropped:
         more["values"] = tuple(pair for pair in block.values if pair[0] in kept)
@@ -339,7 +350,10 @@ def _changed_levels(
 
 
 def _propose_levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
-    """Keep the levels of a category that were seen, and the one of missing values."""
+    """Propose the levels of a category that were seen, and the one for missing values.
+
+    `own` are the noisy counts of the column's cells: its levels, unreadable, missing.
+    """
     others = _Others.from_counts(own, noise)
     seen = own[:-2] > noise.threshold()
     kept = tuple(
@@ -349,20 +363,31 @@ def _propose_levels(grid: Levels, block: Category, own: Array, noise: Noise) -> 
     )
     dropped = tuple(name for name in grid.levels if name not in kept)
     if not kept:
-        says = "no level was seen: it stays as it is"
+        says = "no level stands out from the noise: the declaration is unchanged"
         return others.with_shares(block.name, {}, dropped=dropped, says=says)
     more = _changed_levels(block, others, kept, dropped)
     says = ""
     if others.unread:
-        says = "values that are none of the declared levels count as other: declare them"
+        says = "values that are not declared as levels count as other: declare them"
     return others.with_shares(block.name, more, kept=kept, dropped=dropped, says=says)
 
 
 def _cells_that_are_seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]:
-    """Find the cells that were seen, alone or in a run with neighbours, and their mass.
+    """Find the cells that were seen, alone or in a run with neighbours.
 
-    Runs are taken from short to long, of each length the largest first.  The mass of a run is
-    spread evenly over it.
+    Runs are taken from short to long, of each length the largest count first.
+
+    Parameters
+    ----------
+    counts : array (cells,)
+        Noisy counts of a number's or a vector's cells, in their order.
+    noise : Noise
+
+    Returns
+    -------
+    mass : array (cells,)
+        Rows in each seen cell; the count of a run is spread evenly over its cells.
+    seen : bool array (cells,)
     """
     mass = np.zeros(len(counts))
     free = np.ones(len(counts), dtype=bool)
@@ -373,20 +398,22 @@ def _cells_that_are_seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]
         sums = np.convolve(counts, ones, "valid")
         least = max(noise.threshold(run), LEAST * noise.rows)
         while True:
-            # Starts of runs of which no cell was seen yet; sums of 0 and 1 are exact but for
-            # rounding, so a half tells them apart.
-            whole = np.convolve(free, ones, "valid") > run - 0.5
-            k = int(np.argmax(np.where(whole, sums, -np.inf)))
-            if not whole[k] or not sums[k] > least:
+            # Starts of runs of which no cell was seen yet: all `run` cells are free, where a half
+            # allows for rounding in the sum.
+            all_free = np.convolve(free, ones, "valid") > run - 0.5
+            start = int(np.argmax(np.where(all_free, sums, -np.inf)))
+            if not all_free[start] or not sums[start] > least:
                 break
-            mass[k : k + run] = sums[k] / run
-            free[k : k + run] = False
+            mass[start : start + run] = sums[start] / run
+            free[start : start + run] = False
     return mass, ~free
 
 
 class Ladder(NamedTuple):
-    """Cells with their mass, as a distribution: uniform inside a cell, and a point in that of
-    zero.
+    """The distribution of a column's values, from the mass of its cells.
+
+    Values are uniform inside a cell, between `low` and `high`, (cells,) each; the cell around zero
+    holds zeros only.
     """
 
     low: Array
@@ -395,13 +422,16 @@ class Ladder(NamedTuple):
 
     @classmethod
     def from_mass(cls, grid: Dyadic, mass: Array) -> Ladder:
+        """Construct it from the rows in each cell of a grid, (cells,)."""
         low, high = grid.edges[:-1].copy(), grid.edges[1:].copy()
         zero = np.maximum(-low, high) <= grid.smallest * (1.0 + 1e-9)
         low[zero] = high[zero] = 0.0
         return cls(low, high, mass)
 
     def quantile(self, share: float, where: BoolArray | None = None) -> float:
-        """Compute the value below which this share of the mass lies, of the cells `where`."""
+        """Compute the value below which this share of the mass lies; with `where`, of those
+        cells.
+        """
         mass = self.mass
         if where is not None:
             mass = mass * where
@@ -420,7 +450,7 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
     mass, seen = _cells_that_are_seen(counts, noise)
     if not seen.any():
         return others.with_shares(
-            grid.name, {}, says="too few rows for this noise: it stays as it is"
+            grid.name, {}, says="too few rows for this noise: the declaration is unchanged"
         )
     where = np.flatnonzero(seen)
     first, last = int(where[0]), int(where[-1])
@@ -436,11 +466,11 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
     says: list[str] = []
     low, high = _typical_range(Ladder.from_mass(grid, mass))
     if high - low <= 0.0:
-        # All at zero: what is left to tell is whether a value is another one.
+        # All values seen are zero: the narrowest bounds still tell other values from zero.
         low, high = max(-grid.smallest, grid.lo), min(grid.smallest, grid.hi)
         more |= {"lo": low, "hi": high, "typical": None}
         says.append(
-            "nearly all values are 0, as far as this noise can tell: others count as "
+            "nearly all values are 0, as far as this noise can tell: other values are clipped to "
             f"{low:.3g} or {high:.3g}"
         )
     else:
@@ -452,18 +482,21 @@ def _propose_bounds(grid: Dyadic, block: Block | None, own: Array, noise: Noise)
     if others.missing is not None and block.missing is None:
         more |= {"missing": _round_to_three_digits((low + high) / 2.0, 0), "indicator": True}
     if beyond > UNSURE:
-        says.append("where the others lie is not known: a larger epsilon would tell")
+        says.append(
+            "the noise hides where the remaining values lie: a larger epsilon would show it"
+        )
     if others.unread is not None:
-        says.append("some values cannot be read: training will refuse them")
+        says.append("some values cannot be read as numbers: training will refuse them")
     fitting = _fitting_entries(block, more)
     return others.with_shares(grid.name, fitting, beyond=beyond, says="; ".join(says))
 
 
 def _share_beyond(own: Array, first: int, last: int, noise: Noise) -> float:
-    """Bound the share of rows outside of the cells from `first` to `last`, by counts of a column.
+    """Bound the share of the rows that lie outside of the cells from `first` to `last`.
 
-    The number of rows is known, and all are somewhere: unread and missing values count as inside.
-    So counts inside tell it, too, and the smaller of the two bounds holds.
+    There are two bounds, and the smaller one is returned: from the counts outside, and from the
+    known number of rows less the counts inside, where unreadable and missing values count as
+    inside. `own` are the noisy counts of all cells of the column.
     """
     counts = own[:-2]
     outside = np.concatenate([counts[:first], counts[last + 1 :]])
@@ -474,9 +507,9 @@ def _share_beyond(own: Array, first: int, last: int, noise: Noise) -> float:
 
 
 def _widen_by_one_cell(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
-    """Take in one more cell at each end, but not beyond zero.
+    """Extend the range of cells by one at each end, but not across zero.
 
-    Many rows may lie there, and be too few for this noise.
+    For much noise: a cell there may hold many rows and still not be seen.
     """
     zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
     if first != zero:
@@ -487,7 +520,7 @@ def _widen_by_one_cell(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
 
 
 def _extend_to_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
-    """Take in the cells down to zero if that is near: a bound there would gain nothing."""
+    """Extend the range of cells to zero if zero is near: a tighter bound would gain nothing."""
     zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
     if 0.0 < grid.edges[first] <= NEAR * grid.edges[last + 1]:
         first = max(0, zero)
@@ -497,9 +530,10 @@ def _extend_to_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
 
 
 def _typical_range(ladder: Ladder) -> tuple[float, float]:
-    """Return the middle of the values seen, at least the inner half of those that are not zero.
+    """Return the range of the middle `INSIDE` of the values seen.
 
-    At a spike of zeros the middle of all values would be zero alone.
+    It reaches to the median of the positive values and to that of the negative ones at least,
+    because with many zeros the middle of all values would be zero alone.
     """
     half = (1.0 - INSIDE) / 2.0
     low, high = ladder.quantile(half), ladder.quantile(1.0 - half)
@@ -513,7 +547,7 @@ def _typical_range(ladder: Ladder) -> tuple[float, float]:
 
 
 def _round_to_three_digits(x: float, way: int) -> float:
-    """Round to three digits, down (-1), up (1) or to the nearest (0)."""
+    """Round to three digits: `way` is -1 for down, 1 for up and 0 for the nearest."""
     if x == 0.0 or not math.isfinite(x):
         return x
     unit = 10.0 ** (math.floor(math.log10(abs(x))) - 2)
@@ -528,9 +562,10 @@ def _round_to_three_digits(x: float, way: int) -> float:
 
 
 def _fitting_entries(block: Number, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries with which the block can be declared, with defaults for some if need be.
+    """Return proposed entries that the schema accepts, with defaults for some if need be.
 
-    A typical range may be too narrow, and the value that stands in for missing ones at an end.
+    The schema may refuse a typical range as too narrow, or the indicator of missing values beside a
+    fill value at an end of the range; these entries are then left at their defaults.
     """
     for without in ((), ("indicator",), ("typical", "indicator")):
         defaults = {key: Number.__dataclass_fields__[key].default for key in without if key in more}
@@ -544,12 +579,12 @@ def _fitting_entries(block: Number, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _propose_norm(grid: Norms, own: Array, noise: Noise) -> Column:
-    """Propose the norm of a vector, at most which `FILLED` of the norms seen are."""
+    """Propose the norm of a vector: the `FILLED` quantile of the norms seen."""
     others = _Others.from_counts(own, noise)
     mass, seen = _cells_that_are_seen(own[:-2], noise)
     if not seen.any():
         return others.with_shares(
-            grid.name, {}, says="too few rows for this noise: it stays as it is"
+            grid.name, {}, says="too few rows for this noise: the declaration is unchanged"
         )
     norm = _round_to_three_digits(Ladder.from_mass(grid, mass).quantile(FILLED), 1)
     return others.with_shares(grid.name, {"norm": max(norm, grid.smallest)})

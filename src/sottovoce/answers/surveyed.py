@@ -1,5 +1,8 @@
-"""Asking a :class:`sottovoce.answers.survey.Survey` of one table, or of several sites; the
-schema that it proposes.
+"""Running a survey on the tables of one or several sites, and the schema that it proposes.
+
+:func:`price_survey` forecasts a survey from public facts, :func:`survey` runs it; commands are
+``sottovoce schema survey`` and, for audits, :func:`replicates`.  Grids, thresholds and proposals
+are in :mod:`sottovoce.answers.survey`.
 """
 
 from __future__ import annotations
@@ -54,11 +57,12 @@ class Question:
     Parameters
     ----------
     columns : sequence of str, optional
-        What to count; fewer columns have less noise.  None for all that have a grid.
+        Columns to count; fewer columns have less noise.  None for all that have a grid.
     rare : float
-        No level and no run of cells with at most so many rows is shown, but for the error rate.
+        Number of rows: no level and no run of cells with at most as many rows is shown, but for
+        the error rate.
     error : float
-        Rate of all errors together.
+        Probability that any of the survey's statements about cells fails.
     """
 
     columns: Sequence[str] | None = None
@@ -81,9 +85,9 @@ class Expected:
     asked : list of dict
         Name and share of the budget of every release.
     columns : tuple of str
-        What is counted.
+        Names of the columns that are counted.
     cells : int
-        Of all grids together.
+        Number of cells of all grids together.
     """
 
     noise: Noise
@@ -94,18 +98,18 @@ class Expected:
 
     @property
     def says(self) -> str:
-        """The forecast in one sentence."""
+        """The forecast in words, on one line."""
         rows, sigma = self.noise.rows, self.noise.sigma
+        counted = self.statement.counted
         return (
-            f"{len(self.columns)} columns in {self.cells} cells; noise of standard deviation "
-            f"{sigma:,.0f} on every "
-            f"count, of {rows:,.0f} {self.statement.counted}: a cell or level is surely seen from "
-            f"{self.noise.surely_seen_rows:,.0f} on, and "
-            f"not shown up to {self.noise.rare:,.0f}"
+            f"{len(self.columns)} columns in {self.cells} cells; each count has noise of standard "
+            f"deviation {sigma:,.0f}, for {rows:,.0f} {counted} in all: a cell or level is surely "
+            f"seen from {self.noise.surely_seen_rows:,.0f} {counted} on, and not shown up to "
+            f"{self.noise.rare:,.0f}"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the forecast as plain data."""
         return {
             "columns": list(self.columns),
             "cells": self.cells,
@@ -122,7 +126,19 @@ class Expected:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """A survey's released answer, and what is proposed because of it; all of it may be shown."""
+    """Findings of a survey, and the schema that it proposes; all of it may be shown.
+
+    Parameters
+    ----------
+    expected : Expected
+        With the noise and the statement of the survey that was run.
+    columns : tuple of Column
+        Findings by column.
+    declared, proposed : Schema
+        The schema that was surveyed, and the new one.
+    error : float
+        As for :class:`Question`.
+    """
 
     expected: Expected
     columns: tuple[Column, ...]
@@ -134,15 +150,15 @@ class Surveyed:
         return format_pairs(*self._told())
 
     def _repr_html_(self) -> str:
+        """Return the findings as HTML for a notebook."""
         title, pairs, remark = self._told()
         return render_for_notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """Return title, proposals by column, and the cost, for reports."""
+        """Return the title, pairs of a column and its findings, and the privacy statement."""
         title = (
-            f"Survey of the schema {escape_unprintable(self.declared.name)}; .toml is the schema "
-            "that "
-            "it proposes"
+            f"Survey of the schema {escape_unprintable(self.declared.name)}; the attribute toml "
+            "holds the proposed schema"
         )
         columns = [(escape_unprintable(one.name), _finding_in_words(one)) for one in self.columns]
         return title, columns, self.statement.text
@@ -154,21 +170,19 @@ class Surveyed:
 
     @property
     def toml(self) -> str:
-        """The proposed schema as a file, under the statement."""
+        """The proposed schema as a TOML file; comments at its top hold statement and findings."""
         told = [
-            f"Proposed by a survey of the schema {self.declared.name!r}; below is what that cost.",
+            f"Proposed by a survey of the schema {self.declared.name!r}.  Its privacy cost:",
             self.statement.text,
-            f"But for an error rate of {self.error:g} in all, no level and no run of cells with at "
-            "most "
-            f"{self.expected.noise.rare:g} {self.statement.counted} is shown, and no more lie "
-            "beyond new bounds than "
-            "it says.",
+            f"With probability {1.0 - self.error:g} or more, no level and no run of cells with at "
+            f"most {self.expected.noise.rare:g} {self.statement.counted} is shown, and the shares "
+            "beyond the new bounds are at most those stated below.",
             *(f"{one.name}: {_finding_in_words(one)}" for one in self.columns),
         ]
         return toml_of(self.proposed, told)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the findings and the proposed schema as plain data."""
         return {
             **self.expected.to_dict(),
             "schema": self.proposed.to_dict(),
@@ -178,20 +192,20 @@ class Surveyed:
 
 
 def _finding_in_words(column: Column) -> str:
-    """Say what was found on a column, on one line."""
+    """Return what was found on a column, on one line."""
     told: list[str] = []
     if column.beyond is not None:
-        told.append(f"at most {100 * column.beyond:.2g}% beyond")
+        told.append(f"at most {100 * column.beyond:.2g}% beyond the bounds")
     if column.missing:
         told.append(f"about {100 * column.missing:.2g}% missing")
     if column.unread:
-        told.append(f"about {100 * column.unread:.2g}% cannot be read or not declared")
+        told.append(f"about {100 * column.unread:.2g}% unreadable or not declared")
     if column.dropped:
         told.append(f"not seen: {', '.join(column.dropped)}")
     if column.says:
         told.append(column.says)
     if not told:
-        return "as declared"
+        return "unchanged"
     return "; ".join(told)
 
 
@@ -318,7 +332,7 @@ def survey(
 
 
 def _price_in_words(statement: Statement) -> str:
-    """Return a survey's price as later statements on its schema quote it."""
+    """Return a survey's privacy loss in words, which later statements on its schema quote."""
     told = ""
     if statement.simulated:
         told += "simulated, "
@@ -370,10 +384,13 @@ def _run_survey(
     ledger: DurableLedger | None = None,
     **kept: Any,
 ) -> tuple[tuple[Grid, ...], Expected, Result]:
-    """Run a survey; return the grids, what could be seen in them, and the run that counted."""
+    """Run a survey; return its grids, its noise and statement, and the run with the counts.
+
+    `kept` are further arguments of :func:`sottovoce.runs.simulate.simulate`, such as `run_name`.
+    """
     if not run.auto:
         raise InvalidInput(
-            "method", run.method, "a survey counts, and trains nothing", "leave method out"
+            "method", run.method, "has no effect: a survey trains no model", "leave method out"
         )
     tables = [read_frame(table, name="table") for table in tables]
     grids = grids_from_schema(schema, question.columns)
@@ -382,6 +399,7 @@ def _run_survey(
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
         rows = rows.with_people(people, schema.person.rows)
+    # How rows are assigned to sites, as a part of the table's digest.
     how = "a site each"
     if len(tables) == 1:
         how = f"site:{schema.site}"
@@ -409,7 +427,7 @@ def _run_survey(
 
 
 def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
-    """Refuse a table that lacks a column that is counted, or that of persons; SchemaError."""
+    """Refuse (SchemaError) a table without the column of persons or one that is to be counted."""
     wanted = [name for grid in grids for name in grid.sources(table.columns)]
     if schema.person is not None:
         wanted.append(schema.person.column)
@@ -423,9 +441,19 @@ def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
 def _locate_rows(
     schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]
 ) -> tuple[list[Array], list[IntArray]]:
-    """Locate every site's rows in every grid, (n_i, columns), and say whose rows these are."""
+    """Find the cell of every row in every grid, and the person of every row, by site.
+
+    A single table is split by the schema's site column, if it names one.
+
+    Returns
+    -------
+    cells : list of array (n_i, grids)
+        Numbers of cells.
+    people : list of int array (n_i,)
+        Number of each row's person; without persons in the schema, of the row itself.
+    """
     if not tables:
-        raise InvalidInput("table", None, "is missing", "give one table for each site")
+        raise InvalidInput("table", None, "is missing", "give a table for each site")
     na = frozenset(schema.na)
     found: list[Array] = []
     people: list[IntArray] = []
@@ -455,7 +483,10 @@ def _locate_rows(
 def _rows_that_are_read(
     schema: Schema, found: Sequence[Array], people: Sequence[IntArray], parts: Sequence[IntArray]
 ) -> tuple[list[Array], list[IntArray]]:
-    """Return the rows of each part that are read: of a person no more than the schema allows."""
+    """Select the rows of each part, keeping of a person no more than the schema allows.
+
+    `found`, `people` and `parts` are by site: cells of rows, their persons, and row numbers.
+    """
     if schema.person is not None:
         most = schema.person.rows
         parts = [

@@ -1,7 +1,10 @@
 """Names and units of coefficients: from encoded columns back to the user's columns.
 
-Intervals need an encoding with a constant and a reference level in every block;
-:func:`naming_from_schema` derives it.
+A *term* names one line of a table of coefficients: a number's column, a level of a column against
+its reference level, or a constant.  A :class:`Naming` is an encoding of rows together with the
+terms of its coefficients and the linear map to the user's units.  Intervals need an encoding with a
+constant and a reference level in every *block* (a column's declaration with its features);
+:func:`naming_from_schema` derives it from a schema, :func:`naming_from_columns` without one.
 """
 
 from __future__ import annotations
@@ -24,12 +27,15 @@ from ..problem.task import TwoClasses
 from ..util.typing import Any, Array, IntArray
 
 CONSTANT = "(constant)"
+# Keeps rounding from carrying a row of norm 1 outside the unit ball.
 _SLACK = 1.0 + 1e-12
+# Numbers are clipped to this size, so that no overflow reveals a long row.
 _FAR = 1e300
 SHARE = 0.25
 """The constant's share of the squared norm of a row of numbers: columns with less of it have
 more noise.
 """
+# Norm of the columns of a row of numbers of norm `data_norm`; the constant has the rest.
 _COLUMNS = math.sqrt(1.0 - SHARE) / _SLACK
 # data_norm over the root mean square norm of synthetic rows of numbers.
 _SPREAD = 1.35
@@ -40,15 +46,15 @@ class Term:
     """Name of one line of a table of coefficients."""
 
     name: str  # of the column
-    level: str | None = None
+    level: str | None = None  # of the column; the site, for a site's constant; None for a number
     reference: str | None = None  # level to which it is compared
-    unit: str | None = None  # one step of a number, if it is not that of the column
+    unit: str | None = None  # of a number's coefficient, if it is not one of the column's own unit
     typical: tuple[float, float] | None = None  # declared range of most values of a number
-    steps: float = 1.0  # of that range
+    steps: float = 1.0  # length of that range, in the coefficient's unit
 
     @property
     def text(self) -> str:
-        """The name on one line."""
+        """The name on one line: "age", or "ward: icu" for a level."""
         if self.level is None:
             return self.name
         return f"{self.name}: {self.level}"
@@ -58,20 +64,27 @@ class Term:
 class Naming:
     """An encoding with the names and units of its coefficients.
 
+    Encoded columns are the features of the schema's blocks in their order, then the constant, or
+    one constant for every site; d counts them all.
+
     Parameters
     ----------
+    terms : tuple of Term
+        One for each encoded column.
     into_units : array (terms, d)
-        From coefficients of encoded columns to those of `terms`, in the user's units.
+        Linear map from coefficients of encoded columns to those of `terms`, in the user's units.
     constant : array (d,)
         1 in the columns that hold constants: one, or one for every site.
     value : float
         Entry of a row in its constant column.
     long : bool
-        Whether rows may be longer than 1.
+        Whether rows may have a norm above 1; they then get smaller weights.
     schema : Schema, optional
         None for columns of numbers, divided by `data_norm`.
     sites : tuple of str
         Names of the sites, if each has a constant of its own.
+    data_norm : float
+        Without a schema, the norm that most rows do not exceed.
     """
 
     terms: tuple[Term, ...]
@@ -90,7 +103,10 @@ class Naming:
 
     @property
     def marks(self) -> Array:
-        """Entry of each level's column in rows of that level; 0 for other columns, (d,)."""
+        """Entry of each level's column in rows of that level; 0 for other columns, (d,).
+
+        A level's coefficient in user's units is this entry times that of the encoded column.
+        """
         marks = np.diag(self.into_units).copy()
         marks[[term.reference is None for term in self.terms]] = 0.0
         return marks
@@ -104,7 +120,9 @@ class Naming:
 
     @property
     def blocks(self) -> Array:
-        """Number of the block of a column that marks a level; 0 for other columns, (d,)."""
+        """Number, from 1, of the block of a column that marks a level; 0 for other columns,
+        (d,).
+        """
         names = list(dict.fromkeys(t.name for t in self.terms if t.reference is not None))
         numbers = np.zeros(len(self.terms))
         for place, term in enumerate(self.terms):
@@ -131,7 +149,7 @@ class Naming:
 
     @property
     def weighed(self) -> str:
-        """Sentence on how long rows change the coefficients; empty if no row is longer than 1."""
+        """Sentence on the smaller weight of rows of norm above 1; empty if there are none."""
         if not self.long:
             return ""
         scale, many = "data_norm", ""
@@ -179,12 +197,15 @@ class Naming:
             return self.schema.encode(table, labels=False, whole=True).X
         with np.errstate(over="ignore"):
             X = np.asarray(table, dtype=float) / (self.data_norm / _COLUMNS)
-        # What overflows is a long row, and refusing it would tell of it.
+        # Overflow means a long row; a refusal would reveal it, so its entries are clipped.
         X = np.clip(X, -_FAR, _FAR)
         return np.hstack([X, np.full((len(X), 1), self.value)])
 
     def encode_rows(self, table: Any, site: int | None = None) -> Array:
-        """Encode rows, (n, d), with the constant of a site, or zeros in sites' constants."""
+        """Encode rows, (n, d), with the constant of the site of index `site`.
+
+        Where sites have constants and `site` is None, all of these are 0.
+        """
         X = self.encode_with_one_constant(table)
         if not self.sites:
             return X
@@ -196,7 +217,8 @@ class Naming:
     def rows_of_sites(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
         """Encode the rows of the sites from number `first` on.
 
-        `parts` are each site's table, and its labels -1, 1, or 0 for none.
+        `parts` are each site's table and labels (n_i,): 1 or -1, or 0 for none, which makes a row
+        of zeros.
         """
         encoded = [
             (self.encode_rows(table, i) * np.abs(y)[:, None], y)
@@ -208,7 +230,10 @@ class Naming:
 
 
 def typical_entry(columns: int) -> float:
-    """Return the root mean square entry of a column, if most rows have norm `data_norm`."""
+    """Return the root mean square entry of an encoded column, for numbers without a schema.
+
+    `columns` is their number; most rows are taken to have norm `data_norm` at most.
+    """
     return _COLUMNS / (_SPREAD * math.sqrt(max(1, columns)))
 
 
@@ -254,7 +279,7 @@ def naming_from_columns(
 def naming_from_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     """Construct the encoding of a schema, with reference levels and a constant.
 
-    The reference of a block is its first level by default.
+    The reference of a block is the declared one (`base`), or its first level.
 
     Raises
     ------
@@ -283,7 +308,9 @@ def naming_from_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
 
 
 def _terms_of_number(block: Number) -> list[Term]:
-    """Name the columns of a number: itself, and its indicator of missing values if it has one."""
+    """Return the terms of a number: its own, and that of its indicator of missing values, if
+    any.
+    """
     unit = None
     if isinstance(block, Date):
         unit = f"{block.name}, in {block.unit} since {block.epoch}"
@@ -300,11 +327,19 @@ def _terms_of_number(block: Number) -> list[Term]:
 
 
 def into_units(schema: Schema) -> Array:
-    """Return the map from a model of encoded rows to coefficients per unit of each column.
+    """Return the linear map from a model of encoded rows to coefficients in the columns' units.
 
-    Its last row is the constant, (features + 1, d).  A level's coefficient is for a row of that
-    level, a number's for one more of its unit (after any transform), an indicator's for a missing
-    value.  Rows of norm 1 have no such units: theirs are coefficients of the encoded row.
+    Parameters
+    ----------
+    schema : Schema
+
+    Returns
+    -------
+    array (features + 1, d)
+        The last row gives the constant.  A level's coefficient is for a row of that level, a
+        number's for one more of its unit (after any transform), an indicator's for a missing value.
+        Under a schema of unit rows there are no such units, and coefficients are those of the
+        encoded row.
     """
     norm = 1.0
     if not schema.unit:
@@ -319,12 +354,12 @@ def into_units(schema: Schema) -> Array:
         a, b = block.mapped_range
         # A number in [a, b] becomes scale (x - a) / (b - a), or one from -scale to scale.
         if block.to == "[0,1]":
-            per = 1.0 / (b - a) * scale
-            shift[len(entries)] = -a * per
+            per_unit = 1.0 / (b - a) * scale
+            shift[len(entries)] = -a * per_unit
         else:
-            per = 2.0 / (b - a) * scale
-            shift[len(entries)] = -a * per - scale
-        entries.append(per)
+            per_unit = 2.0 / (b - a) * scale
+            shift[len(entries)] = -a * per_unit - scale
+        entries.append(per_unit)
         if block.indicator:
             entries.append(scale * block.indicator_value)
     found = np.zeros((len(entries) + 1, schema.n_features))
@@ -365,7 +400,7 @@ def naming_from_any(
 
 
 def _with_site_constants(naming: Naming, sites: Sequence[str]) -> Naming:
-    """Return the naming with a constant for every site, if there are any."""
+    """Return the naming with a constant for every site in place of its last column, if any."""
     if not sites:
         return naming
     d, N = naming.d - 1, len(sites)
@@ -420,7 +455,7 @@ def name_of_reference(block: Bins | Category) -> str:
 
 
 def rows_of_columns(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
-    """Return some rows of raw columns."""
+    """Return the rows of raw columns whose numbers are in `part`."""
     if isinstance(table, Table):
         table = table.columns
     return {name: values[part] for name, values in table.items()}

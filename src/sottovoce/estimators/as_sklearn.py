@@ -1,4 +1,9 @@
-"""A fitted classifier as an object of scikit-learn."""
+"""A fitted classifier as a ``LogisticRegression`` of scikit-learn with the same coefficients.
+
+It is what :meth:`sottovoce.ConsensusClassifier.to_sklearn` returns.  Under a schema, coefficients
+belong to encoded rows (rows as :class:`sottovoce.SchemaTransformer` makes them), so the result is a
+pipeline from raw columns.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,15 @@ from .transformer import SchemaTransformer
 def to_logistic_regression(model: Any) -> LogisticRegression | Pipeline:
     """Make a fitted ``LogisticRegression`` with a classifier's coefficients.
 
-    Under a schema it stands behind the schema's transformer, in a pipeline.
+    Parameters
+    ----------
+    model : ConsensusClassifier
+        Fitted, without inference under a schema.
+
+    Returns
+    -------
+    LogisticRegression or Pipeline
+        Under a schema a pipeline of two steps: "encode", the schema's transformer, and "classify".
 
     Raises
     ------
@@ -30,10 +43,11 @@ def to_logistic_regression(model: Any) -> LogisticRegression | Pipeline:
     of_two_classes = loss == "logistic" and len(model.coef_) == 1
     if not of_two_classes and loss != "softmax":
         rule = (
-            "scikit-learn's LogisticRegression has the logistic loss, or softmax for several "
-            "classes"
+            "scikit-learn's LogisticRegression has the logistic loss for two classes, and softmax "
+            "for more"
         )
-        raise InvalidInput("loss", loss, rule, "use loss='softmax' for several classes")
+        remedy = "use loss='logistic' for two classes, or loss='softmax' for more"
+        raise InvalidInput("loss", loss, rule, remedy)
     plain = LogisticRegression()
     if model.schema_ is not None:
         return _pipeline_of_raw_columns(model, plain)
@@ -48,12 +62,15 @@ def to_logistic_regression(model: Any) -> LogisticRegression | Pipeline:
 
 
 def _pipeline_of_raw_columns(model: Any, plain: LogisticRegression) -> Pipeline:
-    """Make the pipeline from raw columns."""
+    """Make the pipeline from raw columns; `plain` is its unfitted last step, which this fits."""
     answered: SavedModel = model._answered
     if answered.naming is not None or answered.schema is None:
-        rule = "with inference, rows are encoded in another way than a transformer does"
-        raise InvalidInput("inference", True, rule, "use sottovoce export, or leave inference out")
+        rule = (
+            "inference encodes rows unlike SchemaTransformer does, so no pipeline can represent it"
+        )
+        raise InvalidInput("inference", True, rule, "use `sottovoce export`, or inference=False")
     vectors = np.atleast_2d(answered.schema.task.vectors_by_margin(answered.model))
+    # The saved model has the schema's order of classes, scikit-learn wants them sorted.
     plain.coef_ = Labelled(model.classes_, model._order, model._order).to_sorted_classes(vectors)
     # Encoded rows have a constant column if the schema has one.
     plain.intercept_ = np.zeros(len(plain.coef_))

@@ -1,4 +1,13 @@
-"""Common base of the estimators: parameters, copies, files, and the words for a fitted model."""
+"""Common bases of the estimators: parameters, copies, files, and the reports of a fitted model.
+
+:class:`PrivateEstimator` is the base of all; :class:`LinearEstimator` that of classifiers and
+regressors.  What a subclass adds is its parameters, its `fit` (five steps,
+:mod:`sottovoce.estimators.fitting`) and its predictions.  Most methods here only forward to a
+module that holds the work.
+
+A *fit* is what scikit-learn calls so; it is a release of its own, which spends budget.  `_answered`
+is the model of encoded rows with the encoding beside it; `_result` is the run that trained it.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +40,9 @@ from .terms import Terms
 
 
 class PrivateEstimator(Notifying, BaseEstimator):
-    """An estimator with `knobs`, whose fits are private.
-    :func:`sottovoce.estimators.parameters.declare_knobs` has them.
+    """An estimator whose fits are private, with rarely used parameters in a dict, `knobs`.
 
+    :func:`sottovoce.estimators.parameters.declare_knobs` declares the names of a class's knobs.
     Its `fit` is five calls: validate, encode, plan, run, decode
     (:mod:`sottovoce.estimators.fitting`).
     """
@@ -45,18 +54,22 @@ class PrivateEstimator(Notifying, BaseEstimator):
     takes_sparse: ClassVar[bool] = False
 
     schema_: Schema | None = None
-    # The model of encoded rows.
+    # The model of encoded rows with their encoding; None for one whose rows are plain numbers.
     _answered: SavedModel | None = None
+    # The run, for `save`; None where several runs made the model.
     _result: Result | None = None
 
     def _resolve_knobs(self) -> dict[str, Any]:
+        """Return the values of all knobs of this estimator by name."""
         return resolve_knobs(self)
 
     def _collect_run_fields(self) -> dict[str, Any]:
+        """Return the fields of :class:`sottovoce.RunConfig` that parameters and knobs set."""
         return collect_run_fields(self)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``knobs__rho=...`` sets one knob and leaves the others."""
+        # Knobs are no parameters of a nested estimator, which scikit-learn's `a__b` means.
         single = {
             name.removeprefix("knobs__"): params.pop(name)
             for name in list(params)
@@ -86,20 +99,21 @@ class PrivateEstimator(Notifying, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file, in one step.
 
-        The file is one of ``sottovoce train --save``, which ``sottovoce report`` and, under a
-        schema, ``sottovoce predict`` and ``export`` read too; :meth:`load` reads it back.
+        The file has the format of ``sottovoce train --save``: ``sottovoce report`` and, under a
+        schema, ``sottovoce predict`` and ``export`` read it too; :meth:`load` reads it back.
 
         Raises
         ------
         InvalidInput
             For one model of each class against the rest, which are several runs.
         NotWritten
+            If the file cannot be written.
         """
         save_fitted_estimator(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what :meth:`save` wrote, which may come from anybody.
+        """Read an estimator that :meth:`save` wrote; the file may come from an untrusted source.
 
         The ledger and the `random_state` are not in the file: a fit of the loaded estimator is a
         release.
@@ -136,7 +150,10 @@ class PrivateEstimator(Notifying, BaseEstimator):
         return np.array(names, dtype=np.object_)
 
     def _store_column_names(self, terms: Terms, features: Features) -> None:
-        """Set what scikit-learn asks of the columns of a fit, and the schema that was read."""
+        """Set `n_features_in_`, `feature_names_in_` and `schema_`, as scikit-learn wants of a fit.
+
+        Names of an earlier fit are removed first, as this one's X may have none.
+        """
         self.__dict__.pop("schema_", None)
         self.__dict__.pop("feature_names_in_", None)
         if terms.schema is not None:
@@ -146,7 +163,10 @@ class PrivateEstimator(Notifying, BaseEstimator):
         self.n_features_in_ = features.width
 
     def _validate_array(self, X: Any) -> Any:
-        """Validate rows without a schema as scikit-learn does, by the columns of the fit."""
+        """Return X as a float array (n, p), or CSR, with the columns of the fit; else InvalidInput.
+
+        For rows without a schema; the checks are scikit-learn's, without data in the errors.
+        """
         if issparse(X) and not self.takes_sparse:
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
         check_column_types(X)
@@ -161,22 +181,24 @@ class PrivateEstimator(Notifying, BaseEstimator):
 
 
 class LinearEstimator(PrivateEstimator):
-    """An estimator of one number a row, which may have a constant for every site."""
+    """A linear model of rows, ``coef_ . x`` plus one constant, or a constant for every site."""
 
     def _read_rows_to_predict(self, X: Any) -> Any:
         """Read rows to predict: raw columns for a model under a schema, else an array."""
         if self.schema_ is not None and self._answered is not None:
             return read_frame(X, self.columns)
         rows = self._validate_array(X)
+        # A model with named coefficients encodes rows itself, and reads no sparse ones.
         named = self._answered is not None and self._answered.naming is not None
         if issparse(rows) and named:
             return rows.toarray()
         return rows
 
     def _site_positions(self, rows: Any, groups: Any) -> IntArray | None:
-        """Return the places of rows' sites in the model.
+        """Return the index of each row's site in the model, (n,); None if sites do not matter.
 
-        Their holder is told of rows that name no site that the model knows.
+        Warns the data owner (:class:`sottovoce.errors.HolderNote`) of rows whose site is not one of
+        the model's.
         """
         where = site_positions(self._answered, rows, groups)
         check_groups_are_used(where, groups)
@@ -187,15 +209,14 @@ class LinearEstimator(PrivateEstimator):
         return where
 
     def summary(self) -> str:
-        """Describe the model in words: training, coefficients, and promise with all caveats."""
+        """Return text: the training, the coefficients, and the privacy statement with caveats."""
         return describe_model(self)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the coefficients: a forest plot with 95% intervals after inference, else bars
-        without.
+        """Draw the coefficients: after inference a forest plot with 95% intervals, else bars.
 
-        Odds ratios are on a logarithmic axis.  A line that is refused is marked so.  Of many
-        columns the largest are drawn.  It is computed from what was released, and costs no budget.
+        Odds ratios have a logarithmic axis.  Refused coefficients are marked as such.  Of many
+        columns only those with the largest coefficients are drawn.  Costs no budget.
 
         Parameters
         ----------
@@ -214,19 +235,21 @@ class LinearEstimator(PrivateEstimator):
         return plot_coefficients(self, ax)
 
     def page(self) -> str:
-        """Return HTML with the privacy statement and, after inference, the coefficients."""
+        """Return HTML of the privacy statement and, after inference, of the table."""
         return model_page_html(self)
 
     def __str__(self) -> str:
         return text_of_model(self)
 
     def _repr_html_inner(self) -> str:
+        """Return scikit-learn's HTML of the estimator and, once fitted, :meth:`page`."""
         whole: str = super()._repr_html_inner()
         if hasattr(self, "coef_"):
             whole += self.page()
         return whole
 
     def _repr_mimebundle_(self, **more: Any) -> Any:
+        """Return what a notebook shows: the same, with :meth:`page` once fitted."""
         shown = super()._repr_mimebundle_(**more)
         if "text/html" in shown and hasattr(self, "coef_"):
             shown["text/html"] += self.page()

@@ -1,9 +1,11 @@
-"""Signs that rows were computed from other rows, which no epsilon covers.
+"""What an estimator's epsilon assumes about the steps before it, and signs that it does not hold.
 
-An estimator sees numbers, and cannot see the steps before it in a pipeline: its statement says on
-what it rests, and :func:`learning_steps` names the steps of a pipeline that learn from rows.
-Numbers that give such a step away, as columns of mean zero and variance one do, are told to the
-holder of the rows only.
+A step that learns from the rows before a fit (a scaler, an imputer) makes each row depend on
+others, and no epsilon covers that.  An estimator sees only the numbers, so its privacy statement
+names the assumption (:func:`assumptions_of_fit`, called by :mod:`sottovoce.estimators.terms`);
+:func:`learning_steps` lists such steps of a pipeline for the user; and columns that look scaled by
+the rows are told to the data owner only (:func:`learned_columns_note`), because that is read off
+private rows.
 """
 
 from __future__ import annotations
@@ -21,36 +23,34 @@ from ..util.typing import Any
 from .notices import Note
 
 ASSUMED = (
-    "epsilon holds if X was made row by row from public constants, and not by a step that learned "
-    "from rows, as one "
-    "that scales or imputes does: an estimator without a schema cannot see that"
+    "epsilon holds only if each row of X was computed from that row and public constants alone; a "
+    "step that learned from the rows, by scaling or imputing for example, breaks the guarantee, "
+    "and an estimator without a schema cannot detect one"
 )
 ASSUMED_OF_TABLES = (
-    "epsilon holds if no step before the schema learned from other rows, as one that fills gaps "
-    "in by a mean does: an "
-    "estimator cannot see that"
+    "epsilon holds only if no step before the schema learned from the rows, for example by filling "
+    "missing values in with a mean; an estimator cannot detect such a step"
 )
-"""The same of a table under a schema, whose public facts do the scaling."""
+"""The assumption for a table under a schema, whose declared bounds do the scaling."""
 ADD_UP = (
-    "this model is a clone, as a search or a cross-validation makes many: fits on the same rows "
-    "add up, and no choice "
-    "by scores is covered"
+    "this estimator is a clone, as scikit-learn makes in a grid search or a cross-validation: the "
+    "epsilons of all fits on the same rows add up, and choosing a model by its scores is not "
+    "covered"
 )
 INSTEAD = (
     "use schema=, SchemaTransformer, or steps of public constants: FunctionTransformer, "
     "Normalizer, HashingVectorizer, "
     "OneHotEncoder(categories=[...]), SimpleImputer(strategy='constant', fill_value=...)"
 )
-"""Encoders that learn nothing from rows."""
+"""What to use in place of a step that learns: these learn nothing from rows."""
 DIVIDED = (
-    "each fit is about the people of its own table: whoever splits rows divides people, and how "
-    "many rows one of them "
-    "has moves rows of others to other parts, so split by people (GroupShuffleSplit), or scores "
-    "are too good and no "
-    "sum over fits is proved"
+    "each fit protects the people of its own table only: a split by rows puts one person's rows "
+    "into several parts, and their number moves other people's rows to other parts; then scores "
+    "are too good, and no epsilon is proved for all fits together: split by people "
+    "(GroupShuffleSplit)"
 )
-"""Of a schema's people, if parts of a table are fitted."""
-# Means and deviations this near to 0 and 1 are no chance.
+"""What parts of a table mean for a schema whose privacy unit is a person."""
+# A mean this near to 0, or a deviation this near to 1, comes from a scaler and not from chance.
 _EXACT = 1e-9
 
 
@@ -73,7 +73,7 @@ def learning_steps(pipeline: Any) -> list[str]:
     Raises
     ------
     InvalidInput
-        For anything that is no pipeline.
+        If `pipeline` is not a scikit-learn Pipeline.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def learning_steps(pipeline: Any) -> list[str]:
     ['StandardScaler']
     """
     if not isinstance(pipeline, Pipeline):
-        rule = "must be a Pipeline of scikit-learn"
+        rule = "must be a scikit-learn Pipeline"
         raise InvalidInput("pipeline", type(pipeline), rule, "use make_pipeline(step, ..., model)")
     found = [
         learner for name, step in pipeline.steps[:-1] for learner in learning_parts(step, name)
@@ -94,7 +94,21 @@ def learning_steps(pipeline: Any) -> list[str]:
 
 
 def learning_parts(step: Any, name: str = "") -> Iterator[str]:
-    """Yield names of the parts of a step that learn from rows."""
+    """Yield names of the parts of a step that learn from rows.
+
+    Parameters
+    ----------
+    step
+        A transformer, a nested Pipeline, FeatureUnion or ColumnTransformer, "passthrough", "drop"
+        or None.
+    name : str
+        Its name in the pipeline.
+
+    Yields
+    ------
+    str
+        The class of a part, behind its name where that says more: "scale (StandardScaler)".
+    """
     # "passthrough" and "drop" are texts.
     if step is None or isinstance(step, str):
         return
@@ -106,7 +120,7 @@ def learning_parts(step: Any, name: str = "") -> Iterator[str]:
         for inner, part in step.transformer_list:
             yield from learning_parts(part, inner)
         return
-    # A transformer of columns, each with steps of its own.
+    # A ColumnTransformer: each group of columns has a step of its own.
     if hasattr(step, "transformers") and hasattr(step, "remainder"):
         for inner, part, _ in step.transformers:
             yield from learning_parts(part, inner)
@@ -122,9 +136,9 @@ def learning_parts(step: Any, name: str = "") -> Iterator[str]:
 
 
 def _learns_nothing(step: Any, kind: str) -> bool:
-    """Return true if a step learns nothing from rows."""
+    """Return true if a transformer of class name `kind` learns nothing from rows."""
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
-        # Declared categories are public, unless those are merged that rows have seldom.
+        # Declared categories are public, but merging the rare ones counts rows.
         by_frequency = getattr(step, "min_frequency", None) is not None
         by_number = getattr(step, "max_categories", None) is not None
         return not isinstance(step.categories, str) and not by_frequency and not by_number
@@ -148,8 +162,8 @@ def assumptions_of_fit(
     cloned : bool
         Whether scikit-learn made the estimator, so that it may be fitted on part of a table.
     many_fits : bool
-        Whether another clone of the same estimator was fitted before: then it is told that fits add
-        up.
+        Whether another clone of the same estimator was fitted before: then a note says that the
+        epsilons of fits add up.
 
     Returns
     -------
@@ -172,16 +186,19 @@ def assumptions_of_fit(
 
 
 def learned_columns_note(X: Any) -> Note | None:
-    """Return a note, for the rows' holder, if the columns seem to be computed from the rows."""
+    """Return a note, for the data owner only, if X (n, p) seems scaled by its own rows."""
     why = sign_of_learned_columns(X)
     if why is None:
         return None
-    what = f"{why}: the rows made it so, and then the guarantee does not hold"
+    what = f"{why}: if it was computed from the rows, the guarantee does not hold"
     return Note("learned", f"{what} (for the data's holder only).  Instead, {INSTEAD}", HolderNote)
 
 
 def sign_of_learned_columns(X: Any) -> str | None:
-    """Return a sign that columns of numbers were computed from the rows; None if there is none."""
+    """Return a sign that columns of X (n, p) were scaled by their own rows; None without one.
+
+    With fewer than three rows such numbers arise by chance; sparse X is not looked at.
+    """
     if issparse(X) or len(X) < 3:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
@@ -193,9 +210,10 @@ def sign_of_learned_columns(X: Any) -> str | None:
             "a column has mean 0 and standard deviation 1 to the last digit, as after a "
             "StandardScaler"
         )
-    # Columns of few values, such as marks of categories, span [0, 1] without a scaler.
+    # Indicators of categories span [0, 1] without a scaler, so columns of few values do not count.
+    # At most 50 columns are looked at, to bound the time.
     continuous = [len(np.unique(X[:, k])) > 10 for k in np.flatnonzero(varied)[:50]]
     spans = ((low == 0.0) & (high == 1.0))[varied][:50]
     if len(spans) > 1 and np.all(spans & np.array(continuous)):
-        return "every column has least value 0 and largest value 1, as after a MinMaxScaler"
+        return "every column has minimum 0 and maximum 1, as after a MinMaxScaler"
     return None

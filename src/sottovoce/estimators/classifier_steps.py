@@ -1,5 +1,14 @@
-"""The steps of a classifier's `fit`: a training by a method of rounds, or the inference of
-coefficients.
+"""The steps of a classifier's `fit`: validate, encode, plan and decode (run is in
+:mod:`sottovoce.estimators.fitting`).
+
+A fit takes one of two ways.  A *training* runs a method of several rounds between sites, one run
+for two classes or for softmax, else one run for each class against the rest.  An *inference*
+(``inference=True``, two classes) asks for sums from which coefficients with intervals follow.  Each
+way has its own rows (:class:`TrainingRows`, :class:`InferenceRows`) and public facts
+(:class:`TrainingFacts`, :class:`InferenceFacts`); a plan reads the public facts alone.
+
+*Encoded* rows are in the unit ball; a *contrast* is the class that a run for two classes tells from
+the others; a *start* is a public initial model.
 """
 
 from __future__ import annotations
@@ -78,6 +87,7 @@ AUTO = "auto"
 method has it.
 """
 LABELS_READ = "the classes were read off the rows, and epsilon does not cover that"
+# Its loss is the logistic one.
 _DEFAULT = RunConfig()
 
 
@@ -92,24 +102,25 @@ class Declared:
     ----------
     terms : Terms
     classes : array or None
-        The classes that the estimator is given, sorted.
+        The estimator's own parameter, sorted; None if the schema or the rows declare classes.
     class_weight : dict or None
         Public weights of classes.
     method, loss : str
         As they were asked for.
     inference : bool
     fields : dict
-        Of :class:`RunConfig`.
+        Values of :class:`RunConfig` by field.
     config : RunConfig or None
-        None if a simulation reads the classes off the rows, of whose number the loss depends.
+        None if a simulation reads the classes off the rows: the loss depends on their number.
     centre : bool
         Whether rows may be centred.
     free : tuple of str
-        What ``method="auto"`` may choose.
+        Names of the parameters that have their defaults, so that ``method="auto"`` may choose them.
     ledger : Ledger, DurableLedger or None
     cloned : bool
         Whether scikit-learn may be fitting the estimator on part of a table.
     verbose : bool or None
+        Whether to report progress; None for a bar on a terminal once a fit is long.
     """
 
     terms: Terms
@@ -128,6 +139,7 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
     def loss_for_classes(self, classes: int) -> str:
@@ -202,10 +214,10 @@ def validate_classifier(estimator: Any, *, many_fits: bool) -> Declared:
         cloned=estimator._cloned,
         verbose=estimator.verbose,
     )
-    number = _declared_class_count(found)
-    if number is None:
+    class_count = _declared_class_count(found)
+    if class_count is None:
         return found
-    return replace(found, config=found.config_for_classes(number))
+    return replace(found, config=found.config_for_classes(class_count))
 
 
 def _missing_classes_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
@@ -230,9 +242,11 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
         )
     if not estimator.fit_intercept:
-        yield InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+        rule = "needs an intercept"
+        yield InvalidInput("inference", True, rule, "use fit_intercept=True or inference=False")
     if estimator.ledger is not None:
-        yield InvalidInput("ledger", None, "inference takes no ledger", "leave it out")
+        rule = "cannot be used with inference=True"
+        yield InvalidInput("ledger", None, rule, "leave it out, or use inference=False")
 
 
 def _resolve_class_weight(estimator: Any, terms: Terms) -> Any:
@@ -259,7 +273,7 @@ def _declared_class_count(found: Declared) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledRows:
-    """Rows with labels, dealt to sites: what a training and an inference have in common.
+    """Rows with labels, assigned to sites: what a training and an inference have in common.
 
     Parameters
     ----------
@@ -267,10 +281,10 @@ class LabelledRows:
     labelled : Labelled
     dealt : Dealt
     weights : list of array, or None
-        In [0, 1], of the rows of each site.
+        In [0, 1], one array for the rows of each site; None if rows count alike.
     caveat : Caveat
         What epsilon does not cover.
-    groups
+    groups : array-like (n,) or None
         The sites as `fit` was given them.
     notes : tuple of Note
     """
@@ -286,7 +300,17 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """Public facts from which a training is planned: sites, number of classes, loss and starts."""
+    """Public facts from which a training is planned.
+
+    Parameters
+    ----------
+    sites : Public
+        Sizes of the sites and width of encoded rows.
+    classes : int
+    loss : str
+    starts : tuple of Start or None
+        Initial model of each run; None for zero.
+    """
 
     sites: Public
     classes: int
@@ -296,7 +320,16 @@ class TrainingFacts:
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of a training, which are made for each run; `ball` has them in the unit ball."""
+    """Rows of a training; the signed rows of each run are made from them when it starts.
+
+    Parameters
+    ----------
+    public : TrainingFacts
+    of : LabelledRows
+    ball : array or CSR (n, d)
+        Rows encoded into the unit ball.
+    shared : SharedLedger
+    """
 
     public: TrainingFacts
     of: LabelledRows
@@ -305,14 +338,20 @@ class TrainingRows:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the rows as they were read, for warnings."""
         return self.of.notes
 
     @property
     def caveat(self) -> Caveat:
+        """What epsilon does not cover of these rows."""
         return self.of.caveat
 
     def rows_of_run(self, k: int) -> Rows:
-        """Return rows of all classes, or of class k of the runs against the rest."""
+        """Return the rows of run k at their sites: all classes for softmax, else one against the
+        rest.
+
+        For one against the rest, a row has the sign 1 in the k-th contrast's class and -1 outside.
+        """
         label, dealt = self.of.labelled.number, self.of.dealt
         tables = [(self.ball[part], label[part]) for part in dealt.parts]
         if self.public.loss == "softmax":
@@ -326,7 +365,7 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class InferenceFacts:
-    """Public facts from which an inference is planned: the sites, and what it asks of them."""
+    """Public facts from which an inference is planned: the sites, and the sums it asks them for."""
 
     sites: Public
     fit: LogOdds
@@ -334,7 +373,10 @@ class InferenceFacts:
 
 @dataclass(frozen=True)
 class InferenceRows:
-    """Rows of an inference, in an encoding whose coefficients have names."""
+    """Rows of an inference, in an encoding whose coefficients have names.
+
+    Rows beyond the norm bound have smaller weights in it, and are not scaled down.
+    """
 
     public: InferenceFacts
     of: LabelledRows
@@ -343,13 +385,16 @@ class InferenceRows:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the rows as they were read, for warnings."""
         return self.of.notes
 
     @property
     def caveat(self) -> Caveat:
+        """What epsilon does not cover of these rows."""
         return self.of.caveat
 
     def rows_of_run(self, k: int) -> Rows:
+        """Return the rows; an inference is a single run."""
         return self.made
 
 
@@ -361,7 +406,7 @@ def encode_labelled_rows(
     sample_weight: ArrayLike | None,
     init: tuple[ArrayLike | None, ArrayLike | None],
 ) -> TrainingRows | InferenceRows:
-    """Read rows, deal them to sites and put them in the unit ball.
+    """Read rows, assign them to sites and encode them into the unit ball.
 
     Parameters
     ----------
@@ -411,11 +456,16 @@ def encode_labelled_rows(
 
 
 def _read_labels(declared: Declared, features: Features, y: Any) -> tuple[Labelled, str | None]:
-    """Read labels; return them, and a caveat if classes were read off them."""
+    """Return the labels, and a caveat if the classes were read off them.
+
+    Classes are those of the estimator, else those of the schema, else (simulations) those that
+    occur.
+    """
     schema = declared.terms.schema
     n = len(features)
     column = find_label_column(schema, features.table, y)
     if column is None:
+        # scikit-learn's checks of estimators look for these words.
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
         raise InvalidInput("y", None, rule, "give the label of every row")
     if declared.classes is not None:
@@ -435,7 +485,11 @@ def _encoded_starts(
     features: Features,
     loss: str,
 ) -> list[Start | None]:
-    """Return the start of each run, as a model of encoded rows; None for zero."""
+    """Convert `coef_init` and `intercept_init` to an initial model of each run; None for zero.
+
+    They are given in the units of X and in the order of sorted classes; a start is for encoded
+    rows, in the schema's order.
+    """
     encoding = declared.terms.encoding
     models = len(task_of_classes(len(labelled.names)).contrasts)
     given = validate_initial_model(
@@ -444,7 +498,7 @@ def _encoded_starts(
     if given is None:
         return [None] * models
     if intercept is not None and isinstance(encoding, NormEncoding) and not encoding.intercept:
-        rule = "there is no intercept with fit_intercept=False"
+        rule = "cannot be used with fit_intercept=False, because the model has no intercept"
         raise InvalidInput("intercept_init", None, rule, "leave it out")
     vectors = encoding.model_from_units(
         labelled.from_sorted_classes(given[0]), labelled.from_sorted_classes(given[1])
@@ -459,19 +513,20 @@ def _encoded_starts(
 
 
 def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -> None:
-    """Refuse (InvalidInput) classes, rows or weights for which inference has no steps."""
+    """Refuse (InvalidInput) weights, more than two classes and sparse rows: inference has none."""
     if weighed:
         raise InvalidInput(
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
         )
     if len(labelled.names) != 2:
-        raise InvalidInput("inference", True, "is for two classes", "leave it out")
+        raise InvalidInput("inference", True, "needs exactly two classes", "use inference=False")
     if issparse(features.values):
-        raise InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
+        remedy = "use X.toarray(), or inference=False"
+        raise InvalidInput("inference", True, "needs dense rows, and X is sparse", remedy)
 
 
 def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
-    """Make rows in the encoding of an inference."""
+    """Encode rows for an inference: with a constant, or one for every site, and named columns."""
     features, dealt, label = of.features, of.dealt, of.labelled.number
     fit = LogOdds(dealt.layout_with_names(declared.terms, features))
     if declared.terms.schema is None:
@@ -484,15 +539,15 @@ def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
 
 
 def _identify_ledger_rows(declared: Declared, of: LabelledRows, *, alone: bool) -> SharedLedger:
-    """Return the ledger, and what it knows these rows by.
+    """Return the ledger with the digests or the table by which it recognises these rows.
 
-    `alone` says that the table holds their labels and sites.
+    `alone` says that the table itself holds the labels and the sites.
     """
     deal_of_rows = None
     if isinstance(declared.ledger, Ledger):
         parts = of.dealt.parts + (of.dealt.people or [])
         deal_of_rows = digest_of_deal(of.features.values, of.labelled.number, parts)
-    # Labels or sites beside a table are not in its digest.
+    # The digest of a table does not cover labels or sites that were given separately.
     table = None
     if alone:
         table = of.features.table
@@ -531,11 +586,13 @@ def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
     """Refuse (InvalidInput) a ledger that cannot hold the runs of this fit."""
     at_random = not public.sites.apart and declared.terms.n_sites != 1
     if isinstance(declared.ledger, DurableLedger) and at_random:
-        rule = "a ledger on disk belongs to sites that stay the same"
+        rule = "a ledger on disk needs fixed sites, and without groups rows are dealt at random"
         raise InvalidInput("groups", None, rule, "give the site of every row to fit")
     several_runs = len(task_of_classes(public.classes).contrasts) > 1 and public.loss != "softmax"
     if declared.ledger is not None and several_runs:
-        rule = "a shared ledger cannot reserve the runs of more than two classes at once"
+        rule = (
+            "a shared ledger reserves one run at a time, and this loss needs one run for each class"
+        )
         raise InvalidInput(
             "ledger", type(declared.ledger).__name__, rule, "leave it out, or use loss='softmax'"
         )
@@ -543,8 +600,17 @@ def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
 
 @dataclass(frozen=True)
 class _Resolved:
-    """The configuration of every run of a training, but for its seed, how its rows are centred,
-    and what led to it.
+    """The configuration that all runs of a training share (all but the seed), and what led to it.
+
+    Parameters
+    ----------
+    config : RunConfig
+    decision : Decision or None
+        Whether and how rows are centred; None if that was not asked for.
+    choice : Choice or None
+        What ``method="auto"`` picked.
+    forecast : Forecast or None
+        Errors on synthetic rows.
     """
 
     config: RunConfig
@@ -559,6 +625,7 @@ class _Resolved:
 
 
 def _centring_from_decision(decision: Decision | None) -> Centring | None:
+    """Return how rows are centred; None if they are not."""
     if decision is None:
         return None
     return decision.centring
@@ -567,14 +634,14 @@ def _centring_from_decision(decision: Decision | None) -> Centring | None:
 def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
     """Plan one run for two classes or for softmax, otherwise one for each class against the rest.
 
-    All have one configuration, but for the seed.
+    All have one configuration, but for the seed.  Labels name the runs in a ledger in memory.
     """
     K, terms = public.classes, declared.terms
     contrasts = task_of_classes(K).contrasts
     labels = [f"class {c} of {K}" for c in contrasts]
     if public.loss == "softmax":
         contrasts, labels = (1,), [f"{K} classes"]
-    # Copies share the budget: each row counts in the run of every class.
+    # Each row takes part in the run of every class, so these copies share the budget.
     seed = seed_of_class(terms.seed, contrasts[0])
     first = replace(declared.config_for_classes(K), seed=seed, copies=len(contrasts))
     found = _resolve_config(declared, public, first)
@@ -600,7 +667,7 @@ def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
 
 
 def _model_entries(public: TrainingFacts) -> int:
-    """Return the entries of a model: columns of an encoded row, times the margins of the loss."""
+    """Return the length of a model: columns of an encoded row, times the classes for softmax."""
     if public.loss == "softmax":
         return public.sites.d * public.classes
     return public.sites.d
@@ -619,10 +686,15 @@ def _decide_centring(
 
 
 def _resolve_config(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
-    """Choose the configuration for "auto", once a fit, and forecast it; others stay unchanged."""
+    """Choose the method and its parameters for "auto", and forecast the run's error.
+
+    Any other configuration stays as it is.  Choice and forecast use public facts and synthetic
+    rows.
+    """
     decision = _decide_centring(declared, public, config)
     centre = _centring_from_decision(decision)
     n, d = public.sites.n[:, 0], _model_entries(public)
+    # Sites that were given, and not made at random, are taken to differ in their labels.
     where: dict[str, Any] = {"heterogeneity": "iid", "expected": None}
     if public.sites.apart:
         where["heterogeneity"] = "label"
@@ -632,7 +704,7 @@ def _resolve_config(declared: Declared, public: TrainingFacts, config: RunConfig
     if config.auto:
         choice = choose_method(config, n, d, free=declared.free, centre=centre, **where)
         config = replace(choice.config, seed=config.seed)
-        # Some methods cannot run on moved rows, and now the method is known.
+        # Decided again, now that the method is known: some cannot run on centred rows.
         decision = _decide_centring(declared, public, config)
     rehearsed = config
     if centre is not None:
@@ -652,14 +724,15 @@ class Fitted:
     model : LinearModel
         The average over sites, in the units of the columns, by the sorted classes.
     site_coef, site_intercept : array
-        Of every site.
+        Of every site, in the shapes of :class:`sottovoce.ConsensusClassifier`.
     classes, sites : array
+        Sorted labels, and identifiers of the sites.
     table : Coefficients or None
         With intervals, after an inference.
     result : Result
         The last run.
     whole : bool
-        Whether it is the only one.
+        Whether it is the only run, and so the whole model.
     loss : str
     n_iter, stopped, max_grad_norm
         Of the last run.
@@ -720,7 +793,10 @@ def decode_classifier(
 def _decode_training(
     declared: Declared, encoded: TrainingRows, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
-    """Decode models of encoded rows to one for every class, or one for two classes."""
+    """Convert the runs' models of encoded rows to coefficients of the columns, by sorted class.
+
+    There is one model for two classes, and otherwise one for each class.
+    """
     labelled, last = encoded.of.labelled, results[-1]
     vectors, by_site = _models_and_site_models(encoded.public, results)
     encoding = declared.terms.encoding
@@ -729,14 +805,14 @@ def _decode_training(
     shape = (1 + len(by_site), len(vectors))
     coef = labelled.to_sorted_classes(coef.reshape(*shape, -1), axis=1)
     intercept = labelled.to_sorted_classes(intercept.reshape(shape), axis=1)
-    one = len(vectors) == 1
+    two_classes = len(vectors) == 1
     answered = _model_of_raw_columns(declared, labelled, vectors, results)
     order = None
     if answered is not None:
         order = labelled.order
     # The first is the average over sites, and the others are the sites' own.
     site_coef, site_intercept = coef[1:], intercept[1:]
-    if one:
+    if two_classes:
         site_coef, site_intercept = coef[1:, 0], intercept[1:, 0]
     return Fitted(
         model=LinearModel(coef[0], intercept[0], answered, order),
@@ -764,22 +840,25 @@ def _models_and_site_models(
         vectors = np.concatenate([result.consensus for result in results])
         return vectors, np.stack([result.models[0] for result in results], axis=1)
     (result,), K = results, public.classes
+    # The average first, then the sites; each is one vector of K blocks of d entries.
     blocks = np.concatenate([result.consensus, result.models[0]]).reshape(-1, K, public.sites.d)
     blocks = task_of_classes(K).from_softmax(blocks)
-    return blocks[0], blocks[1:]
+    average, by_site = blocks[0], blocks[1:]
+    return average, by_site
 
 
 def _model_of_raw_columns(
     declared: Declared, labelled: Labelled, vectors: Array, results: tuple[Result, ...]
 ) -> SavedModel | None:
-    """Make the model of raw columns; None without a schema."""
+    """Return the model with the schema that encodes raw columns for it; None without a schema."""
     schema = declared.terms.schema
     if schema is None:
         return None
     if schema.label is None or declared.classes is not None:
         schema = with_class_label(schema, labelled.names)
     config = results[0].config
-    # Several runs have a move each, so no single one describes their rows: linear for all rows.
+    # A move is the centring of a run, after which some rows were scaled down.  Several runs have
+    # one each, so none describes the rows of all, and the model is linear for every row.
     move = None
     if len(results) == 1 and results[0].move is not None:
         move = results[0].move.for_replicate(0)
@@ -797,7 +876,7 @@ def _model_of_raw_columns(
 def _decode_inference(
     declared: Declared, encoded: InferenceRows, planned: Planned, result: Result
 ) -> Fitted:
-    """Decode coefficients with intervals."""
+    """Convert the outcome of an inference to coefficients and a table with intervals."""
     schema = declared.terms.schema
     labelled, fit = encoded.of.labelled, encoded.public.fit
     naming = fit.layout.naming
@@ -808,13 +887,14 @@ def _decode_inference(
     answered = fit.layout.to_saved_model(found.model, schema, infinities_to_text(found.plain))
     in_units = naming.into_units @ found.model
     # Slopes stand first, and after them the constants.
-    k = int(np.sum(naming.constant == 0))
-    coef = labelled.to_sorted_classes(in_units[None, :k])
+    slope_count = int(np.sum(naming.constant == 0))
+    slopes, constants = in_units[:slope_count], in_units[slope_count:]
+    coef = labelled.to_sorted_classes(slopes[None])
     # The constants of sites are averaged by the shares of their rows.
-    intercept = labelled.to_sorted_classes(np.atleast_1d(in_units[k:] @ answered.shares))
+    intercept = labelled.to_sorted_classes(np.atleast_1d(constants @ answered.shares))
     site_intercept = np.repeat(intercept, sites)
     if naming.sites:
-        site_intercept = labelled.to_sorted_classes(in_units[k:])
+        site_intercept = labelled.to_sorted_classes(constants)
     return Fitted(
         model=LinearModel(coef, intercept, answered, labelled.order),
         site_coef=np.repeat(coef, sites, axis=0),
@@ -834,13 +914,13 @@ def _decode_inference(
 
 
 def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> tuple[Note, ...]:
-    """Collect notes on a fitted model: rows that did not fit, and one answer for all rows."""
+    """Collect notes on a fitted model: rows that did not fit, and a single class for all rows."""
     terms, label = declared.terms, of.labelled.number
     undeclared: tuple[Note, ...] = ()
-    strange = int(np.sum(label < 0))
-    if strange:
-        what = f"{strange} of {len(label)} rows have an undeclared label"
-        text = f"{what}: they were rows of zeros (for the data's holder only)"
+    undeclared_rows = int(np.sum(label < 0))
+    if undeclared_rows:
+        what = f"{undeclared_rows} of {len(label)} rows have an undeclared label"
+        text = f"{what} and were replaced by rows of zeros (for the data's holder only)"
         undeclared = (Note("labels", text, HolderNote),)
     alike: tuple[Note, ...] = ()
     if terms.is_simulation:
@@ -851,9 +931,9 @@ def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> 
 
 
 def _margins_of_fitted_rows(terms: Terms, of: LabelledRows, model: LinearModel) -> Array:
-    """Compute margins of the rows that were fitted."""
+    """Compute margins of the rows that were fitted, (n,) or (n, K)."""
     if model.answered is None:
-        # Rows that are too long must not tell by a warning.
+        # A warning of overflow would reveal a long row.
         with np.errstate(all="ignore"):
             return model.linear_margins(of.features.values)
     rows = of.features.rows_for_model(terms.schema)

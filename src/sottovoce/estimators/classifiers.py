@@ -1,4 +1,8 @@
-"""Linear classifiers."""
+"""The estimators :class:`ConsensusClassifier` (several sites) and :class:`PrivateClassifier` (one).
+
+The steps of `fit` are functions of :mod:`sottovoce.estimators.classifier_steps`; here are the
+parameters, the fitted attributes and the predictions.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +59,7 @@ _DEFAULT = RunConfig()
 
 
 def _has_probabilities(estimator: Any) -> bool:
+    """Return true if the loss that was asked for models probabilities."""
     return str(estimator.loss) in (AUTO, "logistic", "softmax")
 
 
@@ -348,7 +353,10 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         )
 
     def _record_decisions(self, declared: Declared, planned: Planned) -> Planned:
-        """Keep what was decided, and tell it, before anything is spent."""
+        """Set `choice_`, `centring_` and `forecast_`, and warn of a poor forecast.
+
+        Called after planning, before anything is spent.
+        """
         self.choice_ = planned.choice
         self.centring_ = planned.decision
         self.__dict__.pop("forecast_", None)
@@ -357,7 +365,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return self._warn_of_step(planned, stacklevel=3)
 
     def _set_fitted_attributes(self, declared: Declared, of: LabelledRows, fitted: Fitted) -> Self:
-        """Set the fitted attributes, then tell what is to be known of the model."""
+        """Set the fitted attributes, then warn of the notes on the fit."""
         self._store_column_names(declared.terms, of.features)
         model = fitted.model
         self.coef_ = model.coef
@@ -371,7 +379,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         self.stopped_ = fitted.stopped
         self.max_grad_norm_ = fitted.max_grad_norm
         self.privacy_spent_ = fitted.result.privacy
-        # The last of several runs is not the model, so it is not kept for a file.
+        # One of several runs is not the whole model, so none is kept for `save`.
         self._result = None
         if fitted.whole:
             self._result = fitted.result
@@ -469,17 +477,27 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
 
     @property
     def _loss_of_fit(self) -> str:
+        """Name of the loss that was trained."""
         return str(self.loss_)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, groups: Any = None) -> Array:
-        """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss
-        only.
+        """Compute the probabilities of the classes; logistic and softmax loss only.
 
-        Of more than two classes under the logistic loss: each against the rest, scaled to a sum of
-        one.  After training with a finite `max_grad_norm` they may be too sure, or not sure enough:
-        :class:`sottovoce.errors.NotCalibrated` warns of it and names what states calibrated ones
-        (``docs/privacy/capped.md``).  `groups` are those of :meth:`decision_function`.
+        With more than two classes under the logistic loss, those of each class against the rest are
+        scaled to a sum of one.  After training with a finite `max_grad_norm` they may be too sure,
+        or not sure enough: :class:`sottovoce.errors.NotCalibrated` warns of it and names what gives
+        calibrated ones (``docs/privacy/capped.md``).
+
+        Parameters
+        ----------
+        X, groups
+            As for :meth:`decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; each row sums to 1.
         """
         margin = self.decision_function(X, groups)
         self._warn_if_capped()
@@ -487,12 +505,13 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             return np.column_stack([expit(-margin), expit(margin)])
         if self._loss_of_fit == "softmax":
             return np.asarray(np.exp(log_softmax(margin, axis=1)))
+        # At least the smallest float, so that a row's probabilities have a sum to be divided by.
         each = np.maximum(expit(margin), np.finfo(float).tiny)
         return np.asarray(each / each.sum(axis=1, keepdims=True))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: ArrayLike, groups: Any = None) -> Array:
-        """Logarithms of :meth:`predict_proba`, with the same warning."""
+        """Compute the logarithms of :meth:`predict_proba`, with the same warning."""
         margin = self.decision_function(X, groups)
         if margin.ndim > 1 and self._loss_of_fit != "softmax":
             return np.asarray(np.log(self.predict_proba(X, groups)))
@@ -502,16 +521,16 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return np.column_stack([log_expit(-margin), log_expit(margin)])
 
     def _warn_if_capped(self) -> None:
+        """Warn that probabilities of a fit with capped gradients are not calibrated."""
         if self.max_grad_norm_ < math.inf:
             self._warn_once(Note("capped", NOT_CALIBRATED, NotCalibrated), stacklevel=3)
 
     def to_sklearn(self) -> LogisticRegression | Pipeline:
-        """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the
-        same answers.
+        """Return a fitted scikit-learn ``LogisticRegression`` with the same coefficients.
 
-        Both are linear in X, also for rows that training shortened.  Under a schema a pipeline from
-        raw columns, with a :class:`sottovoce.SchemaTransformer` before it; classes are those of
-        :meth:`predict`.
+        Its predictions are the same, because both are linear in X, also for rows that training
+        scaled down.  Under a schema it is a pipeline from raw columns, with a
+        :class:`sottovoce.SchemaTransformer` as the first step.
 
         Raises
         ------

@@ -1,4 +1,8 @@
-"""Principal components from one release of second moments."""
+"""Principal components from one release of second moments, and the five steps of their `fit`.
+
+Rows end in a constant, so the released matrix also holds their weighted sum; the covariance matrix
+and its eigenvectors follow from it without further cost (:func:`decode_components`).
+"""
 
 from __future__ import annotations
 
@@ -47,16 +51,18 @@ from .terms import Terms, collect_terms, norm_bound_errors
 
 @dataclass(frozen=True)
 class Components(Once):
-    """Second moments of rows; the outcome is an answer."""
+    """The recipe: one release of second moments at weight 1; its outcome is the noisy answer."""
 
     name: ClassVar[str] = "components"
     summary: ClassVar[str] = "second moments, for principal components"
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """The one release: second moments, with the whole budget."""
         return (Item("second moments", SecondMoments, 1.0),)
 
     def point_of_release(self, d: int) -> Array:
+        """Return zeros (d,), as second moments are the same at every model."""
         return np.zeros(d)
 
 
@@ -65,7 +71,7 @@ class Components(Once):
 
 @dataclass(frozen=True)
 class Declared:
-    """Declared parameters of components: their number, and the budget."""
+    """Declared parameters: the number of components, checked later, and the run's budget."""
 
     terms: Terms
     count: Any
@@ -73,6 +79,7 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
 
@@ -95,7 +102,7 @@ class Encoded(AskedRows):
 
 
 def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
-    """Read rows and deal them to sites.
+    """Read rows, assign them to sites and encode them with a constant.
 
     Parameters
     ----------
@@ -112,7 +119,7 @@ def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
     Raises
     ------
     InvalidInput
-        For what does not fit; the message tells no value of a row.
+        For rows or a number of components that do not fit; no message shows a value of a row.
     """
     terms = declared.terms
     features = read_features(terms, X)
@@ -121,10 +128,12 @@ def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
         values = rows_without_constant(terms.schema, features)
     d = values.shape[1]
     if len(features) < 2:
-        raise InvalidInput("X", None, "n_samples=1 is too few for components", "give more rows")
+        # scikit-learn's checks of estimators look for "n_samples=1".
+        rule = "principal components need at least 2 rows, and X has n_samples=1"
+        raise InvalidInput("X", None, rule, "give more rows")
     if not (isinstance(declared.count, int | np.integer) and 1 <= declared.count <= d):
         rule = f"must be a whole number from 1 to the number of columns, {d}"
-        raise InvalidInput("n_components", declared.count, rule, "use fewer")
+        raise InvalidInput("n_components", declared.count, rule, "use fewer components")
     dealt = deal_rows_to_sites(terms, features, groups)
     naming = naming_from_columns([f"x{j}" for j in range(d)], terms.norm)
     rows = dealt.bound_people(
@@ -141,7 +150,7 @@ def encode_unlabelled_rows(declared: Declared, X: Any, groups: Any) -> Encoded:
 
 
 def rows_without_constant(schema: Schema, features: Features) -> Array:
-    """Return encoded rows without the constant."""
+    """Return encoded rows (n, features) without the schema's constant column, if it has one."""
     columns = sum(len(block.feature_names) for block in schema.blocks)
     return np.asarray(features.values[:, :columns])
 
@@ -154,15 +163,19 @@ def plan_components(declared: Declared, public: Public) -> Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Components of the noisy covariance matrix: all of it follows from the release."""
+    """Components of the noisy covariance matrix: all of it follows from the release.
 
-    components: Array
-    mean: Array
-    variance: Array
-    variance_ratio: Array
+    Its arrays are the attributes of :class:`ConsensusPCA` of the same names, for k components of d
+    columns.
+    """
+
+    components: Array  # (k, d)
+    mean: Array  # (d,)
+    variance: Array  # (k,)
+    variance_ratio: Array  # (k,)
     noise: float
-    sampling: Array
-    clear: BoolArray
+    sampling: Array  # (k,)
+    clear: BoolArray  # (k,)
     result: Result
     notes: tuple[Note, ...]
 
@@ -193,9 +206,9 @@ def decode_components(declared: Declared, encoded: Encoded, results: tuple[Resul
     value = encoded.naming.value
     # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
     # The mean weight of a row is that corner: at least five deviations of its noise, at most 1.
-    count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)
-    mean = S[:-1, -1] / (value * count)
-    covariance = (S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2
+    mean_weight = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)
+    mean = S[:-1, -1] / (value * mean_weight)
+    covariance = (S[:-1, :-1] / mean_weight - np.outer(mean, mean)) / scale**2
     values, vectors = np.linalg.eigh(covariance)
     # The largest first; noise may make eigenvalues negative, and no variance is.
     values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
@@ -207,9 +220,10 @@ def decode_components(declared: Declared, encoded: Encoded, results: tuple[Resul
         variance_ratio = values[:k] / total
     # Off the diagonal the noise has deviation s / root 2: a symmetric Gaussian matrix of d columns
     # then has a spectral norm of about 2 (s / root 2) root d.
-    noise = s * math.sqrt(2.0 * d) / (count * scale**2)
+    noise = s * math.sqrt(2.0 * d) / (mean_weight * scale**2)
     # E[(x'v)^2 |x|^2] <= explained variance * bound^2, the mean square of a row's entries beside v
-    sampling = np.sqrt(values[:k] / (len(encoded.features) * count * scale**2))
+    sampling = np.sqrt(values[:k] / (len(encoded.features) * mean_weight * scale**2))
+    # Distances of each eigenvalue to the next larger and the next smaller one.
     gaps = np.abs(np.diff(values, append=0.0, prepend=np.inf))
     unsure = 2.0 * np.hypot(noise, sampling)
     return Fitted(
@@ -313,7 +327,7 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         self.knobs = knobs
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Ask for second moments across sites.
+        """Release the second moments of the rows of all sites, and compute components from them.
 
         Parameters
         ----------
@@ -342,7 +356,7 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         )
 
     def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
-        """Set the fitted attributes, then tell what is to be known of the model."""
+        """Set the fitted attributes, then warn of the notes on the fit."""
         self._store_column_names(declared.terms, encoded.features)
         self.components_ = fitted.components
         self.mean_ = fitted.mean
@@ -369,7 +383,7 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         return np.asarray((rows - self.mean_) @ self.components_.T)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return names of the components, as scikit-learn makes them."""
+        """Return the names "consensuspca0", "consensuspca1", ..., as scikit-learn forms them."""
         check_is_fitted(self, "components_")
         return np.array([f"consensuspca{k}" for k in range(self.n_components)], dtype=np.object_)
 

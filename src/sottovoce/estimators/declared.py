@@ -1,4 +1,9 @@
-"""Rows by a schema: frames in, encoded rows and names out."""
+"""Reading frames by a schema: labels, sites, persons and weights in, coefficients by name out.
+
+A schema declares public facts about columns (``docs/reference/data.md``).  These functions are the
+estimators' side of it: they find the columns that a schema names, read labels into
+:class:`Labelled`, and convert models of encoded rows to the units of the columns and back.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,10 @@ from ..util.typing import Any, Array, IntArray
 
 
 def read_schema_argument(given: Any) -> Schema | None:
-    """Read the schema a user gave: a path, the entries of a file, or a Schema; None for none."""
+    """Return the schema that a user gave as a path, as a dict of entries, or as a Schema.
+
+    None stays None; InvalidInput for anything else.
+    """
     if given is None or isinstance(given, Schema):
         return given
     if isinstance(given, Mapping):
@@ -37,20 +45,27 @@ def read_schema_argument(given: Any) -> Schema | None:
 
 
 def read_label_column(y: Any, n: int) -> Column:
-    """Read labels as a column of n values; InvalidInput if they are none."""
+    """Return the labels as a column (n,); InvalidInput if they have another shape."""
     column = run_without_data_in_errors("y", lambda: read_frame({"y": y}).columns["y"])
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.shape != (n,):
-        rule = f"must name a label for each of the {n} rows, and has shape {column.shape}"
-        raise InvalidInput("y", None, rule, "give one value a row")
+        rule = f"must have one label for each of the {n} rows, but has shape {column.shape}"
+        raise InvalidInput("y", None, rule, "give one label for each row")
     return column
 
 
 class Labelled(NamedTuple):
-    """Labels of rows: the number of each among the `names`, -1 for none.
+    """Labels of rows, as positions in the list of class names.
 
-    `order` sorts the names, as scikit-learn wants classes.
+    Parameters
+    ----------
+    names : array (K,)
+        Class names, in the schema's order or sorted.
+    number : array of int (n,)
+        Position of each row's label in `names`; -1 for an undeclared or missing one.
+    order : array of int (K,)
+        Positions that sort the names, as scikit-learn wants `classes_`.
     """
 
     names: Array
@@ -59,18 +74,19 @@ class Labelled(NamedTuple):
 
     @classmethod
     def from_sorted_names(cls, names: Array, number: IntArray) -> Self:
-        """Build from sorted class names."""
+        """Build from class names that are sorted already, and each row's position among them."""
         return cls(names, number, np.arange(len(names)))
 
     def to_sorted_classes(self, coefficients: Array, axis: int = 0) -> Array:
-        """Reorder per-class arrays to the order of `classes_`.
+        """Reorder per-class arrays along `axis` to the order of `classes_`.
 
-        Of two classes, the second is the positive one.
+        Two classes have a single model, for the second of `names`: its sign changes if that class
+        is not the second one when sorted.
         """
         if len(self.order) != 2:
             return np.take(coefficients, self.order, axis=axis)
-        # The one model of two classes is for the second of them.
-        if self.order[0] == 0:
+        names_are_sorted = self.order[0] == 0
+        if names_are_sorted:
             return coefficients
         return -coefficients
 
@@ -83,10 +99,13 @@ class Labelled(NamedTuple):
 
 
 def read_declared_labels(schema: Schema, column: Any) -> Labelled:
-    """Read the labels in a column that the schema declares."""
+    """Read a column (n,) of the labels that the schema declares; others get the position -1.
+
+    SchemaError if the schema's label has no classes.
+    """
     label = schema.label
     if label is None or not isinstance(label.task, Classification):
-        rule = "must declare classes for a classifier"
+        rule = "must declare its classes, because a classifier predicts them"
         raise SchemaError("label", None, rule, "add positive = ..., or values = [...]")
     names = np.array(label.task.names)
     number = label.task.number(label.encode(column, schema.na))
@@ -121,25 +140,28 @@ def open_table_of_schema(schema: Schema, X: Any, columns: Sequence[str] | None) 
 
 
 def source_columns(schema: Schema, columns: Mapping[str, Any]) -> list[str]:
-    """Return names of the columns that a schema reads for the model, each once."""
+    """Return the names of the columns that a schema reads as features, each once."""
     sources = [source for block in schema.blocks for source in block.source_columns(columns)]
     return list(dict.fromkeys(sources))
 
 
 def declared_site_column(schema: Schema | None, table: Any) -> Any:
-    """Return the sites that a table's column names; None without one."""
+    """Return each row's site, (n,) texts, from the schema's site column; None without one.
+
+    SchemaError if a row has no site.
+    """
     if schema is None or schema.site is None or schema.site not in table.columns:
         return None
     column = table.columns[schema.site]
     if mask_of_missing(column, (), MISSING_MARKS).any():
         raise SchemaError(
-            schema.site, None, "has rows without a site", "name the site of every row"
+            schema.site, None, "has rows without a site", "fill in the site of every row"
         )
     return column_as_text(column)
 
 
 def person_numbers(schema: Schema | None, table: Any) -> IntArray | None:
-    """Return the number of each row's person, by the schema's column; None if the unit is a row."""
+    """Return each row's person as a number from 0 on, (n,); None if the privacy unit is a row."""
     if schema is None or schema.person is None:
         return None
     return schema.person.number_people_of_table(table.columns, frozenset(schema.na))
@@ -162,24 +184,27 @@ def find_label_column(schema: Schema | None, table: Any, y: Any) -> Any:
     Raises
     ------
     SchemaError
-        If the table has not the column that the schema declares.
+        If the table lacks the label column that the schema declares.
     """
     if y is not None:
         return y
     if schema is None or schema.label is None:
         return None
     if schema.label.column not in table.columns:
-        rule = "is the label that the schema declares, and the frame does not have it"
+        rule = "is the label column that the schema declares, but the frame has no such column"
         raise SchemaError(schema.label.column, None, rule, "add the column, or give y")
     return table.columns[schema.label.column]
 
 
 def declared_weights(schema: Schema | None, table: Any) -> tuple[Array, int] | None:
-    """Read the schema's column of weights, in [0, 1], and how many are capped; None without one."""
+    """Return the schema's weights of rows, (n,) in [0, 1], and how many rows were capped.
+
+    None if the schema declares no weight.
+    """
     if schema is None or schema.weight is None:
         return None
     if schema.weight.column not in table.columns:
-        rule = "is the weight that the schema declares, and the frame does not have it"
+        rule = "is the weight column that the schema declares, but the frame has no such column"
         raise SchemaError(schema.weight.column, None, rule, "add the column")
     found: tuple[Array, int] = schema.weight.encode_weights(
         table.columns[schema.weight.column], frozenset(schema.na)
@@ -199,12 +224,14 @@ def coefficients_in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]
     ----------
     schema : Schema
     vectors : array (..., d)
+        Models of encoded rows.
 
     Returns
     -------
     coef : array (..., features)
         Per unit of each column.
     constant : array (...)
+        The constant term in these units.
     """
     found = vectors @ into_units(schema).T
     return found[..., :-1], found[..., -1]
@@ -231,14 +258,14 @@ def encoded_model_from_units(schema: Schema, coef: Array, intercept: Array) -> A
         For a schema without a constant.
     """
     if not schema.intercept:
-        rule = "the schema has no constant to start from"
+        rule = "cannot be used, because the schema declares no constant"
         raise InvalidInput("intercept_init", None, rule, "add intercept = true to the schema")
     with_constant = np.concatenate([coef, intercept[..., None]], axis=-1)
     return np.linalg.solve(into_units(schema), with_constant.T).T
 
 
 def with_class_label(schema: Schema, names: Array) -> Schema:
-    """Return the schema with a label of these classes, for labels that came beside the frame."""
+    """Return the schema with a label of these classes, for labels given separately as y."""
     label = ClassLabel(
         _unused_label_name(schema), tuple(value_as_text(name) for name in names.tolist())
     )
@@ -246,7 +273,7 @@ def with_class_label(schema: Schema, names: Array) -> Schema:
 
 
 def with_number_label(schema: Schema, task: BoundedNumber) -> Schema:
-    """Return the schema with a label of these bounds, for a target that came beside the frame."""
+    """Return the schema with a label of these bounds, for a target given separately as y."""
     label = schema.label
     if isinstance(label, NumberLabel) and (label.lo, label.hi) == (task.low, task.high):
         return schema
@@ -254,7 +281,7 @@ def with_number_label(schema: Schema, task: BoundedNumber) -> Schema:
 
 
 def _unused_label_name(schema: Schema) -> str:
-    """Return a name for a label: the schema's own, or one that no column has."""
+    """Return a name for a label column: the schema's own, or one that no feature has."""
     taken = {source for block in schema.blocks for source in block.source_columns({})}
     candidates = ["label", "y", "(label)"]
     if schema.label is not None:
@@ -263,7 +290,11 @@ def _unused_label_name(schema: Schema) -> str:
 
 
 def positive_class_name(model: Any) -> str | None:
-    """Return which of two classes coefficients are for: a schema's positive one, or the second."""
+    """Return the class whose log-odds the table of coefficients is for.
+
+    Of two classes it is the schema's positive one, or without a schema the second in order; None
+    for more classes and for other models.
+    """
     classes, answered = getattr(model, "classes_", None), getattr(model, "_answered", None)
     if classes is None or len(classes) != 2:
         return None
@@ -275,8 +306,9 @@ def positive_class_name(model: Any) -> str | None:
 def coefficient_columns(model: Any) -> ColumnTable:
     """Return coefficients by name, as columns for ``pandas.DataFrame``; the constant is last.
 
-    Where every site has a constant there is a line for each.  Of two classes they are for
-    :func:`positive_class_name`; odds ratios only where probabilities are calibrated.
+    Where every site has a constant there is a line for each.  With two classes the coefficients are
+    for :func:`positive_class_name`, and there are odds ratios if the loss is logistic and gradients
+    were not capped.  With more classes there is a column for each.
     """
     names = list(map(str, model.get_feature_names_out()))
     answered = model._answered

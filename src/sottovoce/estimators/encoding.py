@@ -1,5 +1,8 @@
-"""Rows in the unit ball, by public constants, and models of such rows in the units of the
-columns.
+"""Encodings: rows into the unit ball by public constants, and models back to the columns' units.
+
+Every method needs rows of norm at most 1, because sensitivities are proved for these.  Without a
+schema a declared bound on norms does it (:class:`NormEncoding`); with one, the schema already has
+(:class:`SchemaEncoding`).  No row's encoding depends on another row.
 """
 
 from __future__ import annotations
@@ -25,15 +28,20 @@ class Encoding(ABC):
 
     @abstractmethod
     def encode_rows(self, features: Any) -> Any:
-        """Encode rows, (n, d), dense or CSR as the `features` are."""
+        """Encode `features` (n, p), dense or CSR, as rows (n, d) of norm at most 1 of the same
+        kind.
+        """
 
     @abstractmethod
     def centring_frame(self, width: int) -> Frame | None:
-        """Return the constants in encoded rows of this width; None without one."""
+        """Return where encoded rows of this width hold constants; None if they hold none.
+
+        A run that centres its rows needs a constant column (:mod:`sottovoce.runs.centre`).
+        """
 
     @abstractmethod
     def coefficient_count(self, width: int) -> int:
-        """Return the number of features that have coefficients."""
+        """Return the number of features that have coefficients, of X or of rows of this width."""
 
     @abstractmethod
     def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
@@ -41,23 +49,27 @@ class Encoding(ABC):
 
         Parameters
         ----------
-        vectors : array (..., d)
+        vectors : array (models, d)
 
         Returns
         -------
-        coef : array (..., columns)
+        coef : array (models, columns)
             Per unit of each column.
-        constant : array (...)
+        constant : array (models,)
         """
 
     @abstractmethod
     def model_from_units(self, coef: Array, intercept: Array) -> Array:
-        """Undo :meth:`model_to_units`."""
+        """Convert coefficients (models, columns) and constants (models,) to models of encoded rows.
+
+        The inverse of :meth:`model_to_units`.
+        """
 
 
 @dataclass(frozen=True)
 class NormEncoding(Encoding):
-    """Numbers ``x`` as ``(x / R, 1) / sqrt 2`` with a declared R, and longer x shortened to norm R.
+    """Rows ``x`` as ``(x / R, 1) / sqrt 2`` with a declared R; x of larger norm is scaled down to
+    R.
 
     Parameters
     ----------
@@ -71,9 +83,10 @@ class NormEncoding(Encoding):
     intercept: bool
 
     def encode_rows(self, features: Any) -> Any:
+        """Encode rows by the declared norm, and append the constant."""
         if issparse(features):
             return self._encode_sparse_rows(csr_array(features))
-        # Divided by their largest entry first, rows have norms whose squares cannot overflow.
+        # Divided by their largest entry (or R) first, so that squares cannot overflow.
         peak = np.maximum(np.abs(features).max(axis=1, keepdims=True), self.norm)
         unit = features / peak
         unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * SLACK
@@ -93,20 +106,24 @@ class NormEncoding(Encoding):
         return csr_array(hstack([unit, ones]) / (math.sqrt(2.0) * SLACK))
 
     def centring_frame(self, width: int) -> Frame | None:
+        """Return the last column as the constant; None without an intercept."""
         if not self.intercept:
             return None
         return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN)
 
     def coefficient_count(self, width: int) -> int:
+        """Return the width of X."""
         return width
 
     def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
+        """Divide by the scales of :meth:`encode_rows`; the last entry is the constant."""
         if not self.intercept:
             return vectors / (self.norm * SLACK), np.zeros(len(vectors))
         scaled = vectors / (math.sqrt(2.0) * SLACK)
         return scaled[:, :-1] / (self.norm * SLACK), scaled[:, -1]
 
     def model_from_units(self, coef: Array, intercept: Array) -> Array:
+        """Multiply by the scales of :meth:`encode_rows`."""
         slopes = coef * (self.norm * SLACK)
         if not self.intercept:
             return slopes
@@ -115,23 +132,28 @@ class NormEncoding(Encoding):
 
 @dataclass(frozen=True)
 class SchemaEncoding(Encoding):
-    """Rows that a schema has put into the unit ball already."""
+    """Rows that :meth:`sottovoce.Schema.encode` has put into the unit ball already."""
 
     schema: Schema
 
     def encode_rows(self, features: Any) -> Any:
+        """Return the rows as they are: the schema has encoded them."""
         return features
 
     def centring_frame(self, width: int) -> Frame | None:
+        """Return where the schema's encoding holds constants; None if nowhere."""
         return frame_of_schema(self.schema)
 
     def coefficient_count(self, width: int) -> int:
+        """Return the width of encoded rows without the constant."""
         return width - (self.schema.intercept > 0)
 
     def model_to_units(self, vectors: Array) -> tuple[Array, Array]:
+        """Convert by the declared bounds of the columns."""
         return coefficients_in_units(self.schema, vectors)
 
     def model_from_units(self, coef: Array, intercept: Array) -> Array:
+        """Convert by the declared bounds; InvalidInput for a schema without a constant."""
         return encoded_model_from_units(self.schema, coef, intercept)
 
 

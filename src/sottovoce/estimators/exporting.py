@@ -1,11 +1,14 @@
-"""A saved model as an ONNX graph from raw columns to answers: the schema's encoding, the linear
-model, the labels.
+"""A saved model as an ONNX graph from raw columns to predictions, for ``sottovoce export``.
 
-It computes in double precision what ``sottovoce predict`` does.  scikit-learn has no steps for
-declared bounds, logarithms and shortened rows, and its converters have none either, so it is built
-node by node.  Inputs are the schema's columns, each (rows, 1), texts for categories and else
-numbers; a vector is one input.  A missing number is NaN, allowed where the column declares
-`missing` or `indicator`.  A date is a number of its units since its epoch.
+The graph encodes rows as the schema says, applies the linear model, and returns labels or numbers;
+in double precision it computes what ``sottovoce predict`` does.  It is built node by node, because
+scikit-learn and its converters have no steps for declared bounds, logarithms and clipped rows.
+
+Inputs are the schema's columns, each (rows, 1): texts for categories, numbers for all else; a
+vector is one input.  A missing number is NaN, allowed where the column declares `missing` or
+`indicator`. A date is a number of its units since its epoch.  A *block* is a column's declaration
+in the schema with the features that it yields; an *indicator* is a 0-1 feature that marks a level
+or a missing value.
 """
 
 from __future__ import annotations
@@ -28,37 +31,53 @@ from ..util.typing import Any, Array, IntArray
 
 onnx = Later("onnx")
 
-# For runtimes of 2022 on.
+# Versions of ONNX's operators and of its file format, which runtimes of 2022 and later can read.
 OPSET, ML_OPSET, IR = 17, 3, 8
-# Shorter rows are taken to be zero where rows are divided by their norms.
+# Least divisor where rows are divided by their norms, so that a row of zeros stays zero.
 _TINY = 1e-150
 
 
 @dataclass(frozen=True)
 class Linear:
-    """The linear map of a saved run, ``encoded row @ weights.T + constant``, and its task."""
+    """The linear map of a saved run, ``encoded row @ weights.T + constant``, and its task.
+
+    Parameters
+    ----------
+    schema : Schema
+        The encoding of raw columns.
+    whole : bool
+        Whether rows of norm above 1 stay as they are; else they are clipped to norm 1
+        (:meth:`sottovoce.Schema.encode`).
+    weights : array (outputs, d)
+    constant : float
+    task : Task
+    probabilities : bool
+        Whether the loss gives probabilities of classes.
+    move : Move, optional
+        The centring of the run, after which some rows were clipped; their margins shrink with them.
+    """
 
     schema: Schema
-    # Whether rows longer than the divisor stay as they are: see
-    # :meth:`sottovoce.data.Schema.encode`.
     whole: bool
-    # (outputs, d)
     weights: Array
     constant: float
     task: Task
     probabilities: bool
-    # By which the run moved rows, so that some were clipped.
     move: Move | None = None
 
     @classmethod
     def from_saved_model(cls, saved: SavedModel) -> Linear:
-        """Read a saved model; with a constant a site, rows get their mean, or the only site's."""
+        """Construct the map of a saved model.
+
+        If every site has a constant, all rows get the sites' average, or that of the one site which
+        the model was loaded for.  InvalidInput for a model without a schema.
+        """
         naming, schema = saved.naming, saved.schema
         if schema is None:
             raise InvalidInput(
                 "run",
                 None,
-                "was trained without a schema, so it knows no columns",
+                "was trained without a schema, so its columns have no names",
                 "train on a table",
             )
         task = schema.task
@@ -68,7 +87,8 @@ class Linear:
             return cls(schema, False, weights, 0.0, task, bool(task.names) and known, saved.move)
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
-        # The last encoded column holds the constant of all, and a graph reads no site.
+        # A graph reads no site, so the constant is added after the product, and the last encoded
+        # column, that of a common constant, gets the weight 0.
         if naming.sites:
             site = AVERAGE
             if saved.only is not None:
@@ -80,7 +100,10 @@ class Linear:
 
 @dataclass
 class _Graph:
-    """A graph under construction; methods add nodes and return the names of their outputs."""
+    """An ONNX graph under construction; methods add nodes and return the names of their outputs.
+
+    Arguments named x are names of outputs or inputs of the graph, of shape (rows, columns).
+    """
 
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
@@ -95,13 +118,50 @@ class _Graph:
     def add_node(
         self, kind: str, *inputs: str, out: str = "", domain: str = "", **more: Any
     ) -> str:
-        """Add a node of operator `kind`, and return the name of its output."""
+        """Add a node of operator `kind`, and return the name of its output.
+
+        Parameters
+        ----------
+        kind : str
+            Operator, such as "MatMul".
+        *inputs : str
+            Names of inputs, constants and outputs of other nodes.
+        out : str
+            Name of the output; empty for a new one.
+        domain : str
+            Empty for ONNX's own operators, "ai.onnx.ml" for those of machine learning.
+        **more
+            Attributes of the operator.
+
+        Returns
+        -------
+        str
+        """
         name = out or f"n{len(self.nodes)}"
         self.nodes.append(onnx.helper.make_node(kind, list(inputs), [name], domain=domain, **more))
         return name
 
     def add_input(self, name: str, text: bool, width: int = 1) -> str:
-        """Return the name of an input (rows, width), added once; blocks may share a column."""
+        """Add an input (rows, width) unless it is there, as blocks may share a column.
+
+        Parameters
+        ----------
+        name : str
+            The column's name, which it returns.
+        text : bool
+            Whether it holds texts; else numbers in double precision.
+        width : int
+            Entries of a vector; 1 for other columns.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        InvalidInput
+            If one block reads the column as text and another as a number.
+        """
         kind = onnx.TensorProto.DOUBLE
         if text:
             kind = onnx.TensorProto.STRING
@@ -109,8 +169,8 @@ class _Graph:
             if one.name == name:
                 if one.type.tensor_type.elem_type != kind:
                     rule = (
-                        "is declared as a category and as a number, and a graph's input is "
-                        "one of them"
+                        "is declared both as a category and as a number, but an ONNX input is "
+                        "either text or a number"
                     )
                     raise InvalidInput(name, None, rule, "give one of the two a column of its own")
                 return name
@@ -118,14 +178,16 @@ class _Graph:
         return name
 
     def cast_to_double(self, x: str) -> str:
+        """Convert x to double precision."""
         return self.add_node("Cast", x, to=onnx.TensorProto.DOUBLE)
 
     def clip_to_bounds(self, x: str, lo: float, hi: float) -> str:
+        """Clip the entries of x to [lo, hi]."""
         above = self.add_node("Max", x, self.add_constant(float(lo)))
         return self.add_node("Min", above, self.add_constant(float(hi)))
 
     def fill_missing(self, x: str, missing: float | None) -> str:
-        """Replace missing numbers, if the column declares by what."""
+        """Replace missing numbers (NaN) by the declared number; None leaves them."""
         if missing is None:
             return x
         is_missing = self.add_node("IsNaN", x)
@@ -139,17 +201,21 @@ class _Graph:
         )
 
     def interval_number(self, x: str, interior: Array) -> str:
-        """Number the interval of each value between edges, from 1; an edge belongs to the next."""
+        """Return the number, from 1, of the interval that holds each value of x (rows, 1).
+
+        `interior` are the edges between intervals; a value on an edge is in the interval above it.
+        """
         edges = self.add_constant(np.append(-np.inf, interior)[None])
         above = self.cast_to_double(self.add_node("GreaterOrEqual", x, edges))
         return self.add_node("ReduceSum", above, self.add_constant(np.array([1])), keepdims=1)
 
     def gather_columns(self, x: str, which: IntArray) -> str:
+        """Select the columns of x at these positions."""
         return self.add_node("Gather", x, self.add_constant(which), axis=1)
 
 
 def build_onnx_model(model: Linear) -> Any:
-    """Build the graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
+    """Build the graph, an ``onnx.ModelProto``; InvalidInput without the extra ``onnx``.
 
     Outputs are ``label`` (texts) and, where the loss gives them, ``probabilities`` (rows, classes)
     in the order of the metadata's ``classes``; or ``prediction``, in the target's unit.
@@ -181,7 +247,10 @@ def build_onnx_model(model: Linear) -> Any:
 
 
 def _add_encoded_row(graph: _Graph, schema: Schema) -> str:
-    """Return the features of all blocks and the constant, (rows, d), before any row is clipped."""
+    """Add the features of all blocks and the constant, (rows, d), before any row is clipped.
+
+    As the other functions below, it returns the name of its output.
+    """
     known: dict[str, str] = {}
     for block in schema.blocks:
         if not isinstance(block, Derived):
@@ -199,7 +268,7 @@ def _add_encoded_row(graph: _Graph, schema: Schema) -> str:
         row = graph.add_node("Concat", *weighted, axis=1)
     if not schema.intercept:
         return row
-    # Zero for every row, whatever their number.
+    # A column of zeros for any number of rows, to which the constant is added.
     nothing = graph.add_node("Mul", row, graph.add_constant(0.0))
     zero = graph.add_node("ReduceSum", nothing, graph.add_constant(np.array([1])), keepdims=1)
     constant = graph.add_node("Add", zero, graph.add_constant(float(schema.intercept)))
@@ -207,7 +276,7 @@ def _add_encoded_row(graph: _Graph, schema: Schema) -> str:
 
 
 def _add_block(graph: _Graph, block: Block, schema: Schema) -> str:
-    """Return the features of one block, (rows, k), before its weight."""
+    """Add the features of one block, (rows, k), before its weight."""
     if isinstance(block, Vector):
         return _add_vector_block(graph, block)
     assert isinstance(block, Bins | Category | Number | Spline)
@@ -224,13 +293,14 @@ def _add_block(graph: _Graph, block: Block, schema: Schema) -> str:
 
 
 def _add_vector_block(graph: _Graph, block: Vector) -> str:
-    """Return the entries of a vector over its norm, or over the declared bound on norms."""
+    """Add the entries of a vector, divided by its norm or by the declared bound on norms."""
     x = graph.fill_missing(
         graph.add_input(block.name, False, len(block.feature_names)), block.missing
     )
     x = graph.clip_to_bounds(x, block.lo, block.hi)
     norms = graph.norms_of_rows(x)
-    # A norm in words asks for unit vectors; under a number, shorter vectors stay shorter.
+    # A norm in words ("unit") divides by the vector's own norm; a number is a bound, up to which
+    # vectors keep their length.
     least = _TINY
     if not isinstance(block.norm, str):
         least = float(block.norm)
@@ -238,7 +308,7 @@ def _add_vector_block(graph: _Graph, block: Vector) -> str:
 
 
 def _add_number_block(graph: _Graph, raw: str, block: Number) -> str:
-    """Return a number on [0, 1] or [-1, 1], and the mark of a missing one if that is declared."""
+    """Add a number scaled to [0, 1] or [-1, 1], and an indicator of missing ones if declared."""
     x = graph.clip_to_bounds(graph.fill_missing(raw, block.missing), block.lo, block.hi)
     if block.transform == "log1p":
         x = graph.add_node("Log", graph.add_node("Add", x, graph.add_constant(1.0)))
@@ -262,7 +332,7 @@ def _add_number_block(graph: _Graph, raw: str, block: Number) -> str:
 
 
 def _add_bins_block(graph: _Graph, raw: str, block: Bins) -> str:
-    """Return the marks of the intervals, without that of the base."""
+    """Add the indicators of the intervals of a number, without that of the reference."""
     x = graph.fill_missing(raw, block.missing)
     edges = np.asarray(block.edges, dtype=float)
     m = len(block.edges) - 1
@@ -280,7 +350,7 @@ def _add_bins_block(graph: _Graph, raw: str, block: Bins) -> str:
 
 
 def _add_category_block(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> str:
-    """Return the marks of the groups of a category, without that of the base."""
+    """Add the indicators of the levels of a category, without that of the reference."""
     rest = len(block.values)
     codes = block.level_by_spelling(na)
     names = [name for name, _ in block.values]
@@ -302,9 +372,10 @@ def _add_category_block(graph: _Graph, raw: str, block: Category, na: frozenset[
 
 
 def _add_spline_block(graph: _Graph, raw: str, block: Spline) -> str:
-    """Return a number's B-splines, as :meth:`sottovoce.data.curved.Spline.spline_features`."""
+    """Add a number's B-splines, as :meth:`sottovoce.data.curved.Spline.spline_features`."""
     # Beyond the outer knots a curve stays at its value there.
     x = graph.clip_to_bounds(raw, block.knots[0], block.knots[-1])
+    # Knots at the ends are repeated `degree` times, so the first interval has the number 1.
     stretches = np.arange(len(block.repeated) - 1) - block.degree + 1.0
     number = graph.interval_number(x, np.asarray(block.knots[1:-1]))
     found = graph.cast_to_double(
@@ -328,7 +399,7 @@ def _add_spline_block(graph: _Graph, raw: str, block: Spline) -> str:
 
 
 def _add_derived_block(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
-    """Return the features of a derived block, from those of others."""
+    """Add the features of a derived block, from those of other blocks in `known`."""
     if isinstance(block, Pairs):
         return _add_pairs_block(graph, block, known)
     numbers = [graph.gather_columns(known[one.name], np.array([0])) for one in block.of]
@@ -348,7 +419,7 @@ def _add_derived_block(graph: _Graph, block: Derived, known: dict[str, str]) -> 
 
 
 def _add_pairs_block(graph: _Graph, block: Pairs, known: dict[str, str]) -> str:
-    """Return the products of all features of one block with all of another."""
+    """Add the products of all features of each block with all features of each later block."""
     inside = [
         (graph.clip_to_bounds(known[one.name], -1.0, 1.0), len(one.feature_names))
         for one in block.of
@@ -362,7 +433,10 @@ def _add_pairs_block(graph: _Graph, block: Pairs, known: dict[str, str]) -> str:
 
 
 def _clip_to_unit_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
-    """Clip rows as :meth:`sottovoce.data.schema.divide_into_unit_ball`, or leave them `whole`."""
+    """Scale rows and clip them to norm 1, as :meth:`sottovoce.data.schema.divide_into_unit_ball`.
+
+    If they stay `whole` they are scaled only.
+    """
     slack, divisor = schema.slack, float(schema.divisor)
     if schema.unit:
         norms = graph.add_node("Max", graph.norms_of_rows(row), graph.add_constant(_TINY))
@@ -374,7 +448,11 @@ def _clip_to_unit_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> 
 
 
 def _divisor_of_moved_rows(graph: _Graph, row: str, move: Move) -> str:
-    """Return the divisor of moved rows: their norm, or 1 (:class:`sottovoce.data.move.Move`)."""
+    """Add what margins of centred rows are divided by: the centred row's norm, or 1 if that is
+    more.
+
+    See :class:`sottovoce.data.move.Move`.
+    """
     constant = np.zeros(move.width)
     constant[list(move.constants)] = 1.0
     of_constants = graph.add_node("Mul", row, graph.add_constant(constant))
@@ -387,7 +465,9 @@ def _divisor_of_moved_rows(graph: _Graph, row: str, move: Move) -> str:
 
 
 def _add_outputs(graph: _Graph, margins: str, model: Linear) -> list[Any]:
-    """Add the outputs of the graph: labels and probabilities, or numbers in the target's unit."""
+    """Add labels and probabilities, or numbers in the target's unit, and return their
+    descriptions.
+    """
     task, kinds = model.task, onnx.TensorProto
     if isinstance(task, BoundedNumber):
         half = 0.5 * (task.high - task.low)

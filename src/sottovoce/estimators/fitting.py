@@ -1,12 +1,16 @@
-"""The third and the fourth step of every `fit`: what will be asked, at which price, and the asking.
+"""Steps three and four of every `fit`: pricing the runs (plan), and running them.
 
-Each step of a fit is a function of frozen values and returns its notes:
+Each step of a fit is a function of frozen values; its result carries the notes to warn of:
 
 1. ``validate``: what is declared, checked; no row is read.
-2. ``encode``: rows at sites in the unit ball, which stay here, and their public sizes.
+2. ``encode``: rows at sites in the unit ball, which stay in this process, and their public sizes.
 3. ``plan``: methods chosen and priced from public facts; nothing is spent.
 4. :func:`run_planned_fit`: the ledger is charged, noise is drawn, vectors are released.
 5. ``decode``: coefficients in the units of the columns, from what was released.
+
+Steps 1, 2 and 5 are in ``classifier_steps``, ``regressor_steps``, ``survival_steps`` and
+``components``.  A *recipe* is a method that asks for a fixed list of sums, as opposed to one that
+runs for rounds (:class:`sottovoce.algorithms.Recipe`).
 """
 
 from __future__ import annotations
@@ -41,18 +45,18 @@ from .notices import Note
 
 @dataclass(frozen=True)
 class Public:
-    """Public facts of encoded rows, and all that a plan may use of them.
+    """Public facts of encoded rows: all that a plan may use of them.
 
     Parameters
     ----------
     n : array (N, 1)
-        Rows of every site, or people where their rows are bounded together.
+        Number of rows at every site; of people where a person's rows are protected together.
     d : int
-        Entries of a row.
-    sites : array
-        Identifiers.
+        Entries of an encoded row.
+    sites : array (N,)
+        Identifiers of the sites.
     apart : bool
-        Whether sites were given, and not dealt at random.
+        Whether the sites were given, by `groups` or the schema; False for rows dealt at random.
     """
 
     n: Array
@@ -63,15 +67,16 @@ class Public:
 
 @dataclass(frozen=True)
 class SharedLedger:
-    """The ledger that several fits share, if there is one, and what it knows the rows by.
+    """The ledger that several fits share, if there is one, and how it recognises the rows.
 
     Parameters
     ----------
     ledger : Ledger, DurableLedger or None
     deal : bytes or None
-        Digest of the rows at their sites, for a ledger in memory.
-    table
-        The frame that was fitted, for a ledger on disk; None if labels or sites came beside it.
+        Digest of the rows and of their assignment to sites, for a ledger in memory.
+    table : Table or None
+        The frame that was fitted, for a ledger on disk; None if labels or sites were given
+        separately.
     schema : Schema or None
     part_of_a_table : bool
         Whether scikit-learn may be fitting a part of a table.
@@ -84,7 +89,10 @@ class SharedLedger:
     part_of_a_table: bool = False
 
     def table_digest_on_disk(self, config: RunConfig, sites: int) -> bytes | None:
-        """Return the digest of a table for a ledger on disk, whatever the bounds of the schema."""
+        """Return the digest by which a ledger on disk recognises the table; None without one.
+
+        It is of the raw rows, so the bounds that a schema declares do not change it.
+        """
         if self.table is None or self.schema is None or not isinstance(self.ledger, DurableLedger):
             return None
         deal = describe_deal(f"site:{self.schema.site}", self.schema, sites, config)
@@ -104,7 +112,7 @@ class EncodedRows(Protocol):
 
     @property
     def shared(self) -> SharedLedger:
-        """The ledger of several fits."""
+        """The ledger that several fits share, if any."""
 
     def rows_of_run(self, k: int) -> Rows:
         """Return the rows of run k of a fit, in the unit ball."""
@@ -112,13 +120,14 @@ class EncodedRows(Protocol):
 
 @dataclass(frozen=True)
 class AskedRows:
-    """Rows that one run is asked of."""
+    """Rows of a fit that has a single run; `made` has them at their sites, in the unit ball."""
 
     made: Rows
     caveat: Caveat
     shared: SharedLedger = NOT_SHARED
 
     def rows_of_run(self, k: int) -> Rows:
+        """Return the rows of the only run."""
         return self.made
 
 
@@ -129,11 +138,11 @@ class Planned:
     Parameters
     ----------
     runs : tuple of PlannedRun
-        Copies share one budget.
+        In their order; the runs of several classes share one budget.
     labels : tuple of str
-        What each of them is called in the keys of ledgers, and on the way.
+        Name of each run in the keys of a ledger.
     says : tuple of str
-        What a bar says of each; empty for none.
+        Text of the progress bar for each run; empty for no bar.
     choice : Choice or None
         What ``method="auto"`` picked.
     decision : Decision or None
@@ -154,7 +163,7 @@ class Planned:
 def plan_recipe_fit(
     config: RunConfig, recipe: Recipe, loss: Loss, public: Public, says: str = ""
 ) -> Planned:
-    """Price a recipe, the only run of a fit.
+    """Price a fit whose only run is a recipe.
 
     Parameters
     ----------
@@ -164,7 +173,7 @@ def plan_recipe_fit(
     loss : Loss
     public : Public
     says : str
-        What a bar says; empty for none.
+        Text of the progress bar; empty for none.
 
     Returns
     -------
@@ -180,20 +189,20 @@ def plan_recipe_fit(
 def run_planned_fit(
     planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = None
 ) -> tuple[Result, ...]:
-    """Run what is planned: each release is charged before its noise is drawn.
+    """Run what is planned; each release is charged to the ledger before its noise is drawn.
 
     Parameters
     ----------
     planned : Planned
     encoded : EncodedRows
     verbose : bool or None
-        Whether to say how far it is.
+        Whether to report progress; None for a bar on a terminal once a fit is long.
 
     Returns
     -------
     tuple of Result
-        One a run.  The statement of the last, which is that of the fit, has the price under the
-        other relation too.
+        One for each run.  The last one's statement is that of the whole fit; it also has epsilon
+        under the other neighbouring relation (replace-one or zero-out).
     """
     results = []
     with open_progress_teller(verbose) as teller:
@@ -209,7 +218,10 @@ def run_planned_fit(
 def _run_one_plan(
     planned: PlannedRun, encoded: EncodedRows, k: int, label: str, observers: Sequence[Observer]
 ) -> Result:
-    """Run what is planned as run k of a fit."""
+    """Run one plan, the k-th of a fit; `label` is its name in the keys of a ledger.
+
+    LedgerMismatch if a ledger on disk belongs to other rows, with advice for cross-validation.
+    """
     shared = encoded.shared
     try:
         return run_planned(
@@ -225,12 +237,12 @@ def _run_one_plan(
     except LedgerMismatch as error:
         if not shared.part_of_a_table:
             raise
-        said = f"{error}; cross-validation fits parts of a table, which a Ledger in memory counts"
+        said = f"{error}; for cross-validation, which fits parts of a table, use a Ledger in memory"
     raise LedgerMismatch(said)
 
 
 def statement_with_assumptions(statement: Statement, rests: Sequence[str]) -> Statement:
-    """Return a statement with the assumptions that the estimator cannot check."""
+    """Add assumptions that the estimator cannot check, `rests`, to a privacy statement."""
     return with_further_facts(statement, RestsOn(tuple(rests)))
 
 

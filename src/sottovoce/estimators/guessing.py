@@ -1,4 +1,8 @@
-"""Notes of classifiers near guessing: before anything is spent, and on the fitted model."""
+"""Warnings of a classifier that hardly does better than guessing.
+
+Before anything is spent they follow from a forecast on synthetic rows; after the fit, from the
+model's answers to synthetic rows (a release) or to the fitted rows (a simulation).
+"""
 
 from __future__ import annotations
 
@@ -12,23 +16,23 @@ from .notices import Note
 from .predicting import LinearModel
 from .terms import Terms
 
-# Synthetic rows for which a released model is tried.
+# Number of synthetic rows for which a released model is tried.
 _MADE_UP = 1000
 
 
 def forecast_notes(found: Forecast | None, terms: Terms) -> tuple[Note, ...]:
-    """Return a warning if a run is expected to be near guessing, with what would help."""
+    """Return a public note, with advice, if the forecast expects a run to be near guessing."""
     if found is None or not found.is_near_guessing:
         return ()
     return (Note("guessing", f"{found.says}{_scale_advice(terms)}", PublicNote),)
 
 
 def _scale_advice(terms: Terms) -> str:
-    """Return the words on a better scale of the rows; from the schema alone."""
+    """Return advice on a better scale of the rows, from public facts alone; empty without any."""
     if terms.schema is None:
         return (
-            "; a data_norm that most rows reach, or a schema with typical ranges, lets rows stand "
-            "out more"
+            "; rows stand out more from the noise with a data_norm that most rows reach, or with a "
+            "schema with typical ranges"
         )
     changes = fill(terms.schema).changes
     if not changes:
@@ -37,23 +41,26 @@ def _scale_advice(terms: Terms) -> str:
 
 
 def one_class_of_rows(margins: Array) -> tuple[Note, ...]:
-    """Return a note, for the holder of a simulation, if the model answers all rows alike."""
+    """Return a note, for the data owner of a simulation, if all rows get the same class.
+
+    `margins` are those of the fitted rows, (n,) or (n, K).
+    """
     if _answers_differ(margins):
         return ()
-    what = "the model gives one class for every row"
+    what = "the model gives the same class for every row"
     return (Note("one class", f"{what} (a simulation, for the data's holder only)", HolderNote),)
 
 
 def one_class_of_synthetic_rows(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
-    """Return a note, for everybody, if a released model answers all synthetic rows alike."""
+    """Return a public note if a released model gives all synthetic rows the same class."""
     if _answers_differ(_margins_of_synthetic_rows(model, terms)):
         return ()
     where = ""
     if terms.schema is None:
         where = " up to data_norm"
     what = (
-        f"the model gives one class for every synthetic row{where}, "
-        "so it can hardly tell rows apart"
+        f"the model gives the same class for every synthetic row{where}, "
+        "so it hardly distinguishes rows"
     )
     return (Note("one class", what, PublicNote),)
 
@@ -68,7 +75,11 @@ def _answers_differ(margins: Array) -> bool:
 
 
 def _margins_of_synthetic_rows(model: LinearModel, terms: Terms) -> Array:
-    """Compute margins of synthetic rows: of a schema, or the most telling within `data_norm`."""
+    """Compute margins of synthetic rows, (rows,) or (rows, K).
+
+    Under a schema these are rows drawn from it; without one, the rows of norm `data_norm` along and
+    against each class's coefficients, whose margins differ most.
+    """
     answered: Any = model.answered
     if terms.schema is not None and answered is not None:
         X = sketch(terms.schema, _MADE_UP, np.random.default_rng(0))

@@ -1,10 +1,14 @@
 """People as rows of intervals, with all of a person's rows protected together.
 
-A person becomes one row for each interval entered: did the event come in it?  The rows are those of
-a logistic regression with a constant for each interval.  An interval that a person leaves without
-the event counts by the part that was seen.  One more row, of weight 0, holds the cell of the life
-table in which the person leaves.  The weights are so small that together the rows count as one at
-most, so the price of a row is the price of a person (docs/privacy/survival.md).
+A person becomes one row for each interval that they enter, labelled by whether the event came in
+it. A logistic regression of these rows, with a constant for each interval, is the discrete-time
+hazard model.  An interval that a person leaves without the event counts by the part that was seen.
+One more row, of weight 0, holds the cell of the life table in which the person leaves.  The weights
+are so small that a person's rows together count as one row at most, so the privacy loss for a row
+is that for a person (docs/privacy/survival.md).
+
+A person *leaves* follow-up with the event, or is censored.  A *cell* is a part of an interval in
+which people who leave are counted, for the Kaplan-Meier curve.
 """
 
 from __future__ import annotations
@@ -30,19 +34,22 @@ from ..util.typing import Any, Array, BoolArray, IntArray
 from .encoding import SLACK
 
 SHARE = 0.5
-"""Share of a row's squared norm that the interval's constant takes."""
+"""Share of a row's squared norm that the interval's constant takes (s^2 = t^2 = 1/2 in
+docs/privacy/survival.md).
+"""
 FINE, COARSE = 1024, 8
-"""Cells of the life table in each interval, without noise and with it: each cell adds noise to
-those at risk.
+"""Cells of the life table in each interval, without noise and with it: with noise, each more cell
+adds noise to the number at risk.
 """
 TRUTHS = {"1": "1", "true": "1", "0": "0", "false": "0"}
-"""Texts of truth values, in lower case, as the number that they stand for."""
+"""Texts of truth values, in lower case, with the text of the number that they stand for."""
 
 
 def person_weight(m: int, share: float = SHARE) -> float:
     """Compute the weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``.
 
-    Here ``t^2 = share = 1 - s^2``.
+    Here ``t^2 = share = 1 - s^2``; the theorem is in docs/privacy/survival.md, "One person, up to m
+    rows".
 
     Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  Unweighted, the
     person's gradient has norm at most ``sqrt((m s)^2 + m t^2)``, attained by equal slopes, and the
@@ -53,7 +60,10 @@ def person_weight(m: int, share: float = SHARE) -> float:
 
 
 class Expanded(NamedTuple):
-    """Rows with their weights and labels: 1 for the event, -1 for none, 0 for a row of zeros."""
+    """Rows of all people, (rows, columns), with one label and one weight in [0, 1] for each row.
+
+    Labels are 1 for the event, -1 for no event, 0 for an interval not entered (a row of zeros).
+    """
 
     rows: Array
     label: Array
@@ -73,7 +83,7 @@ class Leaving(NamedTuple):
     cell: IntArray
 
     def select_people(self, people: IntArray) -> Leaving:
-        """Return the same of some of the people."""
+        """Select the people of these indices."""
         return Leaving(
             self.last[people], self.event[people], self.exposed[people], self.cell[people]
         )
@@ -82,16 +92,18 @@ class Leaving(NamedTuple):
 def find_leaving_intervals(
     time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int
 ) -> Leaving:
-    """Compute how each person leaves follow-up, by their own time and event alone.
+    """Compute how each person leaves follow-up, from that person's time and event alone.
 
     A person without a known event, or whose time is no number or not above the first edge, enters
-    no interval.  An event after the last edge survives all of them, and so does a person who was
-    seen until the last edge or longer.
+    no interval.  A person with the event after the last edge, or seen until the last edge or
+    longer, survives all intervals.
 
     Parameters
     ----------
     time : array (n,)
+        Of the event or of the end of follow-up; NaN if unknown.
     event, known : array of bool (n,)
+        Whether the event came, and whether that is known.
     edges : array (m + 1,)
     cells : int
         Cells of the life table in an interval.
@@ -102,7 +114,7 @@ def find_leaving_intervals(
         Arrays of shape (n,).
     """
     m = len(edges) - 1
-    # A time that is no number is above nothing.
+    # NaN compares as false, so a person without a time is not inside.
     inside = known & (time > edges[0])
     ends = np.where(inside, time, edges[-1])
     entered = np.minimum(np.searchsorted(edges[1:], ends, side="left"), m - 1)
@@ -123,14 +135,15 @@ def find_leaving_intervals(
 
 
 def expand_to_interval_rows(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
-    """Make rows of all people, m + 1 of each together.
+    """Make the rows of all people, m + 1 for each person, one person after the other.
 
-    There is one for each interval, and one that holds a cell of the life table.
+    A person's first m rows are ``(s x, t e_j, 0)`` for the intervals j, zeros where it was not
+    entered; the last one holds the cell of the life table in its last column.
 
     Parameters
     ----------
     X : array (n, d)
-        Columns, of norm at most 1.
+        A row of norm at most 1 for each person.
     leaves : Leaving
     m, cells : int
         Intervals, and cells of the life table in each.
@@ -162,7 +175,7 @@ def expand_to_interval_rows(X: Array, leaves: Leaving, m: int, cells: int) -> Ex
 
 
 def read_survival_times(given: Any) -> Array:
-    """Read times as numbers, each by itself; NaN for what is none."""
+    """Read times as numbers, (n,), each value by itself; NaN for what is no number."""
     return np.array(
         [_number_or_nan(one) for one in _values_of_column("time", given)], dtype=np.float64
     )
@@ -176,9 +189,8 @@ def read_event_marks(given: Any, code: Any = None) -> Array:
     given : sequence
         Numbers, truth values, texts, or a mixture.
     code : optional
-        The value that means the event; every other one that is not missing means that it did not
-        come.  None for 1 and 0, and for "true" and "false" in any spelling: whatever else is not
-        known.
+        The value that means the event; every other value that is not missing means no event.  None
+        for 1 and 0, and "true" and "false" in any spelling; every other value is then unknown.
 
     Returns
     -------
@@ -189,7 +201,7 @@ def read_event_marks(given: Any, code: Any = None) -> Array:
         known = {"1": 1.0, "0": 0.0}
         return np.array([known.get(text, math.nan) for text in texts], dtype=np.float64)
     own = _canonical_text(code)
-    # A code that looks like a missing value is declared, so it is none.
+    # A code such as "none", which would mark a missing value, means the event if it is declared.
     missing = identities_of_marks(MISSING_MARKS) - {own}
 
     def coded(text: str) -> float:
@@ -201,13 +213,13 @@ def read_event_marks(given: Any, code: Any = None) -> Array:
 
 
 def _canonical_text(value: Any) -> str:
-    """Return the text that stands for all values of one meaning: 1, 1.0, "1" and True are one."""
+    """Return one text for all spellings of a value: 1, 1.0, "1" and True all become "1"."""
     text = canonical_text(value_as_text(value))
     return TRUTHS.get(text.casefold(), text)
 
 
 def _number_or_nan(value: Any) -> float:
-    """Read a number; NaN for what is none."""
+    """Read one value as a number; NaN if it is not one."""
     try:
         return value_as_number(value)
     except (ValueError, OverflowError):
@@ -223,14 +235,14 @@ def _values_of_column(name: str, given: Any) -> list[Any]:
     if is_masked_array(given):
         hidden: Any = given.astype(object)
         given = hidden.filled(None)
-    # What has a type already keeps it.
+    # Arrays and columns of frames have a type already, and keep it.
     convert: Any = objects_or_rows
     if hasattr(given, "dtype") or hasattr(given, "__array__"):
         convert = np.asarray
     column = run_without_data_in_errors(name, lambda: convert(given))
     if column.ndim != 1 or column.dtype.kind not in "biufOUST":
         rule = (
-            f"must be one column of numbers, truth values or texts; this is {column.dtype} of "
+            f"must be one column of numbers, truth values or texts, but is {column.dtype} of "
             f"shape {column.shape}"
         )
         raise InvalidInput(name, None, rule, "give one value for each row of X")

@@ -1,5 +1,8 @@
-"""Fitted estimators in files: in the formats of ``sottovoce train --save``, with what
-scikit-learn adds.
+"""Saving and loading fitted estimators, in the formats of ``sottovoce train --save``.
+
+A file holds the run (or the model with named coefficients) and, as its ``estimator`` entry, the
+estimator's class, parameters and fitted attributes as plain JSON: no file can make a loader run
+code.  Numbers are kept to the last bit.
 """
 
 from __future__ import annotations
@@ -52,13 +55,16 @@ FITTED = (
     "_order",
     "_vector",
 )
-"""Attributes that a fitted estimator has besides its run."""
-# Of arrays: none whose bytes hold objects of Python.
+"""Fitted attributes that are saved; a file with any other one is refused."""
+# Kinds of NumPy arrays that are read: numbers, truth values and texts, but no Python objects.
 _KINDS = "fiubU"
 
 
 def to_plain_json(value: Any) -> Any:
-    """Convert a value for JSON, with all digits; TypeError for what is no plain data."""
+    """Convert a value for JSON, numbers to the last bit; TypeError for what is no plain data.
+
+    JSON has neither tuples nor arrays, so these become dicts that :func:`from_plain_json` knows.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | bool | int):
@@ -77,7 +83,7 @@ def to_plain_json(value: Any) -> Any:
 
 
 def _array_to_plain_json(value: Any) -> dict[str, Any]:
-    """Convert an array for JSON, bit by bit."""
+    """Convert an array for JSON: its bytes in base64, or its texts."""
     if value.dtype == np.object_:
         return {"texts": [str(one) for one in value]}
     if value.dtype.kind not in _KINDS:
@@ -113,13 +119,14 @@ def _array_from_plain_json(value: dict[str, Any]) -> Any:
 
 
 def save_fitted_estimator(model: Any, path: str | Path) -> None:
-    """Write a fitted estimator to a file, in one step.
+    """Write a fitted estimator to a file, which appears whole or not at all.
 
     Raises
     ------
     InvalidInput
         For one model of each class against the rest, which are several runs.
     NotWritten
+        If the file cannot be written.
     """
     check_is_fitted(model, "privacy_spent_")
     result, answered = model._result, model._answered
@@ -132,6 +139,7 @@ def save_fitted_estimator(model: Any, path: str | Path) -> None:
         schema = answered.schema.to_dict()
     if result is not None:
         result = replace(result, extra={"data": "a frame", "schema": schema} | record)
+    # A model with named coefficients is one JSON file; any other is the file of its run.
     if answered is not None and answered.naming is not None:
         told = answered.record
         if result is not None:
@@ -139,9 +147,9 @@ def save_fitted_estimator(model: Any, path: str | Path) -> None:
         replace(answered, record=told | record).save(path)
         return
     if result is None:
-        rule = "classes that were trained against the rest are several runs, and a file holds one"
+        rule = "a file holds one run, and this model has one run for each class against the rest"
         raise InvalidInput(
-            "loss", getattr(model, "loss_", None), rule, "use loss='softmax', or pickle the model"
+            "loss", getattr(model, "loss_", None), rule, "fit with loss='softmax', or pickle it"
         )
     result.save(path)
 
@@ -166,7 +174,7 @@ def _record_of_estimator(model: Any) -> dict[str, Any]:
 
 
 def load_fitted_estimator(kind: Any, path: str | Path) -> Any:
-    """Load a fitted estimator of this class from a file, which may come from anybody.
+    """Load a fitted estimator of the class `kind` from a file, which is not trusted.
 
     Raises
     ------
@@ -204,7 +212,7 @@ def load_fitted_estimator(kind: Any, path: str | Path) -> Any:
 
 
 def _refusal_of_method(told: Any) -> Refusal | None:
-    """Return why the method of a record is refused; None if it is known, or left to the search."""
+    """Return why the method of a record is refused; None if it is known or "auto"."""
     parameters = from_plain_json(told["parameters"])
     if parameters.get("method") == AUTO:
         return None
@@ -212,9 +220,9 @@ def _refusal_of_method(told: Any) -> Refusal | None:
 
 
 def _estimator_from_record(kind: Any, told: Any) -> Any:
-    """Make an estimator of this class with its fitted attributes.
+    """Construct an estimator of the class `kind` with its fitted attributes, from a record.
 
-    An error of ``UNREADABLE`` for another record.
+    Raises one of :data:`sottovoce.runs.engine.UNREADABLE` for any other record.
     """
     parameters, fitted = from_plain_json(told["parameters"]), from_plain_json(told["fitted"])
     if told["class"] != kind.__name__ or not set(parameters) <= set(kind._get_param_names()):

@@ -1,5 +1,7 @@
-"""Ledgers of estimators: clones share one, and it is left behind where a copy would lose what is
-charged to it.
+"""The ledger of an estimator: shared by its clones, and removed from pickles.
+
+A ledger counts what all fits on the same rows spend.  Charges to a copy in another process would be
+lost, so a pickled estimator leaves its ledger behind, and a fit there is refused.
 """
 
 from __future__ import annotations
@@ -15,16 +17,13 @@ from ..util.typing import Any
 
 @dataclass(frozen=True)
 class _LeftBehind:
-    """Stands for the ledger in a pickled estimator."""
+    """Placeholder of the ledger in a pickled estimator; `kind` is the ledger's class."""
 
     kind: str
 
 
 def state_without_ledger(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of a pickled estimator without its ledger.
-
-    What a copy elsewhere is charged would be lost.
-    """
+    """Return an estimator's state with a placeholder in place of its ledger, for a pickle."""
     kind = type(state.get("ledger"))
     if not issubclass(kind, Ledger | DurableLedger):
         return state
@@ -32,14 +31,14 @@ def state_without_ledger(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Iterator[InvalidInput]:
-    """Yield errors in a ledger: left in another process, or on disk for part of a table.
+    """Yield errors in the parameter `ledger`, among them one left behind in another process.
 
     Parameters
     ----------
     ledger
         As the estimator was given it.
     accounting : str or None
-        The name of a rule, which a ledger has itself.
+        Name of an accounting rule; not with a ledger, which has one itself.
     cloned : bool
         Whether scikit-learn may be fitting the estimator on part of a table.
 
@@ -51,9 +50,10 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         return
     if isinstance(ledger, _LeftBehind):
         rule = (
-            "a ledger stays in its process, and this estimator came to another one or from a file"
+            "the ledger stayed in its own process, and this estimator was copied to another one or "
+            "loaded from a file"
         )
-        remedy = "use n_jobs=1 or threads, and set_params(ledger=...) after loading"
+        remedy = "use n_jobs=1 or threads, or set_params(ledger=...) after loading"
         yield InvalidInput("ledger", ledger.kind, rule, remedy)
         return
     if not isinstance(ledger, Ledger | DurableLedger):
@@ -63,10 +63,10 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         )
         return
     if accounting is not None:
-        rule = "a ledger has a rule of its own"
-        yield InvalidInput("accounting", accounting, rule, "leave it out, or leave the ledger out")
+        rule = "cannot be combined with a ledger, which has its own accounting rule"
+        yield InvalidInput("accounting", accounting, rule, "leave one of the two out")
     if cloned and isinstance(ledger, DurableLedger) and not ledger.identity.bound:
-        rule = "a DurableLedger belongs to one whole table, and cannot be used in cross-validation"
+        rule = "belongs to one whole table, so it cannot be used in cross-validation"
         remedy = (
             "fit the estimator on the whole table first, or give a Ledger in memory, which "
             "counts every fit"

@@ -1,9 +1,9 @@
-"""Notices of an estimator: warnings of Python, one of a kind a fit, and one of a kind for all fits
-of a search.
+"""Warnings of an estimator: in a search or a cross-validation, each kind is given once.
 
-A search or a cross-validation fits clones.  scikit-learn makes them by ``__sklearn_clone__``, where
-the clones of one estimator are given one :class:`Told` to share.  An estimator that is fitted by
-its user tells everything at every fit.
+Each step of a fit returns its notes (:class:`Note`), and the estimator turns them into Python
+warnings.  A search fits many clones, which would repeat the same warning; scikit-learn makes them
+by ``__sklearn_clone__``, where all clones of one estimator get one :class:`Told`, which remembers
+the kinds that were given.  An estimator that its user fits warns of everything at every fit.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..util.typing import Any
 
 
 class Told:
-    """The kinds of notes that the clones of one estimator have told, and how many fits they began.
+    """The kinds of notes that the clones of one estimator have given, and their number of fits.
 
-    In another process of a pool, where clones come one by one, those of the whole process share
-    one.
+    A clone that is unpickled in a worker process shares the one of that process, because there
+    clones arrive one by one.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,23 @@ _HERE = Told()
 
 
 def _told_in_this_process() -> Told:
+    """Return the record that all unpickled clones of this process share."""
     return _HERE
 
 
 @dataclass(frozen=True)
 class Note:
-    """A note of a step of a fit; of each kind, all fits of a search tell one."""
+    """A warning to give after a step of a fit.
+
+    Parameters
+    ----------
+    kind : str
+        The fits of a search give one note of each kind.
+    text : str
+        The warning's message.
+    category : type
+        Python's class of the warning: for the data owner only, or public.
+    """
 
     kind: str
     text: str
@@ -76,20 +87,20 @@ class Notifying:
         return twin
 
     def _follows_another_clone(self) -> bool:
-        """Return true if another clone of the estimator began a fit before; called once a fit."""
+        """Count this fit; return true if another clone of the same estimator began one before."""
         if self._told is None:
             return False
         self._told.fits += 1
         return self._told.fits > 1
 
     def _warn_of_step(self, step: S, stacklevel: int = 2) -> S:
-        """Warn of the notes of a step of `fit`, where that was called, and hand the step on."""
+        """Give the warnings of a step of `fit`, at the line of the user's call; return the step."""
         for note in step.notes:
             self._warn_once(note, stacklevel=stacklevel + 1)
         return step
 
     def _warn_once(self, note: Note, stacklevel: int) -> None:
-        """Warn, unless another clone of the same estimator has told a notice of this kind."""
+        """Give a warning, unless another clone of the same estimator gave one of this kind."""
         if self._told is not None:
             if note.kind in self._told.kinds:
                 return

@@ -1,4 +1,8 @@
-"""Predictions with the constant of a row's own site."""
+"""Which site's constant a row gets in predictions, for models with a constant for every site.
+
+A row's site comes from `groups`, or from the schema's site column; a row of an unknown site gets
+the average of the constants, of which the data owner is told.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from .notices import Note
 
 
 def model_with_named_coefficients(answered: SavedModel | None) -> SavedModel | None:
-    """Return the model if its coefficients have names; otherwise None."""
+    """Return the model if it comes from inference or least squares; otherwise None."""
     if answered is None or answered.naming is None:
         return None
     return answered
 
 
 def site_positions(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray | None:
-    """Return the position of each row's site in a model.
+    """Return the index of each row's site among those of a model.
 
     Parameters
     ----------
@@ -46,16 +50,14 @@ def site_positions(answered: SavedModel | None, rows: Any, groups: Any) -> IntAr
 
 
 def check_groups_are_used(where: IntArray | None, groups: Any) -> None:
-    """Refuse sites of rows for a model that has no use for them."""
+    """Refuse (InvalidInput) `groups` for a model whose rows all have one constant."""
     if where is None and groups is not None:
-        rule = (
-            "is for models with a constant for every site, and this one has the same for all rows"
-        )
+        rule = "has no effect: this model has one constant for all rows, and none for single sites"
         raise InvalidInput("groups", None, rule, "leave it out")
 
 
 def unknown_sites_note(where: IntArray | None, groups: Any) -> Note | None:
-    """Return a note, for the rows' holder, on rows whose site the model does not know."""
+    """Return a note, for the data owner, on how many rows have a site unknown to the model."""
     if where is None:
         return None
     said = note_on_unknown_sites(where)
@@ -68,7 +70,7 @@ def unknown_sites_note(where: IntArray | None, groups: Any) -> Note | None:
 
 
 def number_of_rows(rows: Any) -> int:
-    """Return the number of rows to predict."""
+    """Return the number of rows of a table or an array."""
     if hasattr(rows, "n_rows"):
         return int(rows.n_rows)
     return int(np.shape(rows)[0])

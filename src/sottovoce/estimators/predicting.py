@@ -1,4 +1,7 @@
-"""Margins of rows under a fitted classifier."""
+"""Margins of rows under a fitted classifier.
+
+A margin is the linear score of a class: log-odds under the logistic loss.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from ..util.typing import Any, Array, IntArray
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A linear model of classes in the units of the columns, and of encoded rows where it has one.
+    """A linear model of K classes, in the units of the columns and, under a schema, as it encodes.
 
     Parameters
     ----------
     coef : array (K, p), or (1, p) for two classes
     intercept : array (K,), or (1,)
     answered : SavedModel or None
-        The model of raw columns or encoded rows, by the names of the classes.
-    order : array of int or None
-        Sorts the names of its classes; None without it.
+        The model with its encoding, in the schema's order of classes; used in place of `coef`.
+    order : array of int (K,) or None
+        Positions that sort its class names; None without it.
     """
 
     coef: Array
@@ -30,17 +33,20 @@ class LinearModel:
     order: IntArray | None = None
 
     def margins(self, rows: Any, where: IntArray | None) -> Array:
-        """Compute margins of rows, (n,) or (n, K), by the sorted classes.
+        """Compute margins of rows: (n,) for two classes, else (n, K) in the order of sorted
+        classes.
 
-        `where` holds the places of the rows' sites in the model.
+        `rows` are raw columns for a model under a schema, else an array (n, p); `where` (n,) are
+        the indices of the rows' sites in the model, or None.
         """
         if self.answered is None or self.order is None:
             return self.linear_margins(rows)
         margins = self.answered.margins(rows, where=where).T
         if len(self.order) != 2:
             return np.asarray(margins[:, self.order])
-        # The one margin of two classes is for the second of them.
-        if self.order[0] == 0:
+        # Two classes have one margin, for the second in the schema's order.
+        schema_order_is_sorted = self.order[0] == 0
+        if schema_order_is_sorted:
             return margins
         return -margins
 

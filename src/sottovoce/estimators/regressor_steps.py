@@ -1,4 +1,10 @@
-"""The steps of a regressor's `fit`: least squares by sums, or a training by a method of rounds."""
+"""The steps of a regressor's `fit`: validate, encode, plan and decode (run is in
+:mod:`sottovoce.estimators.fitting`).
+
+The squared loss asks for second moments and gradients, from which least squares follow
+(:class:`sottovoce.answers.fits.Numbers`); any other loss is trained by a method of several rounds.
+Inside, a target in [lo, hi] is an *offset* in [-1, 1], and coefficients are scaled back at the end.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +47,7 @@ from .tables import (
 from .terms import Terms, collect_terms, max_weight_errors, norm_bound_errors, site_constants_errors
 
 ALIKE = 1e-3
-"""Share of the target's range in which the answers to all rows lie if they are about one number."""
+"""Predictions that span a smaller share of the target's range count as one number for all rows."""
 BOUNDS_READ = "the target's bounds were read off the rows, and epsilon does not cover that"
 
 
@@ -60,10 +66,11 @@ class Declared:
     loss : str
     config : RunConfig
     inference : bool
+        Whether coefficients have confidence intervals.
     intercept : bool
-        Whether least squares fit a constant.
+        The parameter `fit_intercept`, for least squares.
     has_constant : bool
-        Whether the model has one.
+        Whether the fitted model has a constant: a schema, or least squares under one, may add it.
     """
 
     terms: Terms
@@ -76,10 +83,12 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
     @property
     def uses_least_squares(self) -> bool:
+        """True for the squared loss; any other one is trained by rounds."""
         return self.loss == SQUARED
 
 
@@ -126,7 +135,10 @@ def validate_regressor(estimator: Any, *, many_fits: bool) -> Declared:
 
 
 def _declared_bounds(estimator: Any, terms: Terms) -> Any:
-    """Return the bounds of the target: the estimator's or else the schema's; None without any."""
+    """Return the bounds (lo, hi) of the target, unchecked: the estimator's, else the schema's.
+
+    None without any.
+    """
     if estimator.y_bounds is None and terms.schema is not None:
         label = terms.schema.label
         if isinstance(label, NumberLabel):
@@ -137,7 +149,7 @@ def _declared_bounds(estimator: Any, terms: Terms) -> Any:
 def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for a release without bounds of the target."""
     if bounds is None and not terms.is_simulation:
-        rule = "a release needs the target's bounds declared: the rows' own are private"
+        rule = "must be declared for a release, because the range of the rows' targets is private"
         yield InvalidInput(
             "y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation"
         )
@@ -148,9 +160,8 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     if not estimator.inference:
         return
     if estimator.loss != SQUARED or not estimator.fit_intercept:
-        yield InvalidInput(
-            "inference", True, "is for the squared loss with an intercept", "leave it out"
-        )
+        rule = "needs loss='squared' and fit_intercept=True"
+        yield InvalidInput("inference", True, rule, "set these two, or use inference=False")
     if terms.schema is not None and terms.schema.weight is not None:
         yield InvalidInput(
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
@@ -158,15 +169,15 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def _unknown_loss_errors(loss: Any) -> Iterator[InvalidInput]:
-    """Yield an error for a loss that is not one of numbers."""
+    """Yield an error for a loss that is not for a number to predict."""
     known = {text.partition(":")[0] for text in loss_texts(numbers=True)}
     if loss != SQUARED and str(loss).partition(":")[0] not in known:
-        rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
+        rule = f"must be one of squared, {', '.join(loss_texts(numbers=True))}"
         yield InvalidInput("loss", loss, rule, "use loss='squared'")
 
 
 def _fields_of_run(estimator: Any, terms: Terms) -> dict[str, Any]:
-    """Return the fields of :class:`RunConfig`, for least squares without those of a method."""
+    """Return the fields of :class:`RunConfig`; least squares leave out those of a method."""
     fields = {
         name: value
         for name, value in terms.fields.items()
@@ -182,7 +193,11 @@ def _fields_of_run(estimator: Any, terms: Terms) -> dict[str, Any]:
 
 
 def _has_constant(estimator: Any, terms: Terms) -> bool:
-    """Return true if the model has a constant: asked for, or of the schema, or of least squares."""
+    """Return true if the fitted model has a constant.
+
+    Without a schema `fit_intercept` decides; under one, the schema does, and the squared loss
+    always adds a constant.
+    """
     if terms.schema is None:
         return bool(estimator.fit_intercept)
     return bool(terms.schema.intercept or estimator.loss == SQUARED)
@@ -193,7 +208,10 @@ def _has_constant(estimator: Any, terms: Terms) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """Public facts from which a regression is planned: the sites, and its least squares."""
+    """Public facts from which a regression is planned: the sites, and the least squares to ask.
+
+    `fit` is None for a training by rounds.
+    """
 
     sites: Public
     fit: Numbers | None
@@ -209,10 +227,10 @@ class Encoded(AskedRows):
     features : Features
     dealt : Dealt
     target : array (n,)
-        In the target's unit, NaN for none.
+        In the target's unit; NaN where it is missing.
     task : BoundedNumber
         The target's bounds.
-    groups
+    groups : array-like (n,) or None
         The sites as `fit` was given them.
     notes : tuple of Note
     """
@@ -229,7 +247,7 @@ class Encoded(AskedRows):
 def encode_numbers(
     declared: Declared, X: Any, y: Any, groups: Any, sample_weight: ArrayLike | None
 ) -> Encoded:
-    """Read rows, deal them to sites and put them in the unit ball.
+    """Read rows, assign them to sites and encode them into the unit ball.
 
     Parameters
     ----------
@@ -282,9 +300,10 @@ def encode_numbers(
 
 
 def _read_target(declared: Declared, features: Features, y: Any) -> Array:
-    """Read numbers in the target's unit; NaN where a column that a schema reads has none."""
+    """Return the targets in their unit, (n,); NaN where the schema's column holds no number."""
     column = find_label_column(declared.terms.schema, features.table, y)
     if column is None:
+        # scikit-learn's checks of estimators look for these words.
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
         raise InvalidInput("y", None, rule, "give the number of every row")
     if y is None:
@@ -303,7 +322,10 @@ def _read_target(declared: Declared, features: Features, y: Any) -> Array:
 def target_bounds(
     target: Array, bounds: tuple[float, float] | None
 ) -> tuple[BoundedNumber, str | None]:
-    """Return the target's bounds, and a caveat if they were read off it."""
+    """Return the target's bounds, and a caveat if they were read off the `target` (n,) itself.
+
+    Without `bounds` its range is taken, which only a simulation may do.
+    """
     if bounds is not None:
         try:
             low, high = bounds
@@ -315,7 +337,7 @@ def target_bounds(
     known = target[np.isfinite(target)]
     if len(known):
         low, high = float(known.min()), float(known.max())
-    # Of a constant target any range will do, but it must have a length.
+    # A constant target has a range of length 0, by which nothing can be divided.
     if not high > low:
         high = low + 1.0
     return BoundedNumber(low, high), BOUNDS_READ
@@ -324,7 +346,7 @@ def target_bounds(
 def _describe_least_squares(
     declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber
 ) -> Numbers:
-    """Describe the least squares in the encoding of the rows, as :mod:`sottovoce.answers.fits`."""
+    """Return the least squares to ask for, with the encoding that names its coefficients."""
     layout = dealt.layout_with_names(declared.terms, features)
     return Numbers(layout, task=task, intervals=declared.inference, intercept=declared.intercept)
 
@@ -337,7 +359,10 @@ def _moment_rows(
     weights: Weights,
     fit: Numbers,
 ) -> Rows:
-    """Make rows of least squares, in an encoding whose coefficients have names."""
+    """Encode rows and targets for least squares, each person's rows protected together.
+
+    `targets` are offsets in [-1, 1], one array for each site.
+    """
     if terms.schema is None:
         tables = [features.values[part] for part in dealt.parts]
     else:
@@ -355,7 +380,10 @@ def _rows_in_unit_ball(
     weights: Weights,
     task: BoundedNumber,
 ) -> Rows:
-    """Make rows of a training by rounds; one without a number is a row of zeros."""
+    """Encode rows for a training by rounds; a row without a target becomes a row of zeros.
+
+    `targets` are offsets in [-1, 1], one array for each site.
+    """
     ball = terms.encoding.encode_rows(features.values)
     known = [task.has_known_label(y).astype(float) for y in targets]
     made = Rows.build_from_parts(
@@ -393,13 +421,15 @@ class Fitted:
 
     Parameters
     ----------
-    coef, intercept
+    coef : array (p,)
         In the units of the columns and of the target.
+    intercept : float
+        In the target's unit.
     site_intercept : array (sites,)
     table : Coefficients or None
         With intervals, after an inference.
     answered : SavedModel or None
-        The model of raw columns.
+        The model with its encoding; None after a training by rounds without a schema.
     bounds : (float, float)
     sites : array
     result : Result
@@ -417,7 +447,7 @@ class Fitted:
     notes: tuple[Note, ...]
 
     def predict_numbers(self, rows: Any, where: IntArray | None) -> Array:
-        """Predict numbers of rows, of the sites in these places."""
+        """Predict the numbers of rows, (n,); `where` are the indices of their sites, or None."""
         return predict_bounded_numbers(
             self.coef, self.intercept, self.bounds, self.answered, rows, where
         )
@@ -435,16 +465,18 @@ def predict_bounded_numbers(
 
     Parameters
     ----------
-    coef, intercept
+    coef : array (p,)
         In the units of the columns and of the target.
+    intercept : float
+        In the target's unit.
     bounds : (float, float)
         Of the target.
     answered : SavedModel or None
-        The model of raw columns, if it has one.
+        The model with its encoding, if there is one; it is used in place of `coef`.
     rows
-        Raw columns for such a model, else an array (n, p).
-    where : array of int or None
-        The places of the rows' sites in that model.
+        Raw columns for a model under a schema, else an array (n, p).
+    where : array of int (n,) or None
+        Indices of the rows' sites in that model.
 
     Returns
     -------
@@ -486,7 +518,7 @@ def decode_regressor(
 
 
 def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: Result) -> Fitted:
-    """Decode least squares: coefficients by name, and a constant or one for every site."""
+    """Convert the outcome of least squares to coefficients in units, and a table if asked for."""
     schema, naming = declared.terms.schema, fit.layout.naming
     found = fit.read_outcome(result.outcome, declared.config.delta)
     named = None
@@ -495,15 +527,16 @@ def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: 
     answered = fit.layout.to_saved_model(found.model, named, infinities_to_text(found.plain))
     in_units = naming.into_units @ found.model
     # Slopes stand first, and after them the constants.
-    k = int(np.sum(naming.constant == 0))
-    every = _constants_in_units(declared, encoded, in_units[k:])
+    slope_count = int(np.sum(naming.constant == 0))
+    slopes = in_units[:slope_count]
+    constants = _constants_in_units(declared, encoded, in_units[slope_count:])
     # The constants of sites are averaged by the shares of their rows.
-    intercept = float(every @ answered.shares)
-    return _make_fitted(encoded, in_units[:k], every, intercept, answered, found.table, result)
+    intercept = float(constants @ answered.shares)
+    return _make_fitted(encoded, slopes, constants, intercept, answered, found.table, result)
 
 
 def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitted:
-    """Decode the average over sites of a training by rounds."""
+    """Convert the sites' average model of a training by rounds to coefficients in units."""
     schema = declared.terms.schema
     answered = None
     if schema is not None:
@@ -512,8 +545,8 @@ def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitt
             None, result.consensus[0], np.ones(1), schema=named, loss=declared.loss
         )
     coef, constant = declared.terms.encoding.model_to_units(result.consensus)
-    every = _constants_in_units(declared, encoded, constant[:1])
-    return _make_fitted(encoded, coef[0], every, float(every[0]), answered, None, result)
+    constants = _constants_in_units(declared, encoded, constant[:1])
+    return _make_fitted(encoded, coef[0], constants, float(constants[0]), answered, None, result)
 
 
 def _constants_in_units(declared: Declared, encoded: Encoded, constants: Array) -> Array:
@@ -526,17 +559,21 @@ def _constants_in_units(declared: Declared, encoded: Encoded, constants: Array) 
 def _make_fitted(
     encoded: Encoded,
     coef: Array,
-    every: Array,
+    constants: Array,
     intercept: float,
     answered: SavedModel | None,
     table: Coefficients | None,
     result: Result,
 ) -> Fitted:
-    """Make a fitted regressor: `coef` is for a target in [-1, 1], constants are in its unit."""
+    """Construct a fitted regressor.
+
+    `coef` (p,) is still for a target in [-1, 1]; `constants`, one or one a site, and `intercept`
+    are in the target's unit.
+    """
     task = encoded.task
-    site_intercept = every
-    if len(every) <= 1:
-        site_intercept = np.repeat(every, len(encoded.dealt.parts))
+    site_intercept = constants
+    if len(constants) <= 1:
+        site_intercept = np.repeat(constants, len(encoded.dealt.parts))
     return Fitted(
         coef=0.5 * (task.high - task.low) * coef,
         intercept=intercept,
@@ -551,25 +588,25 @@ def _make_fitted(
 
 
 def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tuple[Note, ...]:
-    """Collect notes on a fitted model: rows and numbers that did not fit, and answers all alike."""
+    """Collect notes on a fit: rows and targets out of bounds, and the same answer for all rows."""
     terms, task, target = declared.terms, encoded.task, encoded.target
     notes = [*norm_misfit_notes(terms, encoded.features)]
     beyond = int(np.sum((target < task.low) | (target > task.high)))
     if beyond:
         what = (
-            f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+            f"{beyond} of {len(target)} targets lie outside y_bounds, {task.low:g} to {task.high:g}"
         )
         text = f"{what}, and were clipped to them (for the data's holder only)"
         notes.append(Note("y_bounds", text, HolderNote))
     if terms.is_simulation and declared.config.budgeted:
         rows = encoded.features.rows_for_model(terms.schema)
-        # Rows that are too long must not tell by a warning.
+        # A warning of overflow would reveal a long row.
         with np.errstate(all="ignore"):
             answers = fitted.predict_numbers(
                 rows, site_positions(fitted.answered, rows, encoded.groups)
             )
         if np.ptp(answers) < ALIKE * (task.high - task.low):
-            what = "the model gives about one number for every row"
+            what = "the model gives almost the same number for every row"
             text = f"{what} (a simulation, for the data's holder only)"
             notes.append(Note("one number", text, HolderNote))
     return tuple(notes)

@@ -1,4 +1,8 @@
-"""Linear regression of bounded numbers."""
+"""The estimators :class:`ConsensusRegressor` (several sites) and :class:`PrivateRegressor` (one).
+
+Both are linear regressions of a number with public bounds.  The steps of `fit` are functions of
+:mod:`sottovoce.estimators.regressor_steps`; here are parameters, attributes and predictions.
+"""
 
 from __future__ import annotations
 
@@ -181,7 +185,7 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         )
 
     def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
-        """Set the fitted attributes, then tell what is to be known of the model."""
+        """Set the fitted attributes, then warn of the notes on the fit."""
         self._store_column_names(declared.terms, encoded.features)
         self.coef_ = fitted.coef
         self.intercept_ = fitted.intercept
@@ -204,7 +208,7 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         return tags
 
     def predict(self, X: Any, groups: Any = None) -> Array:
-        """The number of every row, shape (n_samples,), within the bounds.
+        """Predict the number of every row, within the bounds of the target.
 
         Parameters
         ----------

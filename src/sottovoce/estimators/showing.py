@@ -1,4 +1,4 @@
-"""Words, HTML and plots of fitted linear models."""
+"""Reports of fitted linear models: text, HTML and plots, all from what was released."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def table_with_intervals(model: Any) -> Coefficients | None:
 
 
 def describe_model(model: Any) -> str:
-    """Describe a fitted model in words: training, coefficients, and promise with all caveats."""
+    """Return text: the training, the coefficients, and the privacy statement with caveats."""
     check_is_fitted(model, "privacy_spent_")
     kind = str(getattr(model, "loss_", getattr(model, "loss", "")))
     sizes = f"{len(model.sites_)} sites, {model.n_features_in_} columns"
+    # Without the empty name of a loss.
     head = [f"{type(model).__name__}: {kind}, {sizes}".replace(": ,", ":")]
     positive = positive_class_name(model)
     if positive is not None:
         head.append(f"Coefficients are for the class {escape_unprintable(positive)}.")
     if getattr(model, "max_grad_norm_", math.inf) < math.inf:
         head.append(
-            "Gradients were capped: sizes are not calibrated.  inference=True asks for those, "
-            "with errors."
+            "Gradients were capped, so the sizes of coefficients are not calibrated; "
+            "inference=True estimates calibrated ones, with standard errors."
         )
     table = str(table_with_intervals(model) or "") or _table_without_intervals(model)
     parts = ("\n".join(head), table, str(model.privacy_spent_["says"]))
@@ -74,17 +75,17 @@ def plot_coefficients(model: Any, ax: Any) -> Any:
 def model_page_html(model: Any) -> str:
     """Return HTML with the privacy statement and, after inference, the table of coefficients."""
     check_is_fitted(model, "coef_")
-    promised = str(model.privacy_spent_["says"])
+    statement = str(model.privacy_spent_["says"])
     found = table_with_intervals(model)
     if found is None:
-        return render_for_notebook(text=promised)
+        return render_for_notebook(text=statement)
     return render_for_notebook(
-        text=promised, table=coefficient_table(found.to_dict()), remark=found.remark()
+        text=statement, table=coefficient_table(found.to_dict()), remark=found.remark()
     )
 
 
 def text_of_model(model: Any) -> str:
-    """Return a model's text for ``str``: parameters; once fitted, its promise and table."""
+    """Return the parameters; of a fitted model also its privacy statement and table."""
     if not hasattr(model, "privacy_spent_"):
         return repr(model)
     parts = [repr(model), str(model.privacy_spent_["says"])]

@@ -1,5 +1,9 @@
-"""Discrete-time survival: hazards by public intervals, with all of a person's rows protected
-together.
+"""The estimator :class:`ConsensusSurvival`: a discrete-time survival model across sites.
+
+Follow-up is cut into public intervals; the hazard of an interval is the probability of the event in
+it, for those who reach it.  A person's rows of all intervals are protected together
+(docs/privacy/survival.md).  The steps of `fit` are functions of
+:mod:`sottovoce.estimators.survival_steps`.
 """
 
 from __future__ import annotations
@@ -147,11 +151,12 @@ class ConsensusSurvival(PrivateEstimator):
         X : array-like of shape (n_samples, n_features), or a frame under a schema
             One row a person.
         time : array-like of shape (n_samples,), or under a schema the name of a column
-            When the event came, or until when the person was seen without it.  Without a time after
-            the first edge a person adds nothing, but still counts.
+            When the event came, or until when the person was seen without it.  A person without a
+            time after the first edge contributes nothing to the sums, but counts as a person.
         event : array-like of shape (n_samples,), or under a schema the name of a column
             Whether the event came at that time: 1 or 0, or truth values, or what `event_code`
-            declares.  Without a known event a person adds nothing, but still counts.
+            declares.  A person whose value is none of these contributes nothing to the sums, but
+            counts as a person.
         groups : array-like of shape (n_samples,), optional
             The site of every person.
 
@@ -175,7 +180,7 @@ class ConsensusSurvival(PrivateEstimator):
         )
 
     def _set_fitted_attributes(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
-        """Set the fitted attributes, then tell what is to be known of the model."""
+        """Set the fitted attributes, then warn of the notes on the fit."""
         self._store_column_names(declared.terms, encoded.features)
         self._vector = fitted.vector
         self.coef_, self.intercept_, self.correction_ = (

@@ -1,5 +1,10 @@
-"""The steps of the `fit` of hazards: people as rows of intervals, a life table, and Newton
-steps.
+"""The steps of a survival model's `fit`: validate, encode, plan and decode (run is in
+:mod:`sottovoce.estimators.fitting`).
+
+Each person becomes a row for every interval that they enter
+(:mod:`sottovoce.estimators.hazard_rows`); a life table and Newton steps are asked of these rows
+(:class:`sottovoce.answers.hazards.HazardSteps`), so that a person's rows together cost what one row
+costs (docs/privacy/survival.md).
 """
 
 from __future__ import annotations
@@ -42,8 +47,8 @@ from .tables import Features, deal_rows_to_sites, norm_misfit_notes, read_featur
 from .terms import Terms, collect_terms, norm_bound_errors
 
 MOST_STEPS = 25
-"""Newton steps of a fit without noise, at least: they cost nothing, and the last ones move
-nothing.
+"""Least number of Newton steps of a fit without noise, where steps cost nothing; the last ones
+then move nothing.
 """
 
 
@@ -52,18 +57,18 @@ nothing.
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """Declared parameters of hazards: all that a fit knows before it reads a row.
+    """Declared parameters of a survival model: all that a fit knows before it reads a row.
 
     Parameters
     ----------
     terms : Terms
     edges : array (m + 1,)
-        Public times between m intervals.
+        Public times between m intervals, increasing.
     event_code
         The value that means the event; None for 1 and truth values.
     config : RunConfig
     recipe : HazardSteps
-        All that is asked.
+        The list of all releases.
     """
 
     terms: Terms
@@ -74,15 +79,17 @@ class Declared:
 
     @property
     def notes(self) -> tuple[Note, ...]:
+        """Notes on the declared parameters, for warnings."""
         return self.terms.notes
 
     @property
     def interval_count(self) -> int:
+        """Number m of intervals between the edges."""
         return len(self.edges) - 1
 
 
 def validate_hazards(estimator: Any, *, many_fits: bool) -> Declared:
-    """Check all that is declared of hazards, before any row is read.
+    """Check all that a survival model declares, before any row is read.
 
     Parameters
     ----------
@@ -123,16 +130,16 @@ def validate_hazards(estimator: Any, *, many_fits: bool) -> Declared:
 
 
 def _read_edges(given: Any) -> Array:
-    """Read public times between intervals; InvalidInput for what is none."""
+    """Return the public times between intervals, (m + 1,); InvalidInput unless they increase."""
     edges = run_without_data_in_errors("edges", lambda: np.asarray(given, dtype=np.float64))
     remedy = "declare public times such as [0, 30, 90, 365]"
     if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)):
-        raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
+        raise InvalidInput("edges", None, "must be two or more finite, increasing numbers", remedy)
     with np.errstate(over="ignore"):
         lengths = np.diff(edges)
     if not np.all(lengths > 0):
-        raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
-    # Of an infinite interval no part is a number, and people's times would tell.
+        raise InvalidInput("edges", None, "must be two or more finite, increasing numbers", remedy)
+    # No part of an infinite interval is a number: a failure would then reveal people's times.
     if not np.all(np.isfinite(lengths)):
         raise InvalidInput("edges", None, "must have intervals of finite length", remedy)
     return np.asarray(edges)
@@ -144,7 +151,7 @@ def _weight_errors(schema: Schema | None) -> Iterator[InvalidInput]:
     The life table counts everybody once, and would correct weighted hazards wrongly.
     """
     if schema is not None and schema.weight is not None:
-        rule = "declares weights, and hazards count every person alike"
+        rule = "is not supported here: a survival model counts every person alike"
         yield SchemaError("weight", None, rule, "leave weight out of the schema")
 
 
@@ -155,7 +162,7 @@ def _unknown_trust_errors(trust: Any) -> Iterator[InvalidInput]:
 
 
 def _newton_steps_errors(rounds: Any) -> Iterator[InvalidInput]:
-    """Yield an error for what is no number of Newton steps."""
+    """Yield an error unless `rounds` is a valid number of Newton steps."""
     whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
     if not (whole and 1 <= rounds <= MOST_ROUNDS):
         rule = f"must be a whole number of Newton steps, from 1 to {MOST_ROUNDS}"
@@ -163,15 +170,17 @@ def _newton_steps_errors(rounds: Any) -> Iterator[InvalidInput]:
 
 
 def _ridge_weight_errors(rho: Any) -> Iterator[InvalidInput]:
-    """Yield an error for what is no weight of the slopes."""
+    """Yield an error unless `rho` can weigh the penalty on the slopes."""
     if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
-        yield InvalidInput(
-            "rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0"
-        )
+        rule = "must be finite and >= 0, because it weighs a penalty on the slopes"
+        yield InvalidInput("rho", rho, rule, "use 0")
 
 
 def _describe_newton_steps(m: int, rounds: int, ridge: float, *, noisy: bool) -> HazardSteps:
-    """Describe the releases of a fit of m intervals."""
+    """Return the list of releases of a fit of m intervals.
+
+    Without noise it has finer cells of the life table, and enough steps to converge.
+    """
     cells, steps = COARSE, rounds
     if not noisy:
         cells, steps = FINE, max(rounds, MOST_STEPS)
@@ -197,7 +206,7 @@ class Encoded(AskedRows):
     public : Public
     features : Features
     times, events : array (n,)
-        As they were read, NaN for none.
+        Times, and 1 or 0 for the event; NaN where they cannot be read.
     notes : tuple of Note
     """
 
@@ -209,7 +218,7 @@ class Encoded(AskedRows):
 
 
 def encode_people(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> Encoded:
-    """Read people, deal them to sites and make rows of their intervals.
+    """Read people, assign them to sites and make rows of the intervals that they enter.
 
     Parameters
     ----------
@@ -259,7 +268,7 @@ def _split_times_and_events(
 ) -> tuple[Table, Any, Any]:
     """Split a table into the model's columns, the times and the events.
 
-    Times and events that are not named as columns stay as they were given.
+    `time` and `event` are names of columns of X, or values, which are returned as they are.
     """
     table = read_frame(X, terms.columns)
     named = [name for name in (time, event) if isinstance(name, str)]
@@ -271,7 +280,7 @@ def _split_times_and_events(
     read = {source for block in schema.blocks for source in block.source_columns(table.columns)}
     both = [name for name in named if name in read]
     if both:
-        rule = "holds the time or the event, and the schema declares it as a column of the model"
+        rule = "holds the time or the event, but the schema declares it as a column of the model"
         raise SchemaError(both[0], None, rule, "leave it out of [columns]")
     columns = dict(table.columns)
     if isinstance(time, str):
@@ -283,10 +292,10 @@ def _split_times_and_events(
 
 
 def _check_one_value_each(name: str, column: Array, n: int) -> Array:
-    """Return a column of n values; InvalidInput for another shape."""
+    """Return the column if it has one value for each of n people; InvalidInput otherwise."""
     if column.shape != (n,):
-        rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
-        raise InvalidInput(name, None, rule, "give one value a row of X")
+        rule = f"must have one value for each of the {n} people, but has shape {column.shape}"
+        raise InvalidInput(name, None, rule, "give one value for each row of X")
     return column
 
 
@@ -304,7 +313,7 @@ def plan_hazards(declared: Declared, public: Public) -> Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Fitted hazards: all of it follows from what was released.
+    """A fitted survival model; all of it but the notes follows from what was released.
 
     Parameters
     ----------
@@ -312,7 +321,10 @@ class Fitted:
         Slopes of encoded columns.
     coef : array (p,)
         In the units of the columns.
-    intercept, correction : array (m,)
+    intercept : array (m,)
+        Log-odds of the event in each interval at zero columns, corrected.
+    correction : array (m,)
+        What was added so that the curve agrees with Kaplan and Meier's.
     converged : bool
     edges, sites : array
     result : Result
@@ -333,7 +345,7 @@ class Fitted:
 def decode_hazards(
     declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
-    """Convert hazards to the units of the columns, with their privacy statement.
+    """Convert slopes and constants to the units of the columns, with the privacy statement.
 
     Parameters
     ----------
@@ -348,7 +360,7 @@ def decode_hazards(
     Returns
     -------
     Fitted
-        Slopes and constants; a note for everybody tells of a fit that did not converge.
+        Slopes and constants; a public note warns of a fit that did not converge.
     """
     terms, m = declared.terms, declared.interval_count
     of_people = with_further_facts(results[0].statement, Unit.of_people(m))
@@ -383,11 +395,11 @@ def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
     times, events = encoded.times, encoded.events
     notes: list[Note] = []
     n = len(times)
-    # Not `times <= edge`: a time that is no number adds nothing either.
+    # Not `times <= edge`, which is false for NaN: a time that cannot be read counts here too.
     late = int(np.sum(~(times > declared.edges[0])))
     if late:
         what = f"{late} of {n} people have no time after the first edge"
-        text = f"{what}: they add nothing (for the data's holder only)"
+        text = f"{what}: they contribute nothing to the fit (for the data's holder only)"
         notes.append(Note("time", text, HolderNote))
     unknown = int(np.sum(np.isnan(events)))
     if unknown:
@@ -395,26 +407,29 @@ def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
             meant = "1, 0, true or false"
             remedy = "; declare event_code, the value that means the event"
         else:
-            meant, remedy = "a value", ""
-        what = f"{unknown} of {n} people have no event that is {meant}"
-        text = f"{what}: they add nothing (for the data's holder only){remedy}"
+            meant, remedy = "known", ""
+        what = f"{unknown} of {n} people have no event value that is {meant}"
+        text = f"{what}: they contribute nothing to the fit (for the data's holder only){remedy}"
         notes.append(Note("event", text, HolderNote))
     return notes
 
 
 def _why_not_converged(found: Hazards, directions: int) -> str:
-    """Say why a fit is not converged, and what to do, from what was released."""
+    """Return why a fit is not converged, and what to do, from released numbers alone.
+
+    `directions` is the number of coefficients: slopes and constants.
+    """
     if found.hidden:
         what = (
-            f"noise hides {found.hidden} of {directions} directions of the hazards, which stay "
-            "near their start"
+            f"noise hides {found.hidden} of {directions} directions of the coefficients, which "
+            "stay near their starting values"
         )
         return (
-            f"{what}: not converged; raise epsilon, or use fewer intervals or columns, or more "
+            f"not converged: {what}; raise epsilon, or use fewer intervals or columns, or more "
             "people"
         )
-    what = "the last Newton step still moved the hazards"
+    what = "the last Newton step still moved the coefficients by more than their noise"
     return (
-        f"{what}: not converged; use more rounds, or fewer columns or intervals if some tell who "
-        "has the event"
+        f"not converged: {what}; use more rounds, or drop columns or intervals that separate those "
+        "with the event from the others"
     )

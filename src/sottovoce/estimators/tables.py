@@ -1,7 +1,9 @@
-"""The second step of every `fit`, in parts: rows as they are read, dealt to sites, weighed, and put
-in the unit ball.
+"""Parts of the second step of every `fit` (encode): read rows, assign them to sites, weigh them.
 
-All of it stays with the rows.  Notes that count rows are for their holder only.
+:class:`Features` are rows as numbers, :class:`Dealt` says which row is at which site, and
+:class:`Weights` how much each counts.  To *deal* rows is to assign them to sites, by `groups`, by
+the schema's site column, or at random.  All of it stays with the data owner; notes that count rows
+are for the data owner only.
 """
 
 from __future__ import annotations
@@ -49,18 +51,18 @@ HEAVIEST_READ = "the largest weight was read off the rows, and epsilon does not 
 
 @dataclass(frozen=True)
 class Features:
-    """Rows as numbers, and what scikit-learn wants to know of their columns.
+    """Rows as numbers, with the number and the names of their columns.
 
     Parameters
     ----------
-    table
+    table : Table or array-like
         The frame under a schema; without one X as it was given.
     values : array or CSR (n, p)
-        Under a schema, encoded rows.
+        The numbers of X; under a schema, encoded rows.
     names : array of str or None
         Names of the columns of X; None for those of an array.
     width : int
-        How many columns X has, or a schema reads.
+        Number of columns of X; under a schema, of those that it reads.
     notes : tuple of Note
     """
 
@@ -88,7 +90,7 @@ class Features:
 
 
 class _Columns(BaseEstimator):
-    """An object on which scikit-learn notes the number and the names of an array's columns."""
+    """An empty estimator, on which scikit-learn's validation sets `n_features_in_` and names."""
 
 
 def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
@@ -110,7 +112,7 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
     Raises
     ------
     InvalidInput
-        For what scikit-learn refuses; the message tells no value of a row.
+        For what scikit-learn refuses; no message shows a value of a row.
     """
     if terms.schema is not None:
         return read_encoded_table(terms.schema, X, terms.columns, weighed=terms.weighed)
@@ -140,16 +142,18 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
 def read_encoded_table(
     schema: Schema, X: Any, columns: Sequence[str] | None, *, weighed: bool
 ) -> Features:
-    """Encode the rows of a table, with notes for their holder on what did not fit.
+    """Encode the rows of a table, with notes for the data owner on what did not fit.
 
     Parameters
     ----------
     schema : Schema
     X
-        A frame, or an array whose `columns` are named.
+        A frame, or an array.
     columns : sequence of str or None
+        Names of an array's columns.
     weighed : bool
-        Whether rows beyond the norm bound are weighed down, and not shortened.
+        Whether the fit gives rows beyond the norm bound smaller weights, and does not scale them
+        down; it changes the words of the notes only.
 
     Returns
     -------
@@ -167,18 +171,18 @@ def read_encoded_table(
 
 @dataclass(frozen=True)
 class Dealt:
-    """The sites' identifiers, the rows of each, and whose they are if the unit is a person.
+    """Rows assigned to sites: identifiers, row numbers, and persons if the privacy unit is one.
 
     Parameters
     ----------
     sites : array
         Identifiers, taken as public.
     parts : list of array of int
-        Numbers of the rows at each site.
+        Row numbers at each site.
     people : list of array of int or None
-        Of each part's rows, if they are bounded together.
+        Number of the person of each row of `parts`, if a person's rows are protected together.
     most : int or None
-        Rows of a person that are read, if the unit is a person.
+        Most rows of a person that are read at a site, if the privacy unit is a person.
     apart : bool
         Whether sites were given, and not dealt at random.
     column : str or None
@@ -196,14 +200,20 @@ class Dealt:
 
     @property
     def rows_per_site(self) -> Array:
-        """Rows of every site, or people where their rows are bounded together, (N, 1)."""
+        """Number of rows, or of people if a person's rows are protected together, by site: (N,
+        1).
+        """
         counted = self.parts
         if self.people is not None:
             counted = [np.unique(own) for own in self.people]
         return np.array([[float(len(one))] for one in counted])
 
     def layout_with_names(self, terms: Terms, features: Features) -> Layout:
-        """Return the encoding of rows at these sites, whose coefficients have names."""
+        """Return the encoding for inference and least squares, whose coefficients have names.
+
+        It has a constant for every site if the knob `site_constants` says so, or by default if
+        sites were given.
+        """
         asked = terms.site_constants
         if asked is not None:
             asked = bool(asked)
@@ -220,7 +230,10 @@ class Dealt:
         return Layout.from_schema(terms.schema, columns, terms.norm, sizes, constants, self.column)
 
     def bound_people(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
-        """Return the rows of each part, with their weights, and a person's bounded together."""
+        """Add weights in [0, 1], one array a site, and mark which rows belong to one person.
+
+        Together a person's rows then change a sum by no more than one row.
+        """
         if weights is not None:
             rows = rows.with_weight(weights)
         if self.people is None or self.most is None:
@@ -229,12 +242,12 @@ class Dealt:
 
 
 def deal_rows_to_sites(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
-    """Deal rows to the sites that `groups` or the schema's column name, or else at random.
+    """Assign rows to the sites that `groups` or the schema's column names, or else at random.
 
     Parameters
     ----------
     terms : Terms
-        Number of sites to deal at random, the seed, and the privacy unit.
+        Number of sites for random assignment, the seed, and the privacy unit.
     features : Features
     groups : array-like (n,) or None
         The site of every row.
@@ -242,12 +255,12 @@ def deal_rows_to_sites(terms: Terms, features: Features, groups: ArrayLike | Non
     Returns
     -------
     Dealt
-        Where the unit is a person, with no more rows of each than are read.
+        Where the privacy unit is a person, with at most as many rows of each as the schema says.
 
     Raises
     ------
     InvalidInput
-        If there are more sites to deal to than rows, or people.
+        If there are more sites than rows, or than people.
     """
     people = person_numbers(terms.schema, features.table)
     # Named only where the schema's column gave the sites.
@@ -267,7 +280,10 @@ def deal_rows_to_sites(terms: Terms, features: Features, groups: ArrayLike | Non
 
 
 def _deal_at_random(terms: Terms, n: int, people: IntArray | None) -> list[IntArray]:
-    """Deal n rows to the sites at random, those of one person together; return their numbers."""
+    """Assign n rows to `n_sites` sites at random, a person's rows to one; return row numbers.
+
+    `people` (n,) is the person of each row, or None.  InvalidInput if there are too many sites.
+    """
     units, what = n, "rows"
     if people is not None:
         units, what = int(people.max()) + 1, "people"
@@ -283,7 +299,7 @@ def _deal_at_random(terms: Terms, n: int, people: IntArray | None) -> list[IntAr
 
 
 def _keep_rows_of_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
-    """Keep the rows that are read of each person: one, or as many as the schema says."""
+    """Keep each person's first rows at a site: one, or as many as the schema says."""
     most = terms.rows_per_person
     assert most is not None
     parts = [part[first_rows_of_each(people[part], most)] for part in dealt.parts]
@@ -291,10 +307,11 @@ def _keep_rows_of_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
         note = Note("one row a person", ONE_EACH, PublicNote)
         return replace(dealt, parts=parts, most=most, notes=(note,))
     notes: tuple[Note, ...] = ()
-    left = len(people) - sum(map(len, parts))
-    if left:
+    left_out = len(people) - sum(map(len, parts))
+    if left_out:
         what = (
-            f"{left} of {len(people)} rows were left out: their people have more than person.rows"
+            f"{left_out} of {len(people)} rows were left out: they are beyond person.rows, the "
+            "most rows of one person that are read"
         )
         notes = (Note("people", f"{what} (for the data's holder only)", HolderNote),)
     people_at_sites = [people[part] for part in parts]
@@ -303,8 +320,10 @@ def _keep_rows_of_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights in [0, 1] of all rows, None if they count alike, and what epsilon does not cover
-    of them.
+    """Weights of all rows, (n,) in [0, 1], and a caveat if epsilon does not cover how they were
+    read.
+
+    `of_rows` is None if all rows count alike.
     """
 
     of_rows: Array | None = None
@@ -312,7 +331,7 @@ class Weights:
     notes: tuple[Note, ...] = ()
 
     def weights_at_sites(self, parts: list[IntArray]) -> list[Array] | None:
-        """Return the weights of each site's rows."""
+        """Return the weights of the rows at each site; None if all rows count alike."""
         if self.of_rows is None:
             return None
         return [self.of_rows[part] for part in parts]
@@ -322,13 +341,13 @@ class Weights:
 
         Parameters
         ----------
-        of_classes
-            A mapping of classes to public numbers, 1 where not named; None for none.
-        names : array of str or number
+        of_classes : mapping or None
+            Public weights by class, 1 for classes that it does not name; None to change nothing.
+        names : array (K,) of str or number
             The classes.
         number : array of int (n,)
-            The class of every row; negative for none: such rows are rows of zeros and may have any
-            weight.
+            Position of every row's class in `names`; negative for a row without a known class,
+            which is a row of zeros, so that its weight does not matter.
 
         Returns
         -------
@@ -380,31 +399,32 @@ def read_row_weights(terms: Terms, features: Features, given: ArrayLike | None) 
         weight, heavy = declared
     notes: tuple[Note, ...] = ()
     if heavy:
-        what = f"{heavy} of {n} rows have a weight above max_weight and count as much as that"
+        what = f"{heavy} of {n} rows have a weight above max_weight, and were given that weight"
         notes = (Note("max_weight", f"{what} (for the data's holder only)", HolderNote),)
     return Weights(weight, caveat, notes)
 
 
 def _weight_cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
-    """Return the cap on the weights of n rows, and a caveat if it was read off them.
+    """Return the cap on the weights `own` of n rows, and a caveat if it was read off them.
 
-    InvalidInput if that must not be.
+    InvalidInput for another shape, and for a release without a declared cap.
     """
     if own.shape != (n,):
-        rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
-        raise InvalidInput("sample_weight", None, rule, "give one number a row")
+        rule = f"must have one number for each of the {n} rows, but has shape {own.shape}"
+        raise InvalidInput("sample_weight", None, rule, "give one number for each row")
     if terms.max_weight is not None:
         return terms.max_weight, None
     if not terms.is_simulation:
-        rule = "a release needs a public cap on weights: the largest one is private"
+        rule = "must be declared for a release, because the largest weight of the rows is private"
         remedy = "give knobs={'max_weight': 3}, or a random_state for a simulation"
         raise InvalidInput("max_weight", None, rule, remedy)
     if not np.any(own):
+        # scikit-learn's checks of estimators look for these words.
         rule = "Sample weights must contain at least one non-zero number"
         raise InvalidInput(
             "sample_weight", None, rule, "declare the knob max_weight, or leave weights out"
         )
-    # Weights that are all alike count as 1 each, whatever they are.
+    # Equal weights become 1 each, whatever they are, so nothing was read off the rows.
     caveat = None
     if not np.all(own == own[0]):
         caveat = HEAVIEST_READ
@@ -416,7 +436,10 @@ def _weight_cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
 
 
 def norm_misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
-    """Return a note, for the rows' holder in a simulation, on a `data_norm` that suits no row."""
+    """Return a note, for the data owner of a simulation, on a `data_norm` that suits no row.
+
+    Empty in a release, where reading norms off the rows would not be covered by epsilon.
+    """
     if not terms.is_simulation or terms.schema is not None:
         return ()
     ill = note_on_data_norm(features.values, terms.norm, noisy=terms.noisy, weighed=terms.weighed)
@@ -426,16 +449,16 @@ def norm_misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
 
 
 def digest_of_deal(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
-    """Compute the digest of all rows and of each site's part.
+    """Compute a digest of all rows, their labels and their assignment to sites.
 
-    A ledger in memory adds up by site only those fits that share it.
+    A ledger in memory adds up privacy losses site by site only for fits with the same digest.
 
     Parameters
     ----------
     X : array or CSR (n, p)
     label : array of int (n,)
     parts : list of array of int
-        Numbers of the rows at each site.
+        Row numbers at each site, then, if the unit is a person, the persons of these rows.
 
     Returns
     -------
@@ -449,7 +472,10 @@ def digest_of_deal(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
 
 
 def seed_of_class(seed: int | None, c: int) -> int | None:
-    """Derive the seed of the run of class c; the one run of two classes keeps the seed."""
+    """Derive the seed of the run of class c from that of the fit, so that runs share no noise.
+
+    The run of class 1, the only run of two classes, keeps the seed; None stays None.
+    """
     if seed is None or c == 1:
         return seed
     digest = hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest()

@@ -1,4 +1,8 @@
-"""The first step of every `fit`: what is declared, checked before any row is read."""
+"""The first step of every `fit` (validate): all declared parameters, checked before a row is read.
+
+:func:`collect_terms` reads them into :class:`Terms`, which every later step takes.  The functions
+``..._errors`` yield what is wrong, so that a fit can report all of it at once.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,9 @@ from .notices import Note
 from .parameters import collect_run_fields, resolve_knobs
 
 NO_NORM = (
-    "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled "
-    "rows alike; declare "
-    "data_norm, a public bound on the norm of most rows, or a schema"
+    "data_norm is not declared, so every row of norm above 1 is scaled down to norm 1, and "
+    "unscaled rows then differ little; declare data_norm, a public bound on the norm of most rows, "
+    "or a schema"
 )
 
 
@@ -33,30 +37,30 @@ class Terms:
     Parameters
     ----------
     name : str
-        Of the estimator's class, for messages.
+        Name of the estimator's class, for messages.
     seed : int or None
-        Of a simulation; None for a release.
+        Seed of a simulation; None for a release, whose noise cannot be repeated.
     n_sites : int
-        To how many sites rows are dealt if none are given.
+        Number of sites to which rows are assigned at random if none are given.
     schema : Schema or None
     columns : sequence of str or None
         Names for the columns of an array, under a schema.
     norm : float
-        The bound on the norms of rows: 1 unless one is declared.
+        The bound on the norms of rows: `data_norm`, or 1.
     encoding : Encoding
-        How rows get into the unit ball.
+        The map of rows into the unit ball.
     weighed : bool
-        Whether rows beyond the bound are weighed down, and not shortened.
+        Whether rows beyond the bound get smaller weights, and are not scaled down.
     noisy : bool
         Whether the budget is finite.
     one_row_each : bool
         Whether one row of each of the schema's people is read, or as many as the schema says.
     knobs : dict
-        All of them by name, with their values.
+        Values of all knobs by name.
     fields : dict
-        Of :class:`RunConfig`, by name, with the seed and the unit of this fit.
+        Values of :class:`RunConfig` by field, with the seed and the privacy unit of this fit.
     rests : tuple of str
-        On what epsilon rests that the estimator cannot see.
+        Assumptions of the epsilon that the estimator cannot check.
     notes : tuple of Note
     """
 
@@ -82,7 +86,9 @@ class Terms:
 
     @property
     def schema_caveat(self) -> str | None:
-        """What epsilon does not cover by the schema's own word; None if there is nothing."""
+        """What epsilon does not cover according to the schema itself; None without such a
+        caveat.
+        """
         if self.schema is None:
             return None
         return self.schema.caveat
@@ -99,7 +105,7 @@ class Terms:
 
     @property
     def rows_per_person(self) -> int | None:
-        """The most rows of a person at a site that are read; None where the unit is a row."""
+        """Most rows of a person that are read at a site; None where the privacy unit is a row."""
         return self.fields.get("rows_per_person")
 
 
@@ -115,12 +121,12 @@ def collect_terms(
 
     Parameters
     ----------
-    estimator
-        With its parameters, not yet checked.
+    estimator : PrivateEstimator
+        Its parameters are not yet checked.
     weighed, one_row_each
         As for :class:`Terms`.
     of_people : bool
-        Whether the rows of a schema's people may be several.
+        Whether the estimator allows several rows for a person of the schema.
     many_fits : bool
         Whether another clone of the estimator was fitted before.
 
@@ -131,7 +137,7 @@ def collect_terms(
     Raises
     ------
     InvalidInput
-        For a schema that cannot be read, or a seed that is none.
+        For a schema that cannot be read, an invalid seed, or an unknown knob.
     """
     schema = read_schema_argument(estimator.schema)
     seed = seed_from_random_state(estimator.random_state)
@@ -145,7 +151,7 @@ def collect_terms(
     if estimator.data_norm is not None:
         norm = estimator.data_norm
     _check_schema_parameters(schema, estimator.columns, of_people=of_people)
-    # In a simulation the rows' own norms may be looked at, and a note tells of a bad bound.
+    # In a simulation the rows' own norms may be read, and `norm_misfit_notes` warns of a bad bound.
     if schema is None and estimator.data_norm is None and estimator.random_state is None:
         notes = (*notes, Note("data_norm", NO_NORM, PublicNote))
     return Terms(
@@ -167,7 +173,7 @@ def collect_terms(
 
 
 def _choose_encoding(schema: Schema | None, norm: float, estimator: Any) -> Encoding:
-    """Return the encoding by the schema, or by the bound on norms."""
+    """Return the encoding by the schema, or without one by the bound `norm` on norms of rows."""
     if schema is None:
         return NormEncoding(norm, estimator.fit_intercept)
     return SchemaEncoding(schema)
@@ -181,14 +187,17 @@ def _check_schema_parameters(
         rule = "cannot be used without a schema"
         raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
     if schema is not None and schema.person is not None and not of_people:
-        rule = "bounds several rows of a person together, and this takes one row a person"
+        rule = "declares several rows for a person, but a survival model takes one row a person"
         raise SchemaError(
             "person", None, rule, "keep one row a person and leave person out of the schema"
         )
 
 
 def seed_from_random_state(random_state: Any) -> int | None:
-    """Return the seed of a fit, drawn once from a generator; None for a release; InvalidInput."""
+    """Return the seed of a fit; None for a release.
+
+    A generator is asked for one number; a negative seed is refused (InvalidInput).
+    """
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(np.iinfo(np.int32).max))
     if random_state is None:
@@ -218,16 +227,22 @@ def norm_bound_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
             )
         return
     if estimator.data_norm is not None:
-        rule = "is for columns without a schema, which has bounds of its own"
+        rule = "cannot be combined with a schema, which declares bounds of its own"
         yield InvalidInput("data_norm", estimator.data_norm, rule, "leave it out")
     if "fit_intercept" in vars(estimator) and not estimator.fit_intercept:
         yield InvalidInput(
-            "fit_intercept", False, "is the schema's to say", "use intercept = false in it"
+            "fit_intercept",
+            False,
+            "cannot be combined with a schema, which declares the constant itself",
+            "use intercept = false in the schema",
         )
 
 
 def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput]:
-    """Yield errors in the knob `site_constants`; it needs coefficients that are `named`."""
+    """Yield errors in the knob `site_constants`.
+
+    It applies only where the fit's coefficients are `named`: with inference or least squares.
+    """
     asked = terms.site_constants
     if asked is not None and not isinstance(asked, bool | np.bool_):
         yield InvalidInput(
@@ -235,7 +250,10 @@ def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput
         )
     elif asked is not None and not named:
         yield InvalidInput(
-            "site_constants", asked, "is for inference and for least squares", "leave it out"
+            "site_constants",
+            asked,
+            "applies to inference=True and to the squared loss only",
+            "leave it out",
         )
 
 

@@ -1,4 +1,7 @@
-"""A schema as a transformer of scikit-learn: it learns nothing from rows."""
+"""A schema as a transformer of scikit-learn.
+
+It learns nothing from rows, so a private model after it keeps its guarantee.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         """Read the schema; InvalidInput without one."""
         schema = read_schema_argument(self.schema)
         if schema is None:
-            rule = "must say what the columns are"
+            rule = "must be given, because it declares the columns"
             raise InvalidInput(
                 "schema", None, rule, "give the path of a TOML file, a dict or a Schema"
             )
@@ -74,8 +77,8 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         table = read_frame(X, self.columns)
         if schema.person is not None:
             rule = (
-                "bounds a person's rows together, and whoever reads encoded rows cannot know "
-                "whose they are"
+                "protects all rows of a person together, but encoded rows no longer say whose "
+                "they are"
             )
             raise SchemaError(
                 "person", None, rule, "give schema= to the estimator, or leave person out"
@@ -90,7 +93,10 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Encode rows, (n_samples, n_features_out); a :class:`HolderNote` says what did not fit."""
+        """Encode rows, (n_samples, n_features_out).
+
+        A :class:`sottovoce.errors.HolderNote` tells the data owner which values did not fit.
+        """
         schema = getattr(self, "schema_", None) or self._read_schema()
         found = schema.encode(read_frame(X, self.columns), labels=False)
         notes = describe_unfit_rows(found.clipped)
