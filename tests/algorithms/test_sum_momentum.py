@@ -96,8 +96,8 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"epsilon": (1.0, 2.0, 1.0, 1.0, 1.0)}, r"^epsilon=.*one price"),
-        ({"noise": (0.1, 0.1, 0.1, 0.1, 0.2)}, r"^noise=.*one price"),
+        ({"epsilon": (1.0, 2.0, 1.0, 1.0, 1.0)}, r"^epsilon=.*same value"),
+        ({"noise": (0.1, 0.1, 0.1, 0.1, 0.2)}, r"^noise=.*same value"),
         ({"colluders": 0}, r"^colluders=0: must be a whole number, at least 1"),
         ({"method": "momentum", "colluders": 2}, r"^colluders=2: momentum opens no sums"),
         ({"method": "momentum", "participants": 4}, r"^participants=4: momentum opens no sums"),

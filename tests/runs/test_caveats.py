@@ -66,8 +66,9 @@ def test_train_says_it(clinic: dict[str, str]) -> None:
 
 def test_several_caveats_are_joined_and_kept_with_the_run(tmp_path: Path) -> None:
     rows, config = make_rows([60, 60, 60], 3), RunConfig(rounds=2)
-    result = simulate(config, rows, caveat=(SAID, None, "names were read off these rows", SAID))
-    assert result.privacy["caveat"] == f"{SAID}; names were read off these rows"
+    other = "names were read off these rows"
+    result = simulate(config, rows, caveat=(SAID, None, other, SAID))
+    assert result.privacy["caveat"] == f"{SAID}; {other}"
     result.save(tmp_path / "run.npz")
     assert f"Not covered: {SAID}; names" in Result.load(tmp_path / "run.npz").privacy["says"]
     assert "caveat" not in simulate(config, rows, caveat=()).privacy

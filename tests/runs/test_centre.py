@@ -183,13 +183,13 @@ class TestPrices:
     def test_what_cannot_be_centred_is_refused_before_anything_is_spent(self) -> None:
         made = centring(config_of())
         pure = RunConfig("mr_admm", epsilon=1.0, rounds=4, seed=0)
-        with pytest.raises(InvalidInput, match="no pure price"):
+        with pytest.raises(InvalidInput, match="^centre: .*no pure epsilon"):
             simulate(pure, ROWS, centre=made)
         with pytest.raises(InvalidInput, match="printed form"):
             simulate(RunConfig("dvp", epsilon=1.0, form="printed", seed=0), ROWS, centre=made)
-        with pytest.raises(InvalidInput, match="names column 8 of rows that have 5"):
+        with pytest.raises(InvalidInput, match=r"^centre: .*\b8\b.*\b5\b"):
             prepare(config_of(), N, 5, centre=made)
-        with pytest.raises(InvalidInput, match="was not given"):
+        with pytest.raises(InvalidInput, match=r"^centre='.*was given"):
             simulate(replace(config_of(), centre=made.digest), ROWS)
         with pytest.raises(InvalidInput, match="another centring"):
             simulate(replace(config_of(), centre="0" * 32), ROWS, centre=made)

@@ -180,7 +180,7 @@ def test_preconditions_are_refused_before_anything_is_spent(rows: Rows) -> None:
         prepare(config("mr_admm", eta_growth=0.9), rows.n, rows.d)
     with pytest.raises(InvalidInput, match="one constant penalty"):
         prepare(config("r_admm", eta_growth=1.1), rows.n, rows.d)
-    with pytest.raises(InvalidInput, match="one round costs"):
+    with pytest.raises(InvalidInput, match=r"^epsilon=1\.0: .*one round costs"):
         prepare(RunConfig(method="dvp", noise=2.0, epsilon=1.0, rho=0.1), rows.n, rows.d)
 
 

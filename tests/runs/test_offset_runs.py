@@ -379,7 +379,7 @@ def test_class_labels_are_refused_in_one_sentence() -> None:
             RunConfig(epsilon=1.0, method="prox_admm"), build(make_targets([20, 15], D))
         ),
     ):
-        with pytest.raises(InvalidInput, match=r"^loss='.*': is for .*; use ") as error:
+        with pytest.raises(InvalidInput, match=r"^loss='.*': .*; use ") as error:
             call()
         assert "\n" not in str(error.value)
 

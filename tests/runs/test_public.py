@@ -210,8 +210,8 @@ def test_training_from_an_earlier_run(tmp_path: Path) -> None:
     second = train(TrainConfig(RUN, SYNTHETIC, nodes=3, start=str(tmp_path / "first.npz")))
     assert second.result.start is not None
     assert np.array_equal(second.result.start.vector, first.result.consensus[0])
-    assert any("paid separately" in note for note in second.notes)
-    assert any("never release this one" in note for note in second.notes)
+    assert any("of both totals" in note for note in second.notes)
+    assert any("never release" in note for note in second.notes)
     second.result.save(tmp_path / "second.npz")
     third = start_from_result(Result.load(tmp_path / "second.npz"), RUN, 5, None)
     both = sum(run.result.privacy["epsilon"] for run in (first, second))
