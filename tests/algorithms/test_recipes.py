@@ -288,7 +288,7 @@ def test_what_answers_cannot_have_is_refused(more: dict[str, Any], why: str) -> 
 
 
 def test_a_recipe_s_name_is_no_method_to_run() -> None:
-    with pytest.raises(InvalidInput, match="^method='newton'"):
+    with pytest.raises(InvalidInput, match=r"^method='newton'"):
         simulate(RunConfig(method="newton", delta=1e-5, rounds=9), rows())
 
 

@@ -88,7 +88,7 @@ def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
 
         name: ClassVar[str] = "other"
 
-    with pytest.raises(InvalidInput, match="^method='other': .*'gamma'") as refused:
+    with pytest.raises(InvalidInput, match=r"^method='other': .*'gamma'") as refused:
         gather_knobs([*REGISTRY.values(), Other])
     assert refused.value.field == "method" and refused.value.value == "other"
 

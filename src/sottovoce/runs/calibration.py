@@ -189,7 +189,7 @@ def _unaffordable_error(
         shown = float(target[0])
     else:
         shown = target.tolist()
-    rule = f"{setting.rounds} rounds cost at least {least_text}, however much noise is added"
+    rule = f"{setting.rounds} rounds cost at least {least_text} however much noise is added"
     remedy = "use a larger epsilon"
     if not method.complete:
         remedy += ", fewer rounds, or larger eta or rho"

@@ -368,7 +368,7 @@ def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[
     if refused is not None:
         raise CheckpointError(f"checkpoint={format_declared_value(path)}: {refused}")
     if meta.get("key") != key:
-        rule = "belongs to a run with other arguments; use the same arguments, or another file"
+        rule = "belongs to another configuration; use the same arguments, or another file"
         raise CheckpointError(f"checkpoint={format_declared_value(path)}: {rule}")
     try:
         done, state = _restore_from_file(path, meta, arrays, blank, guard)
