@@ -199,7 +199,7 @@ def test_a_killed_run_goes_on_from_its_ledger(tmp_path: Path, trust: str) -> Non
         np.testing.assert_array_equal(result.outcome, asked(of).outcome)
 
 
-def test_a_shared_budget_covers_all_of_it_or_refuses_it() -> None:
+def test_shared_budget_pays_for_the_whole_recipe_or_refuses_it() -> None:
     shared = Ledger("zcdp", 3.0, 1e-5)
     asked(config(), ledger=shared)
     before = shared.total()
@@ -282,7 +282,7 @@ def test_a_site_knows_the_noise_of_the_whole() -> None:
         ),
     ],
 )
-def test_what_answers_cannot_have_is_refused(more: dict[str, Any], why: str) -> None:
+def test_fields_that_recipes_cannot_have_are_refused(more: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         asked(config(**more))
 
@@ -329,7 +329,7 @@ def test_only_what_answers_use_is_kept_of_a_configuration() -> None:
     assert own == kept == own.for_recipe(METHOD) and RunConfig.from_dict(own.to_dict()) == own
 
 
-def test_a_script_is_gone_through_once_and_again_only_where_it_is_lost(
+def test_script_is_replayed_only_after_a_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     began, script = [], Descent.script

@@ -83,7 +83,7 @@ def test_its_worst_pair_comes_near_the_price_and_never_above(
     assert 0.9 * proved <= exact <= proved * (1 + 1e-6)
 
 
-def test_the_command_line_has_it(extra: str) -> None:
+def test_command_line_offers_registered_method(extra: str) -> None:
     planned = CliRunner().invoke(
         cli, ["plan", "--method", extra, "--epsilon", "2", "--rounds", "3", "--json"]
     )
@@ -118,7 +118,7 @@ def test_a_new_process_trains_with_it(tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["algorithm"]["name"] == "extra"
 
 
-def test_what_is_taken_away_leaves_no_trace() -> None:
+def test_unregistering_leaves_no_trace() -> None:
     before = list(METHODS), list(NAMES), dict(REGISTRY), dict(KNOWN)
     sys.modules.pop("outside", None)
     first = import_module("outside").Extra
@@ -131,7 +131,7 @@ def test_what_is_taken_away_leaves_no_trace() -> None:
         RunConfig(method="extra")
 
 
-def test_what_is_no_method_or_clashes_is_refused() -> None:
+def test_registering_refuses_non_methods_and_clashes() -> None:
     def another() -> type:
         @dataclass(frozen=True)
         class Other(DGD):

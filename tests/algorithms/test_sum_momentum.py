@@ -111,7 +111,7 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
         ),
     ],
 )
-def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], says: str) -> None:
+def test_fields_that_sums_cannot_have_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         RunConfig.from_dict({"method": "sum_momentum", "delta": 1e-5} | changes)
 

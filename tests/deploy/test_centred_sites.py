@@ -489,5 +489,5 @@ class TestPlans:
             with pytest.raises(InvalidInput):
                 read_plan_file(path)
         rewrite(path, {key: value for key, value in plain.items() if key != "centre"})
-        with pytest.raises(InvalidInput, match="centring that was"):
+        with pytest.raises(InvalidInput, match="no Centring was given"):
             read_plan_file(path)

@@ -143,7 +143,7 @@ def test_wide_public_rows_are_narrowed_with_their_start(n: int, loss: str) -> No
         assert np.allclose(found, true, atol=1e-6) and np.allclose(world.shares, same.shares)
 
 
-def test_what_worlds_depend_on_is_their_key() -> None:
+def test_key_of_public_worlds_covers_all_inputs() -> None:
     public = some(90)
     keys = [
         one.expected_worlds()
@@ -225,7 +225,7 @@ def test_training_from_an_earlier_run(tmp_path: Path) -> None:
             train(replace(other, start=str(tmp_path / "first.npz")))
 
 
-def test_what_an_earlier_run_cost() -> None:
+def test_start_adds_the_costs_of_earlier_runs() -> None:
     rows = make_rows([60, 60], 3)
     exact = simulate(RunConfig("admm", math.inf, rounds=2), rows)
     assert start_from_result(exact, RUN, 3, None).epsilon is None

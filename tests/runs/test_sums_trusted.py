@@ -76,13 +76,13 @@ def test_too_few_sites_are_refused(nodes: int, t: int) -> None:
         ({"method": "prox_admm", "trust": "sum"}, "trust"),
     ],
 )
-def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], field: str) -> None:
+def test_fields_that_sums_cannot_have_are_refused(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         config(**changes)
     assert refused.value.field == field
 
 
-def test_records_keep_their_meaning() -> None:
+def test_records_of_sums_keep_their_meaning() -> None:
     known = config(colluders=2, participants=4)
     assert RunConfig.from_dict(known.to_dict()) == known
     assert "colluders" not in config().to_dict()
@@ -90,7 +90,7 @@ def test_records_keep_their_meaning() -> None:
     assert "participants" not in RunConfig().to_dict()
 
 
-def test_a_statement_says_what_is_left_if_all_others_collude(tmp_path: Any) -> None:
+def test_statement_names_epsilon_if_all_others_collude(tmp_path: Any) -> None:
     """With one of five sites the shift over sigma doubles: four honest shares become one."""
     result = simulate(config(rounds=1), ROWS)
     said = result.statement
