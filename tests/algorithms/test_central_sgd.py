@@ -59,7 +59,7 @@ def test_noise_of_every_part_has_the_law_of_the_event(
 
 
 @pytest.mark.parametrize("factor", FACTORS)
-def test_a_whole_pass_has_the_variance_of_its_parts(rows: Rows, factor: float) -> None:
+def test_noise_of_a_pass_adds_up_over_batches(rows: Rows, factor: float) -> None:
     """All parts wrong at once, from the answer alone: rows of zeros leave a sum of normals of
     known weights.
     """

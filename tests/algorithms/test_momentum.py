@@ -33,7 +33,7 @@ def test_sites_that_differ_agree_on_the_pooled_minimiser(graph: str, eta: float 
     )
 
 
-def test_gradient_descent_without_correction_does_not() -> None:
+def test_uncorrected_gradient_descent_misses_the_pooled_minimiser() -> None:
     """So the test above can fail: `dgd` with the same step ends elsewhere."""
     config = CASE.make(epsilon=math.inf, method="dgd", rounds=800, eta=2.0, rho=0.1)
     rows = unlike_sites()
@@ -72,7 +72,9 @@ def _average(gradients: Array, momentum: float) -> Array:
 
 
 @pytest.mark.parametrize(("rounds", "momentum"), [(1, 0.9), (4, 0.0), (12, 0.9), (30, 0.5)])
-def test_noise_is_carried_as_far_as_stated(rounds: int, momentum: float) -> None:
+def test_tail_average_noise_equals_matrix_norm_and_drawn_noise(
+    rounds: int, momentum: float
+) -> None:
     """Exactly, as a matrix; and on drawn noise, by a chi-square test that two thirds and three
     halves of it fail.
     """

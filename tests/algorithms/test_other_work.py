@@ -66,7 +66,7 @@ def test_no_two_rows_move_a_released_gradient_by_more_than_its_sensitivity(metho
     assert 0.95 * stated < worst <= stated
 
 
-def test_what_tracking_estimates_is_the_mean_of_the_last_gradients(rows: Rows) -> None:
+def test_tracked_gradients_average_to_the_last_gradients(rows: Rows) -> None:
     """So noise of earlier gradients leaves no trace in the mean, whatever the nodes drew."""
     seen: list[tuple[np.ndarray, np.ndarray]] = []
     config = CASES["gradient_tracking"].make(delta=1e-5, rounds=9)

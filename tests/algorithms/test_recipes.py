@@ -144,7 +144,7 @@ def test_all_rounds_are_affordable_or_none_is_begun() -> None:
     """
     given = METHOD.with_noise(prepare(config(), rows().n, D, method=METHOD).algorithm.noise)
     assert asked(config(), given).ledger == asked(config()).ledger
-    with pytest.raises(InvalidInput, match=r"epsilon=1\.8: the whole run costs 2"):
+    with pytest.raises(InvalidInput, match=r"^epsilon=1\.8: .*whole run.* 2\b"):
         asked(config(epsilon=1.8), given)
     three = Ledger(make_accountant("best"), math.inf, 1e-5)
     for event in prepare(config(), rows().n, D, method=given).plan_ledger(3).rows:
@@ -199,7 +199,7 @@ def test_a_killed_run_goes_on_from_its_ledger(tmp_path: Path, trust: str) -> Non
         np.testing.assert_array_equal(result.outcome, asked(of).outcome)
 
 
-def test_a_shared_budget_covers_all_of_it_or_refuses_it() -> None:
+def test_shared_budget_pays_for_the_whole_recipe_or_refuses_it() -> None:
     shared = Ledger("zcdp", 3.0, 1e-5)
     asked(config(), ledger=shared)
     before = shared.total()
@@ -225,9 +225,7 @@ def test_a_lost_attempt_ends_a_run_that_needs_all_rounds() -> None:
     guard = RowGuard(held, prepared.facts, KeyedNoise(1, range(1), range(N)), prepared.ledger)
     place = Place(prepared.facts, Loses(make_graph("complete", N)), guard, (1, N), D)
     ended = engine.run_rounds(prepared.algorithm, place, 4)
-    assert (ended.stopped, ended.rounds) == ("too few sites are left", 2) and len(
-        prepared.ledger.rows
-    ) == 3
+    assert (ended.stopped, ended.rounds) == (engine.FEW, 2) and len(prepared.ledger.rows) == 3
 
 
 def test_a_saved_run_is_read_again(tmp_path: Path) -> None:
@@ -275,22 +273,22 @@ def test_a_site_knows_the_noise_of_the_whole() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"noise": 0.5}, "calibrates the noise of its own"),
-        ({"delta": None, "epsilon": 1.0}, "no pure price"),
-        ({"epsilon": (1.0,) * N, "trust": "nobody"}, "have one price"),
+        ({"noise": 0.5}, r"^noise=0\.5"),
+        ({"delta": None, "epsilon": 1.0}, "^delta: .*no pure epsilon"),
+        ({"epsilon": (1.0,) * N, "trust": "nobody"}, "^epsilon=.*one epsilon"),
         (
             {"method": "dvp", "form": "printed", "delta": None, "trust": "nobody"},
-            "no paper has a printed form",
+            "^form='printed'",
         ),
     ],
 )
-def test_what_answers_cannot_have_is_refused(more: dict[str, Any], why: str) -> None:
+def test_fields_that_recipes_cannot_have_are_refused(more: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         asked(config(**more))
 
 
 def test_a_recipe_s_name_is_no_method_to_run() -> None:
-    with pytest.raises(InvalidInput, match="is a recipe"):
+    with pytest.raises(InvalidInput, match=r"^method='newton'"):
         simulate(RunConfig(method="newton", delta=1e-5, rounds=9), rows())
 
 
@@ -331,7 +329,7 @@ def test_only_what_answers_use_is_kept_of_a_configuration() -> None:
     assert own == kept == own.for_recipe(METHOD) and RunConfig.from_dict(own.to_dict()) == own
 
 
-def test_a_script_is_gone_through_once_and_again_only_where_it_is_lost(
+def test_script_is_replayed_only_after_a_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     began, script = [], Descent.script

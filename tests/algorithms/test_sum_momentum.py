@@ -96,22 +96,22 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"epsilon": (1.0, 2.0, 1.0, 1.0, 1.0)}, r"^epsilon=.*one price"),
-        ({"noise": (0.1, 0.1, 0.1, 0.1, 0.2)}, r"^noise=.*one price"),
+        ({"epsilon": (1.0, 2.0, 1.0, 1.0, 1.0)}, r"^epsilon=.*same value"),
+        ({"noise": (0.1, 0.1, 0.1, 0.1, 0.2)}, r"^noise=.*same value"),
         ({"colluders": 0}, r"^colluders=0: must be a whole number, at least 1"),
         ({"method": "momentum", "colluders": 2}, r"^colluders=2: momentum opens no sums"),
         ({"method": "momentum", "participants": 4}, r"^participants=4: momentum opens no sums"),
         (
             {"method": "prox_admm", "trust": "sum"},
-            r"^trust='sum': method 'prox_admm' has trust='nobody'",
+            r"^trust='sum': .*'prox_admm'.* trust='nobody'",
         ),
         (
             {"trust": "nobody"},
-            r"^trust='nobody': method 'sum_momentum' is 'momentum' under trust='sum'",
+            r"^trust='nobody': .*'sum_momentum'.* 'momentum' .*trust='sum'",
         ),
     ],
 )
-def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], says: str) -> None:
+def test_fields_that_sums_cannot_have_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         RunConfig.from_dict({"method": "sum_momentum", "delta": 1e-5} | changes)
 
@@ -120,5 +120,5 @@ def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], says: str) -> N
 def test_too_few_sites_are_refused_with_the_reason(sites: int) -> None:
     """Each of two sites knows its own share, and so the other's."""
     config = RunConfig(method="sum_momentum", delta=1e-5)
-    with pytest.raises(InvalidInput, match=r"^colluders=1: of [12] sites, 1 colluding"):
+    with pytest.raises(InvalidInput, match=rf"^colluders=1: .*\b{sites}\b"):
         prepare(config, np.full((sites, 1), 50.0), 4)

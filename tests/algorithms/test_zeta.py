@@ -84,9 +84,7 @@ def drawn(zeta: str, rows: Rows, alpha: float, replicates: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("zeta", "share"), [("listing", 1.0), ("proof", 0.5)])
-def test_what_is_drawn_has_the_rate_that_was_asked_for_and_no_other(
-    zeta: str, share: float
-) -> None:
+def test_noise_has_the_requested_rate(zeta: str, share: float) -> None:
     """Errs once in a thousand; three quarters or one and a half times the rate are rejected."""
     alpha = 1.0
     norms = drawn(zeta, make_rows(SIZES, D), alpha, 400)

@@ -415,7 +415,7 @@ def test_values_beyond_the_declared_bounds_are_clipped_and_said(
     ok: Call, run: Call, clinic: Clinic
 ) -> None:
     (dealt,) = ok(*clinic.train, "--json").json["notes"]  # nothing clipped yet
-    assert dealt == "the schema names 'hospital' as the site, but rows were dealt by 'iid'"
+    assert "'hospital'" in dealt and "'iid'" in dealt
     table = [["93.77001", *row[1:]] if k < 7 else row for k, row in enumerate(clinic.table)]
     write_csv(clinic.csv, table)
     (_, note) = ok(*clinic.train, "--json").json["notes"]

@@ -110,7 +110,7 @@ def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
     assert priced["centre"]["share"] == pytest.approx(trained["centre"]["share"])
     bare = json.loads(said("plan", *table[2:], *sizes, *RUN[:-2], "--set", "centre=no", "--json"))
     assert "centre" not in bare and len(bare["releases"]) == 8
-    assert "taken away" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace("\n", " ")
+    assert "subtracted" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace("\n", " ")
 
 
 def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
         )
         assert plan.planned_privacy.statement.epsilon <= 2.0
         if method != "auto":  # the screen says the same of a method that was searched for
-            assert "taken away" in said(*asked).replace("\n", " ")
+            assert "subtracted" in said(*asked).replace("\n", " ")
         bare = json.loads(said(*asked, "--json", "--set", "centre=no"))
         plain = read_plan_file(tmp_path / "plan.json")
         assert plain.centre is None and "centre" not in {*bare, *plain.to_dict()}

@@ -424,9 +424,9 @@ class TestNumbers:
     def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
             (("--inference", "--method", "momentum"), "steps of its own"),
-            (("--inference", "--pure"), "no pure price"),
+            (("--inference", "--pure"), "no pure epsilon"),
             (("--set", "loss=huber:0.5"), "numeric labels"),
-            (("--pure",), "no pure price"),
+            (("--pure",), "no pure epsilon"),
             (("--evaluation", "1", "--set", "by=ward"), "two classes"),
             (("--replicates", 2), "other seeds"),
             (("--set", "loss=squared", "--method", "prox_admm"), "steps of its own"),
@@ -537,7 +537,7 @@ class TestAnEvaluationThatCannotBeAsked:
             ("sick.toml", ("--inference", "--set", "cut=1.5"), "inside (0, 1)"),
             ("sick.toml", (*ROUNDS, "--set", "by=nowhere"), "declares levels"),
             ("sick.toml", (*ROUNDS, "--set", "cut=0"), "inside (0, 1)"),
-            ("sick.toml", ("--method", "mr_admm", "--rounds", 2, "--pure"), "no pure price"),
+            ("sick.toml", ("--method", "mr_admm", "--rounds", 2, "--pure"), "no pure epsilon"),
             ("days.toml", ("--set", "by=ward"), "two classes"),
             ("days.toml", (*ROUNDS, "--set", "by=ward"), "two classes"),
             ("days.toml", ("--set", "cut=0.3"), "two classes"),

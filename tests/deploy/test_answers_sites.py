@@ -520,7 +520,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
     ("method", lambda at: answering(at, INFERRED, method="sum_momentum"), "leave method out"),
     ("cap", lambda at: answering(at, INFERRED, max_grad_norm=0.5), "without a cap"),
     ("noise", lambda at: answering(at, INFERRED, noise=0.5), "^noise: "),
-    ("pure", lambda at: answering(at, TRAINED, trust="nobody", delta=None), "no pure price"),
+    ("pure", lambda at: answering(at, TRAINED, trust="nobody", delta=None), "no pure epsilon"),
     ("numbers", lambda at: answering(at, TRAINED, loss="huber-residual:0.25"), "two classes"),
     (
         "two",

@@ -124,10 +124,10 @@ class TestOneMean:
             assert f"Released too: {DISCLOSED}" in " ".join(
                 "".join(pair) for pair in ends[name].statement.words
             )
-            assert "taken away" in render_site_report(plan, name, ends[name])
+            assert "subtracted" in render_site_report(plan, name, ends[name])
         assert (
             plan.planned_privacy.statement.discloses == DISCLOSED
-            and "taken away from all rows"
+            and "subtracted from all rows"
             in render_hub_report(
                 plan,
                 {"sites": []},
@@ -489,5 +489,5 @@ class TestPlans:
             with pytest.raises(InvalidInput):
                 read_plan_file(path)
         rewrite(path, {key: value for key, value in plain.items() if key != "centre"})
-        with pytest.raises(InvalidInput, match="centring that was"):
+        with pytest.raises(InvalidInput, match="no Centring was given"):
             read_plan_file(path)

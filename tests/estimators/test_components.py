@@ -137,7 +137,7 @@ def test_rows_beyond_the_norm_bound_do_not_turn_components() -> None:
     [
         ({"n_components": 6}, "number of columns, 5"),
         ({"n_components": 0}, "n_components"),
-        ({"delta": None}, "no pure price"),
+        ({"delta": None}, "no pure epsilon"),
         ({"data_norm": 0.0}, "data_norm"),
         ({"trust": "all"}, "trust"),
     ],

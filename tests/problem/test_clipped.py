@@ -197,7 +197,7 @@ def test_a_softened_margin_loss_is_near_its_own_convex_and_consistent(
 @pytest.mark.parametrize(
     "library", [name for name in ("array_api_strict", "torch") if find_spec(name)]
 )
-def test_other_array_libraries_get_the_same(spec: str, library: str) -> None:
+def test_other_array_libraries_give_equal_capped_losses(spec: str, library: str) -> None:
     home = pytest.importorskip(f"array_api_compat.{library}" if library == "torch" else library)
     base = make_loss(spec)
     z = (

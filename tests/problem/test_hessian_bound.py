@@ -13,7 +13,7 @@ from sottovoce.problem.losses import make_loss
 
 @pytest.mark.parametrize("most", [0.02, 0.2, 0.45, 0.5, 0.9])
 @pytest.mark.parametrize("spec", ["logistic", "huber:0.5", "huber-residual:0.3"])
-def test_no_row_in_the_unit_ball_bends_more(spec: str, most: float) -> None:
+def test_hessian_bound_holds_in_the_unit_ball(spec: str, most: float) -> None:
     loss = clip_gradients(make_loss(spec), most)
     norms = np.linspace(1e-3, 1.0, 200)[:, None]
     own = loss.for_row_norms(lambda: np.broadcast_to(norms, (200, 4001)))

@@ -64,14 +64,16 @@ class TestEvery:
     def test_spec_rebuilds_the_loss(self, loss: Loss) -> None:
         assert make_loss(loss.spec) == loss and loss.spec.partition(":")[0] == loss.name
 
-    def test_it_can_be_built_without_an_argument_and_refuses_nonsense(self, loss: Loss) -> None:
+    def test_every_loss_has_a_default_and_refuses_bad_arguments(self, loss: Loss) -> None:
         assert isinstance(type(loss)(), type(loss)) and loss.about
         for wrong in ("x", "nan", "inf", "-1", "1:1"):
             with pytest.raises(InvalidInput):
                 make_loss(f"{loss.name}:{wrong}")
 
     @pytest.mark.parametrize("delta", [None, 1e-5])
-    def test_auto_starts_from_a_method_that_takes_it(self, loss: Loss, delta: float | None) -> None:
+    def test_auto_starts_from_a_method_that_accepts_the_loss(
+        self, loss: Loss, delta: float | None
+    ) -> None:
         config = RunConfig(method="auto", loss=loss.spec, delta=delta, rounds=2, rho=0.1)
         spent = prepare(config, np.full((3, 1), 500.0), 4 * loss.outputs).algorithm.noise
         assert spent is not None and np.all(spent(1) > 0)
@@ -104,12 +106,12 @@ class TestLoss:
         jumps = np.array(loss.curvature_jumps)
         return np.sort(np.concatenate([self.grid, jumps - 1e-9, jumps + 1e-9]))
 
-    def test_slope_is_the_derivative_of_the_value(self, loss: Loss) -> None:
+    def test_derivative_is_that_of_the_value(self, loss: Loss) -> None:
         h = 1e-5
         numeric = (loss.value(self.grid + h) - loss.value(self.grid - h)) / (2 * h)
         np.testing.assert_allclose(numeric, loss.derivative(self.grid), atol=2e-4)
 
-    def test_bend_is_the_derivative_of_the_slope(self, loss: Loss) -> None:
+    def test_curvature_is_the_derivative_of_the_derivative(self, loss: Loss) -> None:
         h = 1e-6
         numeric = (loss.derivative(self.grid + h) - loss.derivative(self.grid - h)) / (2 * h)
         smooth = np.all(
@@ -140,7 +142,7 @@ class TestLoss:
             assert np.abs(sides[1] - sides[0]) > 1e-3 * loss.curvature_bound
         assert not np.any(wrong & ~within)
 
-    def test_value_is_the_integral_of_the_slope(self, loss: Loss) -> None:
+    def test_value_is_the_integral_of_the_derivative(self, loss: Loss) -> None:
         rise = integrate.trapezoid(loss.derivative(self.grid), self.grid)
         assert rise == pytest.approx(
             float(loss.value(self.grid[-1]) - loss.value(self.grid[0])), abs=1e-3
@@ -159,9 +161,7 @@ class TestLoss:
         assert np.all((bend >= 0) & (bend <= loss.curvature_bound))
         assert bend.max() == pytest.approx(loss.curvature_bound, rel=1e-4)
 
-    def test_the_curvature_to_precondition_with_is_none_that_the_loss_cannot_have(
-        self, loss: Loss
-    ) -> None:
+    def test_typical_curvature_is_within_the_bounds(self, loss: Loss) -> None:
         typical = loss.typical_curvature(self.grid)
         assert np.all((typical >= 0) & (typical <= loss.curvature_bound * (1 + 1e-12)))
         # where every solve starts
@@ -181,7 +181,7 @@ class TestLoss:
         assert np.all(np.isfinite(loss.value(far)))
         np.testing.assert_allclose(loss.derivative(far), ends, atol=1e-12)
 
-    def test_other_array_libraries_get_the_same(self, loss: Loss) -> None:
+    def test_other_array_libraries_give_equal_losses(self, loss: Loss) -> None:
         xp = pytest.importorskip("array_api_strict")
         for told in (loss.value, loss.derivative, loss.curvature, loss.typical_curvature):
             np.testing.assert_allclose(

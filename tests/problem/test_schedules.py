@@ -25,7 +25,7 @@ def test_round_trip_through_json(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_node_sees_its_own_column(schedule: Schedule) -> None:
+def test_schedule_of_node_holds_its_own_values(schedule: Schedule) -> None:
     for k in (1, 2, 5):
         everyone = np.broadcast_to(schedule(k), (3, 1))
         for i in range(3):
@@ -62,7 +62,7 @@ def test_properties() -> None:
         {"table": "12"},
     ],
 )
-def test_what_is_no_number_is_refused(bad: dict) -> None:
+def test_values_that_are_no_numbers_are_refused(bad: dict) -> None:
     with pytest.raises(InvalidInput, match="a number") as refused:
         Schedule(**bad)
     assert refused.value.field == next(iter(bad))

@@ -208,7 +208,7 @@ def test_printed_primal_perturbation_is_refused_for_its_last_step():
         )
 
 
-def test_losses_and_rows_must_fit():
+def test_softmax_loss_and_rows_must_fit():
     with pytest.raises(InvalidInput, match="margins per row"):
         simulate(RunConfig(loss="logistic"), Rows.build_with_classes(sites(), K))
     with pytest.raises(InvalidInput, match="2 classes"):

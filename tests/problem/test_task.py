@@ -190,7 +190,7 @@ def test_the_expected_error_is_the_mean_over_all_labels_that_may_be_drawn(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_answers_are_labels_again(task: Task) -> None:
+def test_decoded_predictions_encode_to_the_labels(task: Task) -> None:
     y = labels(task, 100)
     perfect = np.eye(3)[:, y.astype(int)] if task is MANY else y
     answers = task.decode(perfect)
@@ -200,7 +200,7 @@ def test_answers_are_labels_again(task: Task) -> None:
     assert np.all(task.has_known_label(y))
 
 
-def test_labels_that_are_none_of_the_declared() -> None:
+def test_undeclared_labels_are_marked_and_count_as_errors() -> None:
     assert TWO.encode([1, 0, -1]).tolist() == [1.0, -1.0, 0.0]
     assert TWO.has_known_label(np.array([1.0, -1.0, 0.0])).tolist() == [True, True, False]
     assert MANY.encode([2, 0, -1, -7]).tolist() == [2, 0, -1, -1]
@@ -384,7 +384,9 @@ def test_one_number_about_the_labels_of_a_site() -> None:
         (DAYS, [0.5, -0.5, np.nan, 0.0, 1.0], [[0, 4], [1, 2, 3]]),
     ],
 )
-def test_every_row_is_of_one_kind(task: Task, y: list[float], strata: list[list[int]]) -> None:
+def test_rows_by_label_cover_every_row_once(
+    task: Task, y: list[float], strata: list[list[int]]
+) -> None:
     assert [rows.tolist() for rows in task.rows_by_label(np.array(y))] == strata
 
 
@@ -410,7 +412,7 @@ def test_every_row_is_of_one_kind(task: Task, y: list[float], strata: list[list[
         (1.0, np.nextafter(1.0, 2.0)),
     ],
 )
-def test_bounds_that_are_none(low: Any, high: Any) -> None:
+def test_invalid_bounds_are_refused(low: Any, high: Any) -> None:
     with pytest.raises(InvalidInput, match="low below high") as caught:
         BoundedNumber(low, high)
     assert caught.value.field == "low, high" and "\n" not in str(caught.value)
@@ -431,7 +433,7 @@ def test_classes_need_names_of_their_own(kind: Any, names: Any) -> None:
     assert caught.value.field == "names"
 
 
-def test_two_classes_are_two() -> None:
+def test_two_classes_need_exactly_two_names() -> None:
     with pytest.raises(InvalidInput, match="two different texts"):
         TwoClasses(("a", "b", "c"))
     assert ManyClasses(("a", "b")).outputs == 2

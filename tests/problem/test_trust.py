@@ -59,13 +59,13 @@ EVERY = [
         (("nobody", 0, 0, 5), "sees"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given: tuple[Any, ...], field: str) -> None:
+def test_inconsistent_trust_is_refused(given: tuple[Any, ...], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Trust(*given)
     assert caught.value.field == field
 
 
-def test_it_is_frozen_and_can_be_told_apart() -> None:
+def test_trust_is_immutable_and_comparable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         NOBODY.kind = "curator"  # type: ignore[misc]
     assert len(set(EVERY)) == len(EVERY) and Trust("nobody") == NOBODY
@@ -94,7 +94,7 @@ def test_a_sum_says_who_may_collude_and_who_must_be_honest() -> None:
     assert Trust.in_sum(5, 2).excepted is None
 
 
-def test_what_a_run_may_do_with_it() -> None:
+def test_properties_of_each_trust() -> None:
     assert [trust.pools_rows for trust in EVERY] == [False, True, False, False, False, True]
     assert [trust.between_sites for trust in EVERY] == [True, False, False, True, True, False]
 
@@ -122,7 +122,7 @@ def test_plain_data_of_others_is_refused(plain: Any) -> None:
         Trust.from_dict(plain)
 
 
-def test_methods_name_theirs_as_before() -> None:
+def test_methods_keep_their_trust() -> None:
     curators = {name for name, cls in REGISTRY.items() if cls.trust == CURATOR}
     assert curators == {"central", "central_gd", "central_sgd", "central_momentum", "central_prox"}
     sums = {name for name, cls in REGISTRY.items() if cls.trust == Trust.in_sum(2, 1)}
@@ -205,7 +205,7 @@ def test_a_run_has_the_trust_that_was_asked_for_or_is_refused(name: str, trust: 
     )
 
 
-def test_a_trust_is_never_changed_on_the_quiet() -> None:
+def test_given_trust_is_never_changed_silently() -> None:
     for config, change in (
         (config_of("momentum", "sum"), {"trust": "nobody"}),
         (config_of("momentum"), {"method": "sum_momentum"}),

@@ -138,7 +138,7 @@ def test_a_failed_solve_does_not_say_how_far_it_came(
     zero = np.zeros((len(rows.n), rows.d))
     with pytest.raises(SolverError) as failed:
         Solver(rows, Logistic(), 1.0).minimise(zero, np.full((len(rows.n), 1), 0.01), zero, 1e-10)
-    said = "tol=1e-10: a local solve stopped short of its certificate; use a larger rho or tol"
+    said = "tol=1e-10: a local solve did not reach this accuracy; use a larger rho or tol"
     assert str(failed.value) == said
 
 

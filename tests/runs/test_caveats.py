@@ -48,14 +48,14 @@ def clinic(tmp_path: Path) -> dict[str, str]:
     return {"data": str(tmp_path / "rows.csv"), "schema": str(tmp_path / "schema.toml")}
 
 
-def test_the_schema_says_it_in_one_place(clinic: dict[str, str]) -> None:
+def test_schema_states_its_caveat_once(clinic: dict[str, str]) -> None:
     assert Schema.from_toml(clinic["schema"]).caveat == SAID
     assert data.builtin_schema("adult").caveat is None
     assert data.load(clinic["data"], schema=clinic["schema"]).caveat == SAID
     assert data.load("synthetic:n=50,d=2").caveat is None
 
 
-def test_train_says_it(clinic: dict[str, str]) -> None:
+def test_training_statement_holds_the_caveat(clinic: dict[str, str]) -> None:
     privacy = train(TrainConfig(RunConfig(rounds=2), **clinic)).result.privacy
     assert privacy["caveat"] == SAID and f"Not covered: {SAID}." in privacy["says"]
     assert (
@@ -66,15 +66,16 @@ def test_train_says_it(clinic: dict[str, str]) -> None:
 
 def test_several_caveats_are_joined_and_kept_with_the_run(tmp_path: Path) -> None:
     rows, config = make_rows([60, 60, 60], 3), RunConfig(rounds=2)
-    result = simulate(config, rows, caveat=(SAID, None, "names were read off these rows", SAID))
-    assert result.privacy["caveat"] == f"{SAID}; names were read off these rows"
+    other = "names were read off these rows"
+    result = simulate(config, rows, caveat=(SAID, None, other, SAID))
+    assert result.privacy["caveat"] == f"{SAID}; {other}"
     result.save(tmp_path / "run.npz")
     assert f"Not covered: {SAID}; names" in Result.load(tmp_path / "run.npz").privacy["says"]
     assert "caveat" not in simulate(config, rows, caveat=()).privacy
     assert [one.privacy["caveat"] for one in simulate_many([config], rows, caveat=SAID)] == [SAID]
 
 
-def test_plans_say_it(
+def test_plan_statement_holds_the_caveat(
     clinic: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     n = np.full((3, 1), 100.0)
@@ -95,7 +96,7 @@ def dependent(monkeypatch: pytest.MonkeyPatch, clinic: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("dependent")
-def test_studies_say_it() -> None:
+def test_study_statement_holds_the_caveat() -> None:
     cell = {"data": "caveat", "nodes": 3, "rounds": 2, "epsilon": 5.0, "seed": 0, "replicates": 1}
     for method in ("mr_admm", "local"):
         assert all(
@@ -137,7 +138,7 @@ def test_studies_say_that_the_thesiss_components_are_of_the_rows() -> None:
 
 
 @pytest.mark.usefixtures("dependent")
-def test_comparisons_say_it() -> None:
+def test_comparison_statement_holds_the_caveat() -> None:
     config = CompareConfig(
         data="caveat", sites=2, rows=40, aggregator_rows=40, replicates=1, epsilon=1.0
     )

@@ -149,9 +149,7 @@ class TestPrices:
         assert spent < book.total() <= 3.0
 
     @pytest.mark.parametrize("fault", ["not planned", "not charged"])
-    def test_a_mean_that_is_not_paid_for_is_found(
-        self, fault: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_uncharged_mean_is_detected(self, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Planted: a plan that leaves the mean out, and a row guard that answers without a
         charge.
         """
@@ -180,18 +178,18 @@ class TestPrices:
                 != prepare(config, N, P, centre=centring(config)).plan_ledger().to_list()
             )
 
-    def test_what_cannot_be_centred_is_refused_before_anything_is_spent(self) -> None:
+    def test_runs_that_cannot_be_centred_are_refused_before_spending(self) -> None:
         made = centring(config_of())
         pure = RunConfig("mr_admm", epsilon=1.0, rounds=4, seed=0)
-        with pytest.raises(InvalidInput, match="no pure price"):
+        with pytest.raises(InvalidInput, match=r"^centre: .*no pure epsilon"):
             simulate(pure, ROWS, centre=made)
         with pytest.raises(InvalidInput, match="printed form"):
             simulate(RunConfig("dvp", epsilon=1.0, form="printed", seed=0), ROWS, centre=made)
-        with pytest.raises(InvalidInput, match="names column 8 of rows that have 5"):
+        with pytest.raises(InvalidInput, match=r"^centre: .*\b8\b.*\b5\b"):
             prepare(config_of(), N, 5, centre=made)
-        with pytest.raises(InvalidInput, match="was not given"):
+        with pytest.raises(InvalidInput, match=r"^centre='.*was given"):
             simulate(replace(config_of(), centre=made.digest), ROWS)
-        with pytest.raises(InvalidInput, match="another centring"):
+        with pytest.raises(InvalidInput, match=r"^centre='0.* is not the digest"):
             simulate(replace(config_of(), centre="0" * 32), ROWS, centre=made)
 
 
@@ -203,7 +201,7 @@ class Shifted(KeyedNoise):
 
 
 @pytest.mark.parametrize(("method", "trust"), CASES)
-def test_it_is_the_method_on_rows_that_are_written_down(
+def test_centred_run_equals_run_on_explicitly_moved_rows(
     method: str, trust: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same noise on moved rows gives the same models, folded back; and the mean is near the
@@ -244,7 +242,7 @@ def test_noise_of_replicates_is_their_own_and_more_of_them_change_no_bit() -> No
 
 
 @pytest.mark.parametrize("trust", ["nobody", "sum"])
-def test_sites_of_their_own_reach_the_same_mean_and_models(trust: str) -> None:
+def test_separate_sites_reach_the_same_mean_and_models(trust: str) -> None:
     """Each site with one row guard, one book and one queue to every other, as between separate
     machines.
     """
@@ -339,7 +337,7 @@ class TestResuming:
                 == len(book.rows) + (0 if seed is None else config.rounds + 1)
             )
 
-    def test_a_run_that_would_ask_again_is_found(
+    def test_second_release_of_the_mean_is_detected(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Planted: a row guard that forgets the mean it was told of."""
@@ -498,19 +496,19 @@ class TestDeciding:
             and halved.share == pytest.approx(whole.share, rel=1e-3)
         )
 
-    def test_it_is_skipped_where_noise_would_drown_it_and_where_it_has_no_price(self) -> None:
+    def test_centring_is_skipped_if_too_noisy_or_unpriced(self) -> None:
         few = decide_centring(config_of(epsilon=0.1), np.full(5, 20), P, FRAME)
         assert few.centring is None and "too few" in few.says
         many = decide_centring(config_of("momentum", "sum"), np.full(5, 4e6), P, FRAME)
         assert many.centring is None and "rounding" in many.says
         for config, frame, why in (
-            (RunConfig("mr_admm", epsilon=1.0), FRAME, "no price in pure epsilon"),
-            (config_of(epsilon=math.inf), FRAME, "no noise to save"),
+            (RunConfig("mr_admm", epsilon=1.0), FRAME, "no pure epsilon"),
+            (config_of(epsilon=math.inf), FRAME, "no noise to reduce"),
             (config_of(noise=0.2), FRAME, "noise is given"),
             (RunConfig("dvp", delta=1e-5, form="printed"), FRAME, "printed form"),
-            (RunConfig("admm", epsilon=math.inf), FRAME, "no noise to save"),
+            (RunConfig("admm", epsilon=math.inf), FRAME, "no noise to reduce"),
             (config_of(), None, "no constant"),
-            (config_of(loss="huber-residual:0.25"), FRAME, "numbers, for which it loses more"),
+            (config_of(loss="huber-residual:0.25"), FRAME, "labels are numbers"),
         ):
             found = decide_centring(config, N, P, frame)
             assert found.centring is None and why in found.says
@@ -531,7 +529,7 @@ class TestDeciding:
         assert sums[0] is not None and sums[1] is not None
         assert sums[1].alpha == pytest.approx(sums[0].alpha / 4.0, rel=1e-5)
 
-    def test_a_schema_says_what_is_alike(self) -> None:
+    def test_frame_of_schema_groups_columns_by_declaration(self) -> None:
         columns: dict[str, Any] = {
             "a": {"kind": "number", "lo": 0, "hi": 1},
             "c": {"kind": "category", "values": ["u", "v"]},
@@ -565,7 +563,7 @@ class TestDeciding:
         assert frame_of_schema(Schema.from_dict(plain | {"intercept": 0.0})) is None
         assert frame_of_schema(Schema.from_dict(plain | {"unit": True})) is None
 
-    def test_records_come_back_and_what_is_none_is_refused(self) -> None:
+    def test_centring_record_round_trip_and_foreign_records_refused(self) -> None:
         made = centring(config_of())
         again = Centring.from_record(json.loads(json.dumps(made.to_dict())))
         assert again == made and again.digest == made.digest
@@ -581,7 +579,7 @@ class TestDeciding:
             made.to_dict() | {"alpha": 1},
             made.to_dict() | {"constants": [8.0]},
         ):
-            with pytest.raises(InvalidInput, match=r"record.*centring"):
+            with pytest.raises(InvalidInput, match=r"^centre: .*record"):
                 Centring.from_record(record)
         for change in (
             {"k": 0.0},
@@ -619,7 +617,7 @@ class TestShrinking:
             Answer(np.asarray(mean, dtype=float), Among(100.0, 1), spread)
         )[0]
 
-    def test_it_is_the_formula(self) -> None:
+    def test_shrinkage_follows_the_formula(self) -> None:
         mean = np.array([0.3, 0.4, 0.2, -0.1, 0.2, 0.3, 7.0])
         assert np.array_equal(self.shrunk([mean], 0.0), np.append(mean[:-1], 0.0))
         s2 = 0.05**2
@@ -636,7 +634,7 @@ class TestShrinking:
         long = self.shrunk([mean * 9], 0.0)
         assert 1.0 - 1e-9 < np.linalg.norm(long) <= 1.0
 
-    def test_it_is_nearer_the_mean_on_average(self) -> None:
+    def test_shrunk_mean_is_nearer_on_average(self) -> None:
         rng = np.random.default_rng(1)
         truth, noise = (
             np.array([0.3, 0.3, 0.3, 0.0, 0.1, 0.0, 0.0]),
@@ -671,7 +669,7 @@ def test_the_means_noise_has_the_stated_scale(trust: str) -> None:
     assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
 
 
-def test_rows_that_are_not_shortened_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_second_clipping_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a map whose rows stay as long as they come out.  A gradient is then longer than
     its bound.
     """

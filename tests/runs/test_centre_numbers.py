@@ -49,7 +49,7 @@ def run(config: RunConfig, **more: Any) -> Result:
 @pytest.mark.parametrize(
     ("method", "trust"), [c for c in CASES if c[0] in ("momentum", "prox_admm", "output")]
 )
-def test_it_is_the_method_on_rows_that_are_written_down(
+def test_centred_run_equals_run_on_explicitly_moved_rows(
     method: str, trust: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(method, trust)
@@ -115,7 +115,7 @@ def test_no_row_moves_a_mean_gradient_by_more_than_its_sensitivity() -> None:
 
 
 @pytest.mark.parametrize("trust", ["nobody", "sum"])
-def test_sites_of_their_own_reach_the_same_models(trust: str) -> None:
+def test_separate_sites_reach_the_models_of_the_simulation(trust: str) -> None:
     config = config_of("momentum", trust, rounds=3)
     whole = run(config)
     assert whole.centring is not None and whole.move is not None
@@ -129,7 +129,7 @@ def test_sites_of_their_own_reach_the_same_models(trust: str) -> None:
         assert [row["source"] for row in ledger.to_list()].count("mean of rows") == 1
 
 
-def test_a_resumed_run_does_not_draw_again(tmp_path: Path) -> None:
+def test_resumed_run_reuses_the_released_mean(tmp_path: Path) -> None:
     """Noise of a release comes from the system: the same mean can only be the stored one."""
     config, path, means = (
         config_of("prox_admm", seed=None, accountant="rdp"),
@@ -160,7 +160,7 @@ def test_a_resumed_run_does_not_draw_again(tmp_path: Path) -> None:
         assert np.array_equal(end.models, ends[0].models) and end.ledger == ends[0].ledger
 
 
-def test_predicted_numbers_are_those_of_rows_as_short_as_in_training(tmp_path: Path) -> None:
+def test_prediction_clips_rows_as_training_did(tmp_path: Path) -> None:
     columns = {f"x{j}": {"kind": "number", "lo": 0, "hi": 1} for j in range(4)}
     label = {"column": "y", "lo": 0, "hi": 10}
     schema = Schema.from_dict({"columns": columns, "label": label, "intercept": 1.0})
@@ -191,7 +191,7 @@ def test_predicted_numbers_are_those_of_rows_as_short_as_in_training(tmp_path: P
     assert np.abs(encoded.X @ result.consensus[0] - wanted).max() > 1e-3
 
 
-def test_least_squares_folds_back() -> None:
+def test_least_squares_model_is_folded_to_original_rows() -> None:
     """Rows of any norm are not shortened: the folded coefficients need no map, and are those
     without noise.
     """

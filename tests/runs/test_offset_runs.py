@@ -115,7 +115,7 @@ def test_a_curator_ends_at_the_minimiser_of_all_rows(method: str, spec: str) -> 
 
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("method", ["output", "prox_average", "dgd", "central_sgd"])
-def test_methods_that_average_end_there_where_sites_are_alike(method: str, spec: str) -> None:
+def test_averaging_methods_end_at_the_minimiser_if_sites_are_alike(method: str, spec: str) -> None:
     """Passes of `central_sgd` end near it, as far as the parts of the rows differ; on equal
     parts they are steps.
     """
@@ -379,7 +379,7 @@ def test_class_labels_are_refused_in_one_sentence() -> None:
             RunConfig(epsilon=1.0, method="prox_admm"), build(make_targets([20, 15], D))
         ),
     ):
-        with pytest.raises(InvalidInput, match=r"^loss='.*': is for .*; use ") as error:
+        with pytest.raises(InvalidInput, match=r"^loss='.*': .*; use ") as error:
             call()
         assert "\n" not in str(error.value)
 
@@ -392,4 +392,4 @@ def test_auto_takes_momentum_where_it_has_a_delta_and_says_why_it_tries_nothing(
     assert run.method == "prox_admm"
     chosen = choose_method(run, [200, 100], D)
     assert chosen.config.method == ("prox_admm" if delta is None else "momentum")
-    assert "is for numbers" in chosen.says
+    assert "are numbers" in chosen.says

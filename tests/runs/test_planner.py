@@ -55,7 +55,7 @@ def test_a_target_is_met_from_below_within_a_tenth_of_a_percent(
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("accountant", ["zcdp", "rdp", "pld", "best"])
-def test_every_accountant_can_be_met(accountant: str, relation: str) -> None:
+def test_every_accountant_meets_its_target(accountant: str, relation: str) -> None:
     config = RunConfig(
         method="dvp", epsilon=1.0, delta=1e-5, accountant=accountant, relation=relation, rounds=6
     )
@@ -125,7 +125,7 @@ def test_the_least_that_can_be_met_is_told_for_the_smallest_site() -> None:
         prepare(RunConfig(epsilon=0.01, rho=1e-4, eta=1e-4), n, 36)
 
 
-def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
+def test_plan_of_one_site_equals_its_part_of_the_network_plan() -> None:
     """The price of the whole network holds a node's price, event by event, and a budget ends
     both where a run would.
     """

@@ -204,7 +204,7 @@ def test_the_plausible_methods_need_the_regulariser_of_line_3() -> None:
     for method, needed, more in (("pp_admm", 0.273, {}), ("ipp_admm", 0.2164, {"positives": 15})):
         asked = section_5 | more | {"method": method, "form": "printed", "accountant": "best"}
         for rho in (0.001, 0.99 * needed):
-            with pytest.raises(InvalidInput, match=r"^rho=.*line 3 of 004") as refused:
+            with pytest.raises(InvalidInput, match=r"^rho=.* line 3\b") as refused:
                 prepare(RunConfig.from_dict({**asked, "rho": rho}), n, 41)  # type: ignore[arg-type]
         allowed = float(str(refused.value).split("use rho=")[1].split()[0])
         assert allowed == pytest.approx(needed, rel=5e-3)
@@ -231,7 +231,7 @@ def test_line_3_counts_the_release_with_the_most_noise() -> None:
         replace(config, noise_growth=0.5),
         replace(config, noise=Schedule(table=(0.1, 0.1, 1e-3, 0.1))),
     ):
-        with pytest.raises(InvalidInput, match=r"^rho=0\.5: line 3"):
+        with pytest.raises(InvalidInput, match=r"^rho=0\.5: .* line 3\b"):
             prepare(noise, N, 36)
 
 

@@ -143,7 +143,7 @@ def test_wide_public_rows_are_narrowed_with_their_start(n: int, loss: str) -> No
         assert np.allclose(found, true, atol=1e-6) and np.allclose(world.shares, same.shares)
 
 
-def test_what_worlds_depend_on_is_their_key() -> None:
+def test_key_of_public_worlds_covers_all_inputs() -> None:
     public = some(90)
     keys = [
         one.expected_worlds()
@@ -166,9 +166,9 @@ def test_rows_set_aside_are_in_no_site() -> None:
     for share in (0.0, 1.0, 1e-9, -1.0, math.nan):
         with pytest.raises(InvalidInput, match="public_share"):
             set_aside_public_rows(dataset, share, 0)
-    with pytest.raises(InvalidInput, match="declared labels"):
+    with pytest.raises(InvalidInput, match=r"^public=0: .*declared labels"):
         Public(np.zeros((0, 3)), np.zeros(0, dtype=int), RUN)
-    with pytest.raises(InvalidInput, match="numbers to predict"):
+    with pytest.raises(InvalidInput, match=r"^public: .*numeric labels"):
         Public(
             np.zeros((1, 3)),
             np.zeros(1, dtype=int),
@@ -210,8 +210,8 @@ def test_training_from_an_earlier_run(tmp_path: Path) -> None:
     second = train(TrainConfig(RUN, SYNTHETIC, nodes=3, start=str(tmp_path / "first.npz")))
     assert second.result.start is not None
     assert np.array_equal(second.result.start.vector, first.result.consensus[0])
-    assert any("paid separately" in note for note in second.notes)
-    assert any("never release this one" in note for note in second.notes)
+    assert any("of both totals" in note for note in second.notes)
+    assert any("never release" in note for note in second.notes)
     second.result.save(tmp_path / "second.npz")
     third = start_from_result(Result.load(tmp_path / "second.npz"), RUN, 5, None)
     both = sum(run.result.privacy["epsilon"] for run in (first, second))
@@ -225,7 +225,7 @@ def test_training_from_an_earlier_run(tmp_path: Path) -> None:
             train(replace(other, start=str(tmp_path / "first.npz")))
 
 
-def test_what_an_earlier_run_cost() -> None:
+def test_start_adds_the_costs_of_earlier_runs() -> None:
     rows = make_rows([60, 60], 3)
     exact = simulate(RunConfig("admm", math.inf, rounds=2), rows)
     assert start_from_result(exact, RUN, 3, None).epsilon is None
@@ -240,7 +240,7 @@ def test_what_an_earlier_run_cost() -> None:
         start_from_result(replace(real, start=Start(np.zeros(3), "public")), RUN, 3, None).epsilon
         == start.epsilon
     )
-    with pytest.raises(InvalidInput, match="whose margins"):
+    with pytest.raises(InvalidInput, match=r"^start: .*logistic.*softmax:3"):
         start_from_result(real, replace(RUN, loss="softmax:3"), 3, None)
 
 

@@ -60,7 +60,7 @@ def test_gaussian_noise_has_half_or_twice_the_shift(rows: Rows, method: str, rel
 
 @pytest.mark.parametrize("method", sorted(REGISTRY))
 @pytest.mark.parametrize("delta", [DELTA, None])
-def test_it_is_what_a_run_under_the_other_relation_says_of_the_same_noise(
+def test_other_epsilon_equals_that_of_a_run_under_the_other_relation(
     rows: Rows, method: str, delta: float | None
 ) -> None:
     """Noise calibrated under one relation, priced under the other and back: no less than where
@@ -79,7 +79,7 @@ def test_it_is_what_a_run_under_the_other_relation_says_of_the_same_noise(
         assert other is None
 
 
-def test_a_plan_under_the_other_relation_alone_would_promise_too_much(rows: Rows) -> None:
+def test_other_relation_keeps_the_solver_error_of_the_run(rows: Rows) -> None:
     """Solves are certified for the run's own relation, so the sensitivity is not that of a run
     under the other one.
     """
@@ -93,7 +93,7 @@ def test_a_plan_under_the_other_relation_alone_would_promise_too_much(rows: Rows
     assert same.gradients_changed == other.gradients_changed
 
 
-def test_what_prices_a_release_there() -> None:
+def test_event_under_the_other_relation() -> None:
     n = np.array([10.0, 20.0])
     kinds = [
         events.GaussianMechanism("s", "replace-one", n, n, 3),
@@ -117,7 +117,7 @@ def test_what_prices_a_release_there() -> None:
     assert event_under_other(bare, bare) is bare
 
 
-def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
+def test_statement_with_both_epsilons_survives_the_file(rows: Rows) -> None:
     for relation, words in (
         ("replace-one", "as most others state it: epsilon = 0."),
         ("zero-out", "Compared with any other row"),
@@ -133,7 +133,7 @@ def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
         assert "other_epsilon" not in result.statement.to_dict()
 
 
-def test_a_mean_that_was_asked_first_is_priced_there_too() -> None:
+def test_mean_of_centring_is_priced_under_the_other_relation() -> None:
     rng = np.random.default_rng(0)
     X = np.hstack([0.05 * rng.normal(size=(4000, 3)) + 0.3, np.full((4000, 1), 0.5)])
     many = Rows.build_from_parts(
@@ -148,7 +148,7 @@ def test_a_mean_that_was_asked_first_is_priced_there_too() -> None:
     )
 
 
-def test_nothing_is_said_where_nothing_is_proved(rows: Rows) -> None:
+def test_other_epsilon_is_left_out_without_proof(rows: Rows) -> None:
     free = simulate(RunConfig("admm", epsilon=math.inf, rounds=2, seed=0), rows)
     assert with_other_relation(free) is free
     printed = simulate(RunConfig("dvp", epsilon=1.0, rounds=2, seed=0, form="printed"), rows)
@@ -158,7 +158,7 @@ def test_nothing_is_said_where_nothing_is_proved(rows: Rows) -> None:
 
 @pytest.mark.parametrize("relation", list(RELATIONS))
 @pytest.mark.parametrize("method", ["prox_admm", "sum_prox", "central_prox"])
-def test_a_centred_run_has_both(rows: Rows, method: str, relation: str) -> None:
+def test_centred_run_states_both_epsilons(rows: Rows, method: str, relation: str) -> None:
     """The mean's release is priced under the other relation, too: half or twice the shift of the
     whole run.
     """

@@ -16,7 +16,7 @@ SIZES = np.array([[300.0], [200.0], [500.0]])
 
 @pytest.mark.parametrize("method", ["prox_admm", "ipp_admm", "momentum", "sum_momentum"])
 @pytest.mark.parametrize("off", [-4e-13, 3e-9])
-def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
+def test_reserved_noise_scale_is_recovered_from_a_nearby_one(method: str, off: float) -> None:
     mine = prepare(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
     noise = mine.algorithm.noise
     assert noise is not None
@@ -33,7 +33,7 @@ def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
     assert with_reserved_noise(mine, mine.plan_ledger().rows) is mine
 
 
-def test_another_run_stays_as_it_is() -> None:
+def test_noise_scale_of_another_run_is_not_changed() -> None:
     mine = prepare(RunConfig(method="prox_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
     less = (
         prepare(RunConfig(method="prox_admm", epsilon=2.1, delta=1e-5, rounds=3), SIZES, 4)

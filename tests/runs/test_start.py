@@ -65,7 +65,7 @@ def test_a_start_at_zero_is_none_and_no_start_changes_a_price(method: str) -> No
 
 
 @pytest.mark.parametrize("method", REGISTRY)
-def test_without_noise_it_is_the_problem_whose_regulariser_pulls_to_the_start(method: str) -> None:
+def test_start_moves_the_centre_of_the_regulariser(method: str) -> None:
     """An overwhelming regulariser keeps the model at the start; the round's own formulas are
     those of the method.
     """
@@ -85,7 +85,7 @@ def test_without_noise_it_is_the_problem_whose_regulariser_pulls_to_the_start(me
 @pytest.mark.parametrize(
     ("method", "rounds"), [("admm", 300), ("prox_admm", 300), ("dgd", 3000), ("central_gd", 3000)]
 )
-def test_it_converges_to_the_minimiser_around_the_start(method: str, rounds: int) -> None:
+def test_run_converges_to_the_minimiser_around_the_start(method: str, rounds: int) -> None:
     config = config_of(
         method, epsilon=math.inf, delta=None, rho=0.3, rounds=rounds, eta=0.3, replicates=1
     )
@@ -145,7 +145,8 @@ def test_the_record_names_the_start_and_survives_the_file(tmp_path: Path) -> Non
     start = Start(POINT, "run", 0.5, 1e-6)
     result = simulate(config_of("prox_admm"), ROWS, start=start)
     assert result.config.start == start.digest
-    assert "epsilon = 0.500, delta = 1e-06" in (result.statement.caveat or "")
+    cost = "epsilon = 0.500, delta = 1e-06"
+    assert cost in (result.statement.caveat or "")
     result.save(tmp_path / "run.npz")
     again = Result.load(tmp_path / "run.npz")
     assert again.config == result.config and again.start is not None
@@ -193,13 +194,13 @@ def test_a_checkpoint_and_a_ledger_of_another_start_are_refused(tmp_path: Path) 
         assert ledger.total() == spent
 
 
-def test_what_is_refused() -> None:
+def test_starts_that_do_not_fit_are_refused() -> None:
     config = config_of("prox_admm", replicates=1)
     named = replace(config, start=Start(POINT).digest)
     for bad, start, rule in (
-        (named, None, "was not given"),
-        (named, Start(-POINT), "another starting point"),
-        (config, Start(POINT[:3]), "has 3 entries, and a classifier here has 4"),
+        (named, None, "^start='.*no starting point"),
+        (named, Start(-POINT), "^start='.*is not the digest"),
+        (config, Start(POINT[:3]), r"^start: .*\b3\b.*\b4\b"),
         (replace(config, seed=None), Start(POINT, "run", 1.0, 0.0, True), "protects nothing"),
         (replace(config, seed=None), Start(POINT, "run"), "protects nothing"),
         (config_of("dvp", form="printed"), Start(POINT), "a printed form starts at zero"),

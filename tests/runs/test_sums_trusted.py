@@ -55,10 +55,10 @@ def test_the_least_number_of_sites_of_a_sum(nodes: int, t: int, least: int) -> N
 
 @pytest.mark.parametrize(("nodes", "t"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 4)])
 def test_too_few_sites_are_refused(nodes: int, t: int) -> None:
-    with pytest.raises(InvalidInput, match=r"too few.*hide one") as refused:
+    with pytest.raises(InvalidInput, match=rf"^colluders={t}: .*\b{nodes} sites") as refused:
         prepare(config(colluders=t), np.full((nodes, 1), 50.0), 4)
     assert "trust='nobody'" in str(refused.value)
-    assert ("subtract its own share" in str(refused.value)) == (nodes == 2)
+    assert ("own share" in str(refused.value)) == (nodes == 2)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_too_few_sites_are_refused(nodes: int, t: int) -> None:
         ({"method": "prox_admm", "trust": "sum"}, "trust"),
     ],
 )
-def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], field: str) -> None:
+def test_fields_that_sums_cannot_have_are_refused(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         config(**changes)
     assert refused.value.field == field
 
 
-def test_records_keep_their_meaning() -> None:
+def test_records_of_sums_keep_their_meaning() -> None:
     known = config(colluders=2, participants=4)
     assert RunConfig.from_dict(known.to_dict()) == known
     assert "colluders" not in config().to_dict()
@@ -90,18 +90,16 @@ def test_records_keep_their_meaning() -> None:
     assert "participants" not in RunConfig().to_dict()
 
 
-def test_a_statement_says_what_is_left_if_all_others_collude(tmp_path: Any) -> None:
+def test_statement_names_epsilon_if_all_others_collude(tmp_path: Any) -> None:
     """With one of five sites the shift over sigma doubles: four honest shares become one."""
     result = simulate(config(rounds=1), ROWS)
     said = result.statement
     mu = gaussian_mu(said.epsilon, 1e-5)
     assert said.epsilon == pytest.approx(1.0, rel=1e-3)
     assert said.alone == pytest.approx(gaussian_epsilon(1e-5, 2.0 * mu), rel=1e-6)
-    assert (
-        f"If all other sites collude: epsilon = {math.ceil(1000 * said.alone) / 1000:.3f}"
-        in said.text
-    )
-    assert "all that one of the sites knows" in said.text and "at least 3 other sites" in said.text
+    rounded_up = f"{math.ceil(1000 * said.alone) / 1000:.3f}"
+    assert f"collude: epsilon = {rounded_up}" in said.text
+    assert "one of the sites" in said.text and "3 other sites" in said.text
     result.save(tmp_path / "run.npz")
     again = Result.load(tmp_path / "run.npz")
     assert again.statement == said == Statement.from_dict(said.to_dict())

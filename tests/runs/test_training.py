@@ -44,7 +44,7 @@ def config_of(method: str, **changes: Any) -> RunConfig:
 
 
 @pytest.mark.parametrize("change", [{"replicates": 2}, {"form": "printed"}])
-def test_what_a_real_release_may_not_be(change: dict[str, Any]) -> None:
+def test_release_without_a_seed_refuses_simulation_settings(change: dict[str, Any]) -> None:
     RunConfig(seed=None)
     with pytest.raises(InvalidInput, match=next(iter(change))):
         RunConfig.from_dict({"seed": None, **change})
@@ -274,7 +274,7 @@ def test_no_amount_of_noise_pays_for_the_curvature(method: str, share: float) ->
 
 @pytest.mark.parametrize("excess", [1.001, 1.003, 1.02, 1.1])
 @pytest.mark.parametrize("method", PRIVATE)
-def test_what_is_just_above_the_least_can_be_met(method: str, excess: float) -> None:
+def test_target_just_above_the_smallest_is_met(method: str, excess: float) -> None:
     epsilon = excess * least_epsilon(method, 120, 10)
     result = simulate(
         RunConfig.from_dict({"method": method, "epsilon": epsilon, **FLAT}), make_rows([120] * 5, 5)

@@ -63,7 +63,7 @@ def of_sklearn(dataset: data.Dataset) -> float:
 
 
 @pytest.mark.parametrize("sharpness", [0.5, 2.0, 8.0])
-def test_it_errs_no_more_than_scikit_learns_best(sharpness: float, tmp_path: Path) -> None:
+def test_yardstick_errs_no_more_than_scikit_learns_best(sharpness: float, tmp_path: Path) -> None:
     X = normal()
     dataset = table(tmp_path, X, logistic(X, sharpness), YES)
     assert least_nonprivate_error(dataset) <= of_sklearn(dataset) + 1.0 / len(dataset.y_test)
@@ -83,7 +83,7 @@ def test_classes_that_a_line_parts_are_parted_where_a_penalty_of_one_over_n_does
     assert least_nonprivate_error(dataset) <= 0.02
 
 
-def test_rows_that_the_schema_shortens_are_also_taken_whole(tmp_path: Path) -> None:
+def test_yardstick_also_fits_rows_without_clipping(tmp_path: Path) -> None:
     X = normal(1500, 3) * [4.0, 0.3]
     X = np.clip(X, -4.9, 4.9)
     y = (X[:, 0] + 3.0 * X[:, 1] + 0.4 * np.random.default_rng(5).normal(size=1500) > 1.0).astype(
@@ -95,7 +95,7 @@ def test_rows_that_the_schema_shortens_are_also_taken_whole(tmp_path: Path) -> N
     assert least_nonprivate_error(short) <= least_nonprivate_error(whole) + 0.005
 
 
-def test_three_classes_and_numbers_have_theirs(tmp_path: Path) -> None:
+def test_yardstick_of_three_classes_and_of_numbers(tmp_path: Path) -> None:
     X = normal(900, 7)
     noise = np.random.default_rng(8)
     scores = X @ np.array([[2.0, 0.0, -2.0], [0.0, 2.0, -1.0]]) + noise.gumbel(size=(900, 3))
@@ -132,7 +132,7 @@ def test_weights_count_in_the_fit(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_is_shown_beside_it(tmp_path: Path) -> None:
+def test_report_shows_run_beside_yardstick(tmp_path: Path) -> None:
     X = normal(600)
     X[:, 1] = X[:, 0] + 0.02 * np.where(np.arange(600) % 2, 1.0, -1.0) * (1.0 + np.abs(X[:, 1]))
     dataset = table(tmp_path, X, (X[:, 1] > X[:, 0]).astype(int), YES)

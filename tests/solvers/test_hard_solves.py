@@ -172,7 +172,7 @@ SMOOTH = [
 
 @pytest.mark.parametrize("loss", [*SMOOTH, HuberResidual(0.5).softened(0.1)])
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
-def test_turns_are_the_slopes_derivatives(loss: Loss, library: str) -> None:
+def test_gradient_derivative_is_that_of_the_derivative(loss: Loss, library: str) -> None:
     rng = np.random.default_rng(0)
     z, along, t = rng.normal(size=(2, 3, 12)), rng.normal(size=(2, 3, 12)), 1e-6
     told = (loss.derivative(z + t * along) - loss.derivative(z - t * along)) / (2.0 * t)

@@ -344,7 +344,7 @@ def test_sparse_sites_of_unlike_sizes_are_solved_as_dense_ones(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "classes", "twice", "weighted"])
-def test_a_preconditioner_of_some_rows_moves_no_answer(
+def test_subsampled_preconditioner_changes_no_answer(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of every seventh row or so; the certificate says how far answers may differ."""

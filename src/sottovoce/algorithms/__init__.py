@@ -1,8 +1,17 @@
-"""Methods, one file each, and their registry.
+"""Training methods, one file each, and their registry.
 
-A new method needs a file, a line here, a test and a page.
+A *method* is the public half of an algorithm: it asks queries of a row guard and exchanges vectors
+between nodes (:class:`sottovoce.algorithms.base.Algorithm`).  A *trust* says whom people trust with
+their rows: "nobody" (local), "sum" (secure aggregation) or "curator" (central).  One class may run
+under several trusts; every pair has a published name of its own, such as "sum_momentum".  A
+*recipe* is a fixed list of releases that trains no model (:mod:`sottovoce.algorithms.recipe`).
 
-Those from outside the package come by :func:`sottovoce.runs.registering.register`.
+U1 to U7 in guarantees are the upper bounds on privacy loss that are proved in docs/privacy/tight.md
+and docs/privacy/objective_perturbation.md.
+
+:class:`sottovoce.runs.config.RunConfig` looks methods up here by name.  A new method needs a file,
+a line in :data:`METHODS`, a test and a page (docs/howto/add_a_method.md); methods of other packages
+are added by :func:`sottovoce.runs.registering.register`.
 """
 
 from ..errors import InvalidInput
@@ -81,7 +90,7 @@ METHODS = [
             "least_penalty": 0.00002,
             "noise_weight": 0.1,
             "summary": "objective perturbation of pooled rows at a trusted curator",
-            "good_for": "what trust in one party would buy",
+            "good_for": "comparisons: the accuracy that a trusted curator would allow",
         },
     ),
     Method(
@@ -90,7 +99,7 @@ METHODS = [
         "central_gd",
         {
             "summary": "gradient descent with noisy gradients at a trusted curator",
-            "good_for": "what trust in one party would buy, by gradients",
+            "good_for": "comparisons: the accuracy of a trusted curator, by gradients",
         },
     ),
     Method(CentralSGD, "curator"),
@@ -101,7 +110,7 @@ METHODS = [
         {
             "paper": "baseline",
             "summary": "noisy proximal steps at a trusted curator, tail-averaged",
-            "good_for": "what trust in one party would buy, by proximal steps",
+            "good_for": "comparisons: the accuracy of a trusted curator, by proximal steps",
         },
     ),
     Method(
@@ -111,24 +120,30 @@ METHODS = [
         {
             "paper": "baseline",
             "summary": "gradient descent with momentum and noisy gradients at a trusted curator",
-            "good_for": "what trust in one party would buy, by gradients with momentum",
+            "good_for": "comparisons: the accuracy of a trusted curator, by momentum",
         },
     ),
 ]
-"""All pairs of a method and a trust: a method's own line first, methods from outside last."""
+"""All pairs of a method and a trust.
 
-REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound_class for one in METHODS}
-"""Methods by the names that records know; :func:`name_under_trust` finds that of a method and a
-trust.
+The line with a method's own trust comes before its other lines; methods of other packages are
+appended.
 """
 
-# Classes that were made for a trust are attributes of this module, where pickle looks for them.
+REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound_class for one in METHODS}
+"""The class of every pair of method and trust, by its published name ("sum_momentum").
+
+:func:`name_under_trust` returns the name of a pair.
+"""
+
+# `Method.bound_class` makes a subclass for each further trust; pickle finds it by its name in this
+# module.
 globals().update(
     {one.bound_class.__name__: one.bound_class for one in METHODS if one.bound_class is not one.cls}
 )
 
 NAMES = list(dict.fromkeys(one.cls.name for one in METHODS))
-"""Names of methods, whatever the trust."""
+"""Names of methods without the trust: "momentum" stands for "sum_momentum" too."""
 
 ANSWERS = (
     "newton",
@@ -145,44 +160,52 @@ ANSWERS = (
 """Names of recipes in records of their runs (:mod:`sottovoce.answers`)."""
 
 KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]
-"""Methods by the names that records hold; for a recipe's name, the base of all recipes."""
+"""The class for every name that a saved run may hold.
+
+All names of :data:`ANSWERS` stand for :class:`Recipe`, the base of all recipes.
+"""
 
 KNOBS: dict[str, Knob] = gather_knobs(REGISTRY.values())
 """Knobs of all methods, by name."""
 
 
 def trusts_of(name: str) -> dict[str, str]:
-    """The trusts of a method, by kind, with the name of each pair; the method's own comes first."""
+    """Return the trusts under which a method can run, with the name of the method under each.
+
+    ``trusts_of("sum_momentum")`` has the keys "nobody", "sum" and "curator" and the values
+    "momentum", "sum_momentum" and "central_momentum"; the method's own trust comes first.
+    """
     (mine,) = (one.cls for one in METHODS if one.name == name)
     return {one.kind: one.name for one in METHODS if one.cls is mine}
 
 
 def name_under_trust(name: str, trust: str) -> str:
-    """The name of a method under a trust: ``name_under_trust("momentum", "sum")`` is
-    "sum_momentum".
+    """Return the name of a method under a trust.
+
+    ``name_under_trust("momentum", "sum")`` is "sum_momentum".
 
     Raises
     ------
     InvalidInput
-        If the method cannot be run under this trust, or its name (as "sum_momentum") says another
-        one.
+        If the method cannot be run under this trust, or its name (as "sum_momentum") already
+        implies another one.
     """
-    known, says = trusts_of(name), REGISTRY[name].trust.kind
-    plain = next(iter(known.values()))
-    if name != plain and trust != says:
-        rule = f"method {name!r} is {plain!r} under trust={says!r}"
+    name_by_trust, implied_trust = trusts_of(name), REGISTRY[name].trust.kind
+    plain = next(iter(name_by_trust.values()))
+    if name != plain and trust != implied_trust:
+        rule = f"method {name!r} already means {plain!r} with trust={implied_trust!r}"
         raise InvalidInput("trust", trust, rule, f"leave trust out, or use method={plain!r}")
-    if trust not in known:
+    if trust not in name_by_trust:
         others = ", ".join(one.cls.name for one in METHODS if one.kind == trust)
-        rule = f"method {name!r} has trust={' or '.join(map(repr, known))}"
+        rule = f"method {name!r} only runs with trust={' or '.join(map(repr, name_by_trust))}"
         raise InvalidInput(
-            "trust", trust, rule, f"leave trust out, or use a method that has it: {others}"
+            "trust", trust, rule, f"leave trust out, or use one of the methods {others}"
         )
-    return known[trust]
+    return name_by_trust[trust]
 
 
 def equal_methods(name: str) -> tuple[str, ...]:
-    """Names of the methods that make the same releases as this one, at the defaults of both.
+    """Return the names of the methods that make the same releases as this one, at their defaults.
 
     On the same seed results are the same bits if noise parameters have the same unit.  If not
     (`dvp` and `m_admm`), they differ by rounding and by what the search for the noise may leave

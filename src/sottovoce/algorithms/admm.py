@@ -1,4 +1,10 @@
-"""Consensus ADMM without noise (000, Algorithm 1), on which the private ADMM methods build."""
+"""Consensus ADMM without noise (000, Algorithm 1), on which the private ADMM methods build.
+
+Symbols are those of 000, with its p, t + 1 written i, t: ``f_i(t)`` is what node i sends in round
+t, ``lam`` its dual variable lambda_i, ``S`` the sum of its neighbours' f_j, ``V`` their number
+(N_p there) and ``eta`` the penalty of an edge.  000's rho is ``rho / N`` here
+(:mod:`sottovoce.problem.facts`).  The papers start f at random; here all vectors start at zero.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +78,9 @@ INDUCED = (
     "it converges with any "
     "such term (He, Liao, Han and Yang 2002), to the minimiser over the sites that are left"
 )
-"""Why consensus ADMM may go on without a lost site.
+"""Why consensus ADMM may continue without a lost site.
 
-A lost neighbour counts as oneself, and its edge's dual is dropped.
+The node's own f_i stands in for a lost neighbour's, and the dual term of that edge is dropped.
 """
 
 
@@ -83,7 +89,7 @@ class ADMMState(NamedTuple):
 
     f: Array  # f_i(t), last sent                     (..., d)
     S: Array  # sum_j f_j(t) over the neighbours j    (..., d)
-    lam: Array  # lambda_i(t)                         (..., d)
+    lam: Array  # lambda_i(t), the dual variable      (..., d)
 
 
 @dataclass(frozen=True)
@@ -154,5 +160,5 @@ class ADMM(Algorithm[ADMMState]):
         return answer
 
     def dual_penalty(self, k: int) -> Array:
-        """Return the penalty of round k's dual step."""
+        """Return the penalty of round k's dual step (000, eq. 11); M-ADMM has another one."""
         return self.penalty(k)

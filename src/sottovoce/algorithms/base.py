@@ -1,4 +1,12 @@
-"""The interface of algorithms."""
+"""The interface between a training method and the run that drives it.
+
+:class:`Algorithm` is a method's public half: hyperparameters, and how one round turns public state
+into the next.  It reads no rows.  All that it sees of them are the answers of a :class:`Node`,
+which charges each query to the ledger before noise is drawn (:class:`sottovoce.runs.engine.Place`).
+The same code runs at one site, for all sites of a simulation at once (arrays ``(R, N, d)`` of R
+replicates, N nodes and d model entries), and in a plan, where answers are placeholders and only
+prices count.  :func:`sottovoce.runs.engine.run_rounds` is the loop.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +40,14 @@ class Node(Protocol):
     def zero_vector(self) -> Array:
         """Return a vector of zeros of shape (..., d)."""
 
-    # How nodes come to agree.  Where answers are sums over all sites they agree already, and these
-    # change nothing.
+    # How nodes come to agree.  Under trust in sums all nodes have the same answer, so these
+    # methods return their input unchanged (:class:`sottovoce.runs.oracles.SumAnswers`).
 
     def among(self) -> Among:
-        """Return the sites of the next answer, once nodes agree; called before the query."""
+        """Return the sites whose rows the next answer covers; called before the query is asked."""
 
     def mean(self, answer: Array, among: Among) -> Array:
-        """Return the mean over the rows of these sites; an exchange that all nodes hear.
+        """Return the mean over the rows of these sites, by one exchange among all nodes.
 
         Parameters
         ----------
@@ -50,10 +58,15 @@ class Node(Protocol):
         """
 
     def mix(self, x: Array, share: float = 1.0) -> Array:
-        """Return `x`, moved by `share` of the way to the neighbourhood's mean; an exchange."""
+        """Return ``(1 - share) x + share W x``, by one exchange with the neighbours.
+
+        W averages a node with its neighbours (weights :attr:`Facts.mixing_weight`).
+        """
 
     def exact_diffusion(self, step: Array, current: Array, previous: Array) -> Array:
-        """Return ``(I + W) / 2`` of ``step + current - previous``, by an exchange: exact diffusion.
+        """Return ``(I + W) / 2`` times ``step + current - previous``, by one exchange.
+
+        This is exact diffusion (Yuan, Ying, Zhao and Sayed 2019); W is as in :meth:`mix`.
 
         Parameters
         ----------
@@ -71,9 +84,11 @@ class Node(Protocol):
         """
 
     def lost_dual(self, weight: Array | float) -> Array | float:
-        """Return what the duals of edges lost in the last exchange add up to.
+        """Return the sum of the dual terms of edges that were lost in the last exchange.
 
-        See :meth:`sottovoce.network.net.Net.pop_lost_edge_duals`.
+        The caller subtracts it from its dual variable, as a lost edge no longer constrains the
+        node.  `weight` is that of the difference ``f_i - f_j`` in this round's dual step
+        (:meth:`sottovoce.network.net.Net.pop_lost_edge_duals`).
         """
 
 
@@ -85,7 +100,9 @@ _NO_OPTIONS = MethodOptions()
 class Algorithm(ABC, Generic[StateT]):
     """The public half of a method: hyperparameters in fields, all state in tuples of public arrays.
 
-    In a *round* each node exchanges one vector with its neighbours.
+    In a *round* each node exchanges one vector with its neighbours.  *Sum scale*, in which some
+    parameters are stated, is that of the objective in which every row has weight one
+    (:mod:`sottovoce.problem.facts`).
 
     Parameters
     ----------
@@ -109,39 +126,54 @@ class Algorithm(ABC, Generic[StateT]):
     releases: ClassVar[str]
     """How often a node releases."""
     noise_law: ClassVar[str]
-    """Law of the noise, and where it is added."""
+    """Distribution of the noise, and where it is added."""
     good_for: ClassVar[str]
     """When to choose the method."""
     equals: ClassVar[str] = ""
     """Name of the method that this one equals at the defaults of both."""
     relations: ClassVar[tuple[str, ...]] = ("replace-one", "zero-out")
-    """Neighbouring data for which releases have a price."""
+    """Neighbouring relations under which releases have a proved privacy loss."""
     private: ClassVar[bool] = True
+    """Whether it adds noise; otherwise its epsilon is infinite."""
     forms: ClassVar[tuple[str, ...]] = ("corrected",)
+    """Forms it has: "corrected" (proved), and "printed" or "listed" (the paper to the letter)."""
     trust: ClassVar[Trust] = NOBODY
     """Whom people have to trust with their rows, and what everybody else sees."""
     any_trust: ClassVar[bool] = False  # it is the same under every trust, and has one name
     curvature: ClassVar[str] = "edge"
     """Curvature that a penalty eta adds: ``2 eta`` per "edge", or ``eta`` per "node"."""
     least_penalty: ClassVar[float] = 0.001
-    """The smallest default penalty, in units of C; noise may ask for a larger one."""
+    """The smallest default penalty, in units of C.
+
+    :func:`sottovoce.runs.prepare.default_penalty` takes a larger one where noise needs it.
+    """
     noise_weight: ClassVar[float] = 0.0
-    """Ratio of the default curvature to the noise's deviation, in sum scale; 0 if it is fixed."""
+    """Default curvature over the noise's standard deviation, both in sum scale (measured on Adult).
+
+    0 if the default penalty does not depend on the noise.
+    """
     gradient_steps: ClassVar[bool] = False
     """Whether it takes gradient steps, with one over the penalty as step size."""
-    single: ClassVar[bool] = False  # only the first round releases
-    needs_delta: ClassVar[bool] = False  # its noise has no price in pure epsilon
+    single: ClassVar[bool] = False
+    """Whether only the first round releases."""
+    needs_delta: ClassVar[bool] = False
+    """Whether its noise is Gaussian, which gives no pure epsilon."""
     idle: ClassVar[tuple[str, ...]] = ()
-    """Fields that do nothing under its trust: records leave them out."""
+    """Fields that have no effect under its trust, so that records leave them out."""
     recalls: ClassVar[bool] = False
     """Whether releases depend on statistics of earlier rounds, which a resumed run recomputes."""
     objective_noise: ClassVar[bool] = False
-    """Whether noise is inside the objective; curvature then lowers the price of the determinant."""
+    """Whether noise is inside the objective (objective perturbation).
+
+    Curvature then lowers the privacy loss of the log-determinant term (U1).
+    """
     induced: ClassVar[str] = ""
-    """Why a run may go on with the graph without a lost site; empty if the theorem forbids it."""
-    complete: ClassVar[bool] = (
-        False  # only all rounds together mean something: all are paid for, and none is lost
-    )
+    """Why a run may continue on the induced subgraph without a lost site; empty if it may not."""
+    complete: ClassVar[bool] = False
+    """Whether only all rounds together give a result.
+
+    The budget must then pay for all of them, and a run that loses one ends.
+    """
 
     @classmethod
     def own_penalty(
@@ -156,20 +188,23 @@ class Algorithm(ABC, Generic[StateT]):
         rounds : int
             Planned rounds.
         spread : float
-            Standard deviation of a release's noise in each coordinate, in sum scale; 0 without a
-            budget.
+            Standard deviation of a release's noise in each coordinate, in sum scale; 0 without
+            noise.
         options : MethodOptions
             The method's options.
 
         Returns
         -------
         float or None
-            None for the common rule.
+            None for the common rule, :func:`sottovoce.runs.prepare.default_penalty`.
         """
         return None
 
     def identity_of_run(self) -> dict[str, Any]:
-        """Return public content that the configuration lacks, for the key of a stored run."""
+        """Return what identifies a run beyond its configuration, as plain data.
+
+        It enters the run's key in ledgers and checkpoints; only recipes have such content.
+        """
         return {}
 
     def check(self, node: Node) -> None:
@@ -182,7 +217,7 @@ class Algorithm(ABC, Generic[StateT]):
         """
 
     def check_claim(self, facts: Facts, rounds: int) -> None:
-        """Check that a printed form's noise is within the theorem that its claim is from.
+        """Check that a printed form meets the conditions of the theorem that it claims.
 
         It is called once the noise is calibrated, before anything is spent; :meth:`check` is called
         whatever the noise.
@@ -224,7 +259,9 @@ class Algorithm(ABC, Generic[StateT]):
         """
 
     def priced_round(self, k: int, state: StateT, node: Node) -> StateT:
-        """Run round k of a plan, where answers are blanks: the same releases.
+        """Run round k of a plan: the same queries, answered by placeholders.
+
+        Methods override it where the answers would have to be real.
 
         Parameters
         ----------
@@ -238,11 +275,11 @@ class Algorithm(ABC, Generic[StateT]):
         return self.round(k, state, node)
 
     def outcome(self, state: StateT, facts: Facts) -> Any:
-        """Return the result of a method that gives no model, from public state and facts."""
+        """Return the result of a recipe, from public state and facts; None for other methods."""
         return None
 
     def model(self, state: StateT) -> Array:
-        """Return the classifier of every node, shape (..., d)."""
+        """Return the model of every node, shape (..., d)."""
         return state.f  # type: ignore[attr-defined]
 
     def _noise_parameter(self, k: int) -> Array | None:
@@ -256,16 +293,16 @@ class Algorithm(ABC, Generic[StateT]):
         return replace(self, noise=noise)
 
     def method_of_node(self, node: int) -> Self:
-        """Return the method for node number `node` alone."""
+        """Return the method with every per-node schedule cut to node number `node`."""
         of_node = {
             k: v.schedule_of_node(node) for k, v in self.__dict__.items() if isinstance(v, Schedule)
         }
         return replace(self, **of_node)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name and hyperparameters as plain data.
+        """Return name and hyperparameters as plain data, for records of runs.
 
-        Knobs at their defaults are left out, but for those of
+        Options at their defaults are left out, except those of
         :data:`sottovoce.algorithms.knobs.WRITTEN`.
         """
         hyperparameters = {

@@ -1,4 +1,8 @@
-"""DP-ADMM (Huang, Hu, Guo, Chan-Tin and Gong 2020): linearised ADMM with falling noise."""
+"""DP-ADMM (Huang, Hu, Guo, Chan-Tin and Gong 2020): linearised ADMM with steps that shorten.
+
+The method is from outside the five papers, for comparison.  ``tau_k`` below is the weight of the
+proximal term; the other symbols are those of :mod:`sottovoce.algorithms.admm`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,10 @@ from .knobs import CappedOptions
 from .prox import DualState, tail_average
 
 RADIUS = 10.0
-"""Assumed bound on a coefficient of the minimiser, for the step size; no price depends on it."""
+"""Assumed bound on a coefficient of the minimiser.
+
+It only sets the step size: no privacy guarantee depends on it.
+"""
 TIED = 0.3
 """ADMM's penalty of an edge, relative to ``penalty / (1 + largest degree)``."""
 
@@ -27,12 +34,12 @@ TIED = 0.3
 class DPADMM(Algorithm[DualState]):
     """ADMM whose step linearises the data's objective, with a proximal term of weight tau_k.
 
-    ``f <- argmin (g + mu f_k).w + [ADMM's terms of 000, eq. 9] + tau_k ||w - f_k||^2 / 2`` with the
-    noisy gradient g at the public point f_k.  Noise on g is noise on what is sent, divided by ``2
-    eta V + tau_k``.  As in the paper tau_k, ``penalty`` plus a term in proportion to the noise,
-    grows like the square root of the round, so that noise on what is sent falls.  The paper has a
-    server, and its duals are the nodes' own; here neighbours exchange the same over the graph, and
-    the penalty eta of ADMM follows from ``penalty``.
+    ``f_{k+1} = argmin_w (g + mu f_k).w + [ADMM's terms of 000, eq. 9] + tau_k ||w - f_k||^2 / 2``
+    with the noisy gradient g at the public point f_k.  Noise on g reaches the message divided by
+    ``2 eta V + tau_k``.  As in the paper, ``tau_k = penalty + sqrt(2 k) sd(g) / RADIUS`` grows like
+    the square root of the round, so the noise of messages falls.  Two things differ from the
+    paper: it has a server where neighbours here exchange over the graph, and the penalty eta of
+    ADMM is not free but ``TIED penalty / (1 + largest degree)``.
 
     Guarantee
     ---------
@@ -85,10 +92,10 @@ class DPADMM(Algorithm[DualState]):
         query = NoisyGradient(f, self._noise_parameter(k), "noisy gradient")
         # The proximal weight grows with the root of the round, so that noise on what is sent falls.
         tau = weight + math.sqrt(2.0 * k) * _noise_deviation(query, facts) / RADIUS
-        slope = node.ask(query) + facts.mu * f
+        gradient = node.ask(query) + facts.mu * f
         # The minimiser of the linearised, augmented objective (see the class) has a closed form.
         linear, curvature = augmented_terms(eta, V, f, S, lam)
-        f = (tau * f - slope - linear) / (curvature + tau)
+        f = (tau * f - gradient - linear) / (curvature + tau)
         S = node.net.neighbour_sum(f)
         lam = updated_dual(eta, V, f, S, lam) - node.lost_dual(eta / 2)
         return DualState(f, S, lam, tail_average(mean, f, k))

@@ -1,4 +1,9 @@
-"""Dual variable perturbation (000 and 001, Algorithm 2)."""
+"""Dual variable perturbation (000 and 001, Algorithm 2): objective perturbation in every round.
+
+The noise of a *law* (:mod:`sottovoce.queries`) is in sum scale: density ``exp(-rate ||b||)`` of b
+in the objective times n / C.  ``corrected`` has the noise that a proof needs; ``printed`` is the
+listing to the letter, with the privacy that the paper claims beside the one that is proved.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +44,8 @@ class DVPOptions(MethodOptions):
 class DVP(ADMM):
     """ADMM with noise in the dual variable: objective perturbation in every round.
 
-    ``noise`` is alpha_p(t) per release: pure epsilon, or sensitivity over sigma of Gaussian noise.
+    ``noise`` is alpha_p(t) of a release: its pure epsilon, or with Gaussian noise its mu
+    (sensitivity over sigma).
 
     Guarantee
     ---------
@@ -77,8 +83,8 @@ class DVP(ADMM):
         -------
         PerturbedObjective
         """
-        # mu = lam + (C / 2n) b, eq. (14): 2 mu.f = 2 lam.f + (C / n) b.f, which the law draws in
-        # sum scale.
+        # 000, eq. (14): mu = lam + (C / 2n) b, so 2 mu.f in (13) is 2 lam.f + (C / n) b.f.  In sum
+        # scale (times n / C) the noise term is b.f, and the law draws b.
         phi, law = self._noise_of_round(k, terms.curvature, node)
         return PerturbedObjective(
             terms.linear, terms.curvature + phi, f, law, f"000, Algorithm 2 ({self.form})"
@@ -106,7 +112,7 @@ class DVP(ADMM):
         alpha : array of shape (N, 1) or (1,)
             Pure epsilon that the paper claims for one release.
         curvature : array of shape (N, 1) or (1,)
-            Quadratic term that ADMM adds to a node's objective.
+            Curvature ``2 eta V`` that ADMM adds to a node's objective.
         node : Node
             Gives public facts of the node.
         constants : {"listing", "proof"}
@@ -122,11 +128,12 @@ class DVP(ADMM):
             Noise of rate zeta, without noise on the answer.
         """
         facts = node.facts
-        # As listed: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2; Phi = 0 if that is >
-        # 0.
+        # 000, Algorithm 2: alpha_hat = alpha - ln(1 + c1 / ((n/C)(rho + 2 eta V)))^2, where rho is
+        # our mu = rho / N; if alpha_hat > 0, then Phi = 0.
         c1 = facts.loss.curvature_bound
         alpha_hat = alpha - 2 * np.log1p(c1 / facts.strong_convexity_of(curvature))
-        # The curvature at which the determinant costs alpha / 2: 2 ln(1 + c1 / K) = alpha / 2.
+        # Otherwise Phi = c1 / ((n/C)(e^(alpha/4) - 1)) - rho - 2 eta V, at which the determinant
+        # costs alpha / 2, and alpha_hat = alpha / 2.
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu - curvature
         phi = np.where(alpha_hat > 0, 0.0, needed)
         rate = np.where(alpha_hat > 0, alpha_hat, alpha / 2)

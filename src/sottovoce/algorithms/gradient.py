@@ -1,4 +1,4 @@
-"""Baselines: private gradient descent, and passes over the rows of a trusted curator."""
+"""Baselines: decentralised gradient descent with noise, and minibatch descent at a curator."""
 
 from __future__ import annotations
 
@@ -78,18 +78,20 @@ class DGD(Algorithm[DescentState]):
 class SGDOptions(CappedOptions):
     """Options of stochastic gradient descent."""
 
-    batches: int = knob(10, "Parts of the rows in a pass, central_sgd.", Count(most=250))
+    batches: int = knob(
+        10, "Number of batches in a pass over the rows, central_sgd.", Count(most=250)
+    )
 
 
 @dataclass(frozen=True)
 class CentralSGD(DGD):
     """Private stochastic gradient descent at a trusted curator.
 
-    A round is one pass over fixed parts of the rows.
+    A round is one pass over fixed batches of the rows.
 
     Guarantee
     ---------
-    A pass costs one release of sensitivity ``Delta C batches / n``, since each row is in one part.
+    A pass costs one release of sensitivity ``Delta C batches / n``, since each row is in one batch.
     No amplification by sampling is claimed, because rows are not sampled.
     """
 
@@ -98,7 +100,7 @@ class CentralSGD(DGD):
     name: ClassVar[str] = "central_sgd"
     summary: ClassVar[str] = "stochastic gradient descent at a trusted curator, a pass a round"
     releases: ClassVar[str] = "every round, a pass over the rows"
-    good_for: ClassVar[str] = "what trust in one party would buy, by passes"
+    good_for: ClassVar[str] = "comparisons: the accuracy of a trusted curator, by minibatches"
     trust: ClassVar[Trust] = CURATOR
     least_penalty: ClassVar[float] = 0.08
 

@@ -1,4 +1,8 @@
-"""Gradient tracking: nodes step along noisy estimates of the network's mean gradient."""
+"""Gradient tracking: nodes step along noisy estimates of the network's mean gradient.
+
+The method is from outside the five papers, for comparison.  A *step* takes two rounds, because a
+round has one exchange and gradient tracking averages two vectors: the iterate f and the estimate y.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,10 @@ class TrackingState(NamedTuple):
 class GradientTracking(Algorithm[TrackingState]):
     """DIGing (Nedic, Olshevsky and Shi 2017), adapt then combine (Xu, Zhu, Soh and Xie 2015).
 
-    ``y <- y + g_new - g_old``, then ``f <- W (f - y / penalty)`` in an odd round, and ``y <- W y``
-    in the even round after it, with lazy averages W over the neighbourhood.  The mean of y over the
-    nodes is that of their last gradients, so noise of earlier gradients leaves no trace in it, and
-    sites that differ agree on the pooled minimiser at a constant step.
+    In an odd round ``y <- y + g_new - g_old``, then ``f <- W (f - y / penalty)``; in the even round
+    after it ``y <- W y``.  W is the lazy average ``(I + W') / 2`` over the neighbourhood.  The mean
+    of y over the nodes is that of their last gradients, so noise of earlier gradients leaves no
+    trace in it, and sites that differ agree on the pooled minimiser at a constant step.
 
     Guarantee
     ---------
@@ -69,26 +73,27 @@ class GradientTracking(Algorithm[TrackingState]):
         -------
         TrackingState
         """
-        f, track, before, mean = state
+        f, track, last_gradient, mean = state
         if k % 2 == 0:
             track = node.mix(track, 0.5) + node.lost_dual(0.5 * node.facts.mixing_weight)
-            return TrackingState(f, track, before, mean)
+            return TrackingState(f, track, last_gradient, mean)
         step = _steps_begun(k)
-        slope = (
+        gradient = (
             node.ask(NoisyGradient(f, self._noise_parameter(step), "noisy gradient"))
             + node.facts.mu * f
         )
         # The mean of the estimates over the nodes stays that of the nodes' last gradients.
-        track = track + slope - before
+        track = track + gradient - last_gradient
         f = node.mix(f - track / self.penalty(step), 0.5)
-        # What a lost edge has moved of the gradients' sum is put back.
+        # Mixing moved some of the estimate over each edge; of a lost edge that is returned, so
+        # that the mean stays right for the nodes that are left.
         track = track + node.lost_dual(0.0)
-        return TrackingState(f, track, slope, tail_average(mean, f, step))
+        return TrackingState(f, track, gradient, tail_average(mean, f, step))
 
     def model(self, state: TrackingState) -> Array:
         return state.mean
 
 
 def _steps_begun(k: int) -> int:
-    """Return how many steps have begun after round k."""
+    """Return the number of the step that round k belongs to, from 1: steps take two rounds."""
     return (k + 1) // 2

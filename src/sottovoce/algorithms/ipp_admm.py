@@ -1,4 +1,11 @@
-"""Plausible ADMM's sparse-vector form (004, Algorithm 2)."""
+"""Plausible ADMM with the sparse-vector technique (004, Algorithm 2: IPP-ADMM).
+
+In every round a noisy test decides whether a node sends, at most ``positives`` times in a run.  The
+corrected form tests the norm of the gradient at what was sent last
+(:class:`sottovoce.queries.GatedMinimiser`); the listing tests by how much the new minimiser lowers
+the clipped objective (line 9, :class:`sottovoce.queries.RedrawnGate`).  A query holds test and
+release together.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +32,10 @@ class IPPADMMOptions(PPADMMOptions):
     Parameters
     ----------
     positives : int
-        c, the largest number of releases of a node.
+        c of 004, the largest number of releases of a node.
     """
 
-    positives: int = knob(10, "Releases of a node at most, ipp_admm.", Count())
+    positives: int = knob(10, "Largest number of releases of a node, ipp_admm.", Count())
     threshold: float = knob(
         0.002,
         "Gradient norm above which ipp_admm sends, in units of C.",
@@ -42,8 +49,8 @@ class IPPADMMOptions(PPADMMOptions):
     )
     test_sensitivity: str = knob(
         "listed",
-        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss "
-        "/ n_i.",
+        "Sensitivity for which the listing's tests have noise: listed, 2 C_loss (Lemma 4.2), or "
+        "divided, 2 C_loss / n_i.",
         OneOf("listed", "divided"),
         form="printed",
     )
@@ -57,18 +64,20 @@ class IPPADMM(PPADMM):
 
     Guarantee
     ---------
-    Corrected: U5 for all tests together and U7 for ``positives`` releases, charged whether they are
-    used or not.  Printed (threshold redrawn, private minimiser in the query): the minimiser is
-    charged in every round, as if it were released; then each test is pure, at the sensitivity ``2
-    C_loss / |D_i|``, which is that of Lemma 4.2 with the factor that its proof loses, and a release
-    costs the solver's error only.  The claim is that of Theorem 4.1, which presumes line 3 and
-    fewer releases than rounds.  With `test_sensitivity` "divided" the tests have the noise for that
-    sensitivity, as listed ``|D_i|`` times as much.
+    Corrected: U5 (sparse vector) for all tests together and U7 (noise on a minimiser) for
+    ``positives`` releases, charged whether they are used or not.
+
+    Printed: the listing redraws the threshold in every round, and tests a minimiser that it does
+    not release.  So the minimiser is charged in every round, as if it were released; then each test
+    has a pure epsilon, at the sensitivity ``2 C_loss / |D_i|`` (Lemma 4.2 states ``2 C_loss``: its
+    proof loses the factor), and a release only costs the solver's error.  The claim is that of
+    Theorem 4.1, which assumes line 3 and fewer releases than rounds.  With `test_sensitivity`
+    "divided" the tests have noise for the smaller sensitivity; as listed, ``|D_i|`` times as much.
 
     Parameters
     ----------
     test_share : float
-        Epsilon of the tests, in units of ``alpha sqrt(c)``.
+        Epsilon of all tests together, in units of ``alpha sqrt(c)``; alpha is a release's mu.
     """
 
     options: IPPADMMOptions = IPPADMMOptions()
@@ -90,9 +99,9 @@ class IPPADMM(PPADMM):
     def check_claim(self, facts: Facts, rounds: int) -> None:
         super().check_claim(facts, rounds)
         if self.form == "printed" and self.noise is not None and self.options.positives >= rounds:
-            rule = f"Theorem 4.1 of 004 has c < T releases, and T = {rounds} rounds"
+            rule = f"Theorem 4.1 of 004 needs fewer releases than rounds, and rounds={rounds}"
             raise InvalidInput(
-                "positives", self.options.positives, rule, "use fewer, or more rounds"
+                "positives", self.options.positives, rule, "use a smaller value, or more rounds"
             )
 
     def _rounds_of_releases(self, rounds: int) -> list[int]:
@@ -105,12 +114,24 @@ class IPPADMM(PPADMM):
         return np.where(answer[..., -1:] > 0, answer[..., :-1], f)
 
     def query_of_round(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
+        """Return the query of round k: a noisy test, and a minimiser that is sent if it passes.
+
+        Parameters
+        ----------
+        k, terms, f, node
+            As for :meth:`ADMM.query_of_round`.
+
+        Returns
+        -------
+        GatedMinimiser or RedrawnGate
+        """
         alpha = None if self.noise is None else self.noise(1)
-        whole = (
+        epsilon_of_tests = (
             self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.options.positives)
         )
+        # e1 and e2 are the epsilons of threshold and tests, epsilon_1 and epsilon_2 of 004.
         # U5 prices all tests together, whatever their number is.
-        e1, e2 = above_threshold_split(whole, self.options.positives)
+        e1, e2 = above_threshold_split(epsilon_of_tests, self.options.positives)
         if self.form == "printed" and alpha is not None:
             law = self.printed_noise(alpha, terms.curvature, node)
             divisor: Array | float = 1.0
@@ -146,8 +167,10 @@ class IPPADMM(PPADMM):
 
 
 def above_threshold_split(epsilon: Array, positives: int) -> tuple[Array, Array]:
-    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and tests, ``1 : (2 c)^{2/3}`` (Lyu, Su
-    and Li 2017).
+    """Split the epsilon of a sparse-vector test into ``(e1, e2)``, for the threshold and the tests.
+
+    Their ratio is ``1 : (2 c)^{2/3}`` with c = `positives`, which Lyu, Su and Li (2017) recommend;
+    U5 of :mod:`sottovoce.privacy.bounds` holds for any split.
     """
     ratio = (2.0 * positives) ** (2.0 / 3.0)
     return epsilon / (1.0 + ratio), epsilon * ratio / (1.0 + ratio)

@@ -1,4 +1,10 @@
-"""The parts of recipes: releases that are listed, answers, and the state that holds them."""
+"""The parts of recipes: the list of releases, their answers, and the state that holds them.
+
+An *item* is one planned release, and a *share* its part of the privacy budget: Gaussian releases
+add up in mu^2 (mu is sensitivity over sigma), so shares divide mu^2, that is zCDP's rho.  A
+*script* is the public program of a recipe, a generator that yields each item's statistic and
+receives its answer.  :class:`sottovoce.algorithms.recipe.Recipe` plays it round by round.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +29,9 @@ class Item(NamedTuple):
     name : str
         What the release is called in ledgers and reports.
     what : callable
-        Takes points of shape (..., d) to the statistic at these points.
+        Takes points of shape (..., d) to the bounded statistic of the rows at these points.
     share : float
-        Share of the squared sensitivity over sigma of all releases together.
+        Share of the recipe's squared mu, in (0, 1]; all items' shares add up to 1.
     """
 
     name: str
@@ -35,46 +41,62 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Releases:
-    """All items of a recipe, in order, with the noise of each; None for none."""
+    """All items of a recipe, in order, with the noise schedule of their rounds.
+
+    Item j (from 0) is released in round ``k = j + 1``; ``noise(k)`` is its mu.  None is no noise.
+    """
 
     items: tuple[Item, ...]
     noise: Schedule | None
 
     def to_plain_items(self) -> list[dict[str, Any]]:
-        """The items as plain data."""
+        """Return the items' names and shares as plain data, for records of the run."""
         return [{"release": item.name, "share": item.share} for item in self.items]
 
     @property
     def shape(self) -> Schedule:
-        """The noise schedule: roots of the shares."""
+        """The noise schedule at a total mu of 1: each item's mu is the root of its share."""
         return Schedule(table=tuple(math.sqrt(item.share) for item in self.items))
 
     @property
     def total_mu(self) -> float:
-        """Sensitivity over sigma of all items together; inf without noise."""
+        """Total mu (sensitivity over sigma) of all items together; inf without noise."""
         return math.inf if self.noise is None else float(np.max(self.noise.factor))
 
     def entries_of_answers(self, facts: Facts) -> tuple[int, ...]:
-        """Entries of each answer."""
+        """Return the number of entries of each item's answer."""
+        # The number does not depend on the point: any will do.
         return tuple(item.what(np.zeros(1)).number_of_entries(facts) for item in self.items)
 
     def query_of_item(self, k: int, what: Bounded) -> NoisyBounded:
-        """The query of item k, from 1 on."""
+        """Return the query of round k, from 1, with the noise of its item."""
         return NoisyBounded.of_statistic(
             what, None if self.noise is None else self.noise(k), self.items[k - 1].name
         )
 
     def noise_deviation(self, j: int, facts: Facts, among: Among) -> float:
-        """Standard deviation of the noise on each entry of the answer to item j, from 0 on, for
-        these sites.
+        """Return the noise's standard deviation on each entry of the mean answer to an item.
+
+        Parameters
+        ----------
+        j : int
+            Number of the item, from 0.
+        facts : Facts
+            Public facts of all nodes or of one.
+        among : Among
+            The sites over whose rows the mean is.
+
+        Returns
+        -------
+        float
+            In the units of the answer.
         """
+        # In the view of one node, `rows_per_node` still has the rows of all.
         whole = replace(facts, n=facts.rows_per_node)
         return query_for_release(self._query_at_some_point(j), facts).mean_spread(whole, among)
 
     def noise_deviations(self, j: int, facts: Facts) -> Array:
-        """Standard deviation of the noise on each entry of every site's own answer to item j,
-        (N,).
-        """
+        """Return the noise's standard deviation on every site's own answer to item j, (N,)."""
         query = self._query_at_some_point(j)
         if query.alpha is None:
             return np.zeros(facts.n_nodes)
@@ -84,20 +106,20 @@ class Releases:
         )
 
     def _query_at_some_point(self, j: int) -> NoisyBounded:
-        """The query of item j at some point: noise does not depend on where."""
+        """Return the query of item j at an arbitrary point: noise does not depend on it."""
         return self.query_of_item(j + 1, self.items[j].what(np.zeros(1)))
 
 
 class Kept(NamedTuple):
-    """What a recipe's state holds of each answer.
+    """The layout of a recipe's state: what it stores of each answer.
 
     Attributes
     ----------
     entries : tuple of int
-        How many numbers, of each answer.
+        How many numbers are stored of each answer.
     own_part : callable, optional
-        What is kept of the sites' own answers (..., N, entries) to a statistic; None where only the
-        mean over the rows of all is.
+        From a statistic and the sites' own answers (..., N, entries) to what is stored of them;
+        None where only the mean over all sites' rows is stored.
     """
 
     entries: tuple[int, ...]
@@ -123,17 +145,17 @@ class Answer(NamedTuple):
     spread : float
         Standard deviation of the noise on each entry.
     sites : SiteAnswers, optional
-        Every site's own answer, where a recipe keeps them.
+        Every site's own answer, where a recipe stores them.
     """
 
     value: Array
     among: Among
     spread: float
-    sites: SiteAnswers | None = None  # of a recipe that keeps every site's own
+    sites: SiteAnswers | None = None
 
     @property
     def rows(self) -> float:
-        """Number of rows."""
+        """Number of rows of these sites together."""
         return self.among.rows
 
 
@@ -142,9 +164,9 @@ Script = Generator[Bounded, Answer, Any]
 
 
 class _Opened(NamedTuple):
-    told: Array  # answers, side by side  (..., W)
-    rows: Array  # behind each answer     (K,)
-    sites: Array  # behind each answer    (K,)
+    told: Array  # all answers, concatenated            (..., W)
+    rows: Array  # number of rows behind each answer    (K,)
+    sites: Array  # number of sites behind each answer  (K,)
 
 
 class Opened(_Opened):
@@ -153,7 +175,7 @@ class Opened(_Opened):
     Parameters
     ----------
     told : array of shape (..., W)
-        The answers, side by side; zeros where none is yet.
+        The answers, concatenated in the order of the items; zeros where none is yet.
     rows : array of shape (K,)
         Number of rows behind each answer.
     sites : array of shape (K,)
@@ -161,12 +183,12 @@ class Opened(_Opened):
     """
 
     live: Script | None = None
-    """The script where it stands, which is no part of the state.
+    """The running script, a cache that is no part of the state.
 
-    Without it, as after a checkpoint, the script is played again."""
+    Without it, as after a checkpoint, the script is replayed on the stored answers."""
 
     def take_script(self) -> Script | None:
-        """Return the live script, once; later calls return None."""
+        """Return the running script and forget it: a generator can be continued only once."""
         live, self.live = self.live, None
         return live
 
@@ -181,7 +203,7 @@ def play_script(script: Script, answers: Iterable[Answer], said: Any = None) -> 
     answers : iterable of Answer
         Answers to the items in order.
     said : object
-        What the script yielded before them; returned if there are no answers.
+        What the script yielded last; returned if there are no answers.
 
     Returns
     -------
@@ -197,7 +219,7 @@ def play_script(script: Script, answers: Iterable[Answer], said: Any = None) -> 
 
 
 def check_listed_statistic(what: Bounded, item: Item, facts: Facts) -> Bounded:
-    """Check that the statistic which a script asks for is that of the listed item.
+    """Check that a script asks for the statistic whose privacy loss was planned.
 
     Parameters
     ----------
@@ -223,13 +245,14 @@ def check_listed_statistic(what: Bounded, item: Item, facts: Facts) -> Bounded:
         facts
     ):
         raise ValueError(
-            f"the next release of the list is {item.name!r}, and the script asks for {what}"
+            f"the next planned release is {item.name!r}, but the script asks for {what}"
         )
     return what
 
 
 def without_copies(x: Array, facts: Facts) -> Array:
-    """Drop the copies of what all nodes have alike: a simulation's axis of nodes gets length 1."""
+    """Keep one of N equal copies: a simulation's axis of nodes, the last but one, gets length 1."""
+    # A single site's facts have `n` of shape (1,), and its vectors have no axis of nodes.
     if facts.n.ndim > 1:
         return x[..., :1, :]
     return x

@@ -1,11 +1,10 @@
-"""Knobs: what users may set on one method, declared once, on a field of the method's options.
+"""Knobs: the parameters of one method that users may set, declared as fields of its options.
 
 ::
 
     @dataclass(frozen=True)
     class MRADMMOptions(MethodOptions):
-        gamma: float = knob(0.1, "Proximal weight of even rounds, (M)R-ADMM.", Interval(low=0,
-        closed="low"))
+        gamma: float = knob(0.1, "Weight of the proximal term.", Interval(low=0, closed="low"))
 
 A method has its options in the field `options`.  The command line, the estimators, studies and the
 docs read knobs from there; :meth:`sottovoce.RunConfig.from_dict` takes them by name.
@@ -31,14 +30,14 @@ from ..util.plain import as_python_numbers
 from ..util.typing import Any
 from .reserved_names import RESERVED_NAMES
 
-_KEY = "knob"
+_KEY = "knob"  # under which a field's metadata holds what `knob` declared
 WRITTEN = ("gamma", "phi", "law", "batches", "positives", "threshold")
-"""Knobs that records name even at their defaults, as digests depend on the records' text."""
+"""Knobs that records write even at their defaults, as digests of runs depend on that text."""
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """Base of a method's options, which users may set: a frozen dataclass of knobs."""
+    """Base class of a method's options: a frozen dataclass whose fields are knobs."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -48,7 +47,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class Knob:
-    """One knob as its method declares it."""
+    """The declaration of one knob."""
 
     name: str
     kind: str  # type of the field as text: "float", "int" or "str"
@@ -58,11 +57,13 @@ class Knob:
     form: str
     """The only form of the method that reads the knob; empty for all."""
     strict: str = ""
-    """Why methods without the knob refuse values but the default; empty if they ignore them."""
+    """Why methods without the knob refuse a value other than the default; empty if they ignore it.
+
+    The text follows "the corrected dvp has none; " in the error."""
 
     @property
     def offered(self) -> bool:
-        """Whether command line and estimators have it; printed forms' knobs are for studies."""
+        """Whether command line and estimators offer it; knobs of printed forms are for studies."""
         return self.form != "printed"
 
 
@@ -117,7 +118,7 @@ def knobs_of(options: MethodOptions) -> MappingProxyType[str, Knob]:
 
 
 def undeclared_fields(options: MethodOptions) -> list[str]:
-    """Fields of options that :func:`knob` did not declare, or whose type no command can read."""
+    """Return the fields of options that are no knobs, or have a type that no option can read."""
     kinds = {
         f.name: f.type if isinstance(f.type, str) else getattr(f.type, "__name__", "")
         for f in fields(options)
@@ -135,7 +136,7 @@ def values_of(options: MethodOptions) -> dict[str, Any]:
 
 
 def knob_paragraphs(knobs: Iterable[Knob]) -> str:
-    """Write knobs as paragraphs of a docstring's Parameters."""
+    """Return knobs as entries of a docstring's Parameters section, indented by four."""
     return "".join(
         f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n"
         for one in knobs
@@ -148,9 +149,8 @@ def gather_knobs(methods: Iterable[Any]) -> dict[str, Knob]:
     Raises
     ------
     InvalidInput
-        If two methods declare one name in different ways, or a knob has a name that means something
-        else where knobs are given by name: it would take the value of a field such as `copies`, by
-        which a run is priced.
+        If two methods declare one name in different ways, or a knob has a reserved name
+        (:mod:`sottovoce.algorithms.reserved_names`).
     """
     found: dict[str, Knob] = {}
     for method in methods:
@@ -158,30 +158,34 @@ def gather_knobs(methods: Iterable[Any]) -> dict[str, Knob]:
         for name, one in knobs_of(method.options).items():
             if name in taken:
                 rule = (
-                    f"its knob {name!r} has the name of a field or option that every run, "
-                    "method or estimator has"
+                    f"declares an option {name!r}, but every run, method, command or estimator "
+                    "already has a parameter of this name"
                 )
-                raise InvalidInput("method", method.name, rule, "give the knob another name")
+                raise InvalidInput("method", method.name, rule, "give the option another name")
             if one != found.setdefault(name, one):
                 rule = (
-                    f"declares the knob {name!r} as no other method does: one name means one thing"
+                    f"declares the option {name!r} with another default, constraint or text than "
+                    "another method: an option must mean the same everywhere"
                 )
-                raise InvalidInput("method", method.name, rule, "give the knob another name")
+                raise InvalidInput("method", method.name, rule, "give the option another name")
     return found
 
 
 def law() -> Any:
-    """Declare the knob of methods that offer both laws of noise inside the objective."""
+    """Declare the knob that chooses the distribution of noise inside the objective."""
     return knob(
         "spherical",
-        "Noise inside objectives: spherical or gaussian.",
+        "Distribution of the noise inside the objective: spherical or gaussian.",
         OneOf("spherical", "gaussian"),
         form="corrected",
     )
 
 
 def zeta() -> Any:
-    """Declare the knob of 000's and 001's printed forms: the rate of noise in listing or proof."""
+    """Declare the knob of the printed forms of 000 and 001 for their noise rate zeta.
+
+    Their listings have ``zeta = alpha_hat``, and their proofs ``alpha_hat / 2``.
+    """
     return knob(
         "listing",
         "Rate of 000's and 001's printed noise: listing, alpha-hat, or proof, half of it, as "
@@ -198,11 +202,12 @@ def gradient_cap() -> Any:
     """
     return knob(
         math.inf,
-        "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
+        "Gradient clipping: largest norm of a row's gradient, so that less noise is needed but the "
+        "loss gets linear tails; inf for none.",
         Interval(low=1e-6),
         form="corrected",
-        strict="capped gradients are for methods that put noise on answers or gradients alone, "
-        "such as prox_admm",
+        strict="gradient clipping needs a method that adds noise to gradients or answers, such as "
+        "prox_admm",
     )
 
 

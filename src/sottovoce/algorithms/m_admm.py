@@ -1,4 +1,4 @@
-"""M-ADMM, the penalty perturbation that 002 and 004 compare with."""
+"""M-ADMM (Zhang, Khalili and Liu, ICML 2018): penalty perturbation, the baseline of 002 and 004."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .printed_conditions import check_curvature, check_growing
 class MADMM(ADMM):
     """ADMM with noise in its penalty terms.
 
-    ``eta_i(t) sum_j ||(f_i + f_j)/2 + eps_i(t) - f||^2`` with eps of density ``exp(-alpha
-    ||eps||)``.  The cross term ``-2 eta V eps.f`` is noise ``b = -(n/C) 2 eta V eps`` in sum scale,
-    of rate ``C alpha / (2 eta V n)``; the dual step uses the first round's penalty.
+    The penalty term of node i is ``eta_i(t) sum_j ||(f_i + f_j)/2 + eps_i(t) - f||^2`` with eps of
+    density ``exp(-alpha ||eps||)``.  Its cross term ``-2 eta V eps.f`` is objective perturbation by
+    ``b = -(n/C) 2 eta V eps`` in sum scale, of rate ``C alpha / (2 eta V n)``.  The dual step uses
+    the first round's penalty, as in the paper.
 
     Guarantee
     ---------
@@ -69,6 +70,7 @@ class MADMM(ADMM):
         if self.noise is None:
             return None
         facts, alpha = node.facts, self.noise(k)
+        # C / (eta V n): the noise b has the rate scale alpha / 2 (see the class).
         scale = facts.C / (self.penalty(k) * np.maximum(node.net.degree, 1.0) * facts.n)
         if self.form == "corrected":
             return SphericalLaw(scale * alpha / 2)

@@ -1,4 +1,8 @@
-"""Pairs of a method and a trust: one class, and one published name for every pair."""
+"""Pairs of a method and a trust: one class, and one published name for every pair.
+
+A trust says who sees what (:mod:`sottovoce.problem.trust`).  :data:`sottovoce.algorithms.METHODS`
+lists the pairs; :attr:`Method.bound_class` makes the class of each.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from ..util.typing import Any
 from .base import Algorithm
 
 SUM = Trust.in_sum(honest=2, colluding=1)
-"""The least that a sum needs; runs state how many of their sites may collude."""
+"""Trust in sums at its least numbers: a run's statement has its own number of colluding sites."""
 TRUSTS = {"nobody": NOBODY, "sum": SUM, "curator": CURATOR}
 
 
@@ -27,9 +31,10 @@ class Method:
     kind : {"nobody", "sum", "curator"}
         The trust.
     name : str
-        As records know the pair: published, so it never changes.  Empty for the class's own name.
+        Name of the pair in records of runs: published, so it never changes.  Empty for the class's
+        own name.
     own : mapping
-        Class variables that differ from the method's.
+        Class variables of the pair that differ from those of `cls`.
     """
 
     cls: type[Algorithm[Any]]

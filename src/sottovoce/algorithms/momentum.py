@@ -1,4 +1,8 @@
-"""Private gradient descent with momentum, over the graph."""
+"""Private gradient descent with momentum, over the graph.
+
+*Correlated noise* (matrix mechanism) means that part of the noise of a round's gradient is shared
+with other rounds (docs/privacy/correlated_noise.md); queries with it are "carried" in this package.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +19,38 @@ from .knobs import CappedOptions, MethodOptions, knob
 from .prox import MIXED, noise_of_mean, tail_average
 
 DRIFT = 4.0
-"""Largest deviation of a coordinate of the network's average model at the default penalty."""
+"""Largest noise of a model's coordinate (standard deviation) that the default penalty allows."""
 LATE = 8.0
-"""Power of the round in an iterate's weight: half of the weight is on the last 8% of the rounds."""
+"""Power of the round in an iterate's weight.
+
+About half of the weight is on the last 8% of the rounds: ``1 - 2^(-1/9)`` of many rounds.
+"""
 
 
 class MomentumState(NamedTuple):
     """Public state of a node after round t."""
 
     f: Array  # iterate                          (..., d)
-    velocity: Array  # sum of past gradients, fading   (..., d)
-    step: Array  # where the node's own step led    (..., d)
-    mean: Array  # tail average of f                (..., d)
-    heard: Array  # sum of the noisy gradients so far   (..., d)
-    opened: Array  # rounds that were answered so far   (..., 1)
+    velocity: Array  # v, past gradients with fading weights  (..., d)
+    step: Array  # s, the node's own step before mixing       (..., d)
+    mean: Array  # tail average of f                          (..., d)
+    heard: Array  # sum of the noisy gradients so far         (..., d)
+    opened: Array  # number of rounds with an answer          (..., 1)
 
 
 @dataclass(frozen=True)
 class SummedMomentumOptions(CappedOptions):
-    """Options of momentum in sums, whose noise is independent over rounds."""
+    """Options of momentum under trust in sums, where noise is independent over rounds."""
 
     momentum: float = knob(
         0.8,
-        "Share of a step that the next one keeps, momentum.",
+        "Momentum coefficient: share of the last step that the next one keeps, momentum.",
         Interval(0, 1, closed="low"),
     )
 
     @property
     def correlates(self) -> bool:
-        """Whether noise is correlated: half of it is that of all rounds together."""
+        """Whether half of the noise is shared by all rounds."""
         return False
 
 
@@ -53,7 +60,8 @@ class MomentumOptions(SummedMomentumOptions):
 
     correlation: str = knob(
         "half",
-        "Share of the noise on gradients that all rounds have in common: half or none, momentum.",
+        "Correlated noise: share of the gradients' noise that all rounds have in common, half or "
+        "none, momentum.",
         OneOf("half", "none"),
     )
 
@@ -66,23 +74,25 @@ class MomentumOptions(SummedMomentumOptions):
 class Momentum(Algorithm[MomentumState]):
     """Exact diffusion (Yuan, Ying, Zhao and Sayed 2019) with momentum and noisy gradients.
 
-    ``v <- momentum v + g``; ``s' = f - v / penalty``; ``f <- half the neighbourhood's mean of s' +
-    f - s, plus half the node's own``.  The correction ``f - s`` lets sites that differ agree on the
-    pooled minimiser at a constant step.  Under trust in sums g is the gradient of all rows and the
-    same everywhere, so that ``f <- s'``.
+    With the noisy gradient g at the iterate f, the velocity v, and s, s' the nodes' own steps of
+    the last and of this round: ``v <- momentum v + g``; ``s' = f - v / penalty``; ``f <- (I + W) /
+    2 (s' + f - s)``, W the neighbourhood's mean.  The correction ``f - s`` lets sites that differ
+    agree on the pooled minimiser at a constant step.  Under trust in sums g is the gradient of all
+    rows and the same everywhere, so that ``f <- s'``.
 
     Guarantee
     ---------
     Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``; in a
     sum, n is the rows of all sites, and it holds against the hub and `colluders` of the sites
-    (docs/privacy/sums.md).  Else, with a delta and a loss whose slope has one sign, it is the
-    gradient less a share of the earlier ones, which are added again: at the same price in all, half
-    of the noise is that of all rounds together (docs/privacy/correlated_noise.md).
+    (docs/privacy/sums.md).  Otherwise, with a delta and a loss whose derivative has one sign, noise
+    is correlated: a release is the gradient less a share of the earlier releases, which the nodes
+    add again, so that half of the noise is shared by all rounds, at the same total privacy loss
+    (docs/privacy/correlated_noise.md).
 
     Parameters
     ----------
     rounds : int
-        Planned rounds, on which carried noise depends; 0 for independent noise.
+        Planned rounds, on which correlated noise depends; 0 for independent noise.
     """
 
     options: MomentumOptions = MomentumOptions()
@@ -103,9 +113,9 @@ class Momentum(Algorithm[MomentumState]):
     def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float:
         """Return the larger of two lower bounds on the penalty, from public facts.
 
-        A step is at most half as long as the one at which the steepest objective that the bounds
-        allow would diverge.  The noise of all rounds moves a coordinate of the network's average
-        model by at most :data:`DRIFT`.
+        The first keeps a step at half of the length at which the steepest objective that the bounds
+        allow would diverge.  The second keeps the noise that all rounds leave in a coordinate of
+        the network's average model at a standard deviation of :data:`DRIFT`.
 
         Parameters
         ----------
@@ -144,7 +154,8 @@ class Momentum(Algorithm[MomentumState]):
         f, v, before, mean, heard, opened = state
         alpha = self._noise_parameter(k)
         if self.options.correlates and can_correlate_noise(node.facts, self.noise, self.rounds):
-            # This is f itself, but for models that are all noise.
+            # f itself, unless it is so long that rounding could fail a round, as only a model that
+            # is all noise is: then it is scaled down.
             near = within_reach(node.facts, f)
             query = CarriedGradient(
                 near, alpha, "noisy gradient, carried", index=k, rounds=self.rounds
@@ -157,7 +168,8 @@ class Momentum(Algorithm[MomentumState]):
         step = f - v / self.penalty(k)
         # Exact diffusion: the correction f - before lets sites that differ agree on the minimiser.
         f = node.exact_diffusion(step, f, before)
-        # f - step adds up what every edge has moved: that of a lost edge is dropped
+        # The next correction, f - step, accumulates what was exchanged over every edge; the part
+        # of a lost edge is dropped.
         step = step - node.lost_dual(0.5 * node.facts.mixing_weight)
         return MomentumState(
             f, v, step, tail_average(mean, f, opened + 1.0, LATE), heard + g, opened + 1.0
@@ -168,11 +180,11 @@ class Momentum(Algorithm[MomentumState]):
 
 
 def tail_average_noise(rounds: int, momentum: float) -> float:
-    """Return the noise of the tail average, per unit of step length and of noise on every gradient.
+    """Return the noise of the tail-averaged model, for steps and gradient noise of size one.
 
-    It is the norm of the effects of the rounds' gradients on the average: the k-th moves iterate j
-    >= k by ``sum_{i <= j - k} momentum^i``, and the average weighs iterate j by ``j (j + 1) ... (j
-    + LATE - 1)``.
+    It is the norm of the effects of the rounds' gradients on the average.  With m = `momentum`, the
+    gradient of round k moves iterate ``j >= k`` by ``1 + m + ... + m^(j - k)``, and iterate j has a
+    weight in proportion to ``j (j + 1) ... (j + LATE - 1)``.
 
     Parameters
     ----------
@@ -190,8 +202,9 @@ def tail_average_noise(rounds: int, momentum: float) -> float:
     for j in range(1, rounds):
         # j (j + 1) ... (j + LATE - 1), up to a constant.
         weights.append(weights[-1] * (j + LATE) / j)
-    # From the last round: `later` is the weight of iterates from round k on, `faded` that sum with
-    # powers of the momentum; the effect of gradient k is the term that is squared below.
+    # Backwards over rounds k, with iterates' weights w_j: `later` is sum_{j >= k} w_j, and `faded`
+    # is sum_{j >= k} w_j m^(j - k).  As 1 + m + ... + m^i = (1 - m^(i + 1)) / (1 - m), gradient k
+    # moves the weighted sum by (later - m faded) / (1 - m).
     later = 0.0
     faded = 0.0
     squares = 0.0

@@ -1,4 +1,7 @@
-"""Private modified R-ADMM (002, Algorithm 3): every second round reuses earlier releases."""
+"""Private modified R-ADMM (002, Algorithm 3): every second round reuses earlier releases.
+
+Equation numbers are those of 002; symbols are those of :mod:`sottovoce.algorithms.admm`.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +49,13 @@ class MRADMMOptions(MethodOptions):
 
     gamma: float = knob(
         0.1,
-        "Proximal weight of even rounds, (M)R-ADMM.",
+        "Weight gamma of the proximal term in even rounds, mr_admm and r_admm.",
         Interval(low=0, closed="low", why="it adds to a curvature (002, section III)"),
     )
     law: str = law()
     perturbation: str = knob(
         "objective",
-        "Noise of (M)R-ADMM inside the objective, or on its answer: objective or output.",
+        "Where mr_admm and r_admm add noise: objective (inside it) or output (on its minimiser).",
         OneOf("objective", "output"),
         form="corrected",
     )
@@ -113,6 +116,7 @@ class MRADMM(Algorithm[RecycledState]):
         RecycledState
         """
         f, S, lam, g = state
+        # Rounds 2 odd - 1 and 2 odd of the paper share the penalty eta_i(2 odd - 1).
         odd = (k + 1) // 2
         V = node.net.degree
         eta = self.penalty(odd)
@@ -120,13 +124,14 @@ class MRADMM(Algorithm[RecycledState]):
             # 002, (18): the perturbed minimiser of the augmented objective.
             linear, curvature = augmented_terms(eta, V, f, S, lam)
             new = node.ask(self._query(odd, f, linear, curvature, node))
-            # The noisy gradient at it by the KKT condition of (18), from public quantities only.
+            # epsilon_i + grad O(f_i) by the KKT condition of (18) (the display before (19)), from
+            # public quantities only.
             g = -linear - curvature * new
-            # 002, (15): the dual step.
+            # 002, (15): the dual step, without the duals of edges that were lost.
             S = node.net.neighbour_sum(new)
             lam = updated_dual(eta, V, new, S, lam) - node.lost_dual(eta / 2)
             return RecycledState(new, S, lam, g)
-        # 002, (19): a linearised step with the stored gradient; (17) keeps the dual.
+        # 002, (19): a linearised step with the stored gradient g; (17) keeps the dual variable.
         f = f - (2 * lam + g + eta * (V * f - S)) / (2 * eta * V + self.options.gamma)
         S = node.net.neighbour_sum(f)
         return RecycledState(f, S, lam - node.lost_dual(0.0), g)
@@ -145,14 +150,15 @@ class MRADMM(Algorithm[RecycledState]):
         if self.noise is None:
             return None
         facts, alpha = node.facts, self.noise(odd)
-        # 002 draws e of density exp(-alpha ||e||), in mean scale: e = (C / n) b.
+        # 002 draws e of density exp(-alpha ||e||) for a mean over rows; in sum scale the noise is
+        # b = (n / C) e, of rate alpha C / n.
         beta = alpha * facts.C / facts.n
         if self.form == "corrected":
             check_law(self.options.law, facts)
             if self.options.law == "spherical":
                 return SphericalLaw(beta)
             return GaussianLaw(1 / beta)
-        # The claim (32) of 002.
+        # The summand of (32): the epsilon that 002 claims for this release.
         claimed = (
             2
             * facts.C

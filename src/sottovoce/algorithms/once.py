@@ -1,4 +1,4 @@
-"""A recipe that asks at one public point, which no answer moves."""
+"""A recipe whose statistics are all computed at one fixed public point."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .recipe import Recipe
 
 @dataclass(frozen=True)
 class Once(Recipe):
-    """All items at one point; the outcome is the last answer."""
+    """A recipe that asks all its items at one point; its outcome is the answer to the last item."""
 
     name: ClassVar[str] = "once"
 
     @abstractmethod
     def point_of_release(self, d: int) -> Array:
-        """Return the point, of shape (d,)."""
+        """Return the public point at which the rows' statistics are computed, of shape (d,)."""
 
     def script(self, facts: Facts, replicates: int) -> Script:
         at, told = np.tile(self.point_of_release(facts.d), (replicates, 1)), None

@@ -1,4 +1,8 @@
-"""One private release per site, then averaging: 003's site methods, average method, scenario 1."""
+"""One private release per site, then averaging over the graph (003, chapter 3: Algorithms 1 to 3).
+
+003's objective is a mean loss plus ``Lambda ||f||^2 / 2`` with C = 1.  Here Lambda is the sum of
+the regulariser and the method's own ridge: ``rho / N + penalty``.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +79,7 @@ class OneShot(Algorithm[OneShotState]):
 class Output(OneShot):
     """Output perturbation (003, Algorithm 1): the exact minimiser plus noise.
 
-    ``penalty`` is the ridge Lambda.
+    003's Lambda is ``rho / N + penalty``.
 
     Guarantee
     ---------
@@ -97,7 +101,7 @@ class Output(OneShot):
         loss = node.facts.loss
         if self.form == "printed" and self.noise is not None and loss.derivative_bound > 1.0:
             rule = (
-                "003 needs |l'| <= 1 (chapter 3), and a row's gradient has norm up to "
+                "the claim of 003 (chapter 3) needs |l'| <= 1, but a row's gradient has norm up to "
                 f"{loss.derivative_bound:.3g} here"
             )
             raise InvalidInput("loss", loss.spec, rule, "use another loss, or form='corrected'")
@@ -105,7 +109,8 @@ class Output(OneShot):
     def query(self, node: Node) -> Query:
         alpha = self._noise_parameter(1)
         claimed = None
-        # The claim holds as printed: rate n Lambda epsilon / 2.
+        # 003, Algorithm 1: noise of rate n Lambda epsilon / 2, which is what `alpha` = epsilon
+        # gives here too, so the claim holds as printed.
         if self.form == "printed":
             claimed = alpha
         source = f"003, Algorithm 1 ({self.form})"
@@ -123,7 +128,7 @@ class ObjectiveOptions(MethodOptions):
 class Objective(OneShot):
     """Objective perturbation (003, Algorithm 2): noise in the objective.
 
-    ``penalty`` is the ridge Lambda.
+    003's Lambda is ``rho / N + penalty``.
 
     Guarantee
     ---------
@@ -155,14 +160,15 @@ class Objective(OneShot):
     def _printed(
         self, alpha: Array, q: Array, node: Node
     ) -> tuple[Array, SphericalLaw | GaussianLaw]:
-        # 003, Algorithm 2: epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a larger
-        # ridge makes it epsilon / 2.
+        # 003, Algorithm 2, step 1: epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0,
+        # the ridge grows by Delta = c1 / (n (e^(epsilon/4) - 1)) - Lambda, and epsilon' = epsilon /
+        # 2.  003 prints e^(c / 2 Lambda) there; its source and its author's code have e^(epsilon/4)
+        # (docs/privacy/verdicts.md, "Objective perturbation").
         facts, c1 = node.facts, node.facts.loss.curvature_bound
         rest = alpha - 2 * np.log1p(c1 / facts.strong_convexity_of(q))
-        # 003 prints e^(c / 2 Lambda) here; its source and its author's code have e^(epsilon / 4)
-        # (docs/privacy/verdicts.md, "Objective perturbation").
         needed = facts.C * c1 / (facts.n * np.expm1(alpha / 4)) - facts.mu
         q = np.where(rest > 0, q, needed)
+        # Step 2: noise of rate epsilon' / 2.
         return q, SphericalLaw(np.where(rest > 0, rest, alpha / 2) / 2, polish=False, claimed=alpha)
 
 
@@ -189,6 +195,8 @@ class Generalised(Objective):
         self, alpha: Array, q: Array, node: Node
     ) -> tuple[Array, SphericalLaw | GaussianLaw]:
         facts, c1 = node.facts, node.facts.loss.curvature_bound
-        # 003, Algorithm 3: Delta >= 2 lambda / epsilon.
+        # 003, Algorithm 3: a ridge Delta / n with Delta >= 2 lambda / epsilon, where lambda bounds
+        # the Hessian's eigenvalues: c1 here.
         q = np.maximum(q, 2 * c1 * facts.C / (alpha * facts.n) - facts.mu)
-        return q, SphericalLaw(alpha / 2, polish=False, claimed=alpha)  # zeta = 1
+        # Noise of rate epsilon / (2 zeta), where zeta bounds the gradients' norms: 1 here.
+        return q, SphericalLaw(alpha / 2, polish=False, claimed=alpha)

@@ -1,4 +1,8 @@
-"""Plausible ADMM (004, Algorithm 1)."""
+"""Plausible ADMM (004, Algorithm 1: PP-ADMM): Gaussian noise in the objective and on its minimiser.
+
+004's epsilon_i1 at delta_i1 is for the noise in the objective, of which epsilon_i3 sizes the noise
+and the rest the regulariser; rho_i2 is for the noise on the answer, in zCDP.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from .printed_conditions import LEFT_FOR_CURVATURE, check_line_3
 
 @dataclass(frozen=True)
 class PPADMMOptions(MethodOptions):
-    """Options of Plausible ADMM: those of the listing."""
+    """Options of Plausible ADMM, which only its printed form reads."""
 
     split: float = knob(
         0.001,
@@ -42,14 +46,15 @@ class PPADMMOptions(MethodOptions):
 class PPADMM(ADMM):
     """ADMM with Gaussian noise in the objective and on the solver's answer.
 
-    ``noise`` is a release's sensitivity over sigma.
+    ``noise`` is a release's mu (sensitivity over sigma): it costs ``mu^2 / 2`` in zCDP.
 
     Guarantee
     ---------
-    Corrected: U3 and U4 with the solver's certificate, and no extra regulariser, because the
-    penalty replaces it.  As printed, Theorem 3.3 is false in general; in the paper's own settings
-    it holds, by how much depends on beta (docs/privacy/verdicts.md).  The claim presumes the
-    regulariser of line 3: printed runs below it are refused.
+    Corrected: U3 (noise in the objective) and U4 with the solver's certificate (noise on its
+    answer), and no extra regulariser, because the penalty replaces it.  As printed, Theorem 3.3 is
+    false in general; in the paper's own settings it holds, with a margin that depends on beta
+    (docs/privacy/verdicts.md).  The claim assumes the regulariser of line 3: printed runs with a
+    smaller one are refused.
     """
 
     form: str = "corrected"
@@ -81,7 +86,10 @@ class PPADMM(ADMM):
             check_line_3(noises, self.options.split, self.options.delta1, facts)
 
     def _rounds_of_releases(self, rounds: int) -> list[int]:
-        """Return rounds among which a release claims least: of a table all, else one at an end."""
+        """Return rounds among which is the one whose release claims least.
+
+        Noise that grows or falls has it in the first or last round; a table may have it anywhere.
+        """
         if self.noise is not None and self.noise.table is not None:
             return list(range(1, rounds + 1))
         return [1, rounds]
@@ -136,12 +144,11 @@ class PPADMM(ADMM):
         # Theorem 3.1: rho_1 as an epsilon_i1 at delta_i1, for which the objective's noise is
         # scaled.
         e1 = np.sqrt(4 * rho * (1 - self.options.split) * np.log(1 / self.options.delta1))
-        # In sum scale, as all noise in objectives.
-        # 004, line 6 has 2 sqrt(2 ln(1.25 / delta)) / (|D_i| epsilon_i3), for a mean over |D_i|
-        # rows.
+        # 004, line 6: sigma_i1 = 2 sqrt(2 ln(1.25 / delta_i1)) / (|D_i| epsilon_i3) for a mean over
+        # |D_i| rows; in sum scale, as all noise in objectives, without |D_i|.
         sigma = 2 * np.sqrt(2 * np.log(1.25 / self.options.delta1)) / (self.listed_share * e1)
-        # The noise on the answer, rho_2, covers a solver that stops at this gradient norm.
-        # 004, line 9: sigma_i2 = beta / (sqrt(2 rho_i2) (lambda / N + 2 eta |B_i|)).
+        # 004, line 9: sigma_i2 = beta / (sqrt(2 rho_i2) (lambda / N + 2 eta |B_i|)), where the
+        # solver stops at a gradient norm beta = tolerance C.
         q = facts.mu + curvature
         sigma2 = self.options.tolerance * facts.C / (np.sqrt(2 * rho * self.options.split) * q)
         return GaussianLaw(sigma, release=sigma2, claimed_rho=rho)

@@ -1,7 +1,8 @@
 """Conditions under which the papers state the claims of their printed forms.
 
-A printed form shows its paper's claim beside what is proved.  Outside the theorem the paper claims
-nothing, so these runs are refused before anything is spent.
+A *printed form* is a paper's algorithm to the letter; its report shows the privacy that the paper
+claims beside the one that is proved.  Where a condition of the paper's theorem fails, the paper
+claims nothing, so such a run is refused before anything is spent.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ def check_curvature(penalty: Schedule, node: Node, paper: str) -> None:
     left = 2 * facts.loss.curvature_bound
     right = float(np.min(facts.strong_convexity_of(2 * penalty(1) * node.net.degree)))
     if not left < right:
-        rule = f"{paper} needs 2 c1 = {left:g} < min (B/C)(rho/N + 2 eta V) = {right:g}"
+        rule = (
+            f"{paper} needs 2 c1 < min (B/C)(rho/N + 2 eta V) over all nodes, but 2 c1 = {left:g} "
+            f"and the minimum is {right:g}"
+        )
         raise InvalidInput(
             "eta", penalty.describe_values, rule, "raise eta or rho, or use form='corrected'"
         )
 
 
 def check_growing(penalty: Schedule, paper: str) -> None:
-    """Check that no node's penalty falls, which would void a condition that is checked in round 1.
+    """Check that no node's penalty falls: the theorems' conditions are only checked in round 1.
 
     Raises
     ------
@@ -58,7 +62,10 @@ def check_growing(penalty: Schedule, paper: str) -> None:
     """
     if not penalty.non_decreasing:
         raise InvalidInput(
-            "eta", penalty.describe_values, f"must not decrease ({paper})", "use a growth >= 1"
+            "eta",
+            penalty.describe_values,
+            f"must not decrease over rounds ({paper})",
+            "use eta_growth >= 1",
         )
 
 
@@ -75,8 +82,9 @@ def regulariser_of_line_3(epsilon_1: Array, facts: Facts) -> Array:
 def check_line_3(alphas: list[Array], split: float, delta_1: float, facts: Facts) -> None:
     """Check that the regulariser is at least that of line 3 of 004.
 
-    The paper has two conversions of a release's rho_1 to epsilon_1, in Theorem 3.1 and in section
-    5.  What is enough by either is taken.
+    004 converts a release's rho_1 to epsilon_i1 in two ways, in Theorem 3.1 and in section 5.  The
+    larger epsilon_i1, that of section 5, needs the smaller regulariser; a run that meets this one
+    passes.
 
     Parameters
     ----------
@@ -103,8 +111,8 @@ def check_line_3(alphas: list[Array], split: float, delta_1: float, facts: Facts
         needed = max(needed, float(np.max(regulariser_of_line_3(of_section_5, facts))))
     if facts.rho < needed * (1.0 - 1e-9):
         rule = (
-            "line 3 of 004 asks for lambda >= 2.8 N c1 / ((epsilon_i1 - epsilon_i3) |D_i|) = "
-            f"{needed:.4g} here"
+            "the claim of 004 needs at least the regulariser of its line 3, 2.8 N c1 / "
+            f"((epsilon_i1 - epsilon_i3) |D_i|) = {needed:.4g} here"
         )
         raise InvalidInput(
             "rho", facts.rho, rule, f"use rho={_rounded_up(needed):g} or more, or form='corrected'"
@@ -112,7 +120,7 @@ def check_line_3(alphas: list[Array], split: float, delta_1: float, facts: Facts
 
 
 def _rounded_up(value: float) -> float:
-    """Return the next number of three digits."""
+    """Round a positive number up to three significant digits."""
     step = 10.0 ** (np.floor(np.log10(value)) - 2.0)
     return float(np.ceil(value / step) * step)
 

@@ -1,4 +1,9 @@
-"""Noisy proximal methods: noise on the answer of a proximal step (U7), tail averaging."""
+"""Noisy proximal methods: every round releases a local minimiser plus noise.
+
+Noise is on the minimiser itself (output perturbation, U7 of docs/privacy/tight.md), not inside the
+objective.  Models are *tail averages*: weighted means of the iterates in which late rounds count
+most, which average the noise out.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +25,14 @@ MIXED = (
     "that add up to 1, and "
     "of one component if the graph that is left is connected: all that the averaging needs"
 )
-"""Why methods that average over the graph may go on without a lost site."""
+"""Why methods that average over the graph may continue without a lost site."""
 
 
 def tail_average(average: Array, w: Array, k: int | Array, power: float = 3.0) -> Array:
     """Return the tail average after one more iterate; it is post-processing and costs no privacy.
 
-    Weights of iterates grow like ``k^power``: with 3, the last third of the rounds counts most.
+    Weights of iterates grow like ``k^power``: with 3, about 80% of the weight is on the last third
+    of the rounds, ``1 - (2/3)^4``.
 
     Parameters
     ----------
@@ -116,19 +122,19 @@ class MeanState(NamedTuple):
 
     f: Array  # average of what the neighbourhood sent  (..., d)
     mean: Array  # tail average of f                    (..., d)
-    opened: Array  # rounds that were answered so far   (..., 1)
+    opened: Array  # number of rounds with an answer    (..., 1)
 
 
 @dataclass(frozen=True)
 class ProxAverage(Algorithm[MeanState]):
     """Noisy proximal steps, averaged over the neighbourhood.
 
-    ``f_i <- neighbourhood mean of [argmin f_j + (gamma / 2) ||w - f_j||^2 + noise]``, gamma =
-    ``penalty``.
+    With O_j the objective of node j and gamma = ``penalty``, ``f_i`` becomes the mean over the
+    neighbourhood of ``argmin_w [O_j(w) + (gamma / 2) ||w - f_j||^2] + noise``.
 
     Its fixed point minimises the sum of the local objectives' Moreau envelopes.  That is the
     consensus minimiser if all sites are alike, and near it if gamma is large.  For sites that
-    differ use ``prox_admm``.  Under trust in sums the mean is that of all sites, each weighed by
+    differ use ``prox_admm``.  Under trust in sums the mean is that of all sites, each weighted by
     its rows.
 
     Guarantee
@@ -154,7 +160,7 @@ class ProxAverage(Algorithm[MeanState]):
     def own_penalty(
         cls, facts: Facts, rounds: int, spread: float, options: MethodOptions
     ) -> float | None:
-        """Return the default penalty: in a sum in proportion to its noise, else None.
+        """Return the default penalty: under trust in sums in proportion to the noise, else None.
 
         Parameters
         ----------
@@ -213,6 +219,7 @@ def noise_of_mean(facts: Facts, spread: float) -> float:
     if not facts.opens_only_sums:
         return facts.C * spread / float(np.min(facts.n)) / math.sqrt(facts.n_nodes)
     assert facts.rows is not None
-    # Every site adds a share, and the honest ones' alone must be enough (docs/privacy/sums.md).
+    # Every site adds a share of the noise, and those of the honest sites alone must be enough, so
+    # the variance is N / (N - colluders) of a curator's (docs/privacy/sums.md).
     shares = facts.n_nodes / max(1, facts.n_nodes - facts.colluders)
     return facts.C * spread / facts.rows * math.sqrt(shares)

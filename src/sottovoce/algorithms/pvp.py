@@ -1,4 +1,9 @@
-"""Primal variable perturbation (001, Algorithm 3)."""
+"""Primal variable perturbation (001, Algorithm 3): nodes send ``V = f + noise``.
+
+Equation numbers are those of 001.  In the printed form a node's exact minimiser f stays in its
+vault, and the next round's objective reads it: f is secret state, and only V is public.  Code calls
+``f`` what was sent last, as in the other methods; here it is 001's V.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +71,9 @@ class PVP(ProxADMM):
         f, S, lam, mean = state
         eta, V = self.penalty(k), node.net.degree
         linear, curvature = augmented_terms(eta, V, f, S, lam)
-        # The pulls of all rounds so far, on which the sensitivity of the secret minimiser depends.
+        # 2 eta V of all rounds so far, on which the sensitivity of the secret minimiser depends.
         path = tuple(2 * self.penalty(s) * V for s in range(1, k + 1))
+        # (18) and (19): the minimiser plus noise; then (20), the dual step on what was sent.
         f = node.ask(self._query(k, f, linear, curvature, path, node))
         S = node.net.neighbour_sum(f)
         return DualState(f, S, updated_dual(eta, V, f, S, lam) - node.lost_dual(eta / 2), mean)
@@ -79,15 +85,17 @@ class PVP(ProxADMM):
         alpha, source = self.noise(k), f"001, Algorithm 3 ({self.form})"
         if self.form == "listed":
             return NoisyMinimiser(f, None, source, alpha, linear, curvature)
-        # The objective of (18) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f
-        # enters twice, and V once, negative.
-        pull = path[-1] / 2  # eta V
+        # The objective of (18) is centred at (f + V_j - eps) / 2 with the exact f and eps = V - f,
+        # that is at (2 f + V_j - V) / 2.  Against ADMM's centre (V + V_j) / 2 this moves the linear
+        # term by 2 eta N_p (V - f): the public part is added here, the secret one in the query.
+        pull = path[-1] / 2  # eta times the number of neighbours, N_p of 001
         minimiser = SecretMinimiser(
             f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path
         )
         if k != self.rounds:
             return minimiser
-        # (21), (22): as DVP, whose own part is the exact f, once.
+        # (21), (22): a step of DVP, (13), centred at (f + V_j) / 2 with the exact own f.  (13) has
+        # the neighbours' exact f_j too, which they never sent: V_j stands in for it.
         phi, law = DVP.printed_noise(alpha, curvature, node, self.options.zeta)
         before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"

@@ -1,13 +1,15 @@
-"""Recipes: a fixed list of bounded sums, released one a round.
+"""Recipes: a fixed list of bounded sums over rows, of which one is released in each round.
 
-The points at which they are computed may follow from the answers before.
+Statistics, surveys and Newton steps are recipes (:mod:`sottovoce.answers`); they train no model by
+rounds of exchange.  The list and the items' noise are fixed before the run, but the points at which
+later items are computed may depend on earlier answers.
 
 Every round asks one item.  Rounds k count from 1, as everywhere, and items j from 0: round k asks
 item ``j = k - 1``.  The items' shares of the budget are the table of the noise schedule, so plans,
-calibration, ledgers, replay and sites are those of every method.  The public half is a generator,
-:meth:`Recipe.script`.  State is what was opened.  A round goes on with the script where the round
-before left it; only where there is none, as after a checkpoint, is it played again from the start,
-on the answers so far.
+calibration, ledgers, replay and sites work as for every method.  The public half is a generator,
+:meth:`Recipe.script`, and the state holds the answers so far.  A round continues the generator of
+the round before; only where there is none, as after a checkpoint, is the script replayed from the
+start on the stored answers.
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ _NO_PENALTY = Schedule()
 
 @dataclass(frozen=True)
 class Recipe(Algorithm[Opened]):
-    """Bounded sums at public points, of a list that is fixed beforehand.  All fields are public.
+    """A fixed list of bounded sums at public points.  All fields are public.
 
     Guarantee
     ---------
-    Each answer is a Gaussian mechanism (:mod:`sottovoce.queries.bounded`) whose event depends on no
-    point.
+    Each answer is a Gaussian mechanism (:mod:`sottovoce.queries.bounded`) whose privacy loss does
+    not depend on the point at which it is asked.
     """
 
     penalty: Schedule = _NO_PENALTY
@@ -72,13 +74,11 @@ class Recipe(Algorithm[Opened]):
         return Releases(self.items, self.noise)
 
     def answers_of_state(self, facts: Facts) -> Kept:
-        """What the state holds of each answer: the mean over the rows of all sites, or every
-        site's own.
-        """
+        """Return the layout of the state: the mean over all sites' rows, or every site's answer."""
         return Kept(self.releases_with_noise.entries_of_answers(facts))
 
     def begin_script(self, facts: Facts, replicates: int) -> Script:
-        """Return the script that a run plays."""
+        """Return the script that a run plays; recipes that wrap it override this."""
         return self.script(facts, replicates)
 
     def init(self, node: Node) -> Opened:
@@ -90,7 +90,19 @@ class Recipe(Algorithm[Opened]):
         )
 
     def round(self, k: int, state: Opened, node: Node) -> Opened:
+        """Run round k: continue the script, release its next statistic, and store the answer.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        Opened
+        """
         entries = self.answers_of_state(node.facts).entries
+        # Where the answer of this round stands among all W entries.
         start, width = sum(entries[: k - 1]), entries[k - 1]
         script, said = self._replayed_script(k - 1, state, node.facts)
         what = check_listed_statistic(said, self.items[k - 1], node.facts)
@@ -106,14 +118,23 @@ class Recipe(Algorithm[Opened]):
         return after
 
     def priced_round(self, k: int, state: Opened, node: Node) -> Opened:
-        # the script would need answers
+        """Ask item k at an arbitrary point: the script itself would need real answers.
+
+        Parameters
+        ----------
+        k, state, node
+            As for :meth:`Algorithm.round`.
+
+        Returns
+        -------
+        Opened
+            `state`, unchanged.
+        """
         node.ask(self.releases_with_noise.query_of_item(k, self.items[k - 1].what(np.zeros(1))))
         return state
 
     def _release_item(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
-        """The mean over the rows of all sites that take part, or the answers of each, and these
-        sites.
-        """
+        """Release an item: return what the state stores of the answer, and the sites it covers."""
         facts, among, own_part = (
             node.facts,
             node.among(),
@@ -134,19 +155,19 @@ class Recipe(Algorithm[Opened]):
         return np.zeros((*state.told.shape[:-1], 1))
 
     def _replayed_script(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
-        """The script after `done` answers, and what it yields or returns.
+        """Return the script after `done` answers, and what it yields or returns then.
 
-        A live script goes on; without one it is played from the start.
+        A running script is continued; without one it is replayed from the start.
         """
+        # Answers as (replicates, W); `ends` is where each item's entries begin and end.
         told, kept = state.told.reshape(-1, state.told.shape[-1]), self.answers_of_state(facts)
         ends, apart = np.cumsum((0, *kept.entries)), kept.own_part is not None
         live = state.take_script()
-        # There is no script after a checkpoint: it is played again from the start.
         if live is None:
             script = self.begin_script(facts, len(told))
             first_question = next(script)
             first_new = 0
-        else:  # it has asked its question, and waits for the last answer
+        else:  # it has yielded the last item, and waits for its answer
             script = live
             first_question = None
             first_new = done - 1
@@ -161,8 +182,9 @@ class Recipe(Algorithm[Opened]):
     def _answer_to_item(
         self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool
     ) -> Answer:
-        """The answer to item j, (R, entries), from what the state has of it: of every site if
-        they are kept `apart`.
+        """Return the answer to item j from its stored entries `told`, (R, stored entries).
+
+        If the sites' answers are stored `apart`, their mean weighted by rows is the answer.
         """
         spread = self.releases_with_noise.noise_deviation(j, facts, among)
         if not apart:

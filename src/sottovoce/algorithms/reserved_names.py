@@ -1,9 +1,8 @@
-"""Names that no knob of a method may have, since they mean something else wherever knobs are given
-by name.
+"""Names that a method's own option (knob) may not have.
 
-Knobs stand among the fields of a run in flat dictionaries, among the options of commands, and among
-the parameters of estimators.  A knob of the same name would take a value such as ``copies`` away
-from the field that prices it.
+Options of methods are given by name among the fields of a run, the options of commands and the
+parameters of estimators.  An option called, say, ``copies`` would receive the value that is meant
+for the field of this name, by which the run's privacy loss is computed.
 
 The names are written down here, and not looked up, because a method is registered before the
 modules that declare most of them are loaded.  ``tests/house/test_knobs.py`` compares the list with
@@ -46,7 +45,7 @@ FIELDS_OF_RUNS = frozenset(
         "trust",
     }
 )
-"""Of :class:`sottovoce.RunConfig`."""
+"""Fields of :class:`sottovoce.RunConfig`."""
 
 FIELDS_OF_TRAININGS = frozenset(
     {
@@ -65,10 +64,10 @@ FIELDS_OF_TRAININGS = frozenset(
         "test_share",
     }
 )
-"""Of :class:`sottovoce.TrainConfig`."""
+"""Fields of :class:`sottovoce.TrainConfig`."""
 
 FIELDS_OF_METHODS = frozenset({"name", "noise", "options", "penalty"})
-"""What every method's record holds."""
+"""Keys of every method's record."""
 
 PARAMETERS_OF_COMMANDS = frozenset(
     {
@@ -141,7 +140,7 @@ PARAMETERS_OF_COMMANDS = frozenset(
         "write",
     }
 )
-"""Of ``train`` and ``plan``: options, settings, and how they are called inside."""
+"""Options and settings of ``train`` and ``plan``, and the names of their parameters in code."""
 
 PARAMETERS_OF_ESTIMATORS = frozenset(
     {
@@ -184,7 +183,7 @@ PARAMETERS_OF_ESTIMATORS = frozenset(
         "y_bounds",
     }
 )
-"""Of all estimators, their own knobs included."""
+"""Parameters of all estimators, their own knobs included."""
 
 RESERVED_NAMES = (
     FIELDS_OF_RUNS

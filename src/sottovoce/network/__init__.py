@@ -1,1 +1,1 @@
-"""Graphs, and the exchange with neighbours."""
+"""Graphs of sites, the exchange of vectors with neighbours, and simulated loss of sites."""

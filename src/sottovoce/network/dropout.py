@@ -1,4 +1,11 @@
-"""Simulations that lose sites for good, by the rules of a deployment."""
+"""Simulated loss of sites: each site is lost for good at a random round.
+
+The run then continues or ends as separate sites would (docs/deploy/index.md).  Over a graph it
+continues on the *induced* subgraph of the sites that are left, if the method allows that and they
+are connected and more than half of all.  In sums over sites it continues while enough sites for a
+sum are left.
+:func:`sottovoce.runs.simulate.simulate` uses :class:`DropoutNet`.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +44,11 @@ def draw_loss_rounds(rate: float, seed: int, nodes: int) -> Array:
         For a rate out of its range.
     """
     if not 0.0 <= rate < 1.0:
-        rule = "must be at least 0 and below 1, the probability that a site is lost in a round"
+        rule = "must be the probability that a site is lost in a round, at least 0 and below 1"
         raise InvalidInput("dropout", rate, rule, "use e.g. 0.01")
     if rate == 0.0:
         return np.full(nodes, np.inf)
-    # A stream of its own, so that the noise of the same seed stays what it is without losses.
+    # A random stream of its own, so that losses do not change the noise of the same seed.
     digest = hashlib.blake2b(f"sottovoce dropout {seed}".encode(), digest_size=8).digest()
     rng = np.random.default_rng(int.from_bytes(digest, "big"))
     return rng.geometric(rate, nodes).astype(float)
@@ -50,7 +57,7 @@ def draw_loss_rounds(rate: float, seed: int, nodes: int) -> Array:
 def left(
     graph: Graph, since: Array, k: int, *, least: int, summed: bool, induced: bool
 ) -> list[int] | None:
-    """Return the nodes with which round k begins; None if the run may not go on with them.
+    """Return the nodes with which round k begins; None if the run cannot continue with them.
 
     Parameters
     ----------
@@ -62,10 +69,10 @@ def left(
     least : int
         The fewest sites of a sum.
     summed : bool
-        True if the run opens sums.  A node that is lost in this round then counts among those that
-        begin it: nobody knows yet.
+        True if the run releases sums over sites.  A node that is lost in this round still counts
+        among those that begin it, because nobody knows yet.
     induced : bool
-        True if the method may go on over the graph of the nodes that are left: more than half of
+        True if the method may continue on the graph of the nodes that are left: more than half of
         all, and connected.
 
     Returns
@@ -82,7 +89,7 @@ def left(
     there = np.flatnonzero(since > k).tolist()
     if len(there) == len(since):
         return there
-    # More than half, so that no two sets of nodes go on apart (docs/deploy/index.md).
+    # More than half, so that two separate groups cannot both continue (docs/deploy/index.md).
     if induced and 2 * len(there) > len(since) and graph.connects_nodes(there):
         return there
     return None
@@ -98,9 +105,9 @@ def simulate_dropout(
     induced: bool,
     draws: int = 1000,
 ) -> dict[str, float]:
-    """Estimate, by simulation, how often a run with such losses comes to its end.
+    """Estimate by simulation how often a run with this loss rate completes all of its rounds.
 
-    Rounds in which a sum is lost count as rounds.
+    Rounds whose sum is lost count as rounds.
 
     Parameters
     ----------
@@ -117,11 +124,11 @@ def simulate_dropout(
     Returns
     -------
     dict of float
-        ``rate``; ``finishes``, the share of runs that come to their end; ``sites_left``, the mean
-        number of sites then; ``rounds_if_not``, the mean number of rounds of the others (`rounds`
-        if none).
+        ``rate``; ``finishes``, the share of runs that complete; ``sites_left``, their mean number
+        of sites at the end; ``rounds_if_not``, the mean number of rounds of the other runs
+        (`rounds` if there are none).
     """
-    # A sum notices a loss in the round after it.
+    # In sums, a loss is noticed in the round after it.
     delay = 1 if summed else 0
     ends: list[int] = []
     early: list[int] = []
@@ -150,9 +157,9 @@ def simulate_dropout(
 class DropoutNet(DenseNet):
     """A :class:`DenseNet` that loses nodes; :meth:`begin_round` begins a round.
 
-    Over a graph a lost neighbour counts as the node itself (:class:`sottovoce.network.net.Edges`).
-    In sums the attempt in which a node is lost opens nothing, and the next is of those that are
-    left.
+    Over a graph, a node's own vector stands in for that of a lost neighbour
+    (:class:`sottovoce.network.net.Edges`).  In sums, the attempt in which a node is lost opens
+    nothing, and the next one is of the sites that are left.
 
     Parameters
     ----------
@@ -169,8 +176,10 @@ class DropoutNet(DenseNet):
         super().__init__(graph)
         self._graph, self.since, self._n, self._induced = graph, since, n, induced
         self._round = 0
+        # All nodes' vectors of the last exchange.
         self._own = np.zeros(0)
-        # By the round of a loss, the duals of the edges to the nodes that are lost then.
+        # For every round in which nodes are lost: at each node, the dual terms so far of its edges
+        # to these nodes.
         self._duals = dict.fromkeys(since[np.isfinite(since)].tolist(), np.zeros(1))
 
     @property
@@ -179,7 +188,7 @@ class DropoutNet(DenseNet):
         return (self.since > self._round)[:, None]
 
     def begin_round(self, k: int, facts: Facts) -> None:
-        """Begin round k; NetClosed if those that are left may not go on."""
+        """Begin round k; NetClosed if the run cannot continue with the nodes that are left."""
         self._round = k
         there = left(
             self._graph,
@@ -194,7 +203,7 @@ class DropoutNet(DenseNet):
 
     def neighbour_sum(self, x: Array) -> Array:
         here, self._own = self.present_nodes, x
-        # The plan's degree stays: each lost neighbour adds the node's own x (see `Edges`).
+        # The degree stays that of the plan: a node's own x replaces each lost neighbour's.
         heard = super().neighbour_sum(here.astype(float))
         return super().neighbour_sum(x * here) + (self.degree - heard) * x
 
@@ -202,7 +211,7 @@ class DropoutNet(DenseNet):
         lost = self._duals.pop(float(self._round), 0.0)
         for since, dual in self._duals.items():
             if since > self._round:
-                # Differences to the neighbours that are lost then, summed at every node.
+                # At every node, the sum of differences to the neighbours that will be lost then.
                 there = (self.since == since)[:, None].astype(float)
                 count = super().neighbour_sum(there)
                 moved = count * self._own - super().neighbour_sum(there * self._own)

@@ -29,16 +29,16 @@ nx, sparse, csgraph = Later("networkx"), Later("scipy.sparse"), Later("scipy.spa
 
 Edges: TypeAlias = Iterable[tuple[int, int]]
 Builder: TypeAlias = Callable[[int, str, int, str], Edges]
-"""From N, the text after the colon, a seed, and the whole specification for messages."""
+"""From N, the text after the colon, a seed, and the whole specification (for messages) to edges."""
 
 TRIES = 1000
-"""Random graphs that are drawn before a specification is refused as hardly ever connected."""
+"""Largest number of random graphs that are drawn until one is connected."""
 MOST_NODES, MOST_EDGES = 100_000, 1_000_000
-"""Of a graph; a complete graph of 1,414 nodes has about a million edges."""
+"""Limits of a graph; a complete graph of 1,414 nodes has about a million edges."""
 _MOST_PAIRS, _MOST_DRAWN = 5_000_000, 50_000_000
-"""Pairs of nodes in one random graph, and in all tries together."""
+"""Limits on pairs of nodes in one random graph, and in all tries together."""
 _HOPELESS = 50.0
-"""Nodes without a neighbour, on average, from which on no graph is drawn."""
+"""Expected number of isolated nodes from which on no random graph is drawn."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Graph:
                 "edge", edge, "must be two node numbers", "give pairs of integers"
             ) from None
         if i == j:
-            raise GraphError("edge", (i, j), "joins a node to itself", "leave it out")
+            raise GraphError("edge", (i, j), "must join two different nodes", "leave it out")
         if i < 0 or j >= self.n_nodes:
             rule = f"must join nodes from 0 .. {self.n_nodes - 1}"
             remedy = "count nodes from 0, or raise the number of nodes"
@@ -124,7 +124,7 @@ class Graph:
 
     @cached_property
     def _neighbour_lists(self) -> tuple[IntArray, IntArray]:
-        """All neighbours in rising order, node after node, and the N + 1 offsets of the nodes."""
+        """All neighbours, concatenated by node in rising order, and each node's N + 1 offsets."""
         i, j = self._edge_array.T
         # Every edge is listed at both of its ends.
         node, neighbour = np.concatenate([i, j]), np.concatenate([j, i])
@@ -178,9 +178,9 @@ class Graph:
 
 
 class Everybody(Graph):
-    """A complete graph of any size, whose edges are never listed.
+    """A complete graph of any size, whose edges are not stored.
 
-    It is for runs that only sum over all sites: they read the number of neighbours, and no edge.
+    It is for runs that only sum over all sites, which read the number of neighbours and no edge.
     """
 
     def __init__(self, n_nodes: int) -> None:
@@ -214,11 +214,11 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -
     n_nodes : int
         N.  One node has no edges, and a ring of two is a single edge.
     seed : int
-        For the two random kinds, which are redrawn until connected, `TRIES` times at most.
+        Seed of the two random kinds, which are redrawn until connected, `TRIES` times at most.
         Erdős-Rényi draws with ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given*
         that the graph is connected.
     listed : bool
-        True if the run reads edges; else a complete graph may be one of :class:`Everybody`.
+        True if the run reads edges; otherwise a large complete graph is an :class:`Everybody`.
 
     Returns
     -------
@@ -262,8 +262,9 @@ def names() -> dict[str, str]:
 def _component_labels(n: int, ends: IntArray) -> IntArray:
     """Return the smallest node of each node's component, by the edges `ends` (E, 2).
 
-    Labels start as the nodes.  Both ends' labels take the smaller of the two, then labels are
-    followed to their roots, until both ends of every edge agree.
+    Every node starts with its own number as its label.  For every edge, the labels of both ends
+    take the smaller of the two; then labels are followed to their roots.  This is repeated until
+    the ends of every edge agree.
     """
     label = np.arange(n)
     i, j = ends.T
@@ -283,7 +284,7 @@ def _grid_edges(n: int, text: str, seed: int, spec: str) -> Edges:
     if text:
         left, _, right = text.lower().partition("x")
         if not all(side.strip().isdecimal() and len(side) < 10 for side in (left, right)):
-            rule = "must be grid or grid:RxC"
+            rule = "must be grid or grid:RxC, with R rows and C columns"
             raise InvalidInput("graph", spec, rule, "use for example graph='grid:2x5'")
         rows, columns = int(left), int(right)
         if rows * columns != n:
@@ -301,15 +302,15 @@ def _erdos_renyi_edges(n: int, text: str, seed: int, spec: str) -> Edges:
         raise InvalidInput("graph", spec, rule, "use p=0.4")
     pairs = n * (n - 1) // 2
     if pairs > _MOST_PAIRS:
-        rule = f"would draw from {pairs:,} pairs of nodes"
-        raise GraphError("graph", spec, rule, f"use at most {_MOST_PAIRS:,} pairs")
+        rule = f"must be drawn from at most {_MOST_PAIRS:,} pairs of nodes, but there are {pairs:,}"
+        raise GraphError("graph", spec, rule, "use fewer sites, or another kind of graph")
     _check_graph_size(spec, n, round(p * pairs))
     larger = f"use p >= log(N)/N = {math.log(n) / n:.2g}"
-    # Nodes without a neighbour, on average; that there are none has a probability of about
+    # The expected number of isolated nodes; the probability that there is none is about
     # exp(-alone).
     alone = n * (1.0 - p) ** (n - 1)
     if alone >= _HOPELESS:
-        raise GraphError("graph", spec, "would never be connected", larger)
+        raise GraphError("graph", spec, "would almost never be connected", larger)
     tries = min(TRIES, _MOST_DRAWN // max(pairs, 1))
     for attempt in range(tries):
         graph = nx.gnp_random_graph(n, p, seed=seed + attempt)
@@ -365,7 +366,7 @@ def _complete_edges(n: int, text: str, seed: int, spec: str) -> Edges:
 
 def _ring_edges(n: int, text: str, seed: int, spec: str) -> Edges:
     edges = list(pairwise(range(n)))
-    # Of two nodes both ends are the same edge.
+    # A ring of two nodes is a single edge.
     if n > 2:
         edges.append((0, n - 1))
     return edges
@@ -401,7 +402,7 @@ _KINDS: dict[str, tuple[str, str, Builder]] = {
 
 
 def _parse_parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, float]:
-    """Return the parameters of a text such as ``"k=4,p=0.1"``, else their `defaults`."""
+    """Return the parameters of a text such as ``"k=4,p=0.1"``, with `defaults` for the rest."""
     values = dict(defaults)
     for item in filter(None, text.split(",")):
         key, _, value = (part.strip() for part in item.partition("="))
@@ -411,7 +412,7 @@ def _parse_parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[
             values[key] = math.nan
         if key not in defaults or not math.isfinite(values[key]):
             known = ",".join(f"{name}={default:g}" for name, default in defaults.items())
-            rule = f"{item.strip()!r} must be one of its parameters with a finite number"
+            rule = f"{item.strip()!r} must be the name of a parameter and a finite number"
             raise InvalidInput("graph", spec, rule, f"write them as in {known}")
     return values
 
@@ -438,7 +439,7 @@ def _checked_node_count(n_nodes: object) -> int:
 
 
 def _components_in_words(parts: list[list[int]], most_parts: int = 4, most_nodes: int = 6) -> str:
-    """Return components in words: some of them, and some nodes of each."""
+    """Describe components for a message: the first few, and the first few nodes of each."""
     shown = []
     for part in parts[:most_parts]:
         nodes = [str(node) for node in part[:most_nodes]]

@@ -1,7 +1,9 @@
-"""The network: ``neighbour_sum`` for algorithms, and sums over all sites for their row guards.
+"""The network: sums over neighbours for algorithms, and sums over all sites for their row guards.
 
-A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not:
-only row guards hand one over, sealed (:meth:`Net.mask_share`), so that others see the total alone.
+A vector that goes through ``neighbour_sum`` is public.  A *share*, a site's part of a sum over all
+sites, is not: only row guards hand it over, *sealed* by a mask (:meth:`Net.mask_share`), so that
+others see nothing but the total (secure aggregation).  An *attempt* is one try to open such a sum;
+it fails if the share of a site does not arrive.
 
 :class:`DenseNet` multiplies by the adjacency matrix in a simulation.  :class:`QueueNet` sends
 messages between threads of one process: the in-process twin of a deployment, and the conformance
@@ -28,9 +30,10 @@ LARGE = 200
 
 
 class Net(ABC):
-    """The degree of shape (N, 1) or (1,), and sums."""
+    """The exchange with neighbours, and sums over all sites, of one node or all of a simulation."""
 
     degree: Array
+    """Number of neighbours, (N, 1) of all nodes or (1,) of one."""
 
     @abstractmethod
     def neighbour_sum(self, x: Array) -> Array:
@@ -64,9 +67,12 @@ class Net(ABC):
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
 
     def pop_lost_edge_duals(self, weight: Array | float) -> Array | float:
-        """Return the accumulated duals of edges lost in the last :meth:`neighbour_sum`, or zero.
+        """Return the dual terms of edges that were lost in the last :meth:`neighbour_sum`, or zero.
 
-        `weight` is that of the last differences ``x_i - x_j`` in this node's dual, ``(..., 1)``.
+        An algorithm calls this after each exchange whose differences enter its dual variable.  The
+        dual term of an edge is the sum of ``weight (x_i - x_j)`` over all exchanges; with this call
+        the last differences are added for the edges that are left.  `weight`, (..., 1), is that of
+        ``x_i - x_j`` in the algorithm's dual step.
         """
         return 0.0
 
@@ -76,13 +82,16 @@ class Net(ABC):
 
     @abstractmethod
     def mask_share(self, share: IntArray) -> IntArray:
-        """Mask a share before it leaves the row guard, or sum it already; the same shape."""
+        """Mask a share, an array of int, before it leaves the row guard; the shape stays.
+
+        In a simulation, which holds all shares, it returns their sum at every node instead.
+        """
 
     @abstractmethod
     def total(self, sealed: IntArray) -> IntArray:
         """Open the sum of an attempt's shares modulo ``2^64``, from what :meth:`mask_share` gave.
 
-        AttemptLost if a share of the attempt does not come: nothing is opened.
+        AttemptLost if a share of the attempt does not arrive; then nothing is opened.
         """
 
     def close(self) -> None:  # noqa: B027 - a simulation has nobody to tell
@@ -99,7 +108,7 @@ class DenseNet(Net):
     @cached_property
     def _adjacency(self) -> Any:
         """The adjacency matrix, dense or sparse."""
-        # Made when neighbours are first summed: sums over all sites need none.
+        # Made when neighbours are first summed: runs with sums over all sites need none.
         if self._sparse:
             return self._graph.sparse_adjacency()
         return self._graph.adjacency
@@ -131,21 +140,21 @@ class DenseNet(Net):
 
 
 class Edges:
-    """One node's edges, of which some are lost in a run.
+    """One node's edges, some of which may be lost during a run.
 
-    A lost neighbour counts as the node itself.  With itself in a neighbour's place a node keeps the
-    degree of the plan, so that no price changes, and a difference of zero, so that the duals of the
-    edges that are left go on; the lost edge's dual is to be dropped at both ends.
+    The node's own vector stands in for that of a lost neighbour.  So the node keeps the degree of
+    the plan, on which its noise depends, and the difference over the lost edge is zero.  The dual
+    term that the edge had so far is dropped at both ends (:meth:`pop_lost_edge_duals`).
     """
 
     def __init__(self) -> None:
+        # The vectors of the last exchange: the node's own, and those of neighbours that answered.
         self._own, self._told = np.zeros(0), dict[Hashable, Array]()
+        # The dual term of every edge that is left.
         self._duals = dict[Hashable, Array]()
 
     def sum_over_neighbours(self, own: Array, told: Mapping[Hashable, Array | None]) -> Array:
-        """Sum the neighbours' vectors, in their order, and remember them.
-
-        :meth:`pop_lost_edge_duals` reads who answered, with what, to tell which edges are lost.
+        """Sum the neighbours' vectors, in their order, and keep them for the dual terms of edges.
 
         Parameters
         ----------
@@ -162,7 +171,7 @@ class Edges:
         self._told = {who: x for who, x in told.items() if x is not None}
         total = np.zeros_like(own)
         for x in told.values():
-            # A lost neighbour counts as the node itself.
+            # The node's own vector stands in for that of a lost neighbour.
             total = total + (own if x is None else x)
         return total
 
@@ -176,7 +185,7 @@ class Edges:
 
 
 class Adder:
-    """Sums the shares of one process's threads; no thread can read another's."""
+    """Sums the shares of the threads of one process: no thread sees another's share."""
 
     def __init__(self, sites: int) -> None:
         self._sites, self._news = sites, threading.Condition()
@@ -225,7 +234,7 @@ class Adder:
         return total
 
     def close(self) -> None:
-        """Note that a site left: no attempt that needs all sites will be opened."""
+        """Note that a site left: attempts that need all sites end with NetClosed."""
         with self._news:
             self._closed = True
             self._news.notify_all()
@@ -246,7 +255,8 @@ class QueueNet(Net):
         self._inbox, self._outbox, self._adder = inbox, outbox, adder
         self._edges = Edges()
         self._attempts = self._exchanges = 0
-        # The exchange before which this node is lost, and those of its neighbours.
+        # Numbers of the exchanges from which on this node, and each neighbour, is lost:
+        # demonstrations on one machine set them.
         self.until: float = np.inf
         self.leaves: dict[int, float] = {}
         self.degree = np.array([float(len(inbox))])
@@ -274,7 +284,7 @@ class QueueNet(Net):
 
     def gather_from_all_nodes(self, x: Array) -> Array:
         found = self._exchange_vectors(x)
-        # In a complete network a node hears all numbers but its own.
+        # In a complete network a node hears of all numbers but its own.
         own = next(i for i in range(len(found) + 1) if i not in found)
         messages = found | {own: x}
         return np.stack([messages[i] for i in sorted(messages)])

@@ -1,10 +1,10 @@
-"""Clipped losses: each row's gradient is capped, so that noise is sized for rows as they are.
+"""Gradient clipping as a loss: a convex loss whose gradients are the clipped gradients of another.
 
-For a row a and a cap c let ``k = c / ||a||``.  The capped loss has the derivative
-``clip(derivative, -k, k)``: it is the loss itself where the row's gradient has norm at most c, and
-linear beyond.  It is convex, as the derivative still grows and is continuous; the row's gradient
-has norm at most c at every w; its curvature is the loss's, or 0 where clipped, so
-``curvature_bound`` holds.
+With gradients of norm at most c in place of the loss's bound, less noise is needed.  For a row a
+and a cap c let ``k = c / ||a||``.  The capped loss has the derivative ``clip(derivative, -k, k)``:
+it is the loss itself where the row's gradient has norm at most c, and linear beyond.  It is convex,
+as the derivative still grows and is continuous; the row's gradient has norm at most c at every w;
+its curvature is the loss's, or 0 where clipped, so ``curvature_bound`` holds.
 
 Softmax's loss is ``psi(t) = log(1 + e^t)`` with ``t = log((1 - p) / p)``, p the probability of a
 row's own class: t is convex in w.  With ``psi'`` clipped at ``k / sqrt 2`` the loss is a growing
@@ -35,15 +35,16 @@ from .losses import Loss, make_loss, namespace
 from .weighted_loss import ByNorm, Weighted, per_row
 
 LEAST = 1e-6
-"""Smallest cap: below it gradients would be lost in the rounding of a solve."""
+"""Smallest cap: smaller gradients would be lost in the rounding of a solve."""
 NOT_CALIBRATED = (
     "probabilities of a model trained with max_grad_norm may be over- or underconfident: "
     "for calibrated ones train with the method prox_average and without max_grad_norm, "
     "or with inference; or check them by an evaluation"
 )
-"""The warning with probabilities of a capped model."""
-_MARK = "@"
-# Share of the largest derivative up to which the margin of a derivative is computed.
+"""The warning that accompanies probabilities of a model trained with gradient clipping."""
+_MARK = "@"  # between loss and cap in a text such as "logistic@0.5"
+# Largest derivative, relative to the loss's bound, whose margin is computed: at the bound itself it
+# may be infinite.
 _NEARLY = 0.999999
 
 
@@ -57,9 +58,9 @@ def _cast_like(x: Any, like: Any) -> Any:
 
 
 def clip_gradients(loss: Loss, most: float) -> Loss:
-    """Clip every row's gradient at the norm `most`; the loss itself if that is infinite.
+    """Return the loss whose gradients are clipped at the norm `most`; the loss itself for inf.
 
-    InvalidInput for a cap below `LEAST`, or a loss that has no capped form.
+    InvalidInput for a cap below `LEAST`, or a loss whose gradients cannot be clipped.
     """
     return loss if most == math.inf else Capped(loss, float(most))
 
@@ -74,10 +75,10 @@ def read_loss(spec: str) -> Loss:
 
 @dataclass(frozen=True)
 class Capped(ByNorm):
-    """A loss with its rows' gradients capped at the norm `most`: see the module.
+    """A loss with its rows' gradients clipped at the norm `most`: see the module.
 
-    Without `norms` all are 1, so that the cap holds for every row in the ball.  `width` is 0 for
-    the loss itself, else of its softened form.
+    Without `norms` all are taken as 1, so that the cap holds for every row in the unit ball.
+    `width` is 0 for the loss itself; softened forms (:meth:`Loss.softened`) have a positive one.
     """
 
     most: float
@@ -126,10 +127,12 @@ class Capped(ByNorm):
         return f"{self.base.spec}{_MARK}{self.most!r}"
 
     def _clipping_thresholds(self, z: Any) -> Any:
-        """``k`` of the rows, (..., 1, n), in the precision of margins `z`, at most twice all
-        derivatives.
+        """Return the rows' thresholds ``k`` for derivatives, (..., 1, n) or, for softmax, (..., 1,
+        1, n).
 
-        For softmax it is divided by ``sqrt 2``, and bounds ``1 - p``.
+        They are in the precision of margins `z`, and at most twice the loss's derivative bound, as
+        rows of norm 0 have no finite threshold.  For softmax, k is divided by ``sqrt 2`` and bounds
+        ``1 - p``.
         """
         xp, far = namespace(z), 2.0 * self.base.derivative_bound
         most = self.most if self.outputs == 1 else self.most / math.sqrt(2.0)
@@ -140,8 +143,9 @@ class Capped(ByNorm):
         return k if self.outputs == 1 else k[..., None, :]
 
     def _clip_with_derivative(self, s: Any, k: Any) -> tuple[Any, Any]:
-        """``clip(s, -k, k)`` and its derivative in s, or both softened: the clipped value moves
-        by `width` at most.
+        """Return ``clip(s, -k, k)`` and its derivative in s.
+
+        With a positive `width` both are smooth, and the clipped value changes by at most `width`.
         """
         xp = namespace(s)
         if self.width == 0.0:
@@ -170,8 +174,9 @@ class Capped(ByNorm):
         return namespace(z).reshape(factor * p * (1.0 - p), z.shape)
 
     def typical_curvature(self, z: Array) -> Array:
-        """The base's, but at most ``k / 2``: a clipped row has no curvature, but may have some
-        near the minimiser.
+        """Return the base loss's typical curvature, at most ``k / 2``.
+
+        A clipped row has no curvature at `z`, but may have some near the minimiser.
         """
         if self.outputs > 1:
             return self.curvature(z)
@@ -190,10 +195,11 @@ class Capped(ByNorm):
         return xp.reshape(moved, z.shape)
 
     def _softmax_shares(self, z: Array) -> tuple[Any, Any, Any, Any]:
-        """Softmax: p (..., K, n); of rows (..., 1, n) ``1 - p_own``, ``psi' / (1 - p_own)`` and the
-        clip's derivative.
+        """Return, for softmax, what its clipped gradient is made of.
 
-        Margins are against the row's own class, whose margin is 0.
+        These are the probabilities p (..., K, n), and for every row (..., 1, n): ``1 - p_own`` with
+        p_own the probability of its own class, the clipping factor ``psi' / (1 - p_own)``, and the
+        derivative of the clip.  Margins are against the row's own class, whose margin is 0.
         """
         xp = namespace(z)
         split = xp.reshape(z, (*z.shape[:-1], self.outputs, -1))
@@ -207,9 +213,7 @@ class Capped(ByNorm):
         return e / total, far, clipped / far, inside
 
     def value(self, z: Array) -> Array:
-        """The base's value up to the margin at which the derivative is clipped, and linear
-        beyond.
-        """
+        """Return the base loss up to the margin where the derivative is clipped, linear beyond."""
         xp, k = namespace(z), self._clipping_thresholds(z)
         inside = xp.minimum(k, xp.full_like(k, _NEARLY * min(1.0, self.base.derivative_bound)))
         if self.outputs == 1:

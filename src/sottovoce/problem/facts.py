@@ -1,4 +1,6 @@
-"""Public facts of a problem, never computed from private rows.
+"""Public facts of a run's problem, never computed from private rows.
+
+Privacy loss, noise and solves are computed from these alone.
 
 Node i minimises (002, section V; 000, eq. 3 with its rho equal to our ``rho/N``)
 
@@ -24,7 +26,7 @@ from .losses import Loss
 from .trust import RELATIONS
 
 EXACT = 1e-8
-"""The certificate, over C, of solves whose errors no noise hides."""
+"""Gradient norm over C to which solves without noise on their answer are certified."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Facts:
     n : array of shape (N, 1) or (1,)
         Rows per node.  Public: under replace-one, neighbours have the same number of rows.
     d : int
-        Entries of a classifier: features, the constant one included, times the margins of the loss.
+        Entries of a model: features, the constant one included, times the margins of the loss.
     C, rho : float
         Weight of the data and of the regulariser, as in the papers.
     n_nodes : int
@@ -49,28 +51,28 @@ class Facts:
         ``C``).  None leaves it to each query: as small as its noise can make use of
         (:mod:`sottovoce.queries.reach`), else `exact_tol`.
     pure : bool
-        Whether every release must have a price in pure epsilon; then noise on answers is spherical,
-        not Gaussian.
+        Whether accounting is in pure epsilon; then noise on answers is spherical, not Gaussian.
     max_degree : int, optional
         Largest number of neighbours of any node; None for N - 1.
     rows : float, optional
-        Rows of all nodes; None for the sum of `n`, which is wrong only in the view of one node.
+        Rows of all nodes together; None for the sum of `n`, right unless `n` is of one node.
     participants, colluders : int
-        The least number of sites of a sum, and how many of them may tell others what they know; 0
-        where nothing is summed.
+        Under trust in sums, the least number of sites of a sum, and how many of them may collude; 0
+        otherwise.
     sites_per_row : int
-        Sites at which one person may have a row; only sums need it to know their price.
+        Number of sites at which one person may have a row, on which the privacy loss of sums
+        depends.
     sizes : array of shape (N, 1), optional
-        Rows of every node, in the view of one of them; None in the view of all, where `n` has them.
+        Rows of every node, if `n` is of one node; None if `n` has them all.
     stretch : float
-        How much more products round because rows are moved
+        Factor by which the rounding of products grows because rows are centred
         (:func:`sottovoce.data.move.stretch_bound`); 1 for rows as they are.
     solved_for : str, optional
-        The relation for which solves were certified, if releases are priced under another than that
-        of their run.
+        The relation of the run, for which its solves were certified, if these facts are to price
+        its releases under the other relation (:mod:`sottovoce.runs.relations`).
     rows_per_person : int, optional
-        The most rows of a person at a site, which weigh no more than 1 together; `n` then counts
-        people.  None where the unit is a row.
+        Largest number of rows of a person at a site, which together weigh no more than 1; `n` then
+        counts people.  None if the privacy unit is a row.
     """
 
     loss: Loss
@@ -97,7 +99,7 @@ class Facts:
         object.__setattr__(self, "n", n)
         if n.size == 0 or np.any(n < 1):
             raise InvalidInput(
-                "n", None, "every site needs at least one row", "drop the sites without rows"
+                "n", None, "every site needs at least one row", "leave out the sites without rows"
             )
         for name in ("C", "rho", "tol"):
             value = getattr(self, name)
@@ -105,9 +107,9 @@ class Facts:
                 continue
             if not (np.isfinite(value) and value > 0):
                 why = {
-                    "C": "weighs the data",
-                    "rho": "makes every solve unique",
-                    "tol": "ends every solve",
+                    "C": "is the weight of the data",
+                    "rho": "is the regulariser that makes every solution unique",
+                    "tol": "is the accuracy at which every solve ends",
                 }[name]
                 raise InvalidInput(
                     name, value, f"must be finite and > 0, because it {why}", f"use {name}=1e-3"
@@ -124,24 +126,25 @@ class Facts:
 
     @property
     def opens_only_sums(self) -> bool:
-        """Return whether only sums over all sites are opened."""
+        """Whether only sums over all sites are released (trust in sums)."""
         return self.participants > 0
 
     @property
     def pooled_facts(self) -> Facts:
-        """Facts of the pooled rows, equal at all sites: refusals and certificates with the
-        largest rounding.
+        """Facts as if every site held the rows of all, so that they are equal at all sites.
+
+        Refusals and certificates of sums are computed with them, for the largest rounding.
         """
         assert self.rows is not None
         return replace(self, n=np.full_like(self.n, self.rows))
 
     @property
     def has_several_rows(self) -> bool:
-        """Return whether a privacy unit may have several rows."""
+        """Whether a privacy unit may have several rows."""
         return (self.rows_per_person or 1) > 1
 
     def most_rows_of_units(self, units: Array) -> Array:
-        """Return the most rows that so many privacy units may have: the addends of a sum."""
+        """Return the largest number of rows of this many privacy units."""
         return np.asarray(units * float(self.rows_per_person or 1))
 
     @property
@@ -151,22 +154,22 @@ class Facts:
 
     @property
     def gradients_changed(self) -> float:
-        """Delta, the change of a node's sum of gradients by one row: 2 or (zero-out) 1
-        derivative bounds.
+        """By how much one row can change a node's sum of gradients, Delta.
+
+        It is 2 times the loss's derivative bound under replace-one, and once under zero-out.
         """
         return RELATIONS[self.relation] * self.loss.derivative_bound
 
     @property
     def change_certified(self) -> float:
-        """Delta under the relation for which solves are certified: what their errors are
-        measured by.
-        """
+        """Delta under the relation for which solves were certified: the scale of their errors."""
         return RELATIONS[self.solved_for or self.relation] * self.loss.derivative_bound
 
     @property
     def exact_tol(self) -> float:
-        """``tol``, or `EXACT` times the loss's derivative bound (at most 1): for answers without
-        noise.
+        """The tolerance over C for solves whose answer gets no noise.
+
+        It is ``tol``, or if that is None `EXACT` times the loss's derivative bound (at most 1).
         """
         return EXACT * min(1.0, self.loss.derivative_bound) if self.tol is None else self.tol
 
@@ -177,21 +180,24 @@ class Facts:
 
     @property
     def mixing_weight(self) -> float:
-        """Weight of every neighbour in an averaging step that keeps the network's mean: ``1 / (1
-        + max_degree)``.
+        """Weight of each neighbour in an averaging step, ``1 / (1 + max_degree)``.
+
+        It is the same for all edges, so that averaging keeps the network's mean.
         """
         return 1.0 / (1.0 + (self.n_nodes - 1 if self.max_degree is None else self.max_degree))
 
     def strong_convexity_of(self, curvature: ArrayLike) -> Array:
-        """Return the strong convexity, in sum scale, of all but the loss.
+        """Return K, the strong convexity in sum scale of regulariser and public quadratic term.
 
-        `curvature` is that of the public quadratic term.
+        `curvature`, (N, 1) or (1,), is that of the quadratic term: ``K = (n / C)(rho / N +
+        curvature)``.
         """
         return self.n / self.C * (self.mu + np.asarray(curvature, dtype=float))
 
     def sklearn_weights(self) -> Array:
-        """Per-node ``sample_weight`` that gives ``LogisticRegression(C=1, fit_intercept=False)``
-        the same minimiser.
+        """Return the ``sample_weight`` of each node's rows for the same fit by scikit-learn.
+
+        With it ``LogisticRegression(C=1, fit_intercept=False)`` has the same minimiser.
 
         scikit-learn minimises ``C sum_k s_k loss_k + ||w||^2 / 2``; dividing ``sum_i f_i`` by rho
         gives ``s_k = C / (n_i rho)`` for the rows of node i.  Equal sites: ``LogisticRegression(C=C
@@ -240,8 +246,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Among:
-    """The sites of one attempt at a sum, and their rows together; public and agreed on before
-    noise is drawn.
+    """The sites that take part in one attempt at a sum: public, and agreed before noise is drawn.
+
+    `rows` is the number of rows of these sites together, and `sites` their number.
     """
 
     rows: float
@@ -249,12 +256,16 @@ class Among:
 
     @classmethod
     def all_sites(cls, facts: Facts) -> Self:
-        """All sites of a run."""
+        """Return the record of all sites of a run."""
         assert facts.rows is not None
         return cls(facts.rows, facts.n_nodes)
 
     def check(self, facts: Facts) -> None:
-        """Refuse sites that cannot be those of an attempt of this run; called before the charge."""
+        """Refuse numbers that no attempt of this run can have; called before anything is charged.
+
+        There must be enough sites for a sum.  All sites have all rows; fewer sites have at least
+        this site's rows and one row of each other, and fewer than all rows.
+        """
         assert facts.rows is not None
         own, all_of_them = float(np.max(facts.n)), self.sites == facts.n_nodes
         if not (
@@ -267,6 +278,6 @@ class Among:
         ):
             raise Refused(
                 f"sites={self.sites}: this run has {facts.n_nodes} sites, "
-                f"and a sum needs {facts.participants} of them with the agreed rows; "
-                "nothing was charged; find out who signed another roster"
+                f"and a sum needs {facts.participants} of them with the agreed numbers of rows; "
+                "nothing was charged; find out which site signed another list of sites"
             )

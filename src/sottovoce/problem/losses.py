@@ -38,27 +38,23 @@ compat = Later("array_api_compat")
 
 
 def namespace(z: Any) -> Any:
-    """The array library of `z`, see :mod:`sottovoce.data.device`; NumPy, the common case, is
-    recognised first.
-    """
+    """Return the array library of `z` (:mod:`sottovoce.data.device`): NumPy, PyTorch or another."""
+    # NumPy, the common case, is recognised without the lazy import.
     return np if isinstance(z, np.ndarray | np.generic | float) else compat.array_namespace(z)
 
 
 class Loss(ABC):
-    """A convex loss: a row's gradient has norm at most ``derivative_bound``, its Hessian at most
-    ``curvature_bound``.
+    """A convex loss of margins, with the bounds that privacy proofs use.
 
-    ``|derivative| <= derivative_bound`` and ``0 <= curvature <= curvature_bound``.
-    :attr:`monotone` and :attr:`logistic_identity` have to be proved for each class, so a subclass
-    does not inherit them.
+    ``|derivative| <= derivative_bound`` and ``0 <= curvature <= curvature_bound``, so for rows in
+    the unit ball these bound the norms of a row's gradient and Hessian.  :attr:`monotone` and
+    :attr:`logistic_identity` have to be proved for each class, so a subclass does not inherit them.
     """
 
     name: ClassVar[str]
-    """The text that users type before the colon."""
+    """Name of the loss: the part before the colon in a text such as ``"huber:0.5"``."""
     argument: ClassVar[str] = ""
-    """A letter for the number after the colon in a text such as ``"huber:0.5"``; empty for
-    losses without one.
-    """
+    """Letter that stands in help texts for the number after the colon; empty if there is none."""
     about: ClassVar[str]
     """Description, a few words."""
     monotone: ClassVar[bool] = False
@@ -70,7 +66,7 @@ class Loss(ABC):
     offset_bound: ClassVar[float] = 0.0
     """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes."""
     outputs: int = 1
-    """Margins per row."""
+    """Number of margins per row: 1, or the number of classes."""
     by_norm: ClassVar[bool] = False
     """True if a row's loss depends on its norm, see :meth:`for_row_norms`."""
     any_norm: ClassVar[bool] = False
@@ -84,7 +80,7 @@ class Loss(ABC):
 
     @classmethod
     def read(cls, argument: str) -> Loss:
-        """Read this loss from the text after the colon, empty for none; a ValueError otherwise."""
+        """Make this loss from the text after the colon (empty if none); ValueError for others."""
         if argument and not cls.argument:
             raise ValueError(argument)
         return cls(*map(float, filter(None, [argument])))
@@ -106,14 +102,14 @@ class Loss(ABC):
 
     @property
     def curvature_jumps(self) -> tuple[float, ...]:
-        """The margins at which the curvature jumps."""
+        """The margins at which the curvature is discontinuous."""
         return ()
 
     @property
     def unproved_inside(self) -> str | None:
-        """Why noise inside the objective has no proof for this loss; None if it has.
+        """Why objective perturbation has no proof for this loss; None if it has one.
 
-        Events for such noise state Hessians of rank one a row, and derivatives in [-1, 0].
+        The proofs need a Hessian of rank one for each row, and derivatives in [-1, 0].
         """
         if self.outputs > 1:
             return "objective perturbation is proved only for Hessians of rank one per row"
@@ -134,9 +130,9 @@ class Loss(ABC):
         """Compute the second derivative at margins `z` (almost everywhere)."""
 
     def typical_curvature(self, z: Array) -> Array:
-        """Return a curvature for the preconditioner, typical of margins around `z`.
+        """Return a curvature for the preconditioner that is typical of margins around `z`.
 
-        It is the curvature itself, unless that jumps.
+        It is the curvature itself, unless that has jumps: then an average near `z`.
         """
         return self.curvature(z)
 
@@ -230,7 +226,7 @@ class HuberSVM(Loss):
     def __post_init__(self) -> None:
         if not (np.isfinite(self.h) and self.h > 0):
             raise InvalidInput(
-                "h", self.h, "the half-width of Huber's quadratic piece must be > 0", "use h=0.5"
+                "h", self.h, "the half-width of the quadratic part must be > 0", "use h=0.5"
             )
 
     @property
@@ -256,8 +252,9 @@ class HuberSVM(Loss):
         )
 
     def typical_curvature(self, z: Array) -> Array:
-        """The mean curvature within 1 of `z`: at w = 0 every row's is 0, but not near the
-        minimiser.
+        """Return the mean curvature within 1 of `z`.
+
+        At w = 0 the curvature of every row is 0, but near the minimiser it is not.
         """
         return 0.5 * (self.derivative(z + 1.0) - self.derivative(z - 1.0))
 
@@ -352,8 +349,10 @@ class Softmax(Loss):
         return 0.5
 
     def _exponentials(self, z: Array) -> tuple[Array, Array, Array]:
-        """Largest margin (..., 1, n), exponentials of margins minus the largest (..., K, n), and
-        their sum.
+        """Return (top, e, total) for softmax without overflow.
+
+        `top` is each row's largest margin (..., 1, n), `e` the exponentials of margins minus it
+        (..., K, n), and `total` their sum over classes (..., 1, n).
         """
         xp = namespace(z)
         split = xp.reshape(z, (*z.shape[:-1], self.classes, -1))
@@ -406,7 +405,7 @@ class Residual(Loss):
 
     def __post_init__(self) -> None:
         if not 1e-6 <= self.h <= 1e6:  # False for NaN
-            rule = "the residual from which on the loss is linear must be from 1e-6 to 1e6"
+            rule = "the residual beyond which the loss is linear must be from 1e-6 to 1e6"
             raise InvalidInput("h", self.h, rule, "use h=0.25")
 
     @property
@@ -447,8 +446,9 @@ class HuberResidual(Residual):
         return xp.where(xp.abs(z) < self.h, xp.full_like(z, self.curvature_bound), xp.zeros_like(z))
 
     def typical_curvature(self, z: Array) -> Array:
-        """The mean curvature within 2h of `z`: a row far from its target has 0, but not nearer
-        to it.
+        """Return the mean curvature within 2h of `z`.
+
+        The curvature of a row far from its target is 0, but near the minimiser it may not be.
         """
         return (self.derivative(z + 2.0 * self.h) - self.derivative(z - 2.0 * self.h)) / (
             4.0 * self.h
@@ -463,8 +463,9 @@ class HuberResidual(Residual):
 
 @dataclass(frozen=True)
 class _SoftHuberResidual(HuberResidual):
-    """Twice the softened hinge at ``1 - r``, minus ``r + h/2``: without softening this is Huber's
-    loss.
+    """A smooth form of Huber's loss: twice the softened hinge at ``1 - r``, minus ``r + h/2``.
+
+    With a width of 0 this is Huber's loss itself.
 
     The softened hinge's derivative is within ``width / 2h`` of the hinge's, so this one is within
     ``width / h`` of Huber's.
@@ -587,8 +588,9 @@ REGISTRY: dict[str, type[Loss]] = {
 
 
 def loss_texts(*, classes: bool = False, numbers: bool = False) -> dict[str, str]:
-    """The text of each loss, and its description: losses of two classes, of many, or of numbers
-    to predict.
+    """Return the text and the description of each loss for one kind of label.
+
+    By default losses for two classes; with `classes` those for more, with `numbers` for numbers.
     """
     found = (
         kind
@@ -627,7 +629,6 @@ def make_loss(spec: str) -> Loss:
         for texts in (loss_texts(), loss_texts(classes=True), loss_texts(numbers=True))
     )
     rule = (
-        f"must be {two}, for labels of more than two classes {many}, or for numbers to predict "
-        f"{numbers}"
+        f"must be {two} for two classes, {many} for more than two, or {numbers} for numeric labels"
     )
     raise InvalidInput("loss", spec, rule, "use loss='logistic'")

@@ -18,7 +18,7 @@ from ..util.typing import Any, Array, ArrayLike
 
 
 def _check_positive(field: str, given: Any) -> None:
-    """Refuse what is no positive number, nor one for each node; a text or True is none."""
+    """Refuse (InvalidInput) what is neither a positive number nor one for each node."""
     entries = given.ravel().tolist() if isinstance(given, np.ndarray) else given
     entries = entries if isinstance(entries, tuple | list) else [entries]
     if any(real_number_or_none(as_python_numbers(entry)) is None for entry in entries):
@@ -26,19 +26,23 @@ def _check_positive(field: str, given: Any) -> None:
             field,
             type(given),
             "must be a number, or a tuple with one number per node",
-            "correct it",
+            f"give a number, such as {field}=1.0",
         )
     values = np.asarray(given, dtype=float)
     if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput(
-            field, values.tolist(), "every value of a schedule must be finite and > 0", "correct it"
+            field,
+            values.tolist(),
+            "every value of a schedule must be finite and > 0",
+            "give positive numbers",
         )
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """``start * growth ** (k - 1)``, or the rows of a table (whose last row holds for all later
-    rounds).
+    """A positive parameter of round k: ``start * growth ** (k - 1)``, or row k of a table.
+
+    The last row of a table holds for all later rounds.
 
     Parameters
     ----------
@@ -70,7 +74,7 @@ class Schedule:
 
     @classmethod
     def from_value(cls, value: Schedule | ArrayLike) -> Schedule:
-        """A schedule from itself, a number, or one number a node."""
+        """Make a schedule of a number, of one number for each node, or return one as it is."""
         if isinstance(value, Schedule):
             return value
         array = np.asarray(value, dtype=float)
@@ -107,19 +111,19 @@ class Schedule:
 
     @property
     def nodes(self) -> set[int]:
-        """Numbers of nodes for which it lists one value per node."""
+        """The lengths of its parts that list one value per node: {N}, or empty if there is none."""
         parts = (self.start, self.growth, self.factor, *(self.table or ()))
         return {len(part) for part in parts if isinstance(part, tuple)}
 
     @property
     def is_constant(self) -> bool:
-        """Return whether all nodes have one value in all rounds."""
+        """Whether the value is the same for all nodes and rounds."""
         first = self.start if self.table is None else self.table[0]
         return self.is_steady and all(np.all(x == np.ravel(x)[0]) for x in (first, self.factor))
 
     @property
     def is_steady(self) -> bool:
-        """Return whether every node has one value in all rounds."""
+        """Whether the value of every node is the same in all rounds."""
         if self.table is not None:
             return all(
                 bool(np.all(np.asarray(row) == np.asarray(self.table[0]))) for row in self.table
@@ -128,7 +132,7 @@ class Schedule:
 
     @property
     def non_decreasing(self) -> bool:
-        """Return whether no node's value ever falls."""
+        """Whether no node's value falls from one round to the next."""
         if self.table is None:
             return bool(np.all(np.asarray(self.growth) >= 1.0))
         rows = [np.asarray(row, dtype=float) for row in self.table]
@@ -136,7 +140,7 @@ class Schedule:
 
     @property
     def describe_values(self) -> str:
-        """Description, for messages."""
+        """A description in words, for messages."""
         if self.table is not None:
             return f"a table of {len(self.table)} rounds"
         return (

@@ -1,7 +1,7 @@
-"""Tasks: what the label is, two classes, K classes, or a bounded number.
+"""Tasks: what kind of label a model predicts: one of two classes, of K classes, or a number.
 
-All that depends on it is a method here: how labels are encoded, how margins become answers, errors,
-baselines, and the words for reports.
+All that depends on the kind of label is a method here: how labels are encoded, how margins become
+predictions, errors, baselines, and the words for reports.
 
 Margins are ``w.x`` without a label, of any number of models at once: (..., n) for one margin a row,
 and (..., K, n) for K, classes before rows as in :class:`sottovoce.problem.losses.Softmax`.
@@ -21,9 +21,9 @@ import numpy as np
 from ..errors import InvalidInput, escape_unprintable
 from ..util.typing import Any, Array, ArrayLike, BoolArray, IntArray
 
-# Margins in memory at a time when models are scored.
+# Largest number of margins in memory when models are scored.
 _MARGINS = 2**24
-# Bounds beyond it would overflow when squared.
+# Largest absolute value of a bound: larger ones could overflow when squared.
 _LIMIT = 1e100
 
 Error = TypeVar("Error", float, Array)
@@ -31,11 +31,20 @@ Error = TypeVar("Error", float, Array)
 
 @dataclass(frozen=True)
 class Wording:
-    """Words for errors and labels in reports.
+    """Words and number formats for errors and labels in reports.
 
-    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.label_summary`;
-    `unit` is of both as printed, `scale` the factor for it, and the forms are format
-    specifications.
+    Attributes
+    ----------
+    quality, qualities : str
+        Name of :meth:`Task.quality`, singular and plural: "accuracy", "accuracies".
+    unit : str
+        Unit of printed qualities, such as "%".
+    labels : str
+        Name of :meth:`Task.label_summary`, with its unit.
+    scale : float
+        Factor from a quality or summary to its printed number.
+    quality_form, label_form : str
+        Format specifications of the printed numbers, such as ".2f".
     """
 
     quality: str
@@ -47,17 +56,17 @@ class Wording:
     label_form: str
 
     def quality_text(self, value: float) -> str:
-        """A quality, or a difference of qualities, in the unit."""
+        """Format a quality, or a difference of qualities, in the printed unit."""
         return f"{self.scale * value:{self.quality_form}}"
 
     def label_text(self, value: float) -> str:
-        """A summary of labels, in the unit."""
+        """Format a summary of labels in the printed unit."""
         return f"{self.scale * value:{self.label_form}}"
 
 
 @dataclass(frozen=True)
 class Detail:
-    """A further quality, for the holder's eyes: as a number, and as a text with its unit."""
+    """One more measure of quality, for the rows' holder only: a number, and a text with unit."""
 
     value: float
     text: str
@@ -71,7 +80,7 @@ class Task(ABC):
 
     @property
     def outputs(self) -> int:
-        """Margins a row."""
+        """Number of margins per row."""
         return 1
 
     @property
@@ -94,11 +103,11 @@ class Task(ABC):
 
     @abstractmethod
     def decode(self, margins: Array) -> Array | IntArray:
-        """Return the answer to every row, shape (..., n), in the terms of :meth:`encode`."""
+        """Return the prediction for every row, (..., n): what :meth:`encode` takes."""
 
     @abstractmethod
     def shown_answers(self, margins: Array) -> list[str] | list[float]:
-        """Return the answer to every row of one model, as shown in a table."""
+        """Return one model's prediction for every row, as shown in a table."""
 
     @abstractmethod
     def error(self, margins: Array, y: Array) -> Array:
@@ -129,7 +138,7 @@ class Task(ABC):
 
     @abstractmethod
     def label_summary(self, y: Array) -> float:
-        """One number about a site's labels, for the holder's eyes: ``wording.labels`` names it."""
+        """Return one number about a site's labels, for their holder only (``wording.labels``)."""
 
     @abstractmethod
     def rows_by_label(self, y: Array) -> tuple[IntArray, ...]:
@@ -167,7 +176,7 @@ class Task(ABC):
 
 
 class Classification(Task):
-    """Two classes or more, numbered 0, 1, ...; the error is the misclassified share."""
+    """Two classes or more, numbered 0, 1, ...; the error is the misclassification rate."""
 
     @property
     def wording(self) -> Wording:
@@ -176,21 +185,20 @@ class Classification(Task):
     @property
     @abstractmethod
     def contrasts(self) -> tuple[int, ...]:
-        """The classes to tell from the rest, one model each, where every model has one margin a
-        row.
-        """
+        """The classes that one-against-rest models of one margin are trained for."""
 
     @abstractmethod
     def decode(self, margins: Array) -> IntArray: ...
 
     @abstractmethod
     def number(self, y: Array) -> IntArray:
-        """Class of each row, from encoded labels; negative for no known label."""
+        """Return the class of each row from encoded labels, negative for no known label."""
 
     @abstractmethod
     def from_softmax(self, vectors: Array) -> Array:
-        """Models with a vector for every class, shape (..., K, d), as models of this task, (...,
-        outputs d).
+        """Convert softmax models, a vector for every class (..., K, d), to this task's models.
+
+        The result has the shape (..., outputs d).
         """
 
     def shown_answers(self, margins: Array) -> list[str]:
@@ -201,8 +209,9 @@ class Classification(Task):
         return {"misclassified": self.error(margins, y)}
 
     def expected_error(self, margins: Array, chances: Array) -> Array:
-        """The misclassified share, shape (...), where the class of row k is drawn with `chances`
-        (n, K).
+        """Compute the expected misclassification rate of models, (...), for random labels.
+
+        `chances`, (n, K), are the probabilities of the classes of every row.
         """
         answer = self.decode(margins)
         right = np.take_along_axis(chances.T, answer.reshape(-1, len(chances)), axis=0)
@@ -210,10 +219,10 @@ class Classification(Task):
 
     @abstractmethod
     def expected_log_loss(self, margins: Array, chances: Array) -> Array:
-        """The log loss in nats a row, shape (...), where the class of row k is drawn with `chances`
-        (n, K).
+        """Compute the expected log loss of models, in nats per row, (...), for random labels.
 
-        `margins`, (..., n) or (..., K, n), are taken as log-odds, or as logits of softmax.
+        `margins`, (..., n) or (..., K, n), are taken as log-odds, or as logits of softmax;
+        `chances`, (n, K), are the probabilities of the classes of every row.
         """
 
     def quality(self, error: Error) -> Error:
@@ -231,8 +240,9 @@ class Classification(Task):
 
 @dataclass(frozen=True)
 class TwoClasses(Classification):
-    """One margin a row: its sign is the answer, `y` is -1 or 1, and 0 for a row without a known
-    label.
+    """Two classes: one margin per row, whose sign is the prediction.
+
+    `y` is -1 or 1, and 0 for a row without a known label.
 
     `names` are two different texts, of the negative class 0 and the positive class 1.  A margin of
     zero counts as an error, whatever the label; :meth:`decode` gives class 0 for it.  The baseline
@@ -256,7 +266,7 @@ class TwoClasses(Classification):
         return y != 0.0
 
     def encode(self, answers: ArrayLike, positive: int = 1) -> Array:
-        """-1 and 1, and 0 for a negative number; `positive` is the class against all others."""
+        """Encode class numbers as 1 for `positive`, -1 for other classes, and 0 if negative."""
         number = np.asarray(answers)
         return np.where(number == positive, 1.0, np.where(number < 0, 0.0, -1.0))
 
@@ -289,7 +299,7 @@ class TwoClasses(Classification):
 
 @dataclass(frozen=True)
 class ManyClasses(Classification):
-    """A margin for every class: the answer is the largest, the first in a tie.
+    """Several classes: a margin for each, of which the largest (the first in a tie) is predicted.
 
     `names` are of two classes or more, all different.  `y` is the number of the class, and -1 for a
     row without a known label, which every answer gets wrong.  The baseline "majority" always
@@ -362,36 +372,36 @@ class ManyClasses(Classification):
 
 
 class Bounds(NamedTuple):
-    """Bounds of a number, and the map of all between them onto [-1, 1]."""
+    """Bounds of a numeric label, and the linear map between [low, high] and [-1, 1]."""
 
     low: float
     high: float
 
     @property
     def half(self) -> float:
-        """Half of the distance between them."""
+        """Half of the distance between the bounds."""
         return 0.5 * (self.high - self.low)
 
     @property
     def middle(self) -> float:
-        """The number between them that becomes 0."""
+        """The middle of the bounds, which is mapped to 0."""
         return self.low + self.half
 
     def to_unit(self, numbers: Array) -> Array:
-        """Numbers, clipped to the bounds, in [-1, 1]."""
+        """Clip numbers to the bounds, and map them to [-1, 1]."""
         inside = np.clip(numbers, self.low, self.high)
         return np.clip((inside - self.middle) / self.half, -1.0, 1.0)
 
     def from_unit(self, scaled: Array) -> Array:
-        """The inverse of :meth:`to_unit`; what lies beyond [-1, 1] becomes the nearest bound."""
+        """Map numbers from [-1, 1] to the bounds; those outside become the nearest bound."""
         inside = self.middle + self.half * np.clip(scaled, -1.0, 1.0)
-        # Rounding may leave the bounds.
+        # Clipped again, as rounding may leave the bounds.
         return np.clip(inside, self.low, self.high)
 
 
 @dataclass(frozen=True)
 class BoundedNumber(Task):
-    """A number between declared bounds: one margin a row predicts it.
+    """A number between declared bounds, which the one margin of a row predicts.
 
     `y` is the label scaled from [low, high] to [-1, 1], and NaN for a row without a label.  Labels
     and predictions beyond the bounds are clipped.  The error is the root mean square, in the
@@ -438,7 +448,7 @@ class BoundedNumber(Task):
     @property
     def wording(self) -> Wording:
         what, size = "root mean squared error", math.floor(math.log10(self.worst_error))
-        # to a thousandth of the bounds' distance, about
+        # Digits for about a thousandth of the distance between the bounds.
         form = f".{max(0, 3 - size)}f" if abs(size) < 10 else ".4g"
         return Wording(
             what, f"{what}s", self.unit, f"mean label {self.unit}".rstrip(), 1.0, form, form
@@ -510,7 +520,7 @@ def _mean_known(y: Array, none: float) -> float:
 
 
 def _bound(given: Any) -> float:
-    """As a float; NaN for what is no number, or too large."""
+    """Return a bound as a float; NaN for what is no number, or too large."""
     plain = given.item() if isinstance(given, np.generic) else given
     fine = isinstance(plain, int | float) and not isinstance(plain, bool) and abs(plain) <= _LIMIT
     return float(plain) if fine else math.nan
@@ -522,7 +532,8 @@ def task_of_classes(classes: int) -> Classification:
 
 
 def task_of_margins(outputs: int) -> Classification:
-    """The task of a loss with `outputs` margins a row: two classes for one margin, else one
-    class a margin.
+    """Return the classification task of a loss with this number of margins per row.
+
+    One margin is for two classes; otherwise there is one margin for each class.
     """
     return TwoClasses(("0", "1")) if outputs == 1 else ManyClasses(tuple(map(str, range(outputs))))

@@ -1,4 +1,7 @@
-"""Trust: who may see what, and against whom a guarantee holds.
+"""Trust: who may see what, and against whom a privacy guarantee holds.
+
+The field calls these models local differential privacy of sites ("nobody"), secure aggregation
+("sum") and central differential privacy ("curator", "aggregator").
 
 ================  ================================================================================
 kind              what leaves a site
@@ -21,8 +24,10 @@ from ..util.typing import Any
 
 Kind = Literal["nobody", "sum", "curator", "aggregator"]
 RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
-"""Neighbouring relation -> how many gradients of one row change; their norms add up to the
-sensitivity.
+"""For each neighbouring relation, the number of gradients that differ between two tables.
+
+Replacing a row removes one gradient and adds another; zeroing it out removes one.  The sensitivity
+of a sum of gradients is this number times the largest norm of one.
 """
 
 _SEES = {
@@ -46,13 +51,13 @@ class Trust:
     kind : {"nobody", "sum", "curator", "aggregator"}
         See the module.
     honest : int
-        Of a sum: least number of honest sites in it, at least 2, because one alone would be seen.
-        Else 0.
+        For sums: the least number of honest sites in each, at least 2, because the share of a
+        single one could be computed from the sum.  0 for other kinds.
     colluding : int
-        Of a sum: how many other sites may tell each other and the adversary all they know, at least
-        1, because every site knows its own share.  Else 0.
+        For sums: how many other sites may tell each other and the adversary all they know, at least
+        1, because every site knows its own share.  0 for other kinds.
     sees : str
-        What the adversary sees, if not what such a run sends by default: "the model", say.
+        What the adversary sees, such as "the model"; by default all that a run of this kind sends.
     """
 
     kind: Kind
@@ -77,7 +82,7 @@ class Trust:
                 )
             if not summed and (not whole or value != 0):
                 raise InvalidInput(
-                    name, value, "only applies to sums", "leave it out, or use kind 'sum'"
+                    name, value, "is only for trust in sums", "leave it out, or use kind='sum'"
                 )
         if not isinstance(self.sees, str):
             raise InvalidInput("sees", None, "must be a text", "leave it out")
@@ -91,7 +96,7 @@ class Trust:
 
     @property
     def adversary(self) -> str:
-        """Against whom a guarantee holds, after "against whoever ..."."""
+        """The adversary of the guarantee, as a text that follows "against whoever ..."."""
         if not self.opens_sums:
             return f"sees {self.sees}"
         these = (
@@ -112,22 +117,22 @@ class Trust:
 
     @property
     def opens_sums(self) -> bool:
-        """Return whether an answer is a sum over sites, of which nobody sees an addend."""
+        """Whether an answer is a secure sum over sites, in which nobody sees a single share."""
         return self.kind == "sum"
 
     @property
     def answers_of_all(self) -> bool:
-        """Return whether one answer, under one noise, covers the rows of all sites together."""
+        """Whether one answer, with one noise, covers the rows of all sites together."""
         return self.opens_sums or self.pools_rows
 
     @property
     def pools_rows(self) -> bool:
-        """Return whether one party holds the rows of all sites."""
+        """Whether one party holds the rows of all sites."""
         return self.kind == "curator"
 
     @property
     def between_sites(self) -> bool:
-        """Return whether separate sites may run it: nobody gets rows or exact models of others."""
+        """Whether separate sites may run it: no party receives rows or exact models of others."""
         return self.kind in ("nobody", "sum")
 
     def to_dict(self) -> dict[str, Any]:

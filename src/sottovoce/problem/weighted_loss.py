@@ -1,7 +1,6 @@
-"""Weighted losses: long rows count for less, so that a bound on norms changes the direction of no
-row.
+"""Weighted losses: rows beyond the norm bound get a smaller weight instead of being clipped.
 
-To enter the unit ball, a row a of norm s > 1 would have to be shortened; then its outcome no longer
+A row a of norm s > 1 would have to be clipped to enter the unit ball; then its label no longer
 belongs to its columns, and coefficients are biased.  Here the row stays as it is and its loss is
 multiplied by ``min(1, 1 / s^2)``:
 
@@ -27,14 +26,15 @@ from ..errors import InvalidInput
 from ..util.typing import Any, Array
 from .losses import Loss
 
-# Rows longer than this are shortened to it: their weight is below 1e-12 either way.
+# Rows longer than this are clipped to it: their weight is below 1e-12 either way.
 LONGEST = 1e6
 
 
 @dataclass(frozen=True)
 class ByNorm(Loss):
-    """A loss that changes another one, `base`, by the rows' norms; `norms`, (..., n), are upper
-    bounds on them.
+    """A loss that is derived from another one, `base`, by means of the rows' norms.
+
+    `norms`, (..., n), are upper bounds on these norms; None where rows are not known yet.
     """
 
     base: Loss
@@ -50,7 +50,7 @@ class ByNorm(Loss):
 
 
 def per_row(x: Any, z: Any) -> Any:
-    """`x`, (..., n), with as many axes as the margins `z`, by axes of length 1 before its last."""
+    """Insert axes of length 1 before the last of `x`, (..., n), until it has as many as `z`."""
     while x.ndim < z.ndim:
         x = x[..., None, :]
     return x
@@ -58,9 +58,7 @@ def per_row(x: Any, z: Any) -> Any:
 
 @dataclass(frozen=True)
 class Weighted(ByNorm):
-    """A loss of one margin for rows of any norm: see the module.  Without `norms` all weights
-    are 1.
-    """
+    """A loss that down-weights long rows: see the module.  Without `norms` all weights are 1."""
 
     name: ClassVar[str] = "weighted"
     about: ClassVar[str] = "a loss that down-weights long rows"
@@ -68,8 +66,8 @@ class Weighted(ByNorm):
 
     def __post_init__(self) -> None:
         if self.base.outputs != 1:
-            rule = "has several margins per row, and down-weighting long rows needs one"
-            raise InvalidInput("loss", self.base.spec, rule, "use 'logistic'")
+            rule = "down-weighting of long rows needs a loss with one margin per row"
+            raise InvalidInput("loss", self.base.spec, rule, "use loss='logistic'")
         object.__setattr__(self, "offset_bound", self.base.offset_bound)
 
     @property

@@ -1,6 +1,10 @@
-"""Candidates of ``method="auto"``: the methods that may win, and the values of their knobs to try.
+"""Candidates of ``method="auto"``: the methods that may win, and the knob values to try.
 
-All of it follows from public facts: sizes of sites, the budget, and what the caller set.
+A *knob* here is one of :data:`KNOBS`; it is *free* if the caller left it open.  Candidates follow
+from public facts: sizes of sites, the budget, and what the caller set.
+:mod:`sottovoce.runs.auto_search` tries them on synthetic rows
+(:mod:`sottovoce.runs.auto_trials`); bench/accuracy measures the choices
+(docs/explanation/choosing.md).
 """
 
 from __future__ import annotations
@@ -22,39 +26,42 @@ from .prepare import build_algorithm, default_penalty, gradient_tolerance, prepa
 from .pricing import Prepared
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
-"""Knobs that a choice sets with the method, where the caller left them open."""
+"""Parameters that a choice sets together with the method, where the caller left them open."""
 CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
-"""Caps on a row's gradient, and multiples of the default penalty, that are tried first, each
-with each.
-"""
+"""Grid of the first stage: caps on a row's gradient times multiples of the default penalty."""
 WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
-"""Multiples for methods that take gradient steps, which are quick to try."""
+"""Multiples of the default penalty for methods of gradient steps, which are quick to try."""
 ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
-"""Rounds of methods of gradient steps, and of local solves; the first number is tried first."""
+"""Numbers of rounds of methods with gradient steps and with local solves; the first is tried first.
+"""
 REGULARISERS = (0.1,)
-"""Multiples of the regulariser.  Less is tried only from `MANY_ROWS` rows a weight on, as
-synthetic rows do not overfit; more was chosen too often (the penalty does the same and follows
-the noise)."""
+"""Multiples of the regulariser rho that are tried, with `MANY_ROWS` rows or more per weight.
+
+With fewer rows a smaller rho would look too good, because synthetic rows do not overfit.  Larger
+ones were chosen too often: the penalty has the same effect and follows the noise.
+"""
 MANY_ROWS = 300
 LIGHT = 0.01
-"""Multiple of the regulariser for gradient steps.  Their penalty follows the noise, and few
-rounds do not overfit; the default weighs as much as gradients under a small cap, and holds back
-what many rows can tell."""
+"""Multiple of the regulariser rho for methods with gradient steps.
+
+Their penalty follows the noise, and few rounds do not overfit.  The default rho would weigh as much
+as gradients under a small cap, and keep the model from using many rows.
+"""
 PROXIMAL = ("prox_admm", "prox_average")
-"""So alike that only one of them is looked into: the first where sites differ, else the second."""
+"""Two methods so alike that only one is searched: the first where sites differ, else the second."""
 
 
 def value_of_knob(config: RunConfig, name: str) -> Any:
-    """Return the value of one of :data:`KNOBS`: of a field, or of the option that is a cap."""
+    """Return the value of one of :data:`KNOBS` in a configuration; infinity for no cap."""
     if name == "max_grad_norm":
         return config.gradient_cap
     return getattr(config, name)
 
 
 def allows_gradient_cap(method: str) -> bool:
-    """Return true if the method may be given a cap on gradients."""
+    """Return true if the method can clip gradients."""
     cls = REGISTRY[method]
-    # Noise inside an objective has no proof with capped gradients.
+    # Objective perturbation has no proof with gradient clipping.
     return "max_grad_norm" in knobs_of(cls.options) and not cls.objective_noise
 
 
@@ -69,19 +76,20 @@ def valid_changes(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Itera
 
 @dataclass
 class Plans:
-    """Plans of candidates for the sites of `ground`, calibrated once for all that differ in
-    knobs without a price.
+    """Priced runs of candidates on the sites of `ground`, with one calibration for many of them.
+
+    Candidates of a method that differ in rounds, cap, penalty or regulariser share a calibration.
     """
 
     ground: Ground
     _calibrated: dict[tuple[str, float], Prepared] = field(default_factory=dict)
 
     def prepare_candidate(self, config: RunConfig) -> Prepared:
-        """Return the plan of a candidate.
+        """Return the priced run of a candidate.
 
-        Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares
-        under a delta, and epsilons without: one calibration gives the noise for every number of
-        rounds, cap and penalty.
+        Where noise is on gradients or minimisers, releases add up in mu^2 with a delta, and in
+        epsilon without.  So the noise for one release gives that for every number of rounds, and
+        caps and penalties only change the sensitivity.
         """
         cls = REGISTRY[config.method]
         if not allows_gradient_cap(config.method):
@@ -100,7 +108,7 @@ class Plans:
         if cls.single:
             releases = 1
         growth = config.noise_growth ** np.arange(releases)
-        # The whole run's price over that of one release: epsilons add up, shifts in squares.
+        # The privacy loss of all releases over that of one: epsilons add up, or squares of mu.
         if facts.pure:
             shape = float(growth.sum())
         else:
@@ -129,7 +137,7 @@ class Candidates:
     free : tuple of str
         Those of `KNOBS` that may be set.
     alike : bool
-        Whether sites are taken to have rows of one distribution.
+        Whether sites are assumed to have rows of one distribution.
     """
 
     config: RunConfig
@@ -143,7 +151,7 @@ class Candidates:
         return self.plans.ground
 
     def candidate_methods(self) -> list[str]:
-        """Return the methods of the configuration's trust that can win somewhere."""
+        """Return the methods that are tried under the configuration's trust."""
         trust = self.config.trusts
         if trust == "sum":
             names = ["momentum"]
@@ -159,7 +167,7 @@ class Candidates:
         return [name_under_trust(name, trust) for name in names]
 
     def grid_of_method(self, method: str) -> Iterator[RunConfig]:
-        """Yield a method at every cap, each with every penalty."""
+        """Yield the first grid of a method: every cap with every penalty."""
         cls = REGISTRY[method]
         factors: tuple[float, ...] = FACTORS
         if cls.gradient_steps:
@@ -178,7 +186,7 @@ class Candidates:
                 yield from valid_changes(config, self._penalty_changes(config, other_factors))
 
     def other_round_numbers(self, at: RunConfig) -> list[RunConfig]:
-        """Return the same with other numbers of rounds; none of a method of one round."""
+        """Return the candidate `at` with other numbers of rounds; none for a one-round method."""
         if REGISTRY[at.method].single:
             return []
         return self.valid_variants(
@@ -236,13 +244,13 @@ class Candidates:
             return {}
         before_and_after = valid_changes(at, [{"eta": None}, change | {"eta": None}])
         usual = [self.plans.usual_penalty(one) for one in before_and_after]
-        # One of the two breaks a rule, and so will the changed configuration.
+        # If one of the two breaks a rule, so will the changed configuration.
         if len(usual) != 2:
             return {}
         return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")}
 
     def _penalty_changes(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
-        """Return changes to these multiples of the penalty."""
+        """Return changes of the penalty to these multiples of its value (the default if open)."""
         if isinstance(config.eta, float):
             usual = config.eta
         else:
@@ -254,7 +262,7 @@ class Candidates:
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
     def _allowed_caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
-        """Return the caps that the method may be given; one that no gradient reaches is none."""
+        """Return the caps to try: infinity in place of one that no gradient reaches."""
         if "max_grad_norm" not in self.free:
             return (self.config.gradient_cap,)
         if not allows_gradient_cap(method):
@@ -272,7 +280,7 @@ class Candidates:
         return ROUNDS["solves"]
 
     def _first_regulariser(self, method: str) -> float:
-        """Return the regulariser to try first, of four digits."""
+        """Return the regulariser to try first, rounded to four digits."""
         factor = 1.0
         if "rho" in self.free and REGISTRY[method].gradient_steps:
             factor = LIGHT

@@ -1,13 +1,15 @@
-"""The choice behind ``method="auto"``: methods and knobs are tried on synthetic rows of the same
-shape.
+"""The choice behind ``method="auto"``: methods and knobs are compared on synthetic rows.
 
-What errs least there is taken; among candidates whose errors tie, the one whose probabilities have
-the least log loss. How hard the real rows are is not known, so a rehearsal compares methods and
-does not say how well any of them will do.
+A *candidate* is a configuration, and a *trial* its errors in synthetic *worlds* of the sites' sizes
+(:mod:`sottovoce.runs.auto_trials`).  The search has stages: a grid for every method, more rounds
+and finer knobs for the best two, then a last comparison of a few *finalists* in new worlds.  The
+candidate with the lowest error is chosen; among candidates whose errors tie, the one whose
+probabilities have the lowest log loss.  How hard the real rows are is not known, so the search
+compares methods and does not forecast their accuracy.
 
-Everything that :func:`choose_method` sees is public: sizes, graph, budget, what the schema lets one
-expect of rows, and how the sites are declared to differ.  No argument could carry a private row to
-it, so a choice costs no privacy and may be told to anybody.
+Everything that :func:`choose_method` sees is public: sizes, graph, budget, what the schema implies
+about rows, and how the sites are declared to differ.  No argument could carry a private row to it,
+so a choice costs no privacy and may be told to anybody.
 """
 
 from __future__ import annotations
@@ -35,27 +37,35 @@ from .prepare import check_run_size
 from .pricing import Prepared
 
 FINER = ((0.6, 1.6), (0.75, 1.35))
-"""Multiples of the best cap and penalty that are tried last, and then around the best of those."""
+"""Multiples of the best cap and penalty in the two "finer" stages of the search."""
 AHEAD = 1.1
-"""Factor on errors of local solves and of single steps: synthetic rows stand for all that there
-may be, so what a solve makes of few rows looks too good, as seen on other tables."""
+"""Factor on errors of methods with local solves or a single step, in comparisons.
+
+On synthetic rows, whose labels count with their probabilities, a solve on few rows looks too good;
+this was seen on other tables.
+"""
 USUAL = {"penalty": (0.7, 0.01), "cap": (0.08, 0.01)}
-"""Gradient steps err about as much with many knobs, and which comes out is chance.  So errors
-count for more the further a penalty (over the default) and a cap are from what errs least on
-average over other tables: by this share, times the square of the number of doublings between
-them."""
+"""For gradient steps: the usual value of a knob, and the handicap of other values.
+
+Many settings of gradient steps have about the same error, and the lowest is chance.  So an error is
+enlarged by the share 0.01 times the square of log2(knob / usual value).  Usual values are those of
+least mean error over other tables: a penalty of 0.7 times the default, a cap of 0.08.
+"""
 FINALISTS = 6
 SAFE = 2
-"""Candidates of least error that are in the last comparison whatever their log loss."""
+"""Number of candidates of least error that enter the last comparison whatever their log loss."""
 TIE = 0.005
-"""Errors on synthetic rows that differ by no more than this are taken as equal, and the log loss
-decides: many settings err about as much, and of these few state probabilities that hold."""
+"""Errors on synthetic rows that differ by no more than this are taken as equal.
+
+The log loss then decides: many settings have nearly the same error, but few of them have
+well-calibrated probabilities.
+"""
 
 
 NO_FORECAST = "This compares methods on synthetic rows: it does not predict the accuracy on yours."
-"""The last sentence of every reason."""
+"""The last sentence of every description of a choice."""
 STATES_PROBABILITIES = ("logistic", "softmax")
-"""Losses whose models state probabilities."""
+"""Losses whose models predict probabilities."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +77,14 @@ class Choice:
     config : RunConfig
         It names a concrete method, so running it does not choose again.
     table : tuple of dict
-        What was tried: ``stage`` of the search ("method" for the grid, "rounds", "finer",
+        One row a trial: ``stage`` of the search ("method" for the grid, "rounds", "finer",
         "sibling", and "check" in new worlds), knobs, ``noise`` (standard deviation of a coordinate
         of the first release at the worst site), ``error`` and ``spread`` (mean and standard
         deviation over worlds and noise), ``log_loss`` (its mean, if models state probabilities),
         ``seconds``.
     says : str
-        The choice in words: how methods compare on synthetic data, which is no forecast for the
-        real ones.
+        The choice in words: how methods compare on synthetic data, which is no forecast for real
+        data.
     """
 
     config: RunConfig
@@ -90,17 +100,14 @@ class Choice:
 
 
 def knobs_at_defaults(config: RunConfig) -> tuple[str, ...]:
-    """Return the knobs of `KNOBS` that have their default values."""
+    """Return the names among `KNOBS` whose values are the defaults: the caller left them open."""
     return tuple(
         knob for knob in KNOBS if value_of_knob(config, knob) == RunConfig.defaults()[knob]
     )
 
 
 def heterogeneity_of_partition(partition: str, strength: float = 1.0) -> str:
-    """Return the heterogeneity that a partition implies.
-
-    Sites are alike if rows are dealt at random, otherwise they may differ.
-    """
+    """Return "iid" for a partition of rows at random, else "label": sites may differ."""
     if partition == "iid" or (partition == "label" and strength == 0):
         return "iid"
     return "label"
@@ -158,7 +165,8 @@ def choose_method(
     left = config
     if centre is not None:
         left = centre.config_for_method(config)
-    # Seed and replicates do not enter a choice, so that equal ones are found among those made.
+    # Seed and replicates do not change a choice; with fixed ones, equal choices are found in the
+    # cache.
     asked = replace(left, seed=config.seed or 0, replicates=1)
     found = _search_or_first_guess(asked, sizes, d, heterogeneity, tuple(sorted(free)), expected)
     given = {name: getattr(config, name) for name in ("epsilon", "seed", "replicates")}
@@ -170,7 +178,7 @@ def _check_choice_arguments(heterogeneity: str, free: Sequence[str]) -> None:
     """Refuse (InvalidInput) an unknown heterogeneity, and knobs that no choice sets."""
     if heterogeneity not in ("iid", "label"):
         rule = "must be 'iid' or 'label'"
-        raise InvalidInput("heterogeneity", heterogeneity, rule, "use 'label' where sites differ")
+        raise InvalidInput("heterogeneity", heterogeneity, rule, "use 'label' if sites differ")
     unknown = [knob for knob in free if knob not in KNOBS]
     if unknown:
         rule = f"must be among {', '.join(KNOBS)}"
@@ -191,9 +199,9 @@ def _search_or_first_guess(
     if why:
         if make_loss(config.loss).offset_bound:
             config = with_method_of_numbers(config, free)
-        return Choice(config, says=f"{_knobs_in_words(config)}: the first guess, since {why}.")
+        return Choice(config, says=f"{_knobs_in_words(config)}: the default choice, since {why}.")
     outputs = make_loss(config.loss).outputs
-    # A sum over sites is one over all rows, so how these differ does not matter.
+    # An answer over all sites' rows does not depend on how the sites differ.
     pooled = config.trusted.answers_of_all
     tilt = 1.0
     if heterogeneity == "iid" or pooled:
@@ -210,29 +218,29 @@ def _search_or_first_guess(
 def _why_not_rehearsed(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     """Return the reason why no run can be tried out; empty if there is none."""
     if config.noise is not None:
-        return "noise is given, in a unit of the method's own"
+        return "the noise is given, in a unit that differs between methods"
     if not config.budgeted:
-        return "without a budget there is no noise to weigh"
+        return "without a finite epsilon there is no noise to compare methods under"
     if config.form != "corrected":
-        return "printed forms are for study"
+        return "only corrected forms are compared"
     loss = make_loss(config.loss)
     if loss.offset_bound:
-        return "synthetic rows have classes, and this loss is for numbers"
+        return "methods are compared on synthetic classes, and the labels here are numbers"
     held = len(n)
-    # Sums and curators are tried out as one site with all rows.
+    # Runs with sums or a curator are tried as one site with all rows.
     if config.trusted.answers_of_all:
         held = 1
     if Ground.is_too_large(held, d // loss.outputs, loss.outputs):
-        return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
+        return f"{len(n)} sites and {d} model weights are too many to compare methods in seconds"
     return ""
 
 
 @dataclass(eq=False)
 class _Trial:
-    """Candidate with its expected errors and log losses, (worlds, replicates).
+    """A candidate with its expected errors and log losses, (worlds, replicates) each.
 
-    Both are enlarged in comparisons: those of many gradient steps by the share `pull`, others by
-    `AHEAD`.
+    In comparisons both are multiplied by a handicap: ``1 + pull`` for several gradient steps (see
+    `USUAL`), `AHEAD` for all others.
     """
 
     config: RunConfig
@@ -250,7 +258,7 @@ class _Trial:
 
     @property
     def _handicap(self) -> float:
-        """The factor by which errors and losses count in comparisons."""
+        """The factor by which errors and losses are multiplied in comparisons."""
         if REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1:
             return 1.0 + self.pull
         return AHEAD
@@ -264,9 +272,9 @@ class _Trial:
         return self.log_loss * self._handicap
 
     def standard_error_to(self, other: _Trial) -> float:
-        """Return the standard error of the difference to another candidate.
+        """Return the standard error of the difference in error to another candidate.
 
-        It is that over worlds, or over noise if that is larger.
+        It is the larger of two estimates: from the worlds' means, and from all replicates.
         """
         gain = other.errors - self.errors
         worlds = len(gain)
@@ -294,7 +302,11 @@ def sort_trials(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
 
 @dataclass
 class _Search:
-    """A search among candidates; `tried` are those that ran, `table` its record."""
+    """A search among candidates.
+
+    `tried` are the trials of the search stages, `table` is the record of all trials, and `refused`
+    the last error of a candidate that could not run.
+    """
 
     candidates: Candidates
     table: list[dict[str, Any]] = field(default_factory=list)
@@ -311,8 +323,8 @@ class _Search:
     ) -> list[_Trial]:
         """Run candidates in every world, those of one method and number of rounds together.
 
-        Candidates that break a rule of their method, or whose solves fail, drop out; `refused` is
-        the last such error.
+        Candidates that break a rule of their method, or whose solves fail, are left out; `refused`
+        is the last such error.
 
         Parameters
         ----------
@@ -320,7 +332,7 @@ class _Search:
         stage : str
             Of the search, for the record.
         check : bool
-            Whether this is the last comparison: in other worlds, and without `tried` growing.
+            Whether this is the last comparison: it is in other worlds, and not added to `tried`.
 
         Returns
         -------
@@ -354,9 +366,9 @@ class _Search:
     def _group_candidates(
         self, configs: Sequence[RunConfig], check: bool
     ) -> list[list[tuple[RunConfig, Prepared]]]:
-        """Plan new candidates, and group those that can run together.
+        """Price new candidates, and group those that can run together.
 
-        Candidates that break a rule of their method drop out.
+        Candidates that break a rule of their method are left out.
         """
         ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
         seen: list[RunConfig] = []
@@ -371,6 +383,7 @@ class _Search:
             except SottovoceError as error:
                 self.refused = error
                 continue
+            # Candidates with noise inside the objective each run by themselves.
             alone = None
             if REGISTRY[config.method].objective_noise:
                 alone = config
@@ -393,11 +406,11 @@ class _Search:
 
     @property
     def ranks_by_log_loss(self) -> bool:
-        """True if models state probabilities: log losses then decide where errors tie."""
+        """True if models predict probabilities: log losses then decide where errors tie."""
         return make_loss(self.config.loss).name in STATES_PROBABILITIES
 
     def rank_trials(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """Sort by :func:`sort_trials`, by what models of this loss state."""
+        """Sort trials, the best first, by :func:`sort_trials` with or without log losses."""
         return sort_trials(trials, by_log_loss=self.ranks_by_log_loss)
 
     def best_trial(self, method: str | None = None) -> _Trial:
@@ -435,7 +448,7 @@ class _Search:
             self.run_candidates(self.candidates.refine_knobs(best, factors, first=k == 0), "finer")
 
     def sibling_candidates(self) -> list[RunConfig]:
-        """Return, for each proximal method that was looked into, the other one."""
+        """Return, for each proximal method that was searched, the other one at its best knobs."""
         if self.config.trusted.answers_of_all or len(self.candidates.ground.n) == 1:
             return []
         found: list[RunConfig] = []
@@ -445,12 +458,13 @@ class _Search:
         return found
 
     def _pull_to_usual_knobs(self, config: RunConfig) -> float:
-        """Return the share by which errors of gradient steps count for more: see `USUAL`.
+        """Return the handicap of a candidate with gradient steps, for unusual knobs: see `USUAL`.
 
-        It is 0 where the log loss decides, which settles what `USUAL` would.
+        It is 0 where log losses decide between similar errors, which makes it unnecessary.
         """
         if self.ranks_by_log_loss or not REGISTRY[config.method].gradient_steps:
             return 0.0
+        # The knobs' values: the penalty over its default, and the cap.
         far: dict[str, float] = {}
         if "eta" in self.candidates.free:
             far["penalty"] = 1.0
@@ -468,10 +482,10 @@ class _Search:
     def _join_with_search(self, check: _Trial) -> _Trial:
         """Join a candidate's errors and losses in the search and in the last comparison."""
         before = next(one for one in self.tried if one.config == check.config)
-        # Of a single finalist nothing was compared again.
+        # A single finalist is not compared again.
         if check is before:
             return check
-        # If the two have other numbers of replicates, as many count of each.
+        # If the numbers of replicates differ, the smaller number of each counts.
         few = min(before.errors.shape[1], check.errors.shape[1])
         return replace(
             check,
@@ -482,7 +496,7 @@ class _Search:
     def choose_finalists(self) -> list[_Trial]:
         """Return the candidates of the last comparison, the best first.
 
-        They include the first guess and, where log losses rank, those of least error.
+        They include the first guess and, where log losses decide ties, the `SAFE` of least error.
         """
         found = self.rank_trials(self.tried)[:FINALISTS]
         if self.ranks_by_log_loss:
@@ -521,12 +535,12 @@ def _describe_choice(
 ) -> str:
     """Describe the choice in words.
 
-    It tells differences between methods, and no error alone, which would look like a promise.
+    Only differences between methods are told: an error itself would look like a forecast.
     """
     others = [trial for trial in checked if trial is not best]
     says = f"{_knobs_in_words(best.config)}: chosen by a comparison {search.candidates.ground.says}"
     if first is None:
-        says += f".  The first guess, {search.config.method}, breaks a rule here"
+        says += f".  The default choice, {search.config.method}, cannot run here"
     else:
         # If the first guess was chosen it is not among the others: there is nothing to compare.
         guess = next((trial for trial in others if trial.config == first.config), None)
@@ -534,8 +548,8 @@ def _describe_choice(
             says += _against_first_guess(search, best, guess)
     if search.ranks_by_log_loss:
         says += (
-            f".  Where errors are within {100 * TIE:g} points the log loss decides, for "
-            "probabilities that hold"
+            f".  Candidates whose errors differ by at most {100 * TIE:g} points are ranked by log "
+            "loss, for well-calibrated probabilities"
         )
     close = {
         trial.config.method
@@ -544,29 +558,26 @@ def _describe_choice(
     }
     rivals = sorted(close - {best.config.method})
     if rivals:
-        says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
+        says += f".  The choice is uncertain: {', '.join(rivals)} came within one standard error"
     least_errors: dict[str, float] = {}
     for trial in search.tried:
         method = trial.config.method
         # No error, a misclassified share, is above 1.
         least_errors[method] = min(trial.mean_error, least_errors.get(method, 1.0))
     (leader, lowest), *behind = sorted(least_errors.items(), key=lambda item: item[1])
-    says += f".  In the search before, {leader} erred least"
+    says += f".  In the search, {leader} had the lowest error"
     if behind:
-        differences = [
-            f"{name} by {_error_difference_text(error - lowest)}" for name, error in behind
-        ]
+        differences = [f"{name} {_error_difference_text(error - lowest)}" for name, error in behind]
         says += ", then " + ", ".join(differences)
     says += f".  {candidate_count} candidates were tried; no private row was read.  {NO_FORECAST}"
     return says
 
 
 def _against_first_guess(search: _Search, best: _Trial, guess: _Trial) -> str:
-    """Compare the choice with the first guess, in words."""
+    """Compare the choice with the first guess, the method that "auto" starts from, in words."""
     says = (
-        f".  There it errs {_error_difference_text(best.mean_error - guess.mean_error)} than the "
-        "first guess "
-        f"({_knobs_in_words(guess.config)}), "
+        f".  Its error there is {_error_difference_text(best.mean_error - guess.mean_error)} than "
+        f"that of the default choice ({_knobs_in_words(guess.config)}), "
     )
     says += f"with a standard error of {100 * best.standard_error_to(guess):.1f}"
     if search.ranks_by_log_loss:
@@ -575,7 +586,7 @@ def _against_first_guess(search: _Search, best: _Trial, guess: _Trial) -> str:
 
 
 def _knobs_as_plain_data(config: RunConfig) -> dict[str, Any]:
-    """Return method and knobs as plain data; no cap is None."""
+    """Return method and knobs as plain data; no gradient clipping is None."""
     plain: dict[str, Any] = {"method": config.method}
     for knob in KNOBS:
         plain[knob] = value_of_knob(config, knob)
@@ -588,7 +599,7 @@ def _knobs_as_plain_data(config: RunConfig) -> dict[str, Any]:
 
 
 def _knobs_in_words(config: RunConfig) -> str:
-    """Return the method and those of its knobs that are set, in words."""
+    """Return the method, its rounds and rho, and penalty and cap where they are set, in words."""
     rounds = f"{config.rounds} rounds"
     if config.rounds == 1:
         rounds = "1 round"
@@ -601,7 +612,7 @@ def _knobs_in_words(config: RunConfig) -> str:
 
 
 def _error_difference_text(difference: float) -> str:
-    """Return a difference of errors in words."""
+    """Return a difference of misclassification rates in words, in percentage points."""
     return _less_or_more(f"{100 * abs(difference):.1f} points", difference)
 
 
@@ -612,5 +623,5 @@ def _loss_difference_text(difference: float) -> str:
 
 def _less_or_more(size: str, difference: float) -> str:
     if difference < 0:
-        return f"{size} less"
-    return f"{size} more"
+        return f"{size} lower"
+    return f"{size} higher"

@@ -1,9 +1,14 @@
-"""Rehearsals: expected errors of configurations, from runs on synthetic rows, before there are any
-data.
+"""Rehearsals: the expected errors of configurations, from runs on synthetic rows.
 
-Worlds and candidates run together, as replicates of one run whose rows, caps and penalties differ.
-Solves are only as exact as a noisy answer needs, and all nodes draw from one noise stream a
-release.  That is fast, and must never be used for a real release.
+A *world* is a synthetic data set for sites of the true sizes: rows X, and for each site and row the
+*shares* of the classes, with which the row counts for every class.  The *ground* is the set of
+sites for which candidates are tried.  :mod:`sottovoce.runs.auto_search` compares methods by
+rehearsals, and :mod:`sottovoce.runs.forecast` warns by them.
+
+Worlds and candidates run together, as replicates of one run whose rows, caps and penalties differ
+from replicate to replicate: leading axes are (worlds, candidates, replicates).  Solves are only as
+exact as a noisy answer needs, and all nodes draw from one noise stream per release.  That is fast,
+and must never be used for a real release.
 """
 
 from __future__ import annotations
@@ -35,53 +40,69 @@ from . import engine
 from .engine import Place
 from .pricing import Prepared
 
-WORLDS = 8
-# Of the noise in every world, by whether sites are alike.
+WORLDS = 8  # of the search
+# Repetitions of the noise in every world, by whether sites are alike.
 REPLICATES = {True: 4, False: 2}
-# Other worlds, of the last comparison.
+# Number of new worlds for the last comparison.
 CHECKS = 8
-# Of a world, or fewer where there are many sites or features.
+# Rows of a world, or fewer where there are many sites or features.
 ROWS = 200
 WIDEST = MANY
-"""Features of a world: wider rows are narrowed
+"""Largest number of features of a world: wider rows are projected
 (:func:`sottovoce.data.synthetic_tables.narrowed_sketch`).
 """
-# Of a classifier of several classes in a world: memory grows like the square.
+# Largest number of model entries of several classes in a world: memory grows like its square.
 _ENTRIES = 160
-# The least rows of a world, and the most numbers that a search and a world may have.
+# The fewest rows of a world; the most numbers (worlds x sites x rows x features x margins) of a
+# search; and those of a world of `_FEWEST` rows above which nothing is rehearsed.
 _FEWEST = 60
 _CELLS = 400_000
 _MOST = 120_000
 FAR = 60.0
-"""Margins are cut here, beyond the slopes' limits: more is slow in single precision."""
-_AT_ONCE = 2**18
-"""Margins up to which all worlds are gone through together: fewer calls, and arrays that fit a
-cache.
+"""Margins are clipped here, where losses' derivatives have reached their limits.
+
+Larger margins would be slow in single precision.
 """
-# Of the noise: no user's seed enters a choice.
+_AT_ONCE = 2**18
+"""Number of margins up to which all worlds are multiplied together.
+
+That takes fewer calls, and the arrays fit a cache.
+"""
+# Seed of the noise: a constant, so that a choice does not depend on the user's seed.
 _SEED = 20_240_301
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The sites for which candidates are tried, in synthetic worlds of these sizes."""
+    """The sites for which candidates are tried, and the synthetic worlds drawn for them.
 
-    # True rows of every site.
+    Parameters
+    ----------
+    n : tuple of int
+        True number of rows of every site.
+    d : int
+        True number of features; worlds have `WIDEST` at most.
+    outputs : int
+        Margins per row: 1 for two classes, else the number of classes.
+    tilt : float
+        How much labels of sites differ, 0 for alike sites:
+        :func:`sottovoce.data.synthetic_tables.draw_world`.
+    expected : Expected, optional
+        What is publicly known of rows; None for tables of a few standard kinds.
+    pooled : bool
+        Whether one answer covers the rows of all sites (sums, or a curator).
+    """
+
     n: tuple[int, ...]
-    # True features.
     d: int
-    # Margins per row.
     outputs: int
-    # How much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.draw_world`.
     tilt: float
-    # What is known of rows; None for rows of a few kinds.
     expected: Expected | None = None
-    # Whether one party holds the rows of all sites.
     pooled: bool = False
 
     @staticmethod
     def is_too_large(sites: int, d: int, outputs: int) -> bool:
-        """Return whether sites are too large for anything to be tried in seconds.
+        """Return whether sites or models are too large to try anything in seconds.
 
         Parameters
         ----------
@@ -131,7 +152,7 @@ class Ground:
         if self.pooled:
             held = (sum(self.n),)
         alike = self.tilt == 0.0
-        # Alike sites are all of one objective.
+        # Alike sites share one objective, so that one set of rows stands for all.
         sites = len(held)
         if alike:
             sites = 1
@@ -153,7 +174,7 @@ class Ground:
         size = f"{low:,} to {high:,}"
         if low == high:
             size = f"{low:,}"
-        alike = "with unlike labels"
+        alike = "with different labels"
         if self.tilt == 0.0:
             alike = "alike"
         return (
@@ -167,8 +188,8 @@ class Ground:
 class Outcome:
     """Errors and losses of a candidate in the worlds, (worlds, replicates) each.
 
-    `errors` are expected misclassified shares, `losses` the expected log loss of stated
-    probabilities, in nats a row.
+    `errors` are expected misclassification rates, `losses` the expected log loss of predicted
+    probabilities, in nats per row.
     """
 
     errors: Array
@@ -183,13 +204,13 @@ def _noise_grows(candidate: Prepared) -> bool:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Synthetic worlds of the same sites; every candidate meets the same rows and the same noise.
+    """Synthetic worlds of the same sites; every candidate gets the same rows and the same noise.
 
-    Prices and noise follow the true sizes, and objectives are means over rows, so the curvature and
-    the noise of every release are those of the real run.  Rows count for every class with its
-    probability, so that their sampling error is small.  With `alike` sites, all of one objective,
-    methods that average what sites send run as if by one site with the noise of the average: only
-    the errors of mixing are left out.
+    Noise follows the true sizes, and objectives are means over rows, so the curvature and the noise
+    of every release are those of the real run.  A row counts for every class with the class's
+    probability, which keeps the sampling error small.  With `alike` sites, which share one
+    objective, methods that average what sites send are run as one site with the noise of the
+    average: only the errors of mixing are left out.
     """
 
     worlds: tuple[World, ...]
@@ -202,13 +223,14 @@ class Rehearsal:
         """Compute expected errors and losses of the average classifier of every candidate.
 
         Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise
-        may differ.  Where a method carries noise, that of all grows or that of none (ValueError).
+        may differ.  For a method with correlated noise, the noise of all candidates must grow over
+        rounds or that of none (ValueError).
         """
         if candidates[0].algorithm.recalls and len({_noise_grows(one) for one in candidates}) > 1:
             raise ValueError("candidates: their noise must all grow or none")
         alone = [_merge_alike_sites(one, self.alike) for one in candidates]
         sites = {len(one.facts.n) for one in alone}
-        # All run together or none: if only some may be taken as one site, none is.
+        # All candidates run together: if only some can be merged to one site, none is.
         if len(sites) > 1:
             alone = list(candidates)
         if self.alike:
@@ -241,7 +263,7 @@ class Rehearsal:
         by_world = average.reshape(worlds, many, self.replicates, width)
         errors = [world.error(W) for world, W in zip(self.worlds, by_world, strict=True)]
         losses = [world.log_loss(W) for world, W in zip(self.worlds, by_world, strict=True)]
-        # From one array a world to one a candidate.
+        # From one array per world to one per candidate.
         by_candidate = zip(np.stack(errors, axis=1), np.stack(losses, axis=1), strict=True)
         return [Outcome(*found) for found in by_candidate]
 
@@ -297,7 +319,7 @@ def _gradient_cap(facts: Facts) -> float:
 
 
 def averages_messages(method: type[Algorithm[Any]]) -> bool:
-    """Return whether alike sites rehearse as one: the method averages messages, round by round."""
+    """Return whether a method averages messages round by round, so that alike sites can be one."""
     alone = method.objective_noise or method.single
     return method.gradient_steps or (method.curvature == "node" and not alone)
 
@@ -321,7 +343,8 @@ def _merge_alike_sites(candidate: Prepared, alike: bool) -> Prepared:
         # A sum is one release of all rows, with noise of its own.
         rows = candidate.facts.rows
     else:
-        # Noise of site i is in proportion to 1 / n_i; the average's is that of so many rows.
+        # The noise of site i has a deviation in proportion to 1 / n_i.  That of the average over N
+        # sites is in proportion to sqrt(sum_i 1 / n_i^2) / N = 1 / rows.
         rows = len(n) / math.sqrt(float((1.0 / n**2).sum()))
     # A schedule may list one value a site, all of them equal.
     own: dict[str, Any] = {
@@ -336,7 +359,11 @@ def _merge_alike_sites(candidate: Prepared, alike: bool) -> Prepared:
 
 @dataclass(frozen=True)
 class _Stacked(Schedule):
-    """The schedules of several candidates."""
+    """The schedules of several candidates, as one.
+
+    `parts` are the schedules, and `stacked` a function from their values in a round to one array
+    (worlds candidates replicates, nodes, 1).
+    """
 
     parts: tuple[Schedule, ...] = ()
     stacked: Any = None
@@ -366,8 +393,10 @@ class _Stacked(Schedule):
 
 @dataclass(frozen=True)
 class _Several(Facts):
-    """The facts of several candidates, whose gradients change and are regularised by different
-    amounts.
+    """The facts of several candidates, which differ in sensitivity and regulariser.
+
+    `changed` is each candidate's Delta (change of a sum of gradients by one row) and `ridge` its
+    ``mu``, both of shape (worlds candidates replicates, nodes, 1).
     """
 
     changed: Any = None
@@ -396,7 +425,7 @@ class _Several(Facts):
 
 
 class _Rehearsed:
-    """A row guard of synthetic rows, without a ledger; a sum is that of one site with all rows."""
+    """A row guard of synthetic rows without a ledger; a sum is that of one site with all rows."""
 
     def __init__(self, facts: Facts, vault: Vault) -> None:
         self.facts, self._vault, self._releases = facts, vault, 0
@@ -412,19 +441,29 @@ class _Rehearsed:
 
 @dataclass(frozen=True)
 class _Problems(Sweep):
-    """A problem a node: a candidate in a world, with one noise and at one site.  Vectors are (M,
-    1, width).
+    """The rows of M problems, as the solver multiplies them.
+
+    A problem is one candidate in one world, with one draw of the noise, at one site; the solver
+    takes each for a node, so vectors are (M, 1, width).
+
+    Parameters
+    ----------
+    X : array (worlds, m, d)
+        Rows of the worlds, in single precision.
+    world : array of int (M,)
+        World of each problem, in ascending order.
+    group : array of int (M,)
+        Number of each problem's pair of world and candidate.
+    shares : array (M, K, m)
+        How much each row counts for each class.
+    most : array (M, m)
+        Largest slope (derivative in the margin) of each row under the candidate's cap.
     """
 
-    # (worlds, m, d), in single precision.
     X: Any = None
-    # (M,), which never falls.
     world: Any = None
-    # (M,), a number for world and candidate.
     group: Any = None
-    # (M, K, m): how much a row counts for each class.
     shares: Any = None
-    # (M, m): the largest slope of a row under its cap.
     most: Any = None
 
     @property
@@ -449,8 +488,8 @@ class _Problems(Sweep):
         many, worlds = len(w), len(self.X)
         together = many % worlds == 0 and w.size * self.X.shape[1] <= _AT_ONCE * self.X.shape[2]
         if together and np.array_equal(self.world, np.repeat(np.arange(worlds), many // worlds)):
-            # As many problems in every world: all products at once, each of the shape that it has
-            # alone.
+            # All worlds have the same number of problems: their products are computed at once, each
+            # in the shape that it would have alone.
             d = self.X.shape[2]
             X = self.X
             shape: tuple[int, ...] = (worlds, -1, d)
@@ -477,7 +516,10 @@ class _Problems(Sweep):
         return np.asarray(np.clip(vectors @ X.T, -FAR, FAR))
 
     def _slopes_by_class(self, loss: Loss, z: Array, mine: slice) -> Array:
-        """Compute slopes in the margins, each class counted by its share."""
+        """Compute the loss's slopes at margins z, summed over classes with the rows' shares.
+
+        `mine` are the problems that z belongs to; slopes are clipped under the candidate's cap.
+        """
         most, shares = self.most[mine], self.shares[mine]
         if z.ndim == 2:
             up = loss.derivative(z)
@@ -489,7 +531,7 @@ class _Problems(Sweep):
             up = np.maximum(np.minimum(up, most), -most)
             down = np.maximum(np.minimum(down, most), -most)
             return np.asarray(up * shares[:, 1] - down * shares[:, 0])
-        # Of margins against any class.
+        # For K classes: softmax probabilities p, (b, K, m).
         p = loss.derivative(z.reshape(len(z), -1)).reshape(z.shape)
         # Claim 4 of docs/privacy/capped.md: softmax's gradient times min(1, k / (sqrt(2) r)).
         cut = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12))
@@ -497,8 +539,21 @@ class _Problems(Sweep):
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
 
     def sum_curvatures(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """Compute one Hessian for every group: the mean over its problems, with a curvature that
-        none of them lacks.
+        """Compute a Hessian for every problem: the mean over its group, for the preconditioner.
+
+        A loss's typical curvature is used, which is positive even where the curvature is zero.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : array (M, 1, width)
+            Points.
+        diagonal, typical : bool
+            Not used: Hessians are whole, and curvatures are typical ones.
+
+        Returns
+        -------
+        array (M, width, width)
         """
         d = self.X.shape[2]
         out = np.zeros((len(w), self.width, self.width))
@@ -518,7 +573,7 @@ class _Problems(Sweep):
 
 
 class _OnePerGroup(Preconditioner):
-    """One Hessian for all problems of one candidate in one world."""
+    """A preconditioner that all problems of one candidate in one world share."""
 
     def _hessian_eigenpairs(
         self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
@@ -540,7 +595,8 @@ class _Solver(Solver):
         world, candidate, _, site = (x.ravel() for x in np.indices(shape))
         shares_of_worlds = np.stack([one.shares for one in worlds]).transpose(0, 1, 3, 2)
         shares = shares_of_worlds.astype(np.float32)[world, site]
-        # A row of zeros has no gradient, and any slope is allowed.
+        # The largest slope is cap / ||x||; a row of zeros has no gradient, and any slope is
+        # allowed.
         with np.errstate(divide="ignore"):
             steepest = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)
         most = steepest[candidate, world]
@@ -553,13 +609,25 @@ class _Solver(Solver):
         if isinstance(loss, Capped):
             loss = loss.base
         self._prepare(LocalRows(problems, problems, rows, rows, loss, facts.C), _OnePerGroup)
-        # Noise is larger than that many rows, so a solve need not be nearer.
+        # Noise moves an answer by more than several rows would, so solves need not be more exact.
         near = float(np.clip(8.0 / np.min(facts.n), 1e-5, 1e-3))
         gradients = np.minimum(caps, loss.derivative_bound)[candidate][:, None]
         self._near = np.maximum(near * gradients, 2e-6)
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
-        """Minimise to the accuracy that comparisons need, whatever certificate `tol` asks for."""
+        """Minimise to the accuracy that comparisons need.
+
+        Parameters
+        ----------
+        linear, q, start
+            As for :meth:`Solver.minimise`.
+        tol : float or array
+            Not used: the accuracy follows from sizes and caps.
+
+        Returns
+        -------
+        Solution
+        """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         return super().minimise(linear, q, start, self._near.reshape(*lead, 1))
 
@@ -570,12 +638,11 @@ class _Solver(Solver):
 
 
 class _Stream(KeyedNoise):
-    """One noise stream a release for all candidates; of `d` entries only the first `width` are
-    drawn.
+    """One noise stream per release, shared by all candidates.
 
-    Every second replicate has the noise of the one before with the other sign.  Where one errs too
-    much the other errs too little, so their mean is much nearer the expected error than that of two
-    independent ones.
+    Every second replicate uses the negated noise of the one before (antithetic pairs), which
+    reduces the variance of the estimated error.  Worlds have `width` of the model's true `d`
+    entries, and only these are drawn.
     """
 
     def __init__(
@@ -602,7 +669,8 @@ class _Stream(KeyedNoise):
     def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension."""
         (rng,) = self._generators_by_stream(release, use)
-        # Of a vector only a part is drawn; a test draws one number.
+        # A model's vector is drawn in part, the first `width` of its `_d` entries; other draws,
+        # such as a noisy test's one number, are drawn whole.
         whole = d
         if d == self._width:
             whole = self._d

@@ -1,4 +1,9 @@
-"""The noise of a method that brings the price of a run to a target epsilon."""
+"""Calibrate a method's noise so that the privacy loss of a run meets a target epsilon.
+
+The *scale* of a node multiplies its whole noise schedule alpha; a larger scale is less noise.  The
+search itself is :func:`sottovoce.privacy.calibration.calibrate`; here is what it compares: the
+total of the ledger that a run at this scale would leave (:func:`plan_ledger`).
+"""
 
 from __future__ import annotations
 
@@ -26,10 +31,10 @@ from .pricing import RunSetting, plan_ledger
 
 A = TypeVar("A", bound=Algorithm[Any])
 
-# Relative: scales of nodes that are alike may differ by it.
+# Largest relative difference of scales that is taken for rounding between equal nodes.
 _ROUNDING = 1e-12
 _MOST_REMEMBERED = 256
-# Scales by all that they depend on.
+# A cache: scales (N,) of earlier calibrations, by all that they depend on.
 _remembered: dict[Any, Array] = {}
 
 
@@ -43,9 +48,9 @@ def calibrate_method(
     method : Algorithm
         Its ``noise`` gives the shape of the noise over rounds, which is kept.
     setting : RunSetting
-        With several ``sites_per_row``, and for methods of which only all rounds together mean
-        something, all nodes share one scale, and the network's total meets the target.  ``copies``
-        runs share the target, and so does what is asked ``first``, at its own price.
+        With several ``sites_per_row``, and for methods that need all of their rounds, all nodes
+        share one scale, and the network's total meets the target.  ``copies`` runs share the
+        target, and so does what is asked ``first``.
     epsilon : float or array (N,)
         The target, positive.
     claimed : bool
@@ -71,7 +76,7 @@ def calibrate_method(
     shape = method.noise
     if shape is None:
         raise InvalidInput(
-            "noise", None, "there is no noise to scale", "give the method a noise schedule"
+            "noise", None, "the method has no noise to calibrate", "give it a noise schedule"
         )
     target = np.broadcast_to(np.asarray(epsilon, dtype=float), (setting.facts.n_nodes,))
     key = _calibration_key(method, shape, setting, target, claimed)
@@ -97,11 +102,11 @@ def _find_scale(
         found = _calibrate_by_totals(method, shape, setting, target)
     if not np.all(found.met):
         raise _unaffordable_error(method, setting, target, price(found.too_large))
-    # To the last bit, since runs of ledgers in use are replayed at it.
+    # Returned as found, to the last bit: runs of existing ledgers are replayed at this scale.
     if not setting.facts.has_several_rows:
         return found.scale
-    # Nodes that are alike get one schedule: the least of scales that differ by rounding alone is
-    # within every target.
+    # With several rows a person, equal nodes get one scale: where scales differ by rounding alone,
+    # the least of them meets every target.
     least = float(np.min(found.scale))
     if np.all(found.scale <= least * (1.0 + _ROUNDING)):
         return np.full_like(found.scale, least)
@@ -111,20 +116,20 @@ def _find_scale(
 def _calibrate_by_totals(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array
 ) -> Calibration:
-    """Calibrate by the totals of plans, or of Gaussian runs by their releases, which is cheaper."""
+    """Calibrate by totals of planned ledgers; for Gaussian runs by a function that is faster."""
     tolerance = tolerance_for(setting.accountant)
     price = _price_of_plan(method, shape, setting)
     gaussian_price = price_of_gaussian_run(method, setting)
     if gaussian_price is not None:
         found = calibrate(gaussian_price, target, tolerance=tolerance)
-        # What is spent is always a ledger's total, so the cheaper price must agree with it.
+        # What a run spends is its ledger's total, so the faster function must agree with it.
         if np.all(found.met) and np.array_equal(price(found.scale), found.epsilon):
             return found
     return calibrate(price, target, tolerance=tolerance)
 
 
 def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
-    """Price a plan at a scale of noise by the totals of its ledger."""
+    """Return the function from scales (N,) to the epsilon of each node that a ledger totals."""
     node_by_node = setting.sites_per_row == 1 and not method.complete
 
     def totals(ledger: Ledger) -> Array:
@@ -136,7 +141,7 @@ def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
 
 
 def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
-    """Price a plan at a scale of noise by the paper's claim; infinite where there is none."""
+    """Return the function from scales (N,) to the epsilon that the paper claims, inf if none."""
 
     def claims(ledger: Ledger) -> Array:
         found = ledger.claims()
@@ -150,7 +155,7 @@ def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
 def _price_from_ledger(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, totals: Callable[[Ledger], Array]
 ) -> PriceOfScale:
-    """Return the price, (N,), of a plan by the scale of its noise, read off its ledger."""
+    """Return the function from scales (N,) to `totals` of the ledger that a plan there leaves."""
     nodes = (setting.facts.n_nodes,)
 
     def price(scale: Array) -> Array:
@@ -160,8 +165,8 @@ def _price_from_ledger(
         except InvalidInput as error:
             if error.field != "alpha" or error.nodes is None:
                 raise
-            # Some nodes' noise would have to be infinite at this scale; of the others nothing is
-            # known.
+            # `error.nodes` are those whose noise would have to be infinite at this scale: minus
+            # infinity tells the search so.  Nothing is known of the others: NaN.
             infinite = np.broadcast_to(np.asarray(error.nodes), nodes)
             return np.where(infinite, -np.inf, np.nan)
         return np.broadcast_to(totals(ledger), nodes)
@@ -172,9 +177,9 @@ def _price_from_ledger(
 def _unaffordable_error(
     method: Algorithm[Any], setting: RunSetting, target: Array, least: Array
 ) -> InvalidInput:
-    """Return the error for a target that no scale meets.
+    """Return the error for a target that no noise meets, however large.
 
-    It names what the least scale tried costs each node.
+    `least` is the epsilon of each node, (N,), at the most noise that was tried.
     """
     known = least[np.isfinite(least)]
     least_text = "more than this"
@@ -184,7 +189,7 @@ def _unaffordable_error(
         shown = float(target[0])
     else:
         shown = target.tolist()
-    rule = f"{setting.rounds} rounds cost at least {least_text} here, however much noise there is"
+    rule = f"{setting.rounds} rounds cost at least {least_text} however much noise is added"
     remedy = "use a larger epsilon"
     if not method.complete:
         remedy += ", fewer rounds, or larger eta or rho"
@@ -198,13 +203,11 @@ def _scaled_schedule(shape: Schedule, scale: Array) -> Schedule:
 def _calibration_key(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool
 ) -> Any:
-    """Return all that a scale depends on, so that equal runs are calibrated once.
+    """Return a key of all that the scale depends on, for the cache; None if it cannot be hashed.
 
-    It is None if it cannot be compared.
-
-    Classes against the rest, replicates and later calls ask for the same scale again.  A recipe may
-    hold arrays that cannot be compared, but all nodes share its one scale, which its events at one
-    scale decide.
+    One-against-rest classifiers, replicates and later calls calibrate the same run again.  A recipe
+    may hold arrays, which cannot be hashed; all nodes share its one scale, which its events at
+    another scale determine, so these are its key.
     """
     facts, first = setting.facts, setting.first
     common = (

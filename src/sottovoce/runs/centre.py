@@ -1,9 +1,14 @@
-"""Centring: one charged release of the rows' mean before any method, and the public map that takes
-it away.
+"""Centring: the noisy mean of all rows is released before training, and subtracted from every row.
 
-Encoded rows are mostly a common offset, which noise and caps pay for in every round.  What is
-decided here follows from public facts: sizes, budget, trust and the schema
-(docs/explanation/centring.md).
+Encoded rows consist mostly of a common offset, so norm clipping and noise act on the offset in
+every round.  One release of the mean, charged to the same budget, removes it.  After *moving*, a
+row z with constant entry x is ``gain (z - mean x / k)``, clipped to norm 1 again; k is the constant
+of a row that nothing clipped (:class:`sottovoce.data.move.Move`).
+
+Whether to centre is decided from public facts alone: sizes, budget, trust and the schema
+(docs/explanation/centring.md; why it is private: docs/privacy/centring.md).
+:mod:`sottovoce.runs.training` and plans of separate sites decide; :mod:`sottovoce.runs.engine`
+releases the mean.
 """
 
 from __future__ import annotations
@@ -32,27 +37,33 @@ from ..util.typing import Any, Array
 from .config import RunConfig
 
 GAIN = 2.0
-"""g where nothing says how long a typical row is."""
+"""Factor (g) of centred rows where the schema does not say how long a typical row is."""
 LEAST, MOST = 0.01, 0.10
-"""Bounds on the mean's share of the squared sensitivity over sigma."""
+"""Bounds on the mean's share of the run's squared mu (sensitivity over sigma)."""
 ACCURATE = 0.25
-"""The share makes the noise's length, over all columns, this large, within its bounds."""
+"""Target for the length of the mean's noise over all columns: the share follows from it."""
 TOO_NOISY = 1.6
-"""At the largest share, the noise's length over that of the longest row, beyond which nothing is
-asked.
+"""Largest ratio of the noise's length at the share :data:`MOST` to that of the longest row.
+
+Beyond it no mean is asked.
 """
 FEWEST = 3
-"""Columns of a group."""
+"""Smallest number of columns whose means are shrunk towards a common direction."""
 ROUNDED = 0.01
-"""How much larger the rounding of moved rows may make a sensitivity; more rows are left as they
-are.
+"""Largest relative increase of a sensitivity by the rounding of moved rows.
+
+Tables with so many rows that it would be larger are not centred.
 """
 
 DISCLOSED = "the means of all columns, with noise and within epsilon, by which every row was moved"
 
 
 class Frame(NamedTuple):
-    """Public facts of an encoding: constants' columns, k, g, and columns whose means are alike."""
+    """Public facts of an encoding on which centring rests.
+
+    `constants` are the indices of the constant columns, `k` and `gain` as for :class:`Centring`,
+    and `groups` the columns whose declarations are alike, so that their means may be.
+    """
 
     constants: tuple[int, ...]
     k: float
@@ -77,9 +88,9 @@ def _column_group_key(block: Number | Vector) -> tuple[str, ...]:
 
 
 def frame_of_schema(schema: Schema) -> Frame | None:
-    """Return the frame of a schema's rows.
+    """Return the public facts on which centring rests, from a schema.
 
-    It is None without a constant that rows inside the norm bound have alike.
+    None without a constant column that is the same in all rows inside the norm bound.
     """
     if not schema.intercept or schema.unit:
         return None
@@ -90,7 +101,7 @@ def frame_of_schema(schema: Schema) -> Frame | None:
         first = columns.stop
         if isinstance(block, Number | Vector):
             groups.setdefault(_column_group_key(block), []).extend(columns)
-    # Whoever declares a scale or typical values says how long a typical row is.
+    # A schema with a declared scale or typical values already says how long a typical row is.
     typical = any(isinstance(block, Number) and block.typical for block in schema.blocks)
     gain = GAIN
     if schema.scale is not None or typical:
@@ -107,17 +118,17 @@ class Centring:
     Parameters
     ----------
     constants : tuple of int
-        Columns of the constants.
+        Indices of the constant columns.
     k : float
-        The constant of a row that nothing shortened.
+        The constant entry of a row that was not clipped, in (0, 1].
     gain : float
-        What centred rows are multiplied by before they are shortened.
+        Factor of centred rows before they are clipped to norm 1, >= 1.
     alpha : float
-        Sensitivity over sigma of the mean's release.
+        mu (sensitivity over sigma) of the mean's release.
     share : float
-        Of the squared sensitivity over sigma of the whole run.
+        The mean's share of the run's squared mu, in (0, 1).
     groups : tuple of tuples of int
-        Columns whose means are shrunk towards a common one's direction.
+        Groups of columns whose means are shrunk towards their common direction.
     """
 
     constants: tuple[int, ...]
@@ -137,18 +148,20 @@ class Centring:
                 "needs distinct columns, 0 < k <= 1 <= gain, a positive alpha, and a share "
                 "inside (0, 1)"
             )
-            raise InvalidInput("centre", None, rule, "use sottovoce.runs.centre.decide_centring")
+            raise InvalidInput(
+                "centre", None, rule, "make it by sottovoce.runs.centre.decide_centring"
+            )
 
     @cached_property
     def digest(self) -> str:
-        """Digest of this centring; configurations hold it."""
+        """Digest of this centring, which configurations of runs hold."""
         return personalised_hash(b"centre", canonical_json(self.to_dict()).encode()).hex()[:32]
 
     def check_columns(self, width: int) -> None:
         """Refuse columns beyond those of rows of this width; InvalidInput."""
         most = max(column for group in (self.constants, *self.groups) for column in group)
         if most >= width:
-            rule = f"names column {most} of rows that have {width}"
+            rule = f"names column {most}, but rows have {width} columns"
             raise InvalidInput("centre", None, rule, "decide it for the encoding of these rows")
 
     @property
@@ -167,24 +180,25 @@ class Centring:
     @property
     def says(self) -> str:
         """The privacy cost of the release, in words."""
-        cost = f"{100.0 * self.share:.2g}% of the squared shift over sigma"
+        # Gaussian releases add up in mu^2 = 2 rho of zCDP, so the share of mu^2 is one of rho.
+        cost = f"{100.0 * self.share:.2g}% of the privacy budget (in zCDP)"
         return (
-            f"noisy means of all columns were released first, within epsilon ({cost}), and taken "
-            "away from all rows"
+            f"noisy means of all columns were released first and subtracted from all rows; they "
+            f"took {cost}, which epsilon includes"
         )
 
     def map_for_mean(self, mean: Array) -> Move:
-        """Return the public map of a mean, (p,) or (R, p)."""
+        """Return the public map that subtracts a mean, (p,) or (R, p) for R replicates."""
         return Move(mean, self.constants, self.k, self.gain)
 
     def shrink_mean(self, answer: Answer) -> Array:
-        """Shrink the released mean by what noise explains: (R, p), of norm at most 1.
+        """Shrink the released mean to reduce its noise: (R, p), of norm at most 1.
 
-        The bits are the same on every machine.
-
-        Along a group's common direction by ``(1 - s^2 / a^2)+``, with a the mean's part along it
-        and s the noise's standard deviation; the rest as James and Stein do, and one or two columns
-        like one direction.
+        It is post-processing, and gives the same bits on every machine.  The mean's part along a
+        group's common direction, of length a, is multiplied by ``(1 - s^2 / a^2)+``, with s the
+        noise's standard deviation in a column.  What is left of the mean m is multiplied by James
+        and Stein's ``(1 - (p - 2) s^2 / ||m||^2)+``, with p its free dimensions and p - 2 at least
+        1.
         """
         mean = np.array(answer.value, dtype=float)
         # The variance of the noise in a column.
@@ -197,7 +211,7 @@ class Centring:
             kept = along * np.maximum(1.0 - noise / np.maximum(along**2, 1e-300), 0.0)
             mean[:, columns] -= along / math.sqrt(len(columns))
             common[:, columns] = kept / math.sqrt(len(columns))
-        # James and Stein's factor: dimensions less two.
+        # James and Stein's p - 2: each group's direction takes one dimension away.
         left = max(1, mean.shape[1] - len(self.constants) - len(self.groups) - 2)
         shrinkage = np.maximum(1.0 - left * noise / np.maximum(_sum_exactly(mean**2), 1e-300), 0.0)
         found = common + mean * shrinkage
@@ -206,14 +220,14 @@ class Centring:
         return np.asarray(found / np.maximum(1.0, length))
 
     def config_for_method(self, config: RunConfig) -> RunConfig:
-        """Return the configuration with about the epsilon that is left for its method.
+        """Return the configuration with about the epsilon that the mean leaves for the method.
 
-        It is for choices that are made before the run is priced.
+        ``method="auto"`` compares candidates under it; the run itself is priced exactly.
         """
         assert config.delta is not None
         left: list[float] = []
         for epsilon in np.atleast_1d(config.epsilon).tolist():
-            # Squares of shifts over sigma add up, and this share of them is the mean's.
+            # Squares of mu add up, and `share` of the run's is the mean's.
             mu = nominal_mu(epsilon, config.delta) * math.sqrt(1.0 - self.share)
             left.append(gaussian_epsilon(config.delta, mu))
         if isinstance(config.epsilon, tuple):
@@ -225,20 +239,21 @@ class Centring:
 
     @classmethod
     def from_record(cls, record: Any) -> Self:
-        """Read a :meth:`to_dict`, which may come from anybody; InvalidInput if it is none."""
+        """Read what :meth:`to_dict` wrote, from an untrusted file; InvalidInput if it is none."""
         try:
             return record_from_plain(cls, record)
         except Unreadable as error:
-            rule = f"is not the record of a centring: {error}"
+            rule = f"is not the record of how rows are centred: {error}"
             raise InvalidInput(
-                "centre", None, rule, "use what a plan or a run's record holds"
+                "centre", None, rule, "use the record in a plan or a saved run"
             ) from None
 
 
 def _sum_exactly(values: Array) -> Array:
-    """Add up over the last axis, (R, 1), exactly but for one rounding.
+    """Sum (R, p) over the last axis to (R, 1), with one rounding at the end.
 
-    Sites compare what follows from these sums, so no machine may add in another order.
+    Sites compare results of these sums bit by bit, so they must not depend on the order in which a
+    machine adds.
     """
     return np.array([[math.fsum(row)] for row in values.tolist()])
 
@@ -262,13 +277,13 @@ def decide_centring(config: RunConfig, n: Array, d: int, frame: Frame | None) ->
     Parameters
     ----------
     config : RunConfig
-        Its budget, trust and relation; of the method only whether it can run on moved rows.
+        Its budget, trust and relation, and whether its method can run on moved rows.
     n : array
         Rows of every site.
     d : int
         Columns of a row, constants included.
     frame : Frame or None
-        Of the encoding; None without a constant.
+        Public facts of the encoding; None without a constant column.
 
     Returns
     -------
@@ -284,18 +299,19 @@ def decide_centring(config: RunConfig, n: Array, d: int, frame: Frame | None) ->
     free = d - len(frame.constants)
     rows = float(sizes.sum())
     summed, pooled = config.trusted.opens_sums, config.trusted.pools_rows
-    # A person's rows at m sites move one sum m times as far, and m answers once each.
+    # By how much squared mu grows for a person with rows at m sites: one sum moves m times as far
+    # (m^2), or m separate answers move once each (m).
     people = config.copies * config.sites_per_row
     if summed:
         people = config.copies * config.sites_per_row**2
     mu = nominal_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)
-    # The length of the mean's noise, at a share of one.
+    # The expected length of the mean's noise over all columns, if the mean had the whole budget.
     more = _noise_over_curator(config, len(sizes))
     noise = math.sqrt(free) * RELATIONS[config.relation] * more / (rows * mu)
     # Without its constant, a row is no longer than this.
     radius = math.sqrt(max(0.0, 1.0 - frame.k**2))
     if noise / math.sqrt(MOST) > TOO_NOISY * radius:
-        few = f"{rows:,.0f} rows are too few for {free} means at this budget"
+        few = f"{rows:,.0f} rows are too few to estimate {free} means with this privacy budget"
         return Decision(None, f"rows were not centred: {few}")
     # Rounding grows with the rows of a sum: those of all sites, or of the largest site.
     largest = float(sizes.max())
@@ -303,7 +319,7 @@ def decide_centring(config: RunConfig, n: Array, d: int, frame: Frame | None) ->
         largest = rows
     stretch = stretch_bound(frame.gain, frame.k, len(frame.constants))
     if largest**2 * (config.rows_per_person or 1) * 2.0**-53 * stretch**2 > ROUNDED:
-        many = f"{rows:,.0f} rows are so many that rounding would cost more"
+        many = f"with {rows:,.0f} rows, rounding would add more than {ROUNDED:.0%} to the noise"
         return Decision(None, f"rows were not centred: {many}")
     share = float(np.clip((noise / ACCURATE) ** 2, LEAST, MOST))
     alpha = float(f"{mu * math.sqrt(share):.6g}")
@@ -312,7 +328,7 @@ def decide_centring(config: RunConfig, n: Array, d: int, frame: Frame | None) ->
 
 
 def _noise_over_curator(config: RunConfig, sites: int) -> float:
-    """Return how much more noise a mean over all sites has than one by a curator.
+    """Return the ratio of the noise of a mean over all sites to that of a curator's mean.
 
     It is f of docs/explanation/centring.md, step 1.
     """
@@ -325,25 +341,25 @@ def _noise_over_curator(config: RunConfig, sites: int) -> float:
 
 
 def _why_not_centred(config: RunConfig, frame: Frame | None) -> str:
-    """Return why no mean is asked; empty if one can be."""
+    """Return why no mean is asked, after "rows were not centred: "; empty if one can be asked."""
     known = REGISTRY.get(config.method)
     # A constant above 1 is longer than any row may be: all rows are clipped.
     if frame is None or frame.k > 1.0:
-        return "they have no constant that is alike in all of them"
+        return "they have no constant column with the same value in all rows"
     if config.form != "corrected":
-        return "a printed form runs as its paper says"
+        return "a printed form follows its paper to the letter"
     if not config.budgeted or (known is not None and not known.private):
-        return "without a budget there is no noise to save"
+        return "without a finite epsilon there is no noise to reduce"
     if config.relation not in RELATIONS:
-        return "their relation is unknown"
+        return "the neighbouring relation is unknown"
     if config.noise is not None:
-        return "noise is given, and no share of it can be taken for a mean"
+        return "the noise is given, so that no part of a budget can be used for the means"
     if config.delta is None or config.notion == "pure":
-        return "a mean's noise has no price in pure epsilon"
+        return "the means need Gaussian noise, which has no pure epsilon"
     if make_loss(config.loss).offset_bound:
         return (
-            "labels are numbers, for which it loses more on small tables than it gains on large "
-            "ones"
+            "labels are numbers, for which centring loses more accuracy on small tables than it "
+            "gains on large ones"
         )
     return ""
 
@@ -351,18 +367,16 @@ def _why_not_centred(config: RunConfig, frame: Frame | None) -> str:
 def with_centring_digest(config: RunConfig, centring: Centring | None) -> RunConfig:
     """Return the configuration with the digest of how its rows are centred.
 
-    InvalidInput if it names another way, or one that was not given.
+    InvalidInput if it already has the digest of another :class:`Centring`, or `centring` is None.
     """
     if centring is None:
         if config.centre is not None:
-            rule = "is the digest of a centring that was not given"
-            raise InvalidInput(
-                "centre", config.centre, rule, "give the centring too, or leave both out"
-            )
+            rule = "is the digest of a Centring, but no Centring was given"
+            raise InvalidInput("centre", config.centre, rule, "give both, or leave both out")
         return config
     if config.centre not in (None, centring.digest):
-        rule = "is the digest of another centring than the one given"
+        rule = "is not the digest of the Centring that was given"
         raise InvalidInput(
-            "centre", config.centre, rule, "give the centring that the configuration was made with"
+            "centre", config.centre, rule, "give the Centring that the configuration was made with"
         )
     return replace(config, centre=centring.digest)

@@ -1,4 +1,10 @@
-"""The configuration of a run, checked field by field."""
+"""The configuration of a run: all public parameters, each checked, and the rules between them.
+
+Constraints of single fields stand beside the fields; the functions in :data:`RULES` check several
+fields together, and all errors are reported at once.  A *knob* is an option of one method only
+(:mod:`sottovoce.algorithms.knobs`); a *record* is the plain data of a saved run, whose digest
+identifies it, so :meth:`RunConfig.to_dict` must never change for an unchanged configuration.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +61,8 @@ from .registering import find_method, offered_methods
 TRUSTED = tuple(TRUSTS)
 MOST_ROUNDS, MOST_REPLICATES = 50_000, 1_000_000
 NO_OPTIONS = MethodOptions()
-_NESTED = ("options", "other_options")
-_SCHEDULES = ("eta", "noise")
+_NESTED = ("options", "other_options")  # fields that flat dictionaries have one by one
+_SCHEDULES = ("eta", "noise")  # fields that may be schedules, dictionaries in records
 _DIGEST = "[0-9a-f]{32}"
 
 
@@ -76,17 +82,17 @@ _FINITE_OR_SCHEDULE = Both(
 class RunConfig:
     """Configuration of a run: all that it depends on except the rows, and public.
 
-    Its defaults are what a record means that leaves a field out, so they never change.  The command
-    line and the estimators have defaults of their own (:mod:`sottovoce.runs.defaults`).
+    A record may leave out a field that has its default, so the defaults here never change.  The
+    command line and the estimators have defaults of their own (:mod:`sottovoce.runs.defaults`).
 
     Parameters
     ----------
     method : str
-        A name that ``sottovoce methods`` lists.  Stored is the name of method and ``trust``
+        A name that ``sottovoce methods`` lists.  The field stores the name of method and ``trust``
         together: "sum_momentum" for "momentum" under "sum", which may also be given.  "auto" leaves
-        the choice to :func:`sottovoce.runs.auto_search.choose_method`; stored is the first guess,
-        `prox_admm` with a delta, a cap on gradients or a loss without a proof for noise inside
-        objectives, else `mr_admm`.
+        the choice to :func:`sottovoce.runs.auto_search.choose_method`; until then the field stores
+        a first guess: `prox_admm` with a delta, gradient clipping or a loss for which objective
+        perturbation has no proof, else `mr_admm`.
     epsilon : float or tuple of N floats
         Total of the whole run, per row of one site: for all nodes, or for each.  ``inf`` runs
         without noise.
@@ -94,9 +100,9 @@ class RunConfig:
         The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for
         pure epsilon.
     trust : {"nobody", "sum", "curator"}, optional
-        Whom people trust with their rows: nobody; nobody with more than sums over all sites; or a
-        curator.  None for whom the method's name says, and nobody for "auto".  A name that says
-        another trust is refused.
+        Whom people trust with their rows: nobody (local), nobody but with secure sums over all
+        sites (secure aggregation), or a curator (central).  None for the trust that the method's
+        name implies, and nobody for "auto".  A name that implies another trust is refused.
     rounds : int
         Exchanges with the neighbours.
     graph, loss : str
@@ -108,8 +114,8 @@ class RunConfig:
         How releases add up.  None is "pure" without a delta, and "best", the least of all, with
         one.
     colluders : int
-        Under trust in sums: how many sites may tell others all they know.  With one of N the noise
-        has N / (N - 1) of a curator's variance.
+        Under trust in sums: how many sites may collude, that is, tell others all that they know.
+        With one of N sites the noise has N / (N - 1) times a curator's variance.
     participants : int, optional
         Under trust in sums: the least number of sites of a sum.  None for the least that the
         protocol allows: ``max(colluders + 2, more than (N + colluders) / 2)``.
@@ -117,9 +123,9 @@ class RunConfig:
         Largest number of sites at which one person may have a row; the total is that of the worst
         such sites together.
     rows_per_person : int, optional
-        The most rows of a person at a site, bounded together
-        (:meth:`sottovoce.data.rows.Rows.with_people`): the unit of the guarantee is then a person.
-        None for a row.
+        Largest number of rows of a person at a site (user-level privacy): the unit of the guarantee
+        is then a person, whose rows are clipped together
+        (:meth:`sottovoce.data.rows.Rows.with_people`).  None for a row as the unit.
     seed : int, optional
         Source of the noise in a simulation, which anybody who knows it can repeat.  None draws from
         the operating system.
@@ -129,7 +135,7 @@ class RunConfig:
     Other Parameters
     ----------------
     form : {"corrected", "printed", "listed"}
-        Whether the code has a proof that covers it, or is a paper's algorithm to the letter.
+        "corrected" is covered by a proof; the others are a paper's algorithm to the letter.
     C, rho : float
         See :mod:`sottovoce.problem.facts`.
     eta : float, tuple of N floats or Schedule, optional
@@ -164,12 +170,12 @@ class RunConfig:
         Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
     options : MethodOptions
-        What the method alone has: an object of the class in its file, such as
-        ``MomentumOptions(momentum=0.9)``.  Left out, it is the method's own at its defaults.
+        Options of this method only: an object of the class in its file, such as
+        ``MomentumOptions(momentum=0.9)``.  By default the method's own at their defaults.
     other_options : tuple of pairs
-        Options by name, as :meth:`from_dict` was given them: those that the method has are moved
-        into `options`.  The others are of other methods and do nothing here, so that methods can be
-        compared by name; "auto" may come to use them.
+        Options by name, as given to :meth:`from_dict`: those that the method has are moved into
+        `options`.  The rest belong to other methods and have no effect, so that one dictionary
+        serves to compare methods; "auto" may choose a method that uses them.
 
     Examples
     --------
@@ -260,8 +266,9 @@ class RunConfig:
         raise_collected_errors(collect_broken_rules(self, RULES))
 
     def _resolve_method(self) -> None:
-        """Store method and trust under the names that records know, and the one graph that sums
-        have.
+        """Replace "auto" by a first guess, and a method's name by that of the pair with its trust.
+
+        A run that opens sums over all sites gets the complete graph.
         """
         if self.method == "auto":
             guess = _first_guess(self.delta, self.loss, self.trust, self._gradient_cap_as_given)
@@ -281,13 +288,14 @@ class RunConfig:
             object.__setattr__(self, "method", name_under_trust(self.method, self.trust))
         elif self.trusts == "nobody":
             object.__setattr__(self, "trust", "nobody")
-        # "ring" is the field's default, so it may be what was not said; sums have one graph.
+        # "ring" is the field's default, so the caller may not have chosen it; sums over all sites
+        # need the complete graph.
         if self.trusts == "sum" and self.graph == "ring":
             object.__setattr__(self, "graph", "complete")
 
     @property
     def _gradient_cap_as_given(self) -> float:
-        """The cap on gradients before it is known which method has one."""
+        """The cap on gradients as the caller gave it, before the method is known."""
         given = dict(self.other_options)
         return float(given.get("max_grad_norm", getattr(self.options, "max_grad_norm", math.inf)))
 
@@ -298,17 +306,17 @@ class RunConfig:
         if options == NO_OPTIONS:
             options = defaults
         if type(options) is not type(defaults):
-            rule = f"must be {type(defaults).__name__}, the options of {self.method}"
+            rule = f"must be of the class {type(defaults).__name__}, the options of {self.method}"
             raise InvalidInput(
-                "options", type(options), rule, "give options by name, to RunConfig.from_dict"
+                "options", type(options), rule, "or give options by name to RunConfig.from_dict"
             )
         names = knobs_of(defaults)
         own = {name: value for name, value in self.other_options if name in names}
         others = {name: value for name, value in self.other_options if name not in names}
-        # An option of another method at its default says nothing, so it is not kept.
-        strange = {name: value for name, value in others.items() if value != KNOBS[name].default}
+        # An option of another method at its default has no effect, so it is not stored.
+        changed = {name: value for name, value in others.items() if value != KNOBS[name].default}
         object.__setattr__(self, "options", replace(options, **own))
-        object.__setattr__(self, "other_options", tuple(sorted(strange.items())))
+        object.__setattr__(self, "other_options", tuple(sorted(changed.items())))
 
     @property
     def gradient_cap(self) -> float:
@@ -317,19 +325,19 @@ class RunConfig:
 
     @property
     def trusted(self) -> Trust:
-        """The trust that the method's name says; of a recipe, the one that ``trust`` names."""
+        """The trust that the method's name implies; for a recipe, that of the field ``trust``."""
         if self.method in ANSWERS:
             return TRUSTS[self.trust or "nobody"]
         return REGISTRY[self.method].trust
 
     @property
     def trusts(self) -> str:
-        """Return the kind of trust, "nobody", "sum" or "curator"."""
+        """The kind of trust: "nobody", "sum" or "curator"."""
         return self.trusted.kind
 
     @property
     def notion(self) -> str:
-        """The name of the accountant: the one given, or the default with or without a delta."""
+        """The name of the accountant: as given, or "pure" without a delta and "best" with one."""
         if self.accountant:
             return self.accountant
         if self.delta is None:
@@ -357,9 +365,9 @@ class RunConfig:
         return self.from_dict(self.flat() | changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, with infinity as the text ``inf``.
+        """Return the record: plain data, with an infinite epsilon as the text ``inf``.
 
-        Options at their defaults are left out, but for ``WRITTEN``.
+        Options at their defaults are left out, except those of ``WRITTEN``.
         """
         plain = {name: KNOBS[name].default for name in WRITTEN}
         for name, value in self.flat().items():
@@ -369,8 +377,9 @@ class RunConfig:
         # JSON has no infinity.
         if not self.budgeted:
             plain["epsilon"] = "inf"
-        # Values that records leave out.  Keys of runs are digests of records, so a field or an
-        # option that is added later must be silent at its default.
+        # Fields and options, with the value at which a record leaves them out.  Keys of runs are
+        # digests of records, so a field that is added to this class must be left out at its
+        # default.
         silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
         silent |= {"auto": False, "colluders": 1}
         for name, knob in KNOBS.items():
@@ -431,14 +440,14 @@ class RunConfig:
     def from_record(cls, plain: Mapping[str, Any]) -> RunConfig:
         """Read what :meth:`to_dict` wrote, from a file: nothing may be left out.
 
-        A file may come from anybody, so it makes this program load no code: a method of another
-        package must be known before.
+        The file is not trusted and must not make this program load code: a method of another
+        package must have been registered before.
 
         Raises
         ------
         ValueError
-            If it wrote no such record; :class:`InvalidInput` for what :meth:`from_dict` refuses,
-            and for a method that is not known.
+            If it is no such record; :class:`InvalidInput` for what :meth:`from_dict` refuses, and
+            for a method that is not known.
         """
         refused = refusal_of_method(plain)
         if refused is not None:
@@ -451,18 +460,16 @@ class RunConfig:
     def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
         """Return the configuration of a recipe under this budget, trust, relation and seed.
 
-        Nothing else is kept: a recipe has its own steps, and its own noise if that was calibrated
-        before.
+        Other fields are not kept: a recipe has its own steps, and its own noise if that was
+        calibrated before.  `changes` replace kept fields.
         """
         kept = {field: getattr(self, field) for field in _KEPT} | changes
         if self.form != "corrected":
-            raise InvalidInput(
-                "form", self.form, "no paper has a printed form of answers", "leave it out"
-            )
+            rule = "statistics are released in the corrected form only"
+            raise InvalidInput("form", self.form, rule, "leave it out")
         if isinstance(kept["epsilon"], tuple):
-            raise InvalidInput(
-                "epsilon", self.epsilon, "answers over all sites have one price", "give one number"
-            )
+            rule = "statistics over all sites have one epsilon for all"
+            raise InvalidInput("epsilon", self.epsilon, rule, "give one number")
         return RunConfig(
             method.name,
             rounds=len(method.items),
@@ -474,10 +481,12 @@ class RunConfig:
 
 
 _FIELDS = frozenset(one.name for one in fields(RunConfig))
-"""Names that are never taken for an option, whatever options there are: some of them are what a
-run is priced by.
+"""Names of fields, which are never read as the name of a method's option.
+
+Some of them decide the run's privacy loss.
 """
 
+# Fields that `RunConfig.for_recipe` keeps.
 _KEPT = (
     "epsilon",
     "delta",
@@ -501,11 +510,10 @@ def refusal_of_method(plain: Any) -> Refusal | None:
     if not isinstance(method, str) or method in KNOWN:
         return None
     rule = (
-        f"names the method {format_declared_value(method)}, which this program does not know, and "
-        "a file makes "
-        "it load no package"
+        f"names the method {format_declared_value(method)}, which this program does not know and "
+        "does not load because of a file"
     )
-    return Refusal(rule, "import or register the method first, or type --method NAME")
+    return Refusal(rule, "import or register the method first, or give --method NAME")
 
 
 def _unknown_name_error(name: str, known: Iterable[str]) -> InvalidInput:
@@ -513,7 +521,8 @@ def _unknown_name_error(name: str, known: Iterable[str]) -> InvalidInput:
     near = get_close_matches(name, known, n=1)
     if near:
         remedy = f"did you mean {near[0]!r}?"
-    return InvalidInput(name, None, "is neither a field of a run nor an option of a method", remedy)
+    rule = "is neither a parameter of runs nor an option of a method"
+    return InvalidInput(name, None, rule, remedy)
 
 
 def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
@@ -525,17 +534,20 @@ def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
             wrong.append(_unknown_name_error(name, KNOBS))
         elif not knob.constraint.is_satisfied_by(value):
             rule = knob.constraint.broken_rule_text(value)
-            # An error without a value shows none, so None is shown by its type.
-            told = value
+            # `InvalidInput` shows no value for None, so a None that was given is shown as its type.
+            shown = value
             if value is None:
-                told = type(value)
-            wrong.append(InvalidInput(name, told, rule, f"use {name}={knob.default!r}"))
+                shown = type(value)
+            wrong.append(InvalidInput(name, shown, rule, f"use {name}={knob.default!r}"))
     return wrong
 
 
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
-    """Return the method that "auto" starts from (measured: docs/measured/results.md)."""
-    # Noise inside objectives has a proof for some losses only, and for none with capped gradients.
+    """Return the method that "auto" starts from (measured: docs/measured/results.md).
+
+    `cap` is the cap on gradients, infinity for none.
+    """
+    # Objective perturbation is proved for some losses only, and for none with gradient clipping.
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
     if trust == "sum":
         return "momentum"
@@ -549,11 +561,15 @@ def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) 
 
 
 def one_graph_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
-    """Sums go over all sites: sums over the neighbours of a ring of five can be solved for every
-    single vector.
+    """Sums are over all sites: from sums over neighbours single vectors can be computed.
+
+    On a ring of five, for example, the five sums of neighbours determine every site's vector.
     """
     if config.trusts == "sum" and config.graph != "complete":
-        rule = f"{config.method} opens one sum over all sites; sums over neighbours hide nothing"
+        rule = (
+            f"{config.method} needs the complete graph, because sums over neighbours would not "
+            "hide single sites"
+        )
         yield InvalidInput("graph", config.graph, rule, "leave it out")
 
 
@@ -564,32 +580,33 @@ def one_price_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
     for name in ("epsilon", "eta", "noise"):
         value = getattr(config, name)
         if isinstance(value, tuple) or (isinstance(value, Schedule) and value.nodes):
-            rule = f"{config.method} opens sums over all sites, which have one price"
+            rule = f"{config.method} releases sums over all sites, so all sites have the same value"
             yield InvalidInput(name, value, rule, "give one number")
 
 
 def colluders_and_participants_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
-    """Only sums know who may collude and how many must take part."""
+    """Colluding and participating sites are counted only under trust in sums."""
     if config.trusts == "sum":
         return
     for name, left_out in (("colluders", 1), ("participants", None)):
         value = getattr(config, name)
         if value != left_out:
-            rule = f"{config.method} opens no sums"
+            rule = f"{config.method} opens no sums over sites"
             yield InvalidInput(name, value, rule, "leave it out, or use trust='sum'")
 
 
 def form_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
-    """The method has the form."""
+    """The method exists in the form that is asked for."""
     forms = config.algorithm.forms
     if config.form not in forms:
-        rule = f"{config.method} has {', '.join(forms)}"
+        rule = f"{config.method} only exists in the form {' or '.join(forms)}"
         yield InvalidInput("form", config.form, rule, f"use {forms[0]!r}")
 
 
 def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
-    """Options of another method are ignored, so that methods can be compared; others that do
-    nothing are refused.
+    """An option must have an effect, except one of another method.
+
+    Those are ignored, so that methods can be compared with one dictionary of options.
     """
     own = values_of(config.options)
     for name, value in (own | dict(config.other_options)).items():
@@ -598,7 +615,7 @@ def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
         if value == one.default or is_read:
             continue
         if one.strict:
-            rule = f"the {config.form} {config.method} has none; {one.strict}"
+            rule = f"{config.method} in the {config.form} form has no such option: {one.strict}"
             yield InvalidInput(name, value, rule, f"use {name}={one.default!r}")
         elif name in own or one.form == "printed":
             readers = [
@@ -606,16 +623,18 @@ def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
                 for method, cls in REGISTRY.items()
                 if name in knobs_of(cls.options) and one.form in cls.forms
             ]
-            has = f"its own, {one.default}"
+            fixed = f"always uses {one.default}"
             if one.form == "printed":
-                has = "none"
-            rule = f"the {config.form} {config.method} has {has}"
-            remedy = f"leave it out: it is of the {one.form} {' or '.join(readers)}"
+                fixed = "has no such option"
+            rule = f"{config.method} in the {config.form} form {fixed}"
+            remedy = (
+                f"leave it out, or use the {one.form} form of {' or '.join(readers)}, which has it"
+            )
             yield InvalidInput(name, value, rule, remedy)
 
 
 def corrected_form_of_moved_runs(config: RunConfig) -> Iterator[InvalidInput]:
-    """A paper's algorithm to the letter starts at zero and runs on rows as they are."""
+    """A paper's algorithm to the letter starts at zero, and its rows are not centred."""
     if config.form == "corrected":
         return
     remedy = "leave it out, or use form='corrected'"
@@ -624,13 +643,11 @@ def corrected_form_of_moved_runs(config: RunConfig) -> Iterator[InvalidInput]:
             "start", config.start, "a printed form starts at zero, as its paper says", remedy
         )
     if config.centre is not None:
-        yield InvalidInput(
-            "centre", config.centre, "a printed form runs on rows as they are", remedy
-        )
+        yield InvalidInput("centre", config.centre, "a printed form does not centre rows", remedy)
 
 
 def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
-    """A method that draws no noise has no parameter of it, and no finite epsilon."""
+    """A method without noise takes no noise parameter and no finite epsilon."""
     if config.algorithm.private:
         return
     if config.noise is not None:
@@ -638,13 +655,10 @@ def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
         remedy = "leave noise out, or use method='dvp'"
         yield InvalidInput("noise", config.noise, rule, remedy)
     if config.budgeted:
-        rule = (
-            f"{config.method} sends exact results without noise, so it protects nobody and no "
-            "finite epsilon holds"
-        )
+        rule = f"{config.method} adds no noise, so it protects nobody and has no finite epsilon"
         remedy = (
-            "choose a private method such as 'mr_admm'; only for a comparison that nobody outside "
-            "may see, epsilon=inf"
+            "use a private method such as 'mr_admm', or epsilon=inf for a comparison whose results "
+            "are not given to anybody else"
         )
         yield InvalidInput("epsilon", config.epsilon, rule, remedy)
 
@@ -654,17 +668,14 @@ def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
     if config.seed is not None:
         return
     if config.replicates > 1:
-        rule = (
-            "with noise of the operating system every replicate is a release of its own, and "
-            "they add up"
-        )
+        rule = "without a seed every replicate is a release, and their privacy losses add up"
         yield InvalidInput(
-            "replicates", config.replicates, rule, "use one, or a seed for a simulation"
+            "replicates", config.replicates, rule, "use replicates=1, or a seed for a simulation"
         )
     if config.form != "corrected":
         rule = (
-            "is for simulation only: it adds no noise to the solver's answer, so real "
-            "releases have no proof"
+            "is for simulations only: the paper's algorithm adds no noise for the solver's error, "
+            "so a release has no proof"
         )
         yield InvalidInput("form", config.form, rule, "use 'corrected', or give a seed")
 
@@ -672,7 +683,7 @@ def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
 def budgets_of_all_nodes(config: RunConfig) -> Iterator[InvalidInput]:
     """Either every node has a finite budget, or none has one."""
     if isinstance(config.epsilon, tuple) and not np.all(np.isfinite(config.epsilon)):
-        rule = "every node needs a finite budget, or none has one"
+        rule = "must be finite for every node, or infinite for all"
         yield InvalidInput("epsilon", config.epsilon, rule, "give finite numbers, or epsilon=inf")
 
 
@@ -684,8 +695,8 @@ def delta_of_the_accountant(config: RunConfig) -> Iterator[InvalidInput]:
         yield unknown
         return
     if accountant.name != "pure" and config.delta is None:
-        rule = f"the {config.notion} accountant needs one inside (0, 1)"
-        yield InvalidInput("delta", None, rule, "use delta=1e-5, or 'pure' in its place")
+        rule = f"is missing, and accountant={config.notion!r} needs a delta between 0 and 1"
+        yield InvalidInput("delta", None, rule, "use delta=1e-5, or accountant='pure'")
 
 
 def delta_of_gaussian_noise(config: RunConfig) -> Iterator[InvalidInput]:
@@ -695,7 +706,7 @@ def delta_of_gaussian_noise(config: RunConfig) -> Iterator[InvalidInput]:
         other = ", or a method with spherical noise"
         if config.method in ANSWERS:
             other = ""
-        rule = f"{config.method} draws Gaussian noise, which has no pure price"
+        rule = f"is missing, and the Gaussian noise of {config.method} has no pure epsilon"
         yield InvalidInput("delta", None, rule, f"use delta=1e-5{other}")
 
 

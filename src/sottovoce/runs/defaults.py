@@ -1,7 +1,7 @@
-"""The defaults of the command line and of the estimators, which may change.
+"""The defaults of the command line and of the estimators, which may change between versions.
 
-Those of :class:`sottovoce.runs.config.RunConfig` may not: saved runs, plans, studies and digests
-mean them.
+Those of :class:`sottovoce.runs.config.RunConfig` may not, because saved runs, plans, studies and
+digests rely on them.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def default_delta(
 
 
 def with_loss_of_task(config: RunConfig, task: Task) -> RunConfig:
-    """Return the configuration with a task's loss in place of the logistic one.
+    """Return the configuration with the loss that fits the task, if it has the default loss.
 
-    The loss is softmax for many classes, and Huber's for residuals.
+    In place of "logistic" that is softmax for many classes, and Huber's loss for numbers.
     """
     if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
@@ -74,21 +74,21 @@ def with_loss_of_task(config: RunConfig, task: Task) -> RunConfig:
         loss = f"softmax:{task.outputs}"
     else:
         loss = HuberResidual().spec
-    # Another loss may have another first guess, so "auto" is asked again.
+    # Another loss may have another first guess, so "auto" is resolved again.
     method = config.method
     if config.auto:
         method = METHOD
     return config.but(method=method, auto=False, loss=loss)
 
 
-# Of momentum, for losses of residuals.
+# Rounds of momentum where labels are numbers (losses of residuals).
 ROUNDS_OF_NUMBERS = 100
 
 
 def method_of_numbers(trust: str, delta: float | None) -> str:
-    """Return the method of ``method="auto"`` for losses of residuals.
+    """Return the method that "auto" stands for where labels are numbers (losses of residuals).
 
-    It is momentum under this trust; without a delta it stays "auto".
+    With a delta that is momentum under this trust; without one it stays "auto".
     """
     if delta is None:
         return METHOD
@@ -96,9 +96,10 @@ def method_of_numbers(trust: str, delta: float | None) -> str:
 
 
 def with_method_of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
-    """Decide ``method="auto"`` for a loss of residuals, for which no candidates are tried.
+    """Resolve ``method="auto"`` where labels are numbers, for which no candidates are compared.
 
-    `free` are the knobs that were left open; rounds among them become `ROUNDS_OF_NUMBERS`.
+    `free` are the names of the parameters that the caller left open; if "rounds" is among them, it
+    becomes `ROUNDS_OF_NUMBERS`.
     """
     if config.delta is None or config.noise is not None:
         return config
@@ -109,7 +110,7 @@ def with_method_of_numbers(config: RunConfig, free: Collection[str]) -> RunConfi
 
 
 def counts_pure_epsilon(accountant: str | Ledger | DurableLedger | None) -> bool:
-    """Return whether totals are sums of pure epsilons."""
+    """Return whether an accountant, by name or of a ledger, adds up pure epsilons."""
     if accountant is None or isinstance(accountant, str):
         return accountant == "pure"
     return accountant.accountant.name == "pure"

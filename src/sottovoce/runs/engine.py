@@ -1,4 +1,11 @@
-"""The driver loop of every method, in simulation and at a site, and its checkpoints."""
+"""The driver loop of every method, and its checkpoints.
+
+:func:`run_rounds` runs an algorithm round by round at a :class:`Place`: the public facts, the
+network and the row guard of one site, of all nodes of a simulation, or of a plan (where a pricer
+stands in for the row guard).  It is called by :mod:`sottovoce.runs.simulate`, by sites
+(:mod:`sottovoce.deploy`) and by :mod:`sottovoce.runs.pricing`.  The *lead* of arrays is ``(R, N)``
+for R replicates and N nodes of a simulation, and ``()`` at one site.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +49,8 @@ FINISHED, BUDGET, NEIGHBOUR, FEW = (
     "too few sites are left",
 )
 BEGUN_BEFORE = (
-    "end the run with version 0.2, or remove the file and begin again: a ledger keeps "
-    "what was spent"
+    "finish the run with version 0.2, or delete the file and start over: what was spent stays in "
+    "the ledger"
 )
 """The remedy for a checkpoint of a version before 0.3."""
 OF_GUARD = "curator."
@@ -57,7 +64,7 @@ UNREADABLE = (
     IndexError,
     OverflowError,
 )
-"""Raised by damaged and foreign files."""
+"""Errors that reading a damaged or foreign file may raise."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +72,24 @@ class Place:
     """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one
     site, or a plan.
 
-    `start` is a public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs
-    on ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and
-    messages hold v.  Queries are asked about w (:meth:`sottovoce.queries.Query.around_origin`), so
-    releases, charges and replays are those of an ordinary run with other public vectors.  With a
-    `move`, w is a model of moved rows.
+    Parameters
+    ----------
+    facts : Facts
+    net : Net
+    guard : Asked
+        Answers queries about rows.
+    lead : tuple of int
+        Leading axes of all vectors: ``(R, N)``, ``()`` for one site, ``(N,)`` in a plan.
+    width : int
+        Entries of a model.
+    start : array, optional
+        A public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on
+        ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and
+        messages hold v.  Queries are asked about w
+        (:meth:`sottovoce.queries.Query.around_origin`), so releases, charges and replays are those
+        of an ordinary run with other public vectors.
+    move : Move, optional
+        The map that centred the rows; w is then a model of moved rows.
     """
 
     facts: Facts
@@ -93,7 +113,7 @@ class Place:
         return choose_oracle(self.facts, self.net, self.guard)
 
     def ask(self, query: Query) -> Array:
-        """Return the oracle's answer; from a start, about the point that the query stands for."""
+        """Charge a query and return its answer; with a `start`, in terms of ``v = w - start``."""
         if self.start is None:
             return self.oracle.request_answer(query)
         return query.answer_from_origin(
@@ -132,7 +152,7 @@ class Place:
         return self.oracle.dual_of_lost_edges(weight)
 
     def fold_to_original_rows(self, model: Array) -> Array:
-        """Return the classifier of a model v, for rows as they were."""
+        """Return the model w of original rows, from a model v: undo `start` and `move`."""
         w = model
         if self.start is not None:
             w = model + self.start
@@ -179,9 +199,9 @@ def run_rounds(
     observers : sequence of callable ``(k, state)``, optional
         Called after every completed round, in this order.
     state, done : optional, int
-        The state after `done` rounds of an interrupted run; None to begin with the algorithm's own.
+        The state after `done` rounds of an interrupted run; None for the algorithm's initial state.
     step : callable ``(k, state, place) -> state``, optional
-        Makes a round in place of the algorithm's `round`, say without solving for a price.
+        Runs a round in place of the algorithm's `round`, for example without solving in a plan.
 
     Returns
     -------
@@ -257,7 +277,7 @@ def release_mean(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str
     """
     assert guard.centring is not None
     recipe = guard.centring.recipe
-    # A start is a model, and no mean of rows is counted from a model.
+    # The start is a model; the mean is one of rows, so it is asked without a start.
     asked = run_rounds(recipe, replace(place, start=None), len(recipe.items))
     if asked.stopped == FEW:
         mean = np.zeros((1, facts.d // facts.loss.outputs))
@@ -371,8 +391,8 @@ def _restore_from_file(
         stored = guard.ledger.answers
         if meta.get("answers", stored) != stored:
             rule = (
-                "holds other answers than the run in this ledger; remove it to go on with those "
-                "of the ledger"
+                "its stored answers differ from those of the run in this ledger; delete the "
+                "checkpoint to continue from the ledger"
             )
             raise LedgerMismatch(f"checkpoint={format_declared_value(path)}: {rule}")
     of_guard = {
@@ -397,6 +417,6 @@ def _check_array_like(found: Array, blank: Any) -> Array:
 
 def _unreadable_error(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"checkpoint={format_declared_value(path)}: not a readable checkpoint; remove it to start "
-        "over"
+        f"checkpoint={format_declared_value(path)}: is not a readable checkpoint; delete it to "
+        "start over"
     )

@@ -1,9 +1,10 @@
 """Forecast whether a run can learn anything, from public facts and synthetic data.
 
-It tells a run that noise drowns from one that it does not.  It is no forecast of the accuracy on
-the real rows: how hard those are to tell apart is not public.
+It distinguishes runs whose noise hides any signal from runs that can learn.  It does not forecast
+the accuracy on the real rows, because how hard these are to classify is not public.
 
-Nothing here reads a private row, so what it says may be told to anybody.
+Nothing here reads a private row, so the forecast may be shown to anybody.  Estimators and `plan`
+warn by it; :mod:`sottovoce.runs.auto_trials` runs the *rehearsals*, the runs on synthetic data.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ from .config import RunConfig
 from .prepare import check_run_size, prepare
 
 LEAST = 0.25
-"""Share of what a perfect model gains on always answering the commonest class; below it, a run
-is near guessing.
+"""A run is near guessing if it gains less than this share of what a perfect model gains.
+
+Gains are in accuracy over always predicting the most frequent class.
 """
-# Of the classifiers of all worlds, from which on there are fewer worlds.
+# Model entries of all synthetic worlds together: wider models are rehearsed in fewer worlds.
 _ENTRIES = 512
 MORE = (10.0, 100.0)
-"""Factors on epsilon, and on rows, that are tried in turn: the first that helps is proposed."""
+"""Factors for epsilon and for the number of rows; the first that helps is suggested."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Errors on synthetic data: of the run, of the commonest class alone, and of a perfect model.
+    """Errors on synthetic data: of the run, of the most frequent class, and of a perfect model.
 
     They are to be compared with each other.  Real rows may be harder or easier than synthetic ones,
     so `error` does not predict the error on them.
@@ -44,7 +46,8 @@ class Forecast:
     Attributes
     ----------
     error, guess, best : float
-        Misclassified shares on synthetic data; `best` is that of a model that knows all chances.
+        Misclassification rates on synthetic data: of the run, of always predicting the most
+        frequent class, and of a model that knows the class probabilities of every row.
     helps : tuple of (str, float)
         Changes that would help, in words, and the error on synthetic data after each.
     """
@@ -71,11 +74,11 @@ class Forecast:
             return ""
         text = (
             f"expected to be near guessing: accuracy on synthetic rows is {1.0 - self.error:.0%}, "
-            f"and that of the commonest class alone {1.0 - self.guess:.0%}"
+            f"and always predicting the most frequent class has {1.0 - self.guess:.0%}"
         )
         would = ", ".join(f"{1.0 - error:.0%} with {what}" for what, error in self.helps)
         if would:
-            text = f"{text}; it would be {would}"
+            text = f"{text}; the run would have {would}"
         return f"{text} (the numbers will differ on your rows)"
 
 
@@ -113,7 +116,7 @@ def forecast_run(
     """
     sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
     if config.method in PROXIMAL and heterogeneity == "iid" and not config.trusted.answers_of_all:
-        # As good where sites are alike, and quicker to try.
+        # The second proximal method is as accurate where sites are alike, and faster to rehearse.
         config = config.but(method=PROXIMAL[-1])
     if not _can_be_rehearsed(config, len(sizes), d, heterogeneity):
         return None
@@ -129,7 +132,8 @@ def _can_be_rehearsed(config: RunConfig, sites: int, d: int, heterogeneity: str)
         return False
     if config.form != "corrected" or loss.offset_bound:
         return False
-    # These are rehearsed as one site with all rows.
+    # Runs with one answer for all sites, and alike sites whose messages are averaged, are
+    # rehearsed as one site with all rows.
     held = sites
     if config.trusted.answers_of_all or (heterogeneity == "iid" and averages_messages(method)):
         held = 1
@@ -140,7 +144,7 @@ def _can_be_rehearsed(config: RunConfig, sites: int, d: int, heterogeneity: str)
 def _forecast_with_help(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
 ) -> Forecast | None:
-    """Rehearse a run; if it is near guessing, also what would help."""
+    """Rehearse a run; if it is near guessing, also rehearse changes that might help."""
     found = _rehearse_run(config, n, d, heterogeneity, expected)
     if found is None or not found.is_near_guessing:
         return found
@@ -179,14 +183,15 @@ def _rehearse_run(
         return None
     error = float(outcome.errors.mean())
     worlds = rehearsal.worlds
-    # A world's chances are those of every class for every row: the perfect model knows them.
+    # `chances` are the class probabilities of a world's rows, (rows, K), which the perfect model
+    # knows.
     guess = float(np.mean([1.0 - world.chances.mean(axis=0).max() for world in worlds]))
     best = float(np.mean([1.0 - world.chances.max(axis=1).mean() for world in worlds]))
     return Forecast(error, guess, best)
 
 
 _Changed = tuple[str, RunConfig, tuple[int, ...]] | None
-"""A change, in words, and the run after it; None if nothing can be changed."""
+"""A change in words, the changed configuration, and its rows per site; None if it cannot be."""
 
 
 def _with_more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
@@ -203,7 +208,7 @@ def _with_more_rows(config: RunConfig, n: tuple[int, ...], factor: float) -> _Ch
 
 
 def _with_trust_in_sums(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
-    """Trust in sums in place of nobody; `factor` says only whether this was tried before."""
+    """Use trust in sums in place of nobody; it is tried with the first `factor` only."""
     # A sum needs three sites at least, and its Gaussian noise a delta.
     if config.trusted.answers_of_all or len(n) < 3 or config.delta is None or factor > MORE[0]:
         return None

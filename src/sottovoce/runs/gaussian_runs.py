@@ -1,10 +1,13 @@
-"""Runs whose releases are all Gaussian: what they cost at another scale of the noise, without
-another plan.
+"""The privacy loss of a run of Gaussian releases as a function of its noise scale, without replans.
 
-A Gaussian release is dominated by a pair that its sensitivity over sigma describes.  So the run is
-planned once, and at another scale its queries state their events anew.  Queries in a row that
-differ in their round alone state one event, which counts; rounds with correlated noise state all
-their shifts at once.
+Calibration (:mod:`sottovoce.runs.calibration`) tries many scales of the noise.  The privacy loss of
+a Gaussian release depends on its mu (sensitivity over sigma) alone.  So the run is planned once,
+and at another scale only the events of its queries are computed again.  Consecutive queries that
+differ in nothing but their round share one event, which is counted; with correlated noise every
+round has a mu of its own.
+
+A *bill* is what an accountant needs to price a release: its mu, or a pair of distributions that
+dominates it (:mod:`sottovoce.privacy.prices`).
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ Bills = tuple[Bill, ...]
 
 
 def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceOfScale | None:
-    """Return the price of a run of Gaussian releases by the scale of its noise.
+    """Return a function from noise scales to the epsilon of a run of Gaussian releases.
 
-    It is None for other runs.
+    None for other runs, which must be planned at every scale.
 
     Parameters
     ----------
@@ -53,8 +56,8 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
     plan's all the same.
     """
     shape = method.noise
-    # Queries group only if all rounds have one sensitivity over sigma; a complete method is
-    # calibrated by its total, not by node; and Gaussian noise has no pure price.
+    # Queries can be grouped only if all rounds have one mu; a method of which only all rounds
+    # together count is calibrated by its total, not by node; Gaussian noise has no pure epsilon.
     if shape is None or not shape.is_steady or method.complete or setting.accountant.name == "pure":
         return None
     facts, accountant, m = setting.facts, setting.accountant, setting.sites_per_row
@@ -68,7 +71,7 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
         if any(release.bills is None for release in releases):
             return None
     except SottovoceError:
-        # A plan will say what is wrong.
+        # A plan of this run will raise the same error, with its explanation.
         return None
 
     def price(scale: Array) -> Array:
@@ -91,9 +94,7 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
 
 
 class Release(NamedTuple):
-    """Bills of the nodes, None if they are not of Gaussian noise alone, and how many such
-    releases there are.
-    """
+    """Bills of one release by node (None if its noise is not Gaussian), and its multiplicity."""
 
     bills: Bills | None
     times: int
@@ -101,18 +102,18 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Queries in a row that differ in their rounds alone."""
+    """Consecutive queries that differ in nothing but their round: one of them, and their number."""
 
     query: Query | Sum
     count: int
 
     def releases_at_shift(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
-        """Return the releases of this group at another sensitivity over sigma.
+        """Return the releases of this group at another mu.
 
         Parameters
         ----------
-        alpha : array
-            Sensitivity over sigma (mu of GDP), of every node or of all.
+        alpha : array of shape () or (N, 1)
+            mu (sensitivity over sigma) of all nodes or of each.
         facts : Facts
             Public facts of all nodes.
         sites_per_row : int
@@ -125,7 +126,7 @@ class Group:
         """
         query = self.query.with_noise_ratio(alpha)
         if isinstance(query, CarriedGradient):
-            # With correlated noise each round has a shift of its own, (rounds, N).
+            # With correlated noise each round has a mu ("shift") of its own, (rounds, N).
             releases = []
             for shifts_of_nodes in query.shifts_of_rounds(facts)[: self.count].tolist():
                 bills = tuple(Bill(mu=mu, lattice=facts.d) for mu in shifts_of_nodes)
@@ -148,9 +149,9 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
 
 
 def group_equal_queries(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
-    """Group queries in a row that differ in their rounds alone.
+    """Group consecutive queries that differ in nothing but their round.
 
-    None if a query has not this sensitivity over sigma, or cannot be compared.
+    None if a query has another mu than `alpha`, or a field that cannot be compared.
     """
     groups = []
     for terms, equal in groupby(queries, _terms_of_query):
@@ -159,7 +160,7 @@ def group_equal_queries(queries: Sequence[Query | Sum], alpha: Array) -> list[Gr
             return None
         if isinstance(members[0], CarriedGradient):
             indices = [getattr(query, "index", 0) for query in members]
-            # Shifts of correlated noise are known for the rounds from the first one on.
+            # The mus of correlated noise are computed for rounds 1, 2, ... without a gap.
             if indices != list(range(1, len(members) + 1)):
                 return None
         groups.append(Group(members[0], len(members)))
@@ -167,7 +168,7 @@ def group_equal_queries(queries: Sequence[Query | Sum], alpha: Array) -> list[Gr
 
 
 def scalar_if_equal(scale: Array) -> Array:
-    """Return one number if all nodes have one scale, so that their schedules stay one number."""
+    """Return scales (N,) as one number if all are equal, so that schedules hold one number too."""
     if np.all(scale == scale[0]):
         return scale[0]
     return scale
@@ -184,7 +185,7 @@ def _releases_of_groups(
 
 
 def _has_equal_shift(query: Query | Sum, alpha: Array) -> bool:
-    """Return true if a query has exactly this sensitivity over sigma."""
+    """Return true if a query has exactly this mu, in the same shape."""
     own = getattr(query, "alpha", None)
     if own is None or np.asarray(own).shape != alpha.shape:
         return False
@@ -192,7 +193,10 @@ def _has_equal_shift(query: Query | Sum, alpha: Array) -> bool:
 
 
 def _terms_of_query(query: Query | Sum) -> Any:
-    """Return class and fields, the round aside; None where a field cannot be compared."""
+    """Return a hashable key of a query: its class and all fields except its round.
+
+    None if a field cannot be compared.
+    """
     inner: Any = query.statistic
     ignored: set[str] = set()
     if isinstance(inner, CarriedGradient):

@@ -1,8 +1,8 @@
-"""Oracles: how a node's questions are answered and how nodes come to agree, one class for each way
-to trust.
+"""Oracles: how queries are answered and how nodes agree, one class for each trust.
 
-Which oracle a run has follows from its public facts, and is chosen here, once.  Both have the same
-methods, so that algorithms are written for neither, and nothing below asks whom people trust.
+An algorithm asks its :class:`sottovoce.runs.engine.Place`, which passes the question to the run's
+oracle.  The oracle is chosen here, once, from the public facts.  Both classes have the same
+methods, so an algorithm does not depend on the trust.
 
 =====================  ===============================  ===========================================
 oracle                 trust                            an answer is
@@ -112,7 +112,7 @@ class Oracle(ABC):
 
     @abstractmethod
     def dual_of_lost_edges(self, weight: Array | float) -> Array | float:
-        """Return the duals that lost edges have added up to: :meth:`Net.pop_lost_edge_duals`."""
+        """Return the sum of the dual terms of lost edges: :meth:`Net.pop_lost_edge_duals`."""
 
 
 class OwnAnswers(Oracle):
@@ -160,7 +160,7 @@ class SumAnswers(Oracle):
         return self.guard.charge_and_open_sum(Sum.sum_of_query(query), self.net)
 
     def participating_sites(self) -> Among:
-        # Agreed on now; the row guard asks again, and is told the same.
+        # The sites agree now; the row guard asks the net again and gets the same answer.
         return self.net.among(self.facts)
 
     def mean_over_sites(self, answer: Array, among: Among) -> Array:
@@ -214,16 +214,16 @@ def choose_oracle(facts: Facts, net: Net, guard: Asked) -> Oracle:
 def check_trust_of_method(algorithm: Algorithm[Any], facts: Facts) -> None:
     """Refuse (InvalidInput) to run a method on the facts of a run under another trust.
 
-    Its prices are others.
+    Its privacy loss would be another one.
     """
     if algorithm.any_trust or algorithm.trust.opens_sums == facts.opens_only_sums:
         return
-    opens = "no sums"
+    releases = "every site's own answers"
     if facts.opens_only_sums:
-        opens = "sums alone"
+        releases = "sums over sites"
     rule = (
-        f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that "
-        f"opens {opens}"
+        f"{algorithm.name} is a method with trust={algorithm.trust.kind!r}, but the run was "
+        f"prepared to release {releases}"
     )
     raise InvalidInput(
         "participants", facts.participants, rule, "prepare the run with the method's own trust"

@@ -1,6 +1,6 @@
-"""Planned runs: decided and priced before any row is read.
+"""Planned runs: configured and priced from public facts, before any row is read.
 
-:func:`sottovoce.runs.simulate.run_planned` takes them.
+:func:`plan_run` makes one, and :func:`sottovoce.runs.simulate.run_planned` runs it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class PlannedRun:
         check_rows_fit_loss(rows, self.config, self.loss)
         if rows.d != self.d or not np.array_equal(rows.n, self.n):
             rule = (
-                f"the run was planned for {len(self.n)} sites and models of {self.d} entries, "
-                "of other sizes"
+                f"do not have the sizes that the run was planned for ({len(self.n)} sites, models "
+                f"of {self.d} entries)"
             )
             raise InvalidInput("rows", None, rule, "plan a run for these rows")
 

@@ -1,5 +1,8 @@
-"""From a configuration to a calibrated plan: all that can be checked and priced before any row
-is read.
+"""From a configuration to a calibrated, priced run, before any row is read.
+
+:func:`prepare` checks the configuration against public sizes, builds the method, and calibrates its
+noise to the budget (:mod:`sottovoce.runs.calibration`).  It is called by
+:mod:`sottovoce.runs.planned` for runs, and by :func:`outline_run` for cost reports.
 """
 
 from __future__ import annotations
@@ -29,10 +32,10 @@ from .centre import Centring, with_centring_digest
 from .config import RunConfig
 from .pricing import Prepared, RunSetting, cost_report, plan_ledger
 
-# Rounds times nodes of a run.
+# Largest number of rounds times nodes of a run.
 MOST_RELEASES = 20_000_000
-MOST_ROWS = 10**12  # of a site
-# Of a classifier: features times the margins of the loss.
+MOST_ROWS = 10**12  # at a site
+# Largest number of entries of a model: features times the margins of the loss.
 MOST_WEIGHTS = 10**8
 
 
@@ -60,7 +63,7 @@ def build_algorithm(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[
     penalty = _as_schedule(eta, config.eta_growth)
     alpha = config.noise
     if alpha is None:
-        # Only the shape counts: its calibration multiplies the whole schedule.
+        # Calibration multiplies the whole schedule, so only its shape over rounds counts.
         alpha = 1.0
     schedule = _as_schedule(alpha, config.noise_growth)
     noise = None
@@ -83,10 +86,10 @@ def _as_schedule(value: float | tuple[float, ...] | Schedule, growth: Any) -> Sc
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
-    """Compute a penalty from public facts.
+    """Compute the penalty eta that a configuration leaves open, from public facts.
 
     A method may have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
-    Otherwise the penalty is in proportion to the noise that the budget needs.
+    Otherwise the penalty is proportional to the noise that the budget needs.
 
     Parameters
     ----------
@@ -104,13 +107,13 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
     Notes
     -----
-    Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s
-    / K.  So the strong convexity K is in proportion to s, with a factor for each method
-    (``noise_weight``) that was measured on Adult.
+    Noise of standard deviation s per coordinate (sum scale) moves a minimiser by up to ``s / K``,
+    with K the strong convexity ``(n/C)(rho/N + curvature)``.  So K is chosen proportional to s,
+    with a factor for each method (``noise_weight``) that was measured on Adult.
 
     Under pure accounting, for a release of rate ``beta``, the logistic log-determinant costs
     nothing if ``beta K >= 1`` (U1), that is, if ``K >= 2 T / epsilon`` for T equal releases under
-    replace-one; ``K`` is ``(n/C)(rho/N + curvature)``.  With a delta it costs almost nothing while
+    replace-one.  With a delta it costs almost nothing while
     ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's ``beta = mu
     sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps this quantity at a tenth.
 
@@ -132,11 +135,12 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
         return max(least, config.C * facts.loss.curvature_bound)
     if not config.budgeted or not cls.noise_weight:
         return least
-    # Where each edge has a penalty, a node's curvature is 2 eta times its degree.
-    stiffness = np.ones_like(facts.n)
+    # Curvature that a node gets per unit of the penalty: where each edge has a penalty eta, a
+    # node's curvature is 2 eta times its degree.
+    curvature_of_penalty = np.ones_like(facts.n)
     if cls.curvature == "edge":
-        stiffness = 2.0 * np.maximum(graph.degree, 1)
-    smallest = float(np.min(facts.n * stiffness))
+        curvature_of_penalty = 2.0 * np.maximum(graph.degree, 1)
+    smallest = float(np.min(facts.n * curvature_of_penalty))
     # Under pure accounting the rule is that of U1, in the notes above.
     weight = cls.noise_weight
     if config.delta is None or facts.pure:
@@ -145,17 +149,18 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
 
 def _noise_deviation(config: RunConfig, facts: Facts, releases: int) -> float:
-    """Estimate the standard deviation of a release's noise in a coordinate, sum scale.
+    """Estimate the standard deviation of a release's noise in a coordinate, in sum scale.
 
-    It is rough unless the noise is Gaussian.
+    For spherical noise it is an order of magnitude.
     """
     epsilon = float(np.min(config.epsilon))
     # A row that is replaced changes a sum of gradients by up to 2 L.
     change = 2.0 * facts.loss.derivative_bound
     if config.delta is not None and not facts.pure:
         return change * math.sqrt(releases) / nominal_mu(epsilon, config.delta)
-    # Spherical noise of rate beta = epsilon / (2 L T) has about root d / beta in a coordinate.
-    # Noise inside the objective takes 1 / beta: beta K >= 1 is the rule of `default_penalty`.
+    # Spherical noise of rate beta = epsilon / (2 L T) has a standard deviation of about root d /
+    # beta in a coordinate.  Inside the objective 1 / beta is used, which gives the rule beta K >= 1
+    # of `default_penalty`.
     per_rate = change * releases / epsilon
     if REGISTRY[config.method].objective_noise:
         return per_rate
@@ -182,18 +187,18 @@ def quorum_of_sums(config: RunConfig, nodes: int) -> tuple[int, int]:
     if least > nodes:
         why = ""
         if nodes == 2:
-            why = ": each of two sites can subtract its own share"
-        rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one{why}"
+            why = ", because each of two sites can subtract its own share"
+        rule = f"with {t} colluding of {nodes} sites, a sum does not hide a single site{why}"
         raise InvalidInput(
-            "colluders", t, rule, "use trust='nobody', which needs no other site, or more sites"
+            "colluders", t, rule, "use more sites, or trust='nobody', which needs no other site"
         )
     wanted = config.participants
     if wanted is None:
         wanted = least
     if not least <= wanted <= nodes:
         rule = (
-            f"must be from {least} to {nodes}: more than half of all sites and colluders, and "
-            "two honest ones"
+            f"must be from {least} to {nodes}: more than (sites + colluders) / 2, and at least "
+            "colluders + 2"
         )
         raise InvalidInput("participants", wanted, rule, "leave it out")
     return wanted, t
@@ -235,7 +240,7 @@ def prepare(
     method : Recipe, optional
         Asked under this configuration's budget and trust (:meth:`sottovoce.RunConfig.for_recipe`).
     centre : Centring, optional
-        Ask the rows' mean first, within the budget, and run the method on moved rows.
+        Release the rows' mean first, within the budget, and run the method on centred rows.
 
     Returns
     -------
@@ -244,8 +249,8 @@ def prepare(
     Raises
     ------
     InvalidInput
-        On a parameter that breaks a rule, a target that cannot be met, or a budget below the price
-        of one round; of all rounds, if only they together mean something.
+        On a parameter that breaks a rule, an epsilon that no noise can meet, or given noise whose
+        first round exceeds epsilon (all rounds, for a method that needs all of them).
     """
     config = with_centring_digest(config_of_asked_run(config, method), centre)
     check_run_size(config, n, d)
@@ -255,7 +260,8 @@ def prepare(
         loss = clip_gradients(make_loss(config.loss), config.gradient_cap)
     rho = config.rho
     if config.trusted.pools_rows:
-        # One party solves the same problem: sum_i f_i over N is mean loss + rho/(2N).
+        # The curator solves the same problem with N = 1: the mean of the nodes' objectives is the
+        # mean loss plus (rho / N) ||w||^2 / 2.
         rho = rho / len(n)
         n = n.sum(axis=0, keepdims=True)
     if graph is None:
@@ -290,7 +296,7 @@ def _collect_facts(
     participants, colluders = quorum_of_sums(config, len(n))
     sites_per_row = 1
     if participants:
-        # Only sums need it to know their price: a person's rows at all sites move one sum.
+        # A person's rows at several sites all move one sum, so its privacy loss depends on this.
         sites_per_row = config.sites_per_row
     stretch = 1.0
     if centre is not None:
@@ -313,8 +319,8 @@ def _collect_facts(
         stretch=stretch,
     )
     if centre is not None and pure:
-        rule = "a mean's noise is Gaussian and has no pure price"
-        raise InvalidInput("centre", None, rule, "use delta=1e-5, or leave centring out")
+        rule = "the means of columns need Gaussian noise, which has no pure epsilon"
+        raise InvalidInput("centre", None, rule, "use delta=1e-5, or do not centre rows")
     return facts
 
 
@@ -344,11 +350,10 @@ def _collect_setting(
 def _within_budget(
     algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig
 ) -> tuple[Algorithm[Any], Array]:
-    """Return the method with the least noise that meets the budget, or as it is if its noise is
-    given; and the budget.
+    """Return the method, calibrated unless its noise is given, and the limit of its ledger.
 
-    A printed form is asked for by its paper's claim; what is proved may be more, and is reported:
-    its ledger has no limit.
+    A printed form is calibrated by its paper's claim.  What is proved of it may be a larger
+    epsilon, which is reported; so its ledger has no limit.
     """
     budget = np.asarray(config.epsilon, dtype=float)
     if algorithm.noise is not None and config.noise is None:
@@ -366,12 +371,12 @@ def _within_budget(
 def _graph_of_config(config: RunConfig, nodes: int, sums: bool) -> Graph:
     """Return the configuration's graph.
 
-    Where all sites open `sums` together nobody reads neighbours, so they are not listed.
+    With `sums` over all sites no edge is read, so a large complete graph need not list its edges.
     """
     seed = config.seed
     if seed is None:
         seed = 0
-    # Other graphs have two nodes or more.
+    # Kinds of graphs other than "complete" may need two nodes or more.
     name = config.graph
     if nodes <= 1:
         name = "complete"
@@ -379,9 +384,9 @@ def _graph_of_config(config: RunConfig, nodes: int, sums: bool) -> Graph:
 
 
 def _recipe_with_noise_shape(method: Recipe, config: RunConfig) -> Recipe:
-    """Return a recipe with the shape of its noise, to be calibrated.
+    """Return a recipe with the shape of its noise over items, which calibration scales.
 
-    It stays as it is if its noise is given, or there is none.
+    The recipe is unchanged if its noise is given, or the budget is infinite.
     """
     if config.noise is not None or not config.budgeted:
         return method
@@ -402,18 +407,21 @@ def _check_node_counts(config: RunConfig, nodes: int) -> None:
             if isinstance(value, Schedule):
                 shown = value.describe_values
             rule = f"must be one number, or one for each of the {nodes} nodes"
-            raise InvalidInput(name, shown, rule, "correct it")
+            raise InvalidInput(name, shown, rule, f"give one or {nodes} numbers")
     if config.sites_per_row > nodes:
         raise InvalidInput(
-            "sites_per_row", config.sites_per_row, f"there are {nodes} sites", "use fewer"
+            "sites_per_row",
+            config.sites_per_row,
+            f"must be at most the number of sites, {nodes}",
+            "use fewer",
         )
 
 
 def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig) -> None:
     """Refuse noise that was given, if the budget does not pay for one round.
 
-    Of a method of which only all rounds together mean something, the budget must pay for all
-    rounds, up to rounding.
+    For a method that needs all of its rounds (:attr:`Algorithm.complete`) the budget must pay for
+    all of them, up to rounding.
 
     Parameters
     ----------
@@ -439,9 +447,12 @@ def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: Run
         least = plan_ledger(algorithm, replace(setting, rounds=1))
         totals = least.per_node()
     if np.any(totals > np.asarray(config.epsilon, dtype=float)):
-        rule = f"{what} costs {least.total():.4g}"
+        rule = f"with the given noise, {what} costs {least.total():.4g}"
         raise InvalidInput(
-            "epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out"
+            "epsilon",
+            config.epsilon,
+            rule,
+            "raise epsilon, or lower alpha (noise=), or leave noise out",
         )
 
 
@@ -452,12 +463,12 @@ def config_of_asked_run(config: RunConfig, method: Recipe | None) -> RunConfig:
     """
     if method is None:
         if config.method in ANSWERS:
-            rule = "is a recipe, which is asked in place of a method"
+            rule = "names a release of statistics, which does not train a model"
             raise InvalidInput("method", config.method, rule, "use 'auto'")
         return config
     own = config.for_recipe(method)
     if config.noise is not None and config != own:
-        rule = "a recipe calibrates the noise of its own releases"
+        rule = "the noise of released statistics follows from epsilon"
         raise InvalidInput("noise", config.noise, rule, "leave it out, and give an epsilon")
     return own
 
@@ -486,14 +497,15 @@ def check_run_size(config: RunConfig, n: Array, d: int) -> None:
         ("d", d, MOST_WEIGHTS, "use fewer features"),
         ("rounds", config.rounds, most_rounds, fewer_rounds),
     ):
-        # Not `value > most`, which lets a NaN pass.
+        # Not `value > most`, which is false for a NaN.
         if not value <= most:
             raise InvalidInput(field, value, f"must be at most {most:,}", remedy)
     check_memory_fits("replicates", 8.0 * config.replicates * len(n) * d)
     loss = make_loss(config.loss)
     if d % loss.outputs:
         rule = (
-            f"must be a multiple of the {loss.outputs} margins that the loss {loss.spec} has a row"
+            f"must be a multiple of {loss.outputs}: the loss {loss.spec} has {loss.outputs} "
+            "weights for every feature"
         )
         raise InvalidInput("d", d, rule, "give features times margins, or use loss='logistic'")
 
@@ -509,7 +521,7 @@ def outline_run(
     method: Recipe | None = None,
     loss: Loss | None = None,
 ) -> dict[str, Any]:
-    """Compute a run's privacy cost and noise without data.
+    """Compute a run's privacy loss and noise without data, as plain data for reports.
 
     Parameters
     ----------

@@ -1,6 +1,8 @@
-"""The privacy loss of a run, before any row is read.
+"""The privacy loss ("price") of a run, before any row is read.
 
-Every price of a run is made here, in four steps, and nothing here reads rows:
+All that a run will cost is computed here, in four steps, and nothing here reads rows.  The run's
+algorithm is run for real, but against a *pricer* in place of the row guard: it notes each query and
+answers with placeholders, since privacy loss does not depend on answers.
 
 1. :func:`collect_queries` runs the method itself, against a row guard without data, and returns
    what it asks.
@@ -76,7 +78,7 @@ class RunSetting:
     copies : int
         How many such runs on the same rows are priced together.
     first : Recipe, optional
-        Asked before the method, at its own noise.
+        A recipe that is asked before the method, at its own noise: the mean of centring.
     """
 
     facts: Facts
@@ -109,7 +111,7 @@ class Pricer:
 
 
 class _Silent(Net):
-    """Neighbours that send zeros: prices do not depend on messages."""
+    """A network whose neighbours send zeros: privacy loss does not depend on messages."""
 
     def __init__(self, degree: Array) -> None:
         self.degree = degree
@@ -128,17 +130,18 @@ class _Silent(Net):
 
 
 class _DryRun(NamedTuple):
-    """A method and the recipe asked before it, of all nodes or of one."""
+    """A run without rows or real messages, which only asks its queries: of all nodes or of one."""
 
     method: Algorithm[Any]
-    first: Recipe | None
+    first: Recipe | None  # asked before the method
     facts: Facts
-    lead: tuple[int, ...]
-    degree: Array
+    lead: tuple[int, ...]  # leading axes of vectors: (N,), or () for one node
+    degree: Array  # numbers of neighbours: (N, 1), or (1,) for one node
     rounds: int
 
     @classmethod
     def for_all_nodes(cls, method: Algorithm[Any], setting: RunSetting) -> _DryRun:
+        """Return the dry run of all nodes."""
         graph = setting.graph
         return cls(
             method, setting.first, setting.facts, (graph.n_nodes,), graph.degree, setting.rounds
@@ -168,8 +171,8 @@ class _DryRun(NamedTuple):
         )
 
     def make_place(self, note: Callable[[Query | Sum], None]) -> Place:
-        # Prices depend on public curvatures only, never on vectors: one column stands for all
-        # features.
+        """Return the place at which the method runs: a pricer in place of the row guard."""
+        # Events depend on public curvatures and never on vectors, so models have one entry.
         return Place(self.facts, _Silent(self.degree), Pricer(self.facts, note), self.lead, 1)
 
     def ask_before_method(self, note: Callable[[Query | Sum], None]) -> bool:
@@ -193,7 +196,7 @@ class _DryRun(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """All queries of a run, in order."""
+    """All queries of a run in order: those asked before the method, and the method's own."""
 
     first: list[Query | Sum]
     method: list[Query | Sum]
@@ -268,11 +271,11 @@ def plan_ledger(
     dry = _DryRun.for_run(method, setting, node)
     ledger = Ledger(setting.accountant, budget, setting.delta, setting.sites_per_row)
     if math.isinf(budget) and after is None:
-        # Nothing but a price that is no number ends such a run early, so all is charged together,
-        # which is cheaper.
+        # Without a limit only a total that is no number can end the run early, so all events are
+        # charged together, which is faster.
         queries = _collect_dry_queries(dry)
         events = [query.event(dry.facts) for query in (*queries.first, *queries.method)]
-        # Where one is refused nothing is charged, and release by release shows which.
+        # If one is refused, nothing is charged, and the slow way below finds which.
         with suppress(BudgetExceeded):
             ledger.charge_all(events, setting.copies)
             return ledger
@@ -364,8 +367,8 @@ class Prepared:
         everything = self.plan_ledger(node=node).rows
         book = self.ledger
         budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
-        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than
-        # one a release.
+        # Totals only grow: if the whole run is within budget, so is each part, and one check is
+        # faster than one for each release.
         spent = book.accountant.spending_of_events(everything)
         if np.all(book.accountant.within_budget(spent, book.delta, budget)):
             return everything
@@ -375,7 +378,7 @@ class Prepared:
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> Statement:
-    """Return the guarantee of a run, which its accountant derives from the events of its ledger.
+    """Return the privacy statement of a run: what its accountant proves of its ledger's events.
 
     Parameters
     ----------
@@ -451,7 +454,7 @@ def trust_with_numbers(config: RunConfig, facts: Facts) -> Trust:
 
 
 def epsilon_against_all(ledger: Ledger, nodes: int) -> float:
-    """Return the epsilon of a site's rows against a coalition of all other sites."""
+    """Return the epsilon of one site's rows in sums if all `nodes` - 1 other sites collude."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
     alone.charge_all([row.event_against_colluders(nodes - 1) for row in ledger.rows])
     return alone.total()

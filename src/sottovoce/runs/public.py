@@ -1,7 +1,10 @@
 """Public inputs of a run: the model of an earlier run, and public rows.
 
-Public rows, 003's public-private setting, give a starting point, typical norms, and worlds to try
-methods on.  Nothing computed from them costs privacy, and nothing protects them.
+Public rows (003's public-private setting) are used for a starting point, for typical norms of rows
+and gradients, and to compare methods on.  Nothing computed from them costs privacy, and nothing
+protects them.  A *world* is a synthetic data set with the sites' sizes, on which
+``method="auto"`` tries methods (:mod:`sottovoce.runs.auto_trials`); here it is drawn from public
+rows.
 """
 
 from __future__ import annotations
@@ -26,13 +29,14 @@ from .config import RunConfig
 from .simulate import Result, pooled_minimiser
 from .start import Start
 
-QUANTILES = (0.5, 0.9, 0.99)
-# Candidates for the ridge, over the number of rows; the first where rows are too few to compare.
+QUANTILES = (0.5, 0.9, 0.99)  # of norms, in reports
+# Candidates for the ridge times the number of rows; the first is used where rows are too few.
 RIDGES = (1.0, 0.1, 0.01)
-# Of the comparison of ridges, and the most rows in it.
+# Folds of the cross-validation of ridges, and the most rows in it.
 _FOLDS = 4
 _MOST = 5000
-# Public rows of worlds: a third each for the start, the sites and the test.
+# Fewest public rows for worlds, which need a third each for the start, the sites and the test, and
+# for cross-validation.
 FEWEST = 30
 
 
@@ -53,8 +57,8 @@ def start_from_result(result: Result, config: RunConfig, d: int, schema: Schema 
     Returns
     -------
     Start
-        With the epsilon and delta of the earlier run and of the run that this one started from, if
-        any, in sum.
+        Its epsilon and delta are those of the earlier run plus those of that run's own start, if
+        it had one.
 
     Raises
     ------
@@ -75,24 +79,28 @@ def start_from_result(result: Result, config: RunConfig, d: int, schema: Schema 
     if schema is not None:
         wanted = schema.fingerprint
     if known != wanted:
-        rule = "has another schema than these rows, so its weights mean something else"
-        raise InvalidInput("start", None, rule, "use a run on rows that the same schema encodes")
+        rule = "was trained under another schema, so its weights belong to other columns"
+        raise InvalidInput("start", None, rule, "use a run that was trained under this schema")
     was, now = make_loss(result.config.loss), make_loss(config.loss)
     if (was.outputs, bool(was.offset_bound)) != (now.outputs, bool(now.offset_bound)):
-        rule = f"was trained with the loss {was.spec}, whose margins are not those of {now.spec}"
+        rule = f"was trained with the loss {was.spec}, for another kind of label than {now.spec}"
         raise InvalidInput("start", None, rule, "use a run with the same loss")
     if result.facts.d != d:
-        rule = f"has {result.facts.d} entries, and a classifier here has {d}"
+        rule = f"has {result.facts.d} entries, but the model of this run has {d}"
         raise InvalidInput("start", None, rule, "use a run on rows of the same columns")
     epsilon, delta, simulated = _cost_with_start(result)
     return Start(result.consensus[0], "run", epsilon, delta, simulated)
 
 
 def _cost_with_start(result: Result) -> tuple[float | None, float, bool]:
-    """Return epsilon and delta of a run and its start in sum, and whether noise can be repeated."""
+    """Return (epsilon, delta, simulated) of a run and its own start together.
+
+    Epsilon is None if one of them has no guarantee; `simulated` is True if the noise of one can be
+    repeated.
+    """
     said, before = result.statement, result.start
     spent, delta, simulated = said.epsilon, said.delta, said.simulated
-    # The start of that run had a cost too, and a start without an epsilon promises nothing.
+    # The start of that run has a privacy loss too; without an epsilon it has no guarantee.
     if before is not None and before.kind == "run":
         if before.epsilon is None:
             spent = math.inf
@@ -107,26 +115,32 @@ def _cost_with_start(result: Result) -> tuple[float | None, float, bool]:
 
 @dataclass(frozen=True, eq=False)
 class Public:
-    """Public rows under the schema of a run."""
+    """Public rows, encoded under the schema of a run.
 
-    # (n, features), in the unit ball.
+    Parameters
+    ----------
+    X : array (n, features)
+        Rows in the unit ball.
+    labels : array of int (n,)
+        Classes 0 to K - 1.
+    config : RunConfig
+        Of the run that they help, for its loss and its regulariser.
+    nodes : int
+        Number of sites of that run.
+    """
+
     X: Array
-    # (n,), classes 0 to K - 1.
     labels: IntArray
-    # Of the run, for its loss and its regulariser.
     config: RunConfig
-    # Sites of the run.
     nodes: int = 1
 
     def __post_init__(self) -> None:
         if self.loss.offset_bound:
-            rule = "need a class, and this loss is for numbers to predict"
-            raise InvalidInput(
-                "public", None, f"public rows {rule}", "leave them out, or use loss='logistic'"
-            )
+            rule = "public rows are only used for classes, and this loss is for numeric labels"
+            raise InvalidInput("public", None, rule, "leave them out, or use loss='logistic'")
         if not len(self.X):
             raise InvalidInput(
-                "public", 0, "has no row with one of the declared labels", "give more public rows"
+                "public", 0, "no public row has one of the declared labels", "give more public rows"
             )
 
     @classmethod
@@ -177,14 +191,14 @@ class Public:
 
     @cached_property
     def ridge(self) -> float:
-        """Weight of ``||w||^2 / 2`` relative to the mean loss: that of `RIDGES` with the least
-        cross-validated loss.
+        """Weight of ``||w||^2 / 2`` relative to the mean loss, for the starting point.
 
-        Never less than the run's own, which few rows make too small.
+        It is the one of `RIDGES` (divided by n) with the least cross-validated loss, and never less
+        than the run's own.
         """
         least, n = self.least_ridge, len(self.X)
         ridges = list(dict.fromkeys(max(least, factor / n) for factor in RIDGES))
-        # Of few rows a comparison would be chance, so the largest ridge is taken.
+        # With few rows a comparison would be chance, so the largest ridge is taken.
         if n < FEWEST or len(ridges) == 1:
             return ridges[0]
         order = np.random.default_rng(n).permutation(n)[:_MOST]
@@ -199,7 +213,7 @@ class Public:
         return ridges[int(np.argmin(held_out))]
 
     def _margins_of_rows(self, w: Array) -> Array:
-        """Return all rows' margins as the loss takes them: (n,), or (K n,), class after class."""
+        """Return the rows' margins under a model w, as the loss takes them: (n,), or (K n,)."""
         if self.loss.outputs == 1:
             return np.asarray(TwoClasses().encode(self.labels) * (self.X @ w))
         # Scores of all classes relative to that of the row's own.
@@ -212,13 +226,14 @@ class Public:
         return Start(pooled_minimiser(self.rows, self.config, self.ridge), "public")
 
     def row_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
-        """Quantiles of the rows' norms: far below one, a larger ``scale`` or tighter bounds pay."""
+        """Return quantiles of the rows' norms.
+
+        If they are far below one, a larger ``scale`` or tighter bounds in the schema would help.
+        """
         return np.quantile(np.linalg.norm(self.X, axis=1), quantiles)
 
     def gradient_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
-        """Quantiles of the norms of rows' gradients at the start: what a cap on gradients would
-        cut.
-        """
+        """Return quantiles of the norms of rows' gradients at the start, to choose a cap."""
         slopes = self.loss.derivative(self._margins_of_rows(self.start.vector))
         if self.loss.outputs > 1:
             # A row's gradient is the outer product of p - e_label and the row.
@@ -243,11 +258,11 @@ class Public:
 
 
 class KnownRows(Expected):
-    """Worlds made of public rows.
+    """A source of worlds made of public rows.
 
-    Each splits them at random into three parts: one gives the start, one the sites' rows, one the
-    test.  So the sites know what the start does not, as in the run itself, though all parts are a
-    third as large.
+    Each world splits them at random into three parts: for the start, the sites' rows and the test.
+    So the sites' rows are new to the start, as in the run itself, though all parts are a third as
+    large.
     """
 
     says = "worlds made of the public rows"
@@ -256,7 +271,7 @@ class KnownRows(Expected):
         self._public = public
         content = np.ascontiguousarray(public.X).tobytes() + public.labels.tobytes()
         data = blake2b(content, digest_size=16)
-        # Choices are kept by this key, so it holds all that worlds depend on.
+        # Choices of methods are cached by this key, so it holds all that worlds depend on.
         self.key = (
             f"public {data.hexdigest()} {public.X.shape} {public.ridge!r} {public.least_ridge!r} "
             f"{public.loss.spec}"
@@ -320,7 +335,7 @@ class KnownRows(Expected):
         return World(X, shares, tests, known[public.labels[test]], start)
 
 
-# Of the splits: no user's seed enters them.
+# Seed of the splits: a constant, so that a choice does not depend on the user's seed.
 _SEED = 20_240_401
 
 
@@ -348,7 +363,7 @@ def set_aside_public_rows(dataset: Dataset, share: float, seed: int) -> tuple[Da
     """
     n = len(dataset.y_train)
     if dataset.people is not None:
-        rule = "takes rows by themselves, and this schema bounds a person's rows together"
+        rule = "would separate rows of one person, and this schema protects people"
         raise InvalidInput("public_share", share, rule, "give a table of public rows")
     many = 0
     if 0.0 < share < 1.0:

@@ -1,13 +1,14 @@
-"""Methods from outside the package: registered, they are planned, priced, audited and offered as
-those in it.
+"""Methods of other packages or of a notebook: once registered, they work like built-in methods.
 
-An installed package names its methods as entry points (:mod:`sottovoce.util.plugins`); such a
-method is registered when somebody asks for it by its name.  A hub or a site asks for none: a plan
-comes from others.
+They are planned, priced, audited and offered by name.  A class is registered by :func:`register`;
+an installed package can also name its methods as entry points (:mod:`sottovoce.util.plugins`),
+which are loaded when a user asks for the name.  A hub or a site never loads one, because the plan
+that names it comes from others.
 
-A knob has one meaning in the whole process, and none has the name of a field of runs or of an
-option (:mod:`sottovoce.algorithms.reserved_names`).  Methods from entry points come after
-configurations, estimators or commands have read the known knobs, so they bring no new ones.
+A knob, an option of a method, has one meaning in the whole process, and never the name of a field
+of runs or of an option of commands (:mod:`sottovoce.algorithms.reserved_names`).  Entry points are
+loaded after estimators and commands have built their parameters from the known knobs, so their
+methods cannot bring new ones.
 """
 
 from __future__ import annotations
@@ -26,23 +27,24 @@ from ..util.typing import Any
 TOLD = ("name", "paper", "summary", "releases", "noise_law", "good_for")
 """Class variables by which a method describes itself: lists and records show them."""
 _FIELDS_ARE_MADE = ("sottovoce.estimators.parameters", "sottovoce.cli.run_options")
-"""Modules that make parameters of the knobs that are known when they are loaded."""
+"""Modules that build parameters from the knobs that are known when they are imported."""
 
 AUTO = "auto"
 """The name that leaves the choice of a method to the package, so no method can have it."""
 AUDITED = ("all", "stopping", "refusals", "labels", "capped", "sums", "answers", "people", "rare")
-"""What `audit` attacks besides methods (:data:`sottovoce.audit.ADVERSARIES`), so no method can
-have these names.
+"""Targets of `audit` that are no methods (:data:`sottovoce.audit.ADVERSARIES`).
+
+No method can have these names.
 """
 
 _REGISTERED: set[str] = set()
-"""Names of methods from outside."""
+"""Names of registered methods."""
 
 MethodT = TypeVar("MethodT", bound=type[Algorithm[Any]])
 
 
 def register(method: MethodT) -> MethodT:
-    """Make a method of yours one that every configuration, command and audit knows by its name.
+    """Register a method of your own, so that configurations, commands and audits find it by name.
 
     Parameters
     ----------
@@ -58,15 +60,15 @@ def register(method: MethodT) -> MethodT:
 
     Guarantee
     ---------
-    The price is that of what the method asks: every answer of `node.ask` is charged by its query's
-    event before it is given.  A method that reads rows in another way is not covered.
+    The privacy loss is that of the method's queries: every answer of `node.ask` is charged before
+    it is given.  A method that reads rows in another way is not covered.
 
     Raises
     ------
     InvalidInput
-        If the class is no method, has a trust of its own, tells too little of itself, has a name
-        that is taken, or brings a knob of its own after the command line or estimators have read
-        the known ones, or one with the name of a field or option.
+        If the class is no method, has a trust that is not in TRUSTS, lacks a descriptive class
+        variable, has a name that is taken, or declares a new knob after the command line or the
+        estimators were imported, or a knob with a reserved name.
 
     Examples
     --------
@@ -88,7 +90,10 @@ def register(method: MethodT) -> MethodT:
     new = _undefined_knobs(method)
     loaded = _readers_of_knobs()
     if new and loaded:
-        rule = f"brings the knobs {', '.join(new)}, and {loaded[0]} has read the known ones"
+        rule = (
+            f"declares the new options {', '.join(new)}, but {loaded[0]} is imported already and "
+            "cannot offer them"
+        )
         raise InvalidInput(
             "method", method.name, rule, "register it right after `import sottovoce`"
         )
@@ -134,14 +139,14 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
         return None
     own = getattr(brought, "name", None)
     if own != name:
-        rule = f"is the entry point of what calls itself {own!r}"
-        raise InvalidInput("method", name, rule, "let its package give both the same name")
+        rule = f"is an entry point of a package, but the method that it loads is named {own!r}"
+        raise InvalidInput("method", name, rule, "give both the same name in that package")
     _check_method(brought)
     new = _undefined_knobs(brought)
     if new:
         rule = (
-            f"brings the knobs {', '.join(new)}, and what its package names comes too late for "
-            "new ones"
+            f"declares the new options {', '.join(new)}, which a method that is loaded by its "
+            "entry point cannot do"
         )
         where = f"{brought.__module__}.{brought.__name__}"
         raise InvalidInput(
@@ -171,13 +176,13 @@ def unregister(name: str) -> None:
     """
     if name not in _REGISTERED:
         raise InvalidInput(
-            "method", name, "must be a method that was registered", "give the name of one"
+            "method", name, "is not a registered method", "give the name of a registered method"
         )
     METHODS.remove(next(one for one in METHODS if one.name == name))
     NAMES.remove(name)
     del REGISTRY[name], KNOWN[name]
     _REGISTERED.remove(name)
-    # Modules that have read a knob go on offering it, so it must stay known.
+    # Modules that offer a knob already continue to do so, so it must stay known.
     if not _readers_of_knobs():
         left = gather_knobs(REGISTRY.values())
         for knob in [knob for knob in KNOBS if knob not in left]:
@@ -185,30 +190,30 @@ def unregister(name: str) -> None:
 
 
 def _readers_of_knobs() -> list[str]:
-    """Return the modules that have read the known knobs, so that these cannot change any more."""
+    """Return the imported modules that offer the known knobs: then no knob can be added."""
     return [module for module in _FIELDS_ARE_MADE if module in sys.modules]
 
 
 def _check_method(method: Any) -> None:
-    """Refuse (InvalidInput) what is no method, tells too little, or has a name that is taken."""
+    """Refuse (InvalidInput) what is no method, is not described, or has a name that is taken."""
     is_method = isinstance(method, type) and issubclass(method, Algorithm)
     if not is_method or isabstract(method):
-        rule = "must be a class of sottovoce.algorithms.base.Algorithm with init and round"
+        rule = "must be a subclass of sottovoce.algorithms.base.Algorithm with init and round"
         raise InvalidInput("method", method, rule, "see docs/howto/add_a_method.md")
     untold = [name for name in TOLD if not isinstance(getattr(method, name, None), str)]
     if untold:
-        rule = f"must tell, as class variables: {', '.join(untold)}"
-        raise InvalidInput("method", method.__name__, rule, "write them, a line each")
+        rule = f"lacks the class variables {', '.join(untold)}, which describe a method in lists"
+        raise InvalidInput("method", method.__name__, rule, "write one line of text for each")
     if method.name in (AUTO, *AUDITED):
-        rule = "means something else where a method is named, to `train` or to `audit`"
+        rule = "is a name with another meaning for `train` or `audit`"
         raise InvalidInput("method", method.name, rule, "give the class another `name`")
     _check_options(method)
     if method.trust not in TRUSTS.values():
         rule = (
-            "has a trust of its own, and what a statement says of the adversary is proved for "
-            "those here alone"
+            "has a trust of its own, but privacy statements are only proved for the trusts in "
+            "sottovoce.algorithms.method.TRUSTS"
         )
-        raise InvalidInput("method", method.name, rule, f"use one of TRUSTS: {', '.join(TRUSTS)}")
+        raise InvalidInput("method", method.name, rule, f"use one of these: {', '.join(TRUSTS)}")
     known = KNOWN.get(method.name)
     if known is None or known is method:
         return
@@ -217,14 +222,14 @@ def _check_method(method: Any) -> None:
         method
     )
     if not again:
-        rule = f"the name {method.name!r} is taken, by {known.__module__}.{known.__name__}"
+        rule = f"the name is taken by {known.__module__}.{known.__name__}"
         raise InvalidInput("method", method.name, rule, "give the class another `name`")
 
 
 def _check_options(method: type[Algorithm[Any]]) -> None:
     """Refuse options of which a field is no knob that commands and estimators can offer."""
     if not isinstance(method.options, MethodOptions):
-        rule = "must have `options` of a class of sottovoce.algorithms.knobs.MethodOptions"
+        rule = "its `options` must be of a subclass of sottovoce.algorithms.knobs.MethodOptions"
         raise InvalidInput("method", method.name, rule, "write options: MyOptions = MyOptions()")
     wrong = undeclared_fields(method.options)
     if wrong:
@@ -238,11 +243,10 @@ def _place_of_definition(method: type) -> tuple[str, str]:
 
 
 def _undefined_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
-    """Return knobs of a method that are not known, or known otherwise.
+    """Return the knobs of a method that are not known yet; InvalidInput if one clashes.
 
-    InvalidInput if one clashes with another method's.
-
-    A method of the same name is the same one defined again, so its knobs do not count.
+    A registered method of the same name is an earlier definition of this one, so its knobs are not
+    compared with.
     """
     others = [one for name, one in REGISTRY.items() if name != method.name]
     known = gather_knobs([*others, method])

@@ -1,8 +1,9 @@
-"""The same releases under the other neighbouring relation: another epsilon for the same noise.
+"""The epsilon of a finished run under the other neighbouring relation.
 
-Both relations are proved from the same queries.  Noise, solves and certificates are those that ran,
-so only what one row can move changes: a plan under the other relation states it, and here it is put
-beside the noise of the run.
+A run is priced under "replace-one" (a row is replaced by any other) or "zero-out" (by an empty
+one); its statement may name both epsilons.  Noise and solves are those that ran, so only the
+sensitivities change.  They are read off a plan of the same run under the other relation, and
+combined here with the noise of the run.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def with_other_relation(result: Result) -> Result:
 
 
 def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None:
-    """Compute epsilon of releases under the other relation; None if it is not proved.
+    """Compute the epsilon of a run's releases under the other relation; None if it is not proved.
 
-    Releases are given as canonical texts of a run's events.
+    `released` are the events of the run as canonical JSON texts.
     """
     facts, book, config = prepared.facts, prepared.ledger, prepared.config
     relation = other_relation(facts.relation)
@@ -74,8 +75,8 @@ def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None
 def event_under_other(own: Event, planned: Event) -> Event | None:
     """Return the event that prices a release under the other neighbouring relation.
 
-    Where only one of the two events knows how far a row moves the answer: neighbours of which one
-    has an empty row are neighbours under replace-one, too, so that its parameters hold for them.
+    Zero-out neighbours are also replace-one neighbours, so parameters that are proved under
+    replace-one hold under zero-out; the converse needs the planned event.
 
     Parameters
     ----------
@@ -128,16 +129,19 @@ def _sensitivity_under(own: Event, planned: Event, relation: str) -> np.ndarray:
 def _shift_of_sum_under(
     own: events.SummedGaussianMechanism, planned: Event, relation: str
 ) -> np.ndarray:
-    """Bound the sensitivity over sigma of a sum whose noise was sized for the relation of the run.
+    """Bound the mu of a sum over sites whose noise was calibrated for the relation of the run.
 
-    With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized
-    for ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root
-    d (1 + h / 2) / x``, and ``x >= alpha root h 2^bits``.
+    Notes
+    -----
+    Sums are of integers: statistics in steps of a grid, of which a row moves x, rounded in d
+    coordinates.  With h honest shares the noise is calibrated to ``sqrt((x + root d)^2 / h + d h /
+    4)`` (docs/privacy/sums.md, Claim 3).  If a row moves r x under the other relation, mu grows by
+    a factor of at most ``r + root d (1 + h / 2) / x``, and ``x >= alpha root h 2^bits``.
 
-    With D for the change of an exact mean under a relation, and a same error e of computation, r is
-    ``(D' + e) / (D + e)``.  The D grow if fewer sites take part: so ``D' < D`` has the largest r
-    with all sites, as is in the events.  Of ``D' > D`` it is below ``D' / D``, which is at most 2
-    for every statistic.
+    r is ``(D' + e) / (D + e)``, with D and D' the changes of an exact mean under the two relations
+    and e the same error of computation.  Both D grow if fewer sites take part.  So if ``D' < D``, r
+    is largest with all sites, which is the case in the events; if ``D' > D``, r is below ``D' /
+    D``, which is at most 2 for every statistic.
     """
     ratio = _sensitivity_under(own, planned, relation) / own.sensitivity
     if relation == "replace-one":

@@ -1,9 +1,9 @@
-"""A run that was reserved on another processor goes on with the very noise of its reservation.
+"""Resume a reserved run with exactly the noise scale of its reservation, on another processor too.
 
-On another processor prices may differ in their last bits, and a calibration then ends at a scale
-that differs by a little more.  A ledger that reserved a run accepts its releases alone, so the
-scale of the reservation is found again, to the last bit.  This is no calibration: nothing is
-priced, and the result is the number at which the events are equal.
+A ledger on disk reserves the events of a whole run, and then accepts only these.  On another
+processor computed privacy losses may differ in their last bits, so that calibration ends at a
+slightly different scale of the noise.  Here the reserved scale is found again, to the last bit, by
+comparing planned events with the reserved ones; nothing is priced.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..util.bisection import bisect_elementwise
 from ..util.typing import Any, Array, BoolArray
 from .pricing import Prepared
 
-# Relative distance of another processor's scale.
+# Largest relative difference of another processor's scale that is searched.
 _FARTHEST = 1e-6
-# From that interval to a few neighbouring numbers.
+# Bisection steps, from that interval down to a few neighbouring floating-point numbers.
 _HALVINGS = 48
-# Numbers tried on each side of where the halvings end.
+# Floating-point numbers tried on each side of where the bisection ends.
 _NEIGHBOURS = 8
 
 
@@ -52,7 +52,9 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
     wanted_spread = np.asarray(reserved[different].noise_standard_deviation(), dtype=float).ravel()
 
     def noisier(factor: Array) -> BoolArray:
-        """Return for each factor if it means more noise than reserved; larger is less noise."""
+        """Return for each factor whether it gives more noise than reserved: a larger factor is a
+        larger alpha, which is less noise.
+        """
         event = _with_noise_factor(prepared, noise, factor).plan_ledger().rows[different]
         more = np.asarray(event.noise_standard_deviation(), dtype=float).ravel() > wanted_spread
         # One factor for all nodes has one answer.
@@ -78,9 +80,9 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
 
 
 def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> int | None:
-    """Find the first event that differs from the plan's.
+    """Return the number of the first reserved event that differs from the planned one, from 0.
 
-    It is None if none does, or if that one is not of the same kind.
+    None if none differs, or if the two are not of the same kind.
     """
     for k, (event, other) in enumerate(zip(prepared.plan_ledger().rows, wanted, strict=False)):
         planned = event.to_dict()

@@ -1,4 +1,11 @@
-"""The row guard, the only way to the rows for an algorithm: it charges the ledger, then answers."""
+"""The row guard, the only access of an algorithm to rows: it charges the ledger, then answers.
+
+Every query passes through here: its event is recorded in the ledger before noise is drawn, so a
+crash can never lose a charge.  The *vault* holds rows, solver and secrets of queries.  A *stamp* is
+the digest of the public point at which some queries are asked; stored with the answer, it shows
+whether a replayed answer belongs to the query.  A *share* is a site's part of a sum over sites, and
+*sealed* when it is masked so that only the sum can be read.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +50,7 @@ class Book(Protocol):
 
 
 class Asked(Protocol):
-    """The part of a row guard that an oracle needs."""
+    """The part of a row guard that an oracle needs (:mod:`sottovoce.runs.oracles`)."""
 
     facts: Facts
 
@@ -51,7 +58,7 @@ class Asked(Protocol):
         """Charge, then release each node's own answer."""
 
     def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
-        """Charge, then release what the net opens of all sites' sealed shares."""
+        """Charge, then release the sum of all sites' masked shares, which the net opens."""
 
 
 class Centred(Asked, Protocol):
@@ -72,8 +79,18 @@ def make_solver(rows: Rows, facts: Facts) -> Solver:
 class RowGuard:
     """Guards the rows of one node, or of all nodes of a simulation.
 
-    `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.
-    With `centring` a restored row guard reads rows moved by the mean that its state holds.
+    Parameters
+    ----------
+    rows : Rows
+    facts : Facts
+        Public facts of the same nodes.
+    noise : Noise
+    ledger : Book
+        Charged before noise is drawn.
+    solver : callable
+        Makes the solver of the local objectives, on whose certificate the guarantees rely.
+    centring : Centring, optional
+        How rows are centred; the mean of a restored state then moves them at once.
     """
 
     rows: Rows
@@ -92,7 +109,9 @@ class RowGuard:
         """Move rows by a released mean, (p,) or (R, p) of R replicates, from now on."""
         assert self.centring is not None
         if self.move is not None:
-            raise LedgerError("centre: rows are moved once, by the mean that was charged first")
+            raise LedgerError(
+                "centre: rows were centred already; only the first released mean may be used"
+            )
         self.move = self.centring.map_for_mean(mean)
         # Each replicate of a simulation released a mean of its own, and so has rows of its own.
         solvers = [
@@ -194,17 +213,16 @@ class RowGuard:
         total = net.total(sealed.astype(np.int64))
         if not attempt.is_plausible(total):
             raise Refused(
-                "sum: is larger than rows and noise can make it: a site sent something else; end "
-                "the run"
+                "sum: is larger than rows and noise can make it, so a site sent something else "
+                "than its share; end the run"
             )
         return attempt.mean_from_total(total)
 
     def _charge_and_draw(self, query: Query | Sum, draw: Callable[[], bytes]) -> bytes:
-        """Charge the query's event and draw its answer, or return the answer that the ledger holds
-        of this release.
-        """
+        """Charge the query's event and return its answer as bytes, drawn now or stored before."""
         event = query.event(self.facts)
-        # A query whose answer means something only at its own iterate stamps it with that.
+        # Some answers only make sense at the public point that they were asked at: these queries
+        # append its digest, the stamp; for others it is empty.
         stamp = query.public_digest()
         own: bytes | None = None
 
@@ -226,7 +244,8 @@ class RowGuard:
             )
             remedy = "end the run, or run this under another name"
             raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; {remedy}")
-        # Stored before, or by another process that was first to answer this event.
+        # The answer is not the one drawn here: it was stored before, or by another process that
+        # answered this event first.  The query updates its secrets as if it had been drawn now.
         if stored != own:
             query.replay(self._vault, self.facts, self._releases)
         return stored[:size]

@@ -1,4 +1,14 @@
-"""All nodes and replicates in one process: from a configuration and rows to a :class:`Result`."""
+"""Run all nodes and replicates in one process: from a configuration and rows to a :class:`Result`.
+
+:func:`simulate` plans and runs; :func:`run_planned` runs what :mod:`sottovoce.runs.planned` has
+priced already.  A run with a seed is a simulation (its noise can be repeated); without a seed it is
+a release by somebody who holds all rows.  Separate sites run the same driver loop
+(:mod:`sottovoce.runs.engine`) one node each, in :mod:`sottovoce.deploy`.
+
+Terms: a *replicate* is one repetition of the noise on the same rows (arrays ``(R, N, d)`` of R
+replicates and N nodes); a *book* is the ledger of this run; a *shared ledger* is a budget that
+several runs charge; the *key* of a run is the digest of all that it depends on except the rows.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +88,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Result:
-    """Models, spending and configuration of a run: enough to repeat it.
+    """The outcome of a run: models, privacy loss, and the configuration to repeat it.
 
     Attributes
     ----------
@@ -148,9 +158,9 @@ class Result:
         a recipe's run.
         """
         if self.config.method in ANSWERS:
-            rule = "is of answers, whose run trained no model"
+            rule = "released statistics and trained no model"
             raise InvalidInput(
-                "run", self.config.method, rule, "use the file that `train --save` wrote"
+                "run", self.config.method, rule, "use a file that `train --save` wrote"
             )
         lost = self.extra.get("dropout", {}).get("since", {})
         stay = [i for i in range(self.models.shape[1]) if str(i) not in lost]
@@ -303,7 +313,8 @@ def simulate(
     rows : Rows
         Of N nodes.
     observers : sequence of callables ``(k, state)``
-        Called after every round; states are counted from the start.
+        Called after every round with its number and the state; a state holds models relative to
+        `start`.
     checkpoint : path, optional
         A file written after every round.  If it exists and belongs to this configuration, the run
         goes on from it, bit for bit as if it had never stopped.
@@ -320,9 +331,9 @@ def simulate(
         What epsilon does not cover, for the statement: see
         :func:`sottovoce.runs.pricing.privacy_statement`.
     deal : bytes, optional
-        Digest of which row is at which node, for a ledger in memory
+        Digest of how rows are partitioned over nodes, for a ledger in memory
         (:meth:`sottovoce.ledger.memory.Ledger.record_event`): of a table and of each node's row
-        numbers in it.  None digests every node's rows, right if they stay there.
+        numbers in it.  None digests every node's rows, which is right if rows never change nodes.
     start : Start, optional
         The public point from which the run starts, and to which its regulariser pulls; None for
         zero.  It changes no price; the statement says what it was computed from.
@@ -333,8 +344,8 @@ def simulate(
     loss : Loss, optional
         None for the configuration's.
     digest : bytes, optional
-        Of the rows that a ledger on disk belongs to, in place of that of `rows`, which stands for
-        them too.
+        Digest of the raw table, to which a new ledger on disk is bound; a ledger that is bound to
+        `rows` is accepted too.
     centre : Centring, optional
         Asks for the rows' mean first, within epsilon, and runs the method on rows without it
         (:func:`sottovoce.runs.centre.decide_centring`).  States are of moved rows; models, start
@@ -482,7 +493,7 @@ def _checkpoint_of_run(
     # A round that is run again must release what it released before: else it is a second release,
     # which nobody has paid for.
     if not guard.noise.simulated and ledger is None:
-        rule = "a checkpoint alone cannot repeat this noise"
+        rule = "a checkpoint needs noise that can be repeated, from a seed or a ledger"
         raise InvalidInput("seed", None, rule, "give a seed or a ledger")
     return _Checkpoint(Path(checkpoint), key, guard)
 
@@ -517,16 +528,18 @@ def _close_and_state(
 
 @dataclass(frozen=True)
 class _RowsInLedger:
-    """The rows of a run as they were dealt to sites and as row guards hold them, and what ledgers
-    know them by.
+    """The rows of a run, and the digests by which ledgers identify them.
 
     Parameters
     ----------
-    dealt, held : Rows
+    dealt : Rows
+        As partitioned over the sites.
+    held : Rows
+        As row guards hold them: on the array backend, and pooled under a curator.
     deal : bytes, optional
-        For a ledger in memory, in place of a digest of the rows that were dealt.
+        For a ledger in memory, in place of a digest of `dealt`.
     digest : bytes, optional
-        For a ledger on disk, beside a digest of the rows that are held.
+        For a ledger on disk, in addition to a digest of `held`.
     """
 
     dealt: Rows
@@ -560,18 +573,24 @@ def _open_ledger_of_run(
     *,
     simulated: bool,
 ) -> tuple[Prepared, Ledger | Joint | Run]:
-    """Return the ledger that a run charges, and the run with the noise that it had when begun."""
+    """Return the run and the ledger that it charges.
+
+    A run that was reserved in a ledger on disk before has the noise of that reservation.
+    """
     if ledger is None:
         if np.any(np.isfinite(prepared.ledger.epsilon)):
             prepared.ledger.expect(prepared.plan_ledger().rows)
         return prepared, prepared.ledger
     if isinstance(ledger, Ledger):
-        # Not sound where two people have equal rows and change places: the digest stays, and what
-        # they spent moves.
+        # Rows are identified by their content: if two people with equal rows change places between
+        # runs, the digest stays and their spending is exchanged.
         return prepared, _join_shared_ledger(prepared, ledger, rows.deal_in_memory())
     if ledger.demonstration and not simulated:
         raise InvalidInput(
-            "ledger", None, "was made for a demonstration", "use the ledger of these rows"
+            "ledger",
+            None,
+            "was made for a demonstration and cannot pay for a release",
+            "use the ledger of these rows",
         )
     ledger.identity.bind_to_rows(*rows.digests_on_disk())
     name = run_name or key
@@ -585,7 +604,7 @@ def _open_ledger_of_run(
 
 @dataclass(frozen=True)
 class _Checkpoint:
-    """The file that a run is written to after every round, and goes on from."""
+    """The file to which a run is written after every round, and from which it is resumed."""
 
     path: Path
     key: str
@@ -595,15 +614,15 @@ class _Checkpoint:
         """Return the rounds done and the state after them; 0 and None for a run that begins, or
         begins again.
         """
-        # Without a seed the ledger has what was said in all rounds, and an algorithm that recalls
-        # needs all of it.
-        again = algorithm.recalls and not self.guard.noise.simulated
-        if again or not self.path.exists():
+        # A method whose releases depend on statistics of earlier rounds needs all of them again.
+        # Without a seed these are not in the file, so its run is replayed from the ledger.
+        replays = algorithm.recalls and not self.guard.noise.simulated
+        if replays or not self.path.exists():
             return 0, None
         return engine.load_checkpoint(self.path, self.key, algorithm.init(place), self.guard)
 
     def observe_round(self, k: int, state: Any) -> None:
-        """Observe a round."""
+        """Write the file after round k."""
         engine.save_checkpoint(self.path, self.key, k, state, self.guard)
 
     def check_released_mean(self, place: Place) -> None:
@@ -630,8 +649,9 @@ def _centre_and_run(
     observers: Sequence[Observer],
     file: _Checkpoint | None,
 ) -> tuple[Place, engine.Outcome]:
-    """Centre rows if that is asked for, and run all rounds that are left; also return the place of
-    the method.
+    """Release the mean if rows are centred, then run all remaining rounds.
+
+    Also return the method's place, which is on moved rows where these are centred.
     """
     done, state = 0, None
     stopped = engine.FINISHED
@@ -640,7 +660,7 @@ def _centre_and_run(
         done, state = file.resume_state(algorithm, place)
         watchers.append(file.observe_round)
     if guard.move is not None:
-        # Only a file restores a move before anything ran.
+        # A mean that is known before anything ran was restored from the checkpoint.
         assert file is not None
         file.check_released_mean(place)
         place = place.place_on_moved_rows(guard.move)
@@ -655,16 +675,16 @@ def _centre_and_run(
         )
     else:
         outcome = engine.Outcome(algorithm.init(place), 0, stopped)
-    # All sites run in one process here, so too few of them are left, as a site would be told.
+    # No neighbour can leave a simulation: a closed network means that too few sites are left.
     if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
         outcome = replace(outcome, stopped=engine.FEW)
     return place, outcome
 
 
 def _noise_source(seed: int | None, lead: tuple[int, int]) -> Noise:
-    """Return the noise of every replicate and node.
+    """Return the noise source of every replicate and node.
 
-    It is of the operating system, or with a seed that of a simulation, which can be repeated.
+    Without a seed it draws from the operating system; with one, noise can be repeated.
     """
     if seed is None:
         return SystemNoise(lead)
@@ -684,16 +704,16 @@ def _shared_total(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) ->
 def _lossy_network(
     dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alone: bool
 ) -> DropoutNet | None:
-    """Return a network that loses sites, for a rehearsal; None without dropout."""
+    """Return a network that loses sites at random, to simulate dropout; None without dropout."""
     if dropout == 0.0:
         return None
     nodes = prepared.facts.n_nodes
     if seed is None or not alone or nodes < 2 or not prepared.config.trusted.between_sites:
         rule = (
-            "rehearses the loss of sites, in a simulation of a method between sites, without "
-            "ledger and checkpoint"
+            "the loss of sites can only be simulated: with a seed, two sites or more, a trust "
+            "other than 'curator', and neither ledger nor checkpoint"
         )
-        raise InvalidInput("dropout", dropout, rule, "give a seed, or leave it out")
+        raise InvalidInput("dropout", dropout, rule, "give a seed, or leave dropout out")
     since = draw_loss_rounds(dropout, seed, nodes)
     induced = bool(prepared.algorithm.induced)
     return DropoutNet(prepared.graph, since, rows.n[:, 0], induced=induced)
@@ -702,7 +722,7 @@ def _lossy_network(
 def _run_lossy_round(
     algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any, place: Place
 ) -> Any:
-    """Run a round of the nodes that are left; lost ones keep their state."""
+    """Run round k with the nodes that are left; lost nodes keep their last state."""
     net.begin_round(k, place.facts)
     after = algorithm.round(k, state, place)
     parts = [np.where(net.present_nodes, new, old) for new, old in zip(after, state, strict=True)]
@@ -710,7 +730,7 @@ def _run_lossy_round(
 
 
 def _lost_sites(net: DropoutNet | None, rate: float, rounds: int) -> dict[str, Any]:
-    """Return the round from which each site was lost in a rehearsal; nothing for any other run."""
+    """Return the round from which each site was lost, for the record; nothing without dropout."""
     if net is None:
         return {}
     since = {str(i): int(k) for i, k in enumerate(net.since) if k <= rounds}
@@ -758,7 +778,7 @@ def _affordable_releases(prepared: Prepared) -> tuple[Event, ...]:
     """Return the releases that the run's own budget allows, without data."""
     config = prepared.config
     if config.replicates != 1:
-        rule = "every replicate is a release of its own, and a ledger counts one"
+        rule = "a ledger charges one release, and every replicate is a release of its own"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
     allowed = prepared.ledger.trial()
     planned = prepared.plan_ledger().rows
@@ -790,8 +810,10 @@ def check_ledger_accountant(
         If the ledger counts pure epsilon, and the run's releases are priced under a delta.
     """
     if ledger.accountant.name == "pure" and not facts.pure:
-        rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
-        remedy = "use a pure epsilon (--pure, delta=None), or a ledger that has a delta"
+        rule = (
+            "the ledger counts pure epsilon, but this run's releases are only proved with a delta"
+        )
+        remedy = "use pure epsilon (--pure, delta=None), or a ledger that was made with a delta"
         raise InvalidInput("delta", config.delta, rule, remedy)
 
 
@@ -801,35 +823,42 @@ def _join_shared_ledger(prepared: Prepared, shared: Ledger, deal: bytes) -> Join
     m = prepared.config.sites_per_row
     counted = shared.sites_per_row
     if counted < m:
-        rule = f"the ledger counts people with rows at {counted} site"
-        if counted > 1:
-            rule += "s"
+        rule = f"the ledger was made with sites_per_row={counted}, for people with rows at fewer"
+        rule += " sites"
         raise InvalidInput("sites_per_row", m, rule, f"share a ledger made with sites_per_row={m}")
     if counted > m and prepared.facts.participants:
         rule = (
-            f"the ledger counts people with rows at {counted} sites, and sums were priced for {m}"
+            f"the ledger was made with sites_per_row={counted}, and sums over sites must be "
+            "calibrated for the same number"
         )
         raise InvalidInput("sites_per_row", m, rule, f"use sites_per_row={counted}")
     nodes = prepared.facts.n_nodes
     # A row guard of all sites' rows would hold several rows of one person.
     if counted > nodes:
-        rule = f"the ledger counts people with rows at {counted} sites, and this run has {nodes}"
+        rule = (
+            f"the ledger was made with sites_per_row={counted}, but the rows of this run are at "
+            f"{nodes}"
+        )
         raise InvalidInput(
             "method", prepared.config.method, rule, f"use a ledger made with sites_per_row={nodes}"
         )
     shared.settle()
     if not shared.accountant.is_filter:
-        rule = "its totals are not proved for runs that are chosen as one goes"
+        rule = "its totals are not proved for runs that are chosen after seeing earlier results"
         raise InvalidInput(
-            "accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp'"
+            "accountant",
+            shared.accountant.name,
+            rule,
+            "share a ledger with the accountant 'pure', 'zcdp' or 'rdp'",
         )
     return Joint(prepared.ledger, shared, _affordable_releases(prepared), deal)
 
 
 def _ledger_to_repeat(book: Book) -> Ledger | Run:
-    """Return a ledger that repeats a run's first releases: stored, or of repeatable noise.
+    """Return a ledger with which a run's first releases can be repeated without a new charge.
 
-    Nothing is charged again: a run's own rows are found, and in memory nobody keeps these.
+    A run in a ledger on disk finds its stored answers.  In memory the noise has a seed, and the
+    ledger that is returned has no limit and is thrown away.
     """
     if isinstance(book, Run):
         return book.from_first_release()
@@ -844,12 +873,12 @@ def _reserve_or_resume(prepared: Prepared, ledger: DurableLedger, name: str, key
     """Reserve the releases that the run's own budget allows, or resume the run."""
     check_ledger_accountant(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
-        rule = f"the ledger holds {len(ledger.epsilon)} nodes"
+        rule = f"the ledger was made for {len(ledger.epsilon)} sites"
         raise InvalidInput(
             "nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition"
         )
     if prepared.config.sites_per_row > 1:
-        rule = "a ledger on disk counts each node's rows alone"
+        rule = "a ledger on disk accounts for each site's rows separately"
         raise InvalidInput(
             "sites_per_row",
             prepared.config.sites_per_row,
@@ -863,15 +892,16 @@ def _reserve_or_resume(prepared: Prepared, ledger: DurableLedger, name: str, key
 
 
 def _check_no_former(ledger: DurableLedger) -> None:
-    """Refuse to begin a run without a name beside one of a version before 0.3 that did not end:
-    it may be the same.
+    """Refuse an unnamed run if the ledger holds an unfinished unnamed run of a version before 0.3.
+
+    It may be the same run, and would be charged twice.
     """
     former = [name for name in ledger.runs.open_former_runs if re.fullmatch("[0-9a-f]{32}", name)]
     if former:
-        rule = f"{FORMER}, and it holds what it reserved; this may be the same run"
+        rule = f"{FORMER}, and its reserved budget is still held; the run may be this one"
         remedy = (
-            "end it with version 0.2, close it with `sottovoce ledger close`, or give this "
-            "one a name of its own"
+            "finish it with version 0.2, close it with `sottovoce ledger close`, or give this "
+            "run a name of its own"
         )
         raise LedgerMismatch(f"run={former[0]!r}: {rule}; {remedy}")
 

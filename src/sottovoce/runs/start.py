@@ -1,9 +1,8 @@
-"""A run's starting point, which is public: an earlier run's model, the minimiser over public rows,
-or a vector given.
+"""A run's public starting point: an earlier run's model, a model of public rows, or a vector.
 
 The run is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`), so its
-regulariser pulls to the start.  Prices and noise do not change, because no event depends on a
-public vector.  The guarantee is about this run's rows; :attr:`Start.caveat` tells in every
+regulariser pulls to the start.  Privacy loss and noise do not change, because they do not depend on
+public vectors.  The guarantee is about this run's rows; :attr:`Start.caveat` tells in every privacy
 statement what the start itself was computed from.
 """
 
@@ -33,11 +32,12 @@ class Start:
     Parameters
     ----------
     vector : array (d,)
+        A model, of finite numbers.
     kind : {"given", "public", "run"}
         A vector given as public, the minimiser over public rows, or the model of an earlier run.
     epsilon, delta : float, optional
-        What the earlier run cost by its record, its own start included; an epsilon of None without
-        a guarantee.
+        Privacy loss of the earlier run by its record, its own start included; an epsilon of None
+        means that it has no guarantee.
     simulated : bool
         Whether the earlier run's noise can be repeated, so that its model protects nothing.
     """
@@ -52,7 +52,10 @@ class Start:
         vector = np.array(self.vector, dtype=float)
         if vector.ndim != 1 or not vector.size or not np.all(np.isfinite(vector)):
             raise InvalidInput(
-                "start", None, "must be one vector of finite numbers", "give one number a weight"
+                "start",
+                None,
+                "must be one vector of finite numbers",
+                "give one number for each model weight",
             )
         vector.setflags(write=False)
         object.__setattr__(self, "vector", vector)
@@ -65,7 +68,7 @@ class Start:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the vector and of its record; configurations hold it."""
+        """Digest of the vector and of its record, which configurations of runs hold."""
         vector = np.ascontiguousarray(self.vector, dtype="<f8").tobytes()
         return personalised_hash(b"start", canonical_json(self.record).encode(), vector).hex()[:32]
 
@@ -146,21 +149,21 @@ def with_start_digest(config: RunConfig, start: Start | None, d: int) -> RunConf
     """
     if start is None:
         if config.start is not None:
-            rule = "is the digest of a starting point that was not given"
-            raise InvalidInput("start", config.start, rule, "give the point too, or leave both out")
+            rule = "is the digest of a starting point, but no starting point was given"
+            raise InvalidInput("start", config.start, rule, "give both, or leave both out")
         return config
     if config.start not in (None, start.digest):
-        rule = "is the digest of another starting point than the one given"
+        rule = "is not the digest of the starting point that was given"
         raise InvalidInput(
             "start", config.start, rule, "give the point that the configuration was made with"
         )
     if start.vector.shape != (d,):
-        rule = f"has {start.vector.size} entries, and a classifier here has {d}"
+        rule = f"has {start.vector.size} entries, but the model of this run has {d}"
         raise InvalidInput("start", None, rule, "use a start of the same schema and loss")
     if config.seed is None and not start.may_start_release:
         rule = (
-            "is the model of a run that protects nothing (a simulation, or without a budget), "
-            "and this is a release"
+            "is the model of a run that protects nothing (a simulation, or without a budget), and "
+            "must not be used in a release"
         )
         raise InvalidInput(
             "start", None, rule, "start from a release, or give a seed for a simulation"

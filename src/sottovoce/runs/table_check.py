@@ -1,5 +1,6 @@
-"""A table checked as training will take it: counted, encoded, dealt to its sites and stacked,
-and nothing spent.
+"""Check a table as training would: load, encode and partition it, without spending anything.
+
+`sottovoce schema check` calls it, so that a holder of rows learns of a refusal before training.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .training import TrainConfig, config_for_dataset, deal_rows_to_nodes, rows_
 
 
 def review_for_training(schema: Schema, table: Table) -> Review:
-    """Review a table as :func:`sottovoce.data.review`, and as `sottovoce train` would refuse it.
+    """Review a table under its schema, and report whether `sottovoce train` would refuse it.
 
     Parameters
     ----------
@@ -26,6 +27,7 @@ def review_for_training(schema: Schema, table: Table) -> Review:
     Returns
     -------
     Review
+        That of :func:`sottovoce.data.review`, with the refusal of training if there is one.
     """
     found = review(schema, table)
     if found.refused:

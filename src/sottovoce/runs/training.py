@@ -1,7 +1,9 @@
-"""Training from files: load data, deal rows to nodes, train, and score on held-out rows.
+"""Training from files: load data, partition rows over sites, train, and score on held-out rows.
 
-Scores read rows without noise: test rows are taken as public, and baselines read training rows.  So
-they are for a holder of all data, as in a simulation; separate sites cannot ask for them.
+This is behind `sottovoce train` and :func:`sottovoce.train`.  Scores read rows without noise: test
+rows are taken as public, and baselines read training rows.  So scores are for a holder of all data,
+as in a simulation; separate sites cannot ask for them.  To *deal* rows is to partition them over
+sites.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ if TYPE_CHECKING:
     from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 ONE_SITE = "one site"
-"""The deal of a table whose rows are all at one site, for :func:`sottovoce.data.table_digest`."""
+"""The partition of a table at one site, in words, for :func:`sottovoce.data.table_digest`."""
 POSITIVE = Interval(low=0, closed="neither")
-# Sites of one class in a note.
+# Largest number of sites that a note names.
 _NAMED = 10
 
 
@@ -69,20 +71,22 @@ class TrainConfig:
     nodes : int, optional
         Number of sites; None for 5, or as many as a ``site:NAME`` partition finds.
     partition : str, optional
-        How rows are dealt, see :func:`sottovoce.data.partition`; None for the sites of the schema's
-        `site` column, or at random if it names none.
-    strength, sizes
-        How unlike sites are, and their relative sizes.
+        How rows are partitioned over sites, see :func:`sottovoce.data.partition`; None for the
+        sites of the schema's `site` column, or at random if it names none.
+    strength : float
+        How much sites differ under partitions by label or column, in [0, 10).
+    sizes : tuple of float, optional
+        Relative sizes of the sites, > 0.
     test_share : float, optional
-        Share of a user's table that is held out.
+        Share of a user's table that is held out for tests, in (0, 1); None for no test rows.
     start, public : str, optional
         File of an earlier run from whose model this run starts, or table of public rows, from whose
         minimiser.
     public_share : float, optional
         Share of the training rows that a simulation takes as public instead.
     centre : bool
-        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide_centring`
-        says that it pays.
+        Whether to release the rows' mean first and subtract it, where
+        :func:`sottovoce.runs.centre.decide_centring` expects a gain.
     dropout : float
         Probability of each site to be lost in a round: see
         :func:`sottovoce.runs.simulate.simulate`.
@@ -129,7 +133,7 @@ def one_starting_point(config: TrainConfig) -> Iterator[InvalidInput]:
         name for name in ("start", "public", "public_share") if getattr(config, name) is not None
     ]
     if len(given) > 1:
-        rule = f"a run has one starting point, and {' and '.join(given)} each give one"
+        rule = f"a run has one starting point, but {' and '.join(given)} each define one"
         yield InvalidInput(given[1], None, rule, "give one of them")
 
 
@@ -168,7 +172,7 @@ class Report:
         More of the first replicate's average model: see
         :meth:`sottovoce.problem.task.Task.further_qualities`.
     notes, holder_notes : tuple of str
-        What a reader should know, and those of it that count rows, for the data's holder only.
+        All notes, and those among them that depend on rows, which are for the data's holder only.
 
     Examples
     --------
@@ -270,7 +274,7 @@ class Report:
 
 
 def with_partition(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
-    """Return the configuration with a partition: its own, the schema's sites, or random."""
+    """Return the configuration with its partition filled in: the schema's sites, or at random."""
     if config.partition is not None:
         return config
     if dataset.schema is None or dataset.schema.site is None:
@@ -279,7 +283,7 @@ def with_partition(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
 
 
 def deal_rows_to_nodes(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
-    """Deal the training rows to nodes.
+    """Partition the training rows over nodes.
 
     Parameters
     ----------
@@ -327,7 +331,7 @@ def deal_rows_to_nodes(config: TrainConfig, dataset: data.Dataset) -> list[IntAr
     elif partition == "iid":
         parts = person.partition_people(dataset.people, nodes, seed, config.sizes)
     else:
-        rule = "deals rows by what they hold, and a person's rows stay together"
+        rule = "assigns each row by its values, but the rows of a person must stay together"
         raise InvalidInput("partition", partition, rule, "use iid or site:NAME")
     return [
         part[person.first_rows_of_each(dataset.people[part], dataset.schema.person.rows)]
@@ -336,8 +340,9 @@ def deal_rows_to_nodes(config: TrainConfig, dataset: data.Dataset) -> list[IntAr
 
 
 def _check_site_column(how: str, dataset: data.Dataset) -> None:
-    """Refuse rows without a site, held-out ones too: whether a table is refused must not depend
-    on the split.
+    """Refuse rows without a site in the schema's column of sites, held-out rows included.
+
+    So whether a table is refused does not depend on the random split into training and test rows.
     """
     if dataset.schema is None or dataset.schema.site is None or dataset.sites is None:
         return
@@ -348,7 +353,7 @@ def _check_site_column(how: str, dataset: data.Dataset) -> None:
 
 
 def config_for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
-    """Return the configuration with the loss of the labels, the schema's unit and the sites."""
+    """Return the configuration with what the data determine: loss, privacy unit and partition."""
     run = with_privacy_unit(with_loss_of_task(config.run, dataset.task), dataset)
     return with_partition(replace(config, run=run), dataset)
 
@@ -395,7 +400,7 @@ def rows_of_sites(config: TrainConfig, dataset: data.Dataset, parts: Sequence[In
 def digest_of_raw_table(
     config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None
 ) -> bytes | None:
-    """Compute the digest by which a ledger on disk knows a table, apart from its schema.
+    """Compute the digest by which a ledger on disk identifies a table, whatever its schema.
 
     Parameters
     ----------
@@ -409,7 +414,7 @@ def digest_of_raw_table(
     Returns
     -------
     bytes or None
-        None without a ledger, and if the deal of rows to sites depends on schema or test rows: at
+        None without a ledger, and if the partition depends on the schema or the test rows: with
         several sites, unless a column names them.
     """
     how = config.partition or "iid"
@@ -422,9 +427,9 @@ def digest_of_raw_table(
 
 
 def describe_deal(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
-    """Describe how rows lie at sites, and whose are bounded together, for a table's digest.
+    """Describe the partition and the privacy unit in words, for a table's digest.
 
-    Budgets of people are kept apart from budgets of rows.
+    The unit is part of it, so that budgets of people are kept apart from budgets of rows.
 
     Parameters
     ----------
@@ -458,7 +463,7 @@ def train(
     check: Callable[[data.Dataset, RunConfig, int], object] | None = None,
     released: Callable[[Result], object] | None = None,
 ) -> Report:
-    """Load, deal, train and score.
+    """Load data, partition the rows over sites, train, and score on held-out rows.
 
     With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose_method` first picks the method.
 
@@ -468,11 +473,12 @@ def train(
     observers, checkpoint, ledger, run_name : optional
         See :func:`sottovoce.runs.simulate.simulate`.
     free : sequence of str, optional
-        Knobs that "auto" may set; None for those that have their default values.
+        Parameters that "auto" may set; None for those that have their default values.
     check : callable ``(dataset, config, sites)``, optional
-        Called before anything is chosen or spent; it may refuse the run.  A curator is one site.
+        Called before anything is chosen or spent; it may refuse the run by raising.  `sites` is
+        their number, 1 with a curator.
     released : callable ``(result)``, optional
-        Called before scores are computed: if these fail, what was paid for can still be stored.
+        Called before scores are computed, so that the result is stored even if scoring fails.
 
     Returns
     -------
@@ -540,11 +546,11 @@ def _simulate_training(
 
 
 class _Given(NamedTuple):
-    """All that a training is given, dealt to sites and checked, before a method is chosen."""
+    """The inputs of a training, partitioned over sites and checked, before a method is chosen."""
 
     config: TrainConfig
     dataset: data.Dataset
-    # Numbers of the training rows of every site.
+    # For every site the indices of its training rows.
     parts: list[IntArray]
     rows: Rows
     public: Public | None
@@ -553,7 +559,7 @@ class _Given(NamedTuple):
 
     @property
     def centring(self) -> Centring | None:
-        """How rows are centred; None if that was not asked, or does not pay."""
+        """How rows are centred; None if that was not asked for, or no gain is expected."""
         if self.decision is None:
             return None
         return self.decision.centring
@@ -562,7 +568,7 @@ class _Given(NamedTuple):
 def _load_and_deal(
     config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None
 ) -> _Given:
-    """Load the data, deal the rows to sites, and check all that can be checked before a choice."""
+    """Load the data, partition the rows, and check all that can be checked before a choice."""
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = config_for_dataset(config, dataset)
     known, dataset = _split_public_rows(config, dataset)
@@ -589,12 +595,12 @@ def _load_and_deal(
 
 
 def _check_without_data(config: TrainConfig) -> None:
-    """Refuse what is wrong whatever the data are: it should not have to wait for them."""
+    """Refuse what is wrong for any data, before loading them."""
     kind_of_deal = (config.partition or "").partition(":")[0]
     if config.run.seed is None and kind_of_deal in ("label", "dirichlet", "column"):
         rule = (
-            "deals rows by what they hold, so that one row can move others to another site: "
-            "no release covers that"
+            "assigns rows to sites by their values, so that one row can move others to another "
+            "site, which no privacy guarantee covers"
         )
         raise InvalidInput(
             "partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation"
@@ -633,7 +639,7 @@ def _starting_point(
 def _choose_method(given: _Given, free: Sequence[str] | None) -> Choice:
     """Choose the method and its open knobs for ``method="auto"``."""
     config, rows, schema = given.config, given.rows, given.dataset.schema
-    # Public rows say more of the private ones than a schema, if they are enough for worlds.
+    # Public rows are more like the private rows than rows drawn from a schema, if there are enough.
     likely = None
     if given.public is not None:
         likely = given.public.expected_worlds()
@@ -699,14 +705,15 @@ def _notes_for_reader(given: _Given, result: Result) -> list[str]:
     if schema is not None:
         if schema.site and not how.startswith("site:"):
             notes.append(
-                f"the schema names {schema.site!r} as the site, but rows were dealt by {how!r}"
+                f"the schema names {schema.site!r} as the column of sites, but rows were "
+                f"partitioned over sites by {how!r}"
             )
         notes += note_on_long_rows(schema)
     if "dropout" in result.extra:
         lost = [f"{i} from round {k} on" for i, k in result.extra["dropout"]["since"].items()]
         notes.append(
-            f"sites lost in this rehearsal: {', '.join(lost) or 'none'}; the price is that of all "
-            "to the end"
+            f"sites lost in this simulation: {', '.join(lost) or 'none'}; epsilon is that of a run "
+            "without losses"
         )
     return notes
 
@@ -771,13 +778,13 @@ def _load_public_table(config: TrainConfig, dataset: data.Dataset) -> data.Datas
     """Load the table of public rows under the schema of the data."""
     assert config.public is not None
     if dataset.schema is None:
-        rule = "synthetic rows have no schema that a table of public rows could share"
+        rule = "a table of public rows needs data with a schema, and synthetic rows have no schema"
         raise InvalidInput("public", config.public, rule, "use public_share, or data with a schema")
     public, private = Path(config.public), Path(config.data)
     # The data may be the name of a built-in set, and then there is no file.
     if public.exists() and private.exists() and public.samefile(config.data):
         raise InvalidInput(
-            "public", config.public, "is the data itself", "give a table of other, public rows"
+            "public", config.public, "is the private data itself", "give a table of public rows"
         )
     return data.load(config.public, schema=dataset.schema, test_share=None)
 
@@ -799,21 +806,24 @@ def _notes_on_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]
     mine = "(for the data's holder only)"
     left = len(people) - sum(map(len, parts))
     if left:
-        notes.append(f"{left} rows were left out: their people have more than person.rows {mine}")
+        notes.append(
+            f"{left} rows were left out, because their people have more rows than person.rows "
+            f"allows {mine}"
+        )
     most = person.most_parts_of_a_person(people, parts)
     if most > run.sites_per_row:
         where = f"{run.sites_per_row} sites"
         if run.sites_per_row == 1:
             where = "one site"
-        what = f"a person has rows at {most} sites, and what is stated is about those at {where}"
-        notes.append(f"{what}: sites_per_row={most} states it for all of them {mine}")
+        what = f"a person has rows at {most} sites, but the guarantee is for their rows at {where}"
+        notes.append(f"{what}; use sites_per_row={most} for a guarantee for all of them {mine}")
     return notes
 
 
 def _notes_on_start(result: Result, public: Public | None) -> list[str]:
     """Return notes on the starting point, and on the norms of public rows.
 
-    Public rows give the starting point, so a run without a start has no public rows to tell of.
+    A run that used public rows has a start, so without a start there is nothing to note.
     """
     start = result.start
     notes: list[str] = []
@@ -821,25 +831,23 @@ def _notes_on_start(result: Result, public: Public | None) -> list[str]:
         return notes
     if start.kind == "run":
         notes.append(
-            "the run started from an earlier run's model, whose cost was paid separately: if both "
-            "runs used the same "
-            "rows, what such a row has spent is the sum of both totals"
+            "the run started from the model of an earlier run, whose privacy loss is not in this "
+            "epsilon: rows that both runs used have spent the sum of both totals"
         )
         if not start.may_start_release:
             notes.append(
-                "the earlier run protects nothing (a simulation, or without a budget): never "
-                "release this one"
+                "the earlier run had no protection (a simulation, or without a budget): never "
+                "release the results of this run"
             )
     if public is not None:
-        # half of the rows, and nine in ten
+        # Quantiles: of half of the rows, and of nine in ten.
         half, most = 0.5, 0.9
         (median_norm,) = public.row_norms((half,))
         median_gradient, most_gradients = public.gradient_norms((half, most))
         notes.append(
             f"{len(public.X):,} rows were taken as public: no site holds them, and nothing "
-            "protects them; half of them "
-            f"have a norm above {median_norm:.2f}; at the start half have a gradient shorter than "
-            f"{median_gradient:.2f}, and "
-            f"nine in ten one shorter than {most_gradients:.2f}"
+            f"protects them; the median norm of these rows is {median_norm:.2f}; at the starting "
+            f"point the median norm of their gradients is {median_gradient:.2f}, and the 90% "
+            f"quantile {most_gradients:.2f}"
         )
     return notes

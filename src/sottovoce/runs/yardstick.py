@@ -1,8 +1,8 @@
-"""The yardstick "without privacy": how well a linear model can do on the same columns.
+"""The baseline "without privacy": how well a linear model can do on the same columns.
 
-A private run is compared with the best of several linear models, not with a fit of its own kind
-without noise: such a fit has the run's penalty, shortened rows and scale of columns, and a
-comparison with it flatters the run.  The models are the converged minimisers of the logistic loss,
+A private run is compared with the best of several linear models, not with the same fit without
+noise: that would have the run's penalty, clipped rows and scale of columns, and comparing with it
+would flatter the run.  The models are the converged minimisers of the logistic loss,
 of softmax, or of the squared residuals, under :data:`PENALTIES`, on
 
 - the encoded rows, and the encoded rows before any is shortened
@@ -31,15 +31,13 @@ from .config import RunConfig
 from .simulate import pooled_minimiser
 
 PENALTIES = {"encoded": (1e-4, 1.0, 100.0), "standardised": (1.0, 100.0)}
-"""Weights of ``||w||^2 / 2`` beside the *sum* of the rows' losses: 1 / C in scikit-learn's
-terms.
-"""
+"""Weights of ``||w||^2 / 2`` relative to the *sum* of the rows' losses: scikit-learn's 1 / C."""
 LEAST_SQUARES = (0.0, 1.0, 100.0)
 """Penalties of the least squares, on standardised columns."""
 _CONSTANT = 10.0
-"""Of every row: large, so that the penalty hardly holds the constant back."""
+"""Value of the added constant column: large, so that the penalty hardly shrinks the intercept."""
 _FLAT = 1e-9
-"""Columns that spread less than this, relative to their size, are constant."""
+"""Columns whose standard deviation is below this share of their mean count as constant."""
 
 
 def least_nonprivate_error(dataset: data.Dataset) -> float | None:
@@ -55,8 +53,8 @@ def least_nonprivate_error(dataset: data.Dataset) -> float | None:
     Returns
     -------
     float or None
-        None where there is no such model: no training row with a label has a weight, or no solver
-        gets there.  That is no error, as the private run is finished and may have been paid for.
+        None if no model could be fitted: no training row with a label has a positive weight, or
+        all solvers failed.  That is not an error, because the private run is finished already.
     """
     task = dataset.task
     known = task.has_known_label(dataset.y_train)
@@ -77,10 +75,10 @@ def least_nonprivate_error(dataset: data.Dataset) -> float | None:
 
 
 def _encodings_to_try(dataset: data.Dataset) -> Iterator[tuple[Array, Array]]:
-    """Yield training and test rows as encoded, and as they would be if none was clipped."""
+    """Yield training and test rows as encoded, then, if some were clipped, without clipping."""
     yield dataset.X_train, dataset.X_test
     schema = dataset.schema
-    # Rows of norm 1 are an encoding that was asked for, not what privacy does to rows.
+    # With `unit` the user asked for rows of norm 1, so these are not undone.
     if schema is not None and not schema.unit and ROW in dataset.clipped:
         whole = schema.encode(dataset.train_columns, labels=False, whole=True).X
         whole_test = schema.encode(dataset.test_columns, labels=False, whole=True).X

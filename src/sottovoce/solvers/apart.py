@@ -1,5 +1,7 @@
-"""Solvers of replicates whose rows differ, as one: each replicate has rows moved by a mean of
-its own.
+"""One solver made of several, for replicates of a simulation whose rows differ.
+
+After centring, every replicate has released a mean of its own, and so has rows of its own
+(:meth:`sottovoce.runs.row_guard.RowGuard.move_rows_by_mean`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Apart(Solver):
 
     @staticmethod
     def _join_replicates(states: list[dict[str, Array]]) -> dict[str, Array]:
-        """Arrays (N, 1, ...) of every replicate side by side; counters are the same of all."""
+        """Join states: arrays (N, 1, ...) to (N, R, ...); counters are equal in all replicates."""
         return {
             name: x
             if np.ndim(x) == 0
@@ -56,6 +58,7 @@ class Apart(Solver):
         Parameters
         ----------
         linear, start : array (R, N, d)
+            Linear terms, and public points to start from.
         q : array (R, N, 1)
             Curvature of the quadratic term, > 0.
         tol : float or array (R, N, 1)

@@ -1,4 +1,9 @@
-"""Iterations of limited-memory BFGS, of many solves at once: see :mod:`sottovoce.solvers.local`."""
+"""Iterations of limited-memory BFGS for many solves at once (:mod:`sottovoce.solvers.local`).
+
+A *solve* is one node and one replicate; arrays are (M, R, ...) for M nodes and R replicates.  A
+*phase* is one run of iterations, first in single precision and then in double (*exact*).  Every
+iteration evaluates all gradients by one *sweep* over the rows (:mod:`sottovoce.data.sweep`).
+"""
 
 from __future__ import annotations
 
@@ -15,32 +20,32 @@ from .newton import minimise_by_newton
 from .quasinewton import Memory, Problem, gather_memories, row_inner_products
 
 MAX_ITERATIONS = 500
-# below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the
-# norm
+# Gradient norm over C below which the single-precision phase ends if it makes no progress.
 NEAR = 1e-5
-# iterations after which an unfinished solve gets a new preconditioner, from its own current points
+# Iterations after which unfinished solves get a new preconditioner, from their current points.
 REFRESH = 25
-# Replicates whose mean curvature makes the preconditioner.
+# Number of replicates over which curvatures are averaged for the preconditioner.
 SAMPLE = 64
-# a step is too long if its derivative at the end is more than this share of the descent at its
-# start
+# A step is too long if the derivative along it at its end exceeds this share of the descent at its
+# start.
 FLAT = 0.6
-# of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
+# Smallest change of the gradient, over C, from which a step in single precision may be kept in
+# memory: in a smaller one rounding hides the curvature.
 LEAST_CHANGE = 1e-6
-# Iterations without a halved norm after which single precision may end.
+# Iterations without a halved norm that count as no progress in single precision.
 _PATIENCE = 2
-# Share of the working set that is at most left when it is made smaller.
+# The working set is made smaller only if at most this share of it is left.
 _WORTH_NARROWING = 0.75
-# Length of a step below which it is taken as it is.
+# A step shorter than this times the direction is accepted in any case.
 _SHORTEST = 1e-9
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
-"""Makes a problem's preconditioner anew, from the curvature at points."""
+"""From a problem and points, (M, R, d), to the same problem with the preconditioner there."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """The end of a phase: points and gradients (M, R, d), norms (M, R), and the memory of steps."""
+    """The end of a phase: points w, gradients g (M, R, d), norms (M, R), and memory of steps."""
 
     w: Array
     g: Array
@@ -59,9 +64,10 @@ class Objective:
 
 
 class Descent:
-    """Solves of M nodes and R replicates, until every gradient norm is at most its goal.
+    """Solves for M nodes and R replicates, until every gradient norm is at most its goal.
 
-    The working set is a rectangle nodes x replicates that shrinks as solves finish.
+    The *working set*, a rectangle of nodes and replicates, shrinks as solves finish; `out_w`,
+    `out_g` and `out_norm` hold the whole, and `at` is where the working set stands in it.
 
     Parameters
     ----------
@@ -74,6 +80,7 @@ class Descent:
     g : array (M, R, d), optional
         The gradient there, if it is known.
     goals : array (M, R)
+        Gradient norms to reach.
     memory : Memory
         The steps of an earlier phase of the same solves.
     exact : bool
@@ -99,8 +106,8 @@ class Descent:
         self.first = self.problem = problem
         self.out_w, self.out_g = np.empty_like(w), np.empty_like(w)
         self.out_norm = np.full(w.shape[:2], np.inf)
-        # The working set: what is left of nodes and replicates, where they stand in the whole, and
-        # their state.
+        # The working set: the indices of its nodes and replicates, where they stand in the whole,
+        # and their state.
         self.node, self.rep = np.arange(w.shape[0]), np.arange(w.shape[1])
         self.at = self._everywhere()
         self.goal = goals
@@ -159,7 +166,7 @@ class Descent:
         self.out_w[self.at], self.out_g[self.at], self.out_norm[self.at] = self.w, self.g, norm
 
     def _end_of_phase(self, norm: Array, iteration: int) -> Phase:
-        """Return the end of a phase, with one memory of all its solves."""
+        """Return the end of a phase, with one memory for all its solves."""
         self._copy_back(norm)
         memory = self.memory
         if not self.exact and self._has_to_gather():
@@ -168,13 +175,13 @@ class Descent:
         return self._run_phase(iteration, memory)
 
     def _has_to_gather(self) -> bool:
-        """Return whether steps lie in several memories, or some must be dropped or recomputed."""
+        """Return whether memories must be merged, or pairs dropped or recomputed."""
         if self.finished or self.problem is not self.first:
             return True
         return bool(np.any(self.memory.size[:, :, : self.memory.count] < LEAST_CHANGE * self.C))
 
     def _drop_finished_solves(self, unfinished: BoolArray, norm: Array) -> None:
-        """Leave out nodes and replicates all of whose solves are finished, if these are many."""
+        """Drop nodes and replicates all of whose solves are finished, if that saves enough work."""
         keep_node, keep_rep = (np.asarray(unfinished.any(axis=k)) for k in (1, 0))
         if keep_node.sum() * keep_rep.sum() > _WORTH_NARROWING * unfinished.size:
             return
@@ -196,8 +203,10 @@ class Descent:
             self.sweep = self.sweep.select_nodes(keep_node)
 
     def _renew_preconditioner(self) -> None:
-        """Take a new preconditioner: the reference point is too far.  The new one is for these
-        solves only.
+        """Compute a new preconditioner from the current points, for these solves only.
+
+        Solves that take long are too far from the points of the first one.  Pairs in memory belong
+        to the old preconditioner and are dropped.
         """
         self.problem = self.renewed(self.loss, self.sweep, self.problem, self.w[:, :SAMPLE])
         self.memory, self.eased = Memory(self.w.shape), self.problem.precondition_gradient(self.g)
@@ -217,9 +226,7 @@ class Descent:
             self.length = np.where(self.fresh, 1.0, self.length)
 
     def _step_along_directions(self) -> None:
-        """Go along the directions; solves for which that is too far stay, and try a shorter step
-        next.
-        """
+        """Step along the directions; solves whose step is too long stay, and try a shorter one."""
         step = self.direction
         if not self.all_fresh:
             step = self.length[:, :, None] * self.direction
@@ -230,8 +237,9 @@ class Descent:
         # The step as rounded, so that s and y belong together.
         s, g = x - self.w, self._gradient(x)
         derivative = row_inner_products(g, self.direction)
-        # F is convex along the direction, so its derivative grows with the length.  A step is too
-        # long if the derivative at its end is too steep; no step counts as too short.
+        # Line search: F is convex along the direction, so its derivative grows with the length.  A
+        # step is accepted (`fresh`) unless the derivative at its end is too steep; no step is too
+        # short.
         fresh = derivative <= -FLAT * self.slope
         if not fresh.all():
             fresh |= self.length < _SHORTEST
@@ -251,7 +259,7 @@ class Descent:
         self.w, self.g, self.eased, self.fresh = x, g, eased, fresh
 
     def _finish_by_newton(self) -> None:
-        """Solve, one by one, what has not reached its goal."""
+        """Finish every solve that has not reached its goal by Newton's method, one by one."""
         for i, r in np.argwhere(~(self.out_norm <= self.goals)):
             one = self.problem.subset_of_solves(
                 np.flatnonzero(self.node == i), np.flatnonzero(self.rep == r)

@@ -46,15 +46,17 @@ from .local_rows import Grouping, LocalRows, Part, Task, unstack_replicates
 from .preconditioner import Preconditioner
 from .quasinewton import Memory, Problem, row_inner_products
 
-# smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
+# Smallest gradient norm over C that the single-precision phase aims at: about its rounding.
 SINGLE = 6e-8
-# Factor by which a sweep brings a solve nearer to its minimiser, about.
+# By about which factor one sweep reduces the distance to the minimiser.
 NEARER = 6.0
-# share of a certificate that is asked for in single precision, so that rounding does not spoil it
+# Share of the certificate's gradient norm that the single-precision phase aims at, so that rounding
+# does not spoil the certificate.
 LESS = 0.8
-# multiplications per sweep above which single precision is worth its copy of the rows
+# Multiplications per sweep above which single precision is worth a second copy of the rows.
 SINGLE_WORTH = 2**22
-# entries of all classifiers that are solved for at a time; the solver takes forty times that memory
+# Entries of all models that are solved for at a time; the solver needs about forty times that
+# memory.
 CHUNK = 2**21
 
 
@@ -80,9 +82,10 @@ def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
 
 
 class DataTerm(NamedTuple):
-    """The parts of the term ``(C / n) sum_k loss(a_k.w)`` on which its rounding depends.
+    """What the rounding of the data term ``(C / n) sum_k loss(a_k.w)`` depends on.
 
-    Rows that a map A moves have a `stretch` of at least ``1 + ||A||``.
+    `n` is the number of rows, of the nodes' shape, and `d` the number of entries of w.  For rows
+    that are moved by a linear map A (centring), `stretch` is at least ``1 + ||A||``; else it is 1.
     """
 
     C: float
@@ -152,10 +155,11 @@ def rounding_bound(
 
 
 def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: float) -> Array:
-    """Bound the distance of computed mean gradients from those of the moved rows that are meant.
+    """Bound the rounding of mean gradients that depends on where a moved row stands in its table.
 
-    The factor that clips a moved row rounds otherwise where the row stands at another place, as
-    where another person has another number of rows (docs/privacy/person.md).
+    The factor that clips a moved row may round differently at another position, as when another
+    person has another number of rows; so neighbouring tables differ by this much more
+    (docs/privacy/person.md).
 
     Parameters
     ----------
@@ -176,9 +180,9 @@ def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: floa
 
     Notes
     -----
-    The factor is within a share e of what is meant, and the length, for losses that
-    depend on norms, within ``e stretch^2``; so a row's gradient changes by at most ``e c1 ||w||``
-    and twice the larger share of L.
+    The factor is within a relative error e of its exact value (`share` below), and the length, for
+    losses that depend on norms, within ``e stretch^2`` (`longest`).  So a row's gradient changes by
+    at most ``e c1 ||w||`` plus twice the larger relative error times L.
     """
     size = np.asarray(size, dtype=float)
     if stretch == 1.0:
@@ -192,9 +196,7 @@ def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: floa
 
 @dataclass(frozen=True)
 class Solution:
-    """Minimisers of shape (..., d), with the gradient norms reached (..., 1) and the iterations
-    spent.
-    """
+    """Minimisers w (..., d), the gradient norms reached (..., 1), and the number of iterations."""
 
     w: Array
     gradient_norm: Array
@@ -204,9 +206,17 @@ class Solution:
 class Solver:
     """Solves the local problems of the nodes in `rows`.
 
-    The last answer, where the next solve starts, is secret; a certificate holds from any start, so
-    no guarantee depends on it.  :meth:`state` and :meth:`secret_state` return what :meth:`restore`
+    A solve starts from the last answer, which is secret; a certificate holds from any start, so no
+    guarantee depends on it.  :meth:`state` and :meth:`secret_state` return what :meth:`restore`
     takes, so that a resumed simulation repeats every bit.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of N nodes.
+    loss : Loss
+    C : float
+        Weight of the data term.
     """
 
     # The last solve's answers (N, R, d), and the data term's gradients there.
@@ -223,14 +233,14 @@ class Solver:
         self._grouping = Grouping(rows)
 
     def state(self) -> dict[str, Array]:
-        """Public: what :meth:`restore` needs."""
+        """Return the public state: the number of solves and the preconditioner's points."""
         return {
             "solves": np.array(self._preconditioner.solves),
             "reference": self._preconditioner.reference,
         }
 
     def secret_state(self) -> dict[str, Array]:
-        """Secret: what :meth:`restore` needs besides, so that later solves repeat every bit."""
+        """Return the secret state: the last answers and the data term's gradients, (N, R, d)."""
         if self._last is None:
             return {}
         return dict(zip(("answer", "gradient"), self._last, strict=True))
@@ -250,8 +260,10 @@ class Solver:
             self._last = known[0], known[1]
 
     def skip_solve(self, start: Array) -> None:
-        """Count a solve whose answer is known but for its noise; the next one starts from its
-        own start.
+        """Count a solve whose noisy answer is known already, as when a run is replayed.
+
+        The preconditioner is then what it was, and the next solve begins at its own start, as the
+        exact answer is not known.
         """
         self._preconditioner.count_solve(self._rows.stack_replicates(start, start.shape[:-1]))
         self._last = None
@@ -263,6 +275,7 @@ class Solver:
         Parameters
         ----------
         linear, start : array (..., d)
+            Linear terms, and public points to start from.
         q : array (..., 1)
             Curvature of the quadratic term, > 0.
         tol : float or array (..., 1)
@@ -292,7 +305,7 @@ class Solver:
         goal = self._rows.stack_replicates(
             np.broadcast_to(np.asarray(tol, dtype=float) * self._rows.C, (*lead, 1)), lead
         )
-        # Before the work, and at the answers again: the bound grows with the points' norms.
+        # Checked here to save the work, and again at the answers: the bound grows with their norms.
         self._check_goal_is_reachable(w0, c, curvature, goal)
         step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
         if self._last is not None and self._last[0].shape != w0.shape:
@@ -303,20 +316,21 @@ class Solver:
         w, g, norms = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1, 2))
         iterations = max(one[3] for one in found)
         self._check_goal_is_reachable(w, c, curvature, goal)
-        # The data term's gradient alone: linear and quadratic terms are others in the next solve.
+        # Only the data term's gradient is kept: linear and quadratic terms change between solves.
         self._last = w, g - c - curvature * w
         return Solution(unstack_replicates(w, lead), unstack_replicates(norms, lead), iterations)
 
     def _check_goal_is_reachable(self, w: Array, c: Array, q: Array, goal: Array) -> None:
-        """Refuse a certificate at `w` that rounding alone could spoil."""
+        """Raise SolverError if rounding at `w` alone could exceed the certificate's `goal`."""
         size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
         term = DataTerm(
             self._rows.C, self._rows.n[:, :, None], self._rows.loss, w.shape[-1], self._rows.stretch
         )
-        hidden = rounding_bound(term, size, pull, q)
-        if not np.all(hidden <= goal):
+        rounding = rounding_bound(term, size, pull, q)
+        if not np.all(rounding <= goal):
             rule = (
-                "double precision cannot certify a gradient norm this small here; use a larger tol"
+                "is too small a gradient norm to be certified in double precision for this "
+                "problem; use a larger tol"
             )
             raise SolverError(f"tol={float(np.min(goal)) / self._rows.C:g}: {rule}")
 
@@ -337,18 +351,26 @@ class Solver:
         """
         lead, points = w.shape[:-1], self._rows.stack_replicates(w, w.shape[:-1])
         sweep = self._rows.given.every_nth_row(part, parts) if parts > 1 else self._rows.given
-        # n itself: C / (C / n) may round below it
+        # From `units`, not from C / weight, which may round below a whole number.
         weight = self._rows.C / np.maximum(self._rows.units // parts, 1.0)
         return unstack_replicates(
             weight[:, :, None] * sweep.sum_gradients(self._rows.loss, points), lead
         )
 
     def total_over_rows(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block
-        in a fixed order.
+        """Sum a statistic of rows over every node's rows, block by block in a fixed order.
 
-        ``each(block, loss, points)`` takes a block of rows of M nodes, the loss for these rows and
-        points (M, R, d) to sums (M, R, m).
+        Parameters
+        ----------
+        w : array (..., d)
+            Public points.
+        each : callable ``(block, loss, points) -> sums``
+            From a block of rows of M nodes, the loss for these rows and points (M, R, d) to the
+            sums of m numbers over the block, (M, R, m).
+
+        Returns
+        -------
+        array (..., m)
         """
         lead, points = w.shape[:-1], self._rows.stack_replicates(w, w.shape[:-1])
         with one_thread_a_product():
@@ -357,9 +379,7 @@ class Solver:
             )
 
     def clipped_objective(self, w: Array, clip: float) -> Array:
-        """The data term with every row's loss clipped to [0, clip], ``(C / n)`` times their sum,
-        shape (..., 1).
-        """
+        """Return C / n times the sum of the rows' losses, each clipped to [0, clip]: (..., 1)."""
         lead, points = w.shape[:-1], self._rows.stack_replicates(w, w.shape[:-1])
         values = self._rows.given.sum_clipped_losses(self._rows.loss, points, clip, self._rows.n)
         return unstack_replicates(self._rows.weight[:, :, None] * values, lead)
@@ -373,8 +393,7 @@ class Solver:
         answer: Array | None = None,
         derivative: Array | None = None,
     ) -> tuple[Array, Array, Array, int]:
-        """Minimisers, gradients and their norms (M, R, 1) in double precision, and the iterations
-        of the slowest.
+        """Return minimisers, gradients (M, R, d), their norms (M, R, 1), and the most iterations.
 
         `answer` is the last solve's, where the data term has the gradient `derivative`.
         """
@@ -394,7 +413,8 @@ class Solver:
         tasks, on_threads = self._grouping.solve_tasks(w.shape[1], single=single)
         out, gradients = np.empty_like(w), np.empty_like(w)
         norms, slowest = np.empty(w.shape[:2]), 0
-        # Threads share each of the last few.
+        # The first tasks are distributed over threads; the last few run one after the other, and
+        # their own products use the threads.
         found = chain(map_on_threads(solved, tasks[:on_threads]), map(solved, tasks[on_threads:]))
         for (part, reps), end in zip(tasks, found, strict=True):
             cut = np.ix_(part.nodes, reps)
@@ -405,8 +425,9 @@ class Solver:
     def _solve_part(
         self, part: Part, problem: Problem, w: Array, g: Array | None, goals: Array, *, single: bool
     ) -> Phase:
-        """Solve for some nodes and replicates from `w`, where the gradient is `g` if it is
-        known.
+        """Solve for some nodes and replicates from `w`, with its gradient `g` if that is known.
+
+        A phase in single precision, if the problem is large enough, then one in double.
         """
         memory, done = Memory(w.shape), 0
         if single and part.single_precision is not None:
@@ -451,8 +472,9 @@ def _nearer_start(
 ) -> tuple[Array, Array | None]:
     """Choose the start of a solve: the last answer, with the gradient there, or the given `start`.
 
-    The gradient at `start` takes a sweep.  The preconditioner guesses the minimiser from the known
-    gradient; `start` wins if it is nearer to that guess by more than what a sweep gains.
+    The gradient at `start` would take a sweep.  The preconditioner estimates the minimiser from the
+    known gradient; `start` is chosen only if it is nearer to that estimate by more than the factor
+    that a sweep gains, `NEARER`.
     """
     g = derivative + problem.c + problem.q * answer
     step = problem.precondition_gradient(g)

@@ -1,4 +1,9 @@
-"""Rows of all nodes as a solver multiplies them, and which of them are solved for together."""
+"""The rows of all nodes in the forms that a solver needs, and their grouping into tasks.
+
+A *sweep* holds rows and multiplies all of them by vectors (:mod:`sottovoce.data.sweep`).  A *task*
+is a set of nodes and replicates that are solved together; the grouping depends on sizes alone, not
+on the number of threads, so that results have the same bits on every machine.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +17,35 @@ from ..data.sweep import INLINE, Sweep, number_of_cores
 from ..problem.losses import Loss
 from ..util.typing import Array, IntArray
 
-# entries of a node's rows above which the node is solved by itself, while its rows are in cache
+# Entries of a node's rows above which the node is solved by itself, while its rows are in cache.
 ALONE = 2**16
-# Multiplications of a sweep of small nodes that are solved together.
+# Multiplications per sweep up to which small nodes are solved together.
 TOGETHER = 2**20
-# on other devices: multiplications of a node's sweep above which the node is solved by itself
+# The same as ALONE on other devices such as GPUs, in multiplications per sweep.
 APART = 2**24
-# multiplications of a sweep of all nodes above which solves are shared out to threads
+# Multiplications per sweep of all nodes above which solves are distributed over threads.
 WORTH = 2**20
-# Most replicates of a large node that are solved together.
+# Largest number of replicates of a large node that are solved together.
 REPLICATES = 64
 
 
 class LocalRows:
-    """The rows of all N nodes, the loss on them, and how much each counts: ``(C / n_i) sum_k
-    loss(a_k.w)``.
+    """The rows of all N nodes with loss and weight, for the data term ``(C / n_i) sum_k loss``.
 
     Attributes
     ----------
     given : Sweep
         The rows as they are, for gradients and other sums.
     distinct : Sweep
-        Equal rows together, for solves.
+        Equal rows merged to one with its multiplicity, for solves.
     n : array (N, 1)
-        Rows of every node.
+        Number of rows of every node.
     units : array (N, 1)
-        The same, unless a person has several rows.
+        Number of privacy units, rows or people, by which sums are divided.
     weight : array (N, 1)
         ``C / units``.
     stretch : float
-        Of moved rows, see :class:`sottovoce.solvers.local.DataTerm`.
+        Bound for moved rows, 1 for others: see :class:`sottovoce.solvers.local.DataTerm`.
     """
 
     def __init__(
@@ -92,12 +96,12 @@ class LocalRows:
 
     @property
     def nodes(self) -> int:
-        """N."""
+        """Number of nodes N."""
         return len(self.n)
 
     @property
     def width(self) -> int:
-        """Entries of a classifier."""
+        """Number of entries of a model."""
         return self.given.width
 
     def single_precision_rows(self) -> Sweep | None:
@@ -107,21 +111,22 @@ class LocalRows:
         return None if self._single is self.distinct else self._single
 
     def stack_replicates(self, x: Array, lead: tuple[int, ...]) -> Array:
-        """(..., width) -> (N, R, width)."""
+        """Reshape vectors (..., N, width) to (N, R, width), replicates after nodes.
+
+        `lead` is the shape of all axes but the last: ``(R, N)``, ``(N,)``, or ``()`` for one node.
+        """
         x = np.broadcast_to(x, (*lead, x.shape[-1]))
         return np.ascontiguousarray(x.reshape(-1, self.nodes, x.shape[-1]).transpose(1, 0, 2))
 
 
 def unstack_replicates(x: Array, lead: tuple[int, ...]) -> Array:
-    """(N, R, width) -> (..., width)."""
+    """Reshape vectors (N, R, width) back, with leading axes `lead`: undo `stack_replicates`."""
     return np.asarray(x.transpose(1, 0, 2).reshape(*lead, x.shape[-1]))
 
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes that are solved together: their rows, also in single precision if there is such a
-    copy.
-    """
+    """Nodes that are solved together: their numbers and rows (in single precision too, or None)."""
 
     nodes: IntArray
     sweep: Sweep
@@ -133,14 +138,14 @@ Task = tuple[Part, IntArray]
 
 
 class Grouping:
-    """The nodes and replicates that are solved together, whatever the number of threads."""
+    """Groups nodes and replicates into tasks, independently of the number of threads."""
 
     def __init__(self, rows: LocalRows) -> None:
         self._rows = rows
         self._parts: tuple[tuple[int, bool], list[Part]] | None = None
 
     def solve_tasks(self, replicates: int, *, single: bool) -> tuple[list[Task], int]:
-        """All tasks, the longest first, and how many of them are shared out to threads."""
+        """Return all tasks, the longest first, and how many of them are distributed on threads."""
         parts = self._tasks_by_node(replicates, single)
         tasks = [(part, some) for part in parts for some in self._replicates(part, replicates)]
         work = [
@@ -151,7 +156,10 @@ class Grouping:
         return longest_first, self._shared_out(work)
 
     def _shared_out(self, work: Sequence[float]) -> int:
-        """Return how many of the longest tasks, of this many multiplications, threads share."""
+        """Return how many of the longest tasks are distributed over threads.
+
+        `work` is each task's number of multiplications per sweep.
+        """
         many = len(work) >= number_of_cores()
         if (
             not self._rows.distinct.is_on_this_machine
@@ -162,7 +170,7 @@ class Grouping:
         return len(work) - len(work) % number_of_cores() if many else len(work)
 
     def _tasks_by_node(self, replicates: int, single: bool) -> list[Part]:
-        """Nodes that are solved together, with views of their rows."""
+        """Return the parts of :meth:`_parts_of_tasks`, which are made once for these arguments."""
         key = replicates, single
         if self._parts is None or self._parts[0] != key:
             self._parts = key, self._parts_of_tasks(replicates, single)
@@ -197,7 +205,7 @@ class Grouping:
         return parts
 
     def _replicates(self, part: Part, replicates: int) -> list[IntArray]:
-        """Replicates of this part that are solved together."""
+        """Return the groups of replicates of this part that are solved together, as indices."""
         entries = self._rows.n[part.nodes].sum() * self._rows.width
         alone = len(part.nodes) == 1 and self._rows.distinct.is_on_this_machine and entries >= ALONE
         several = -(-replicates // REPLICATES) if alone else 1

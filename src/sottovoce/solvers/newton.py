@@ -1,6 +1,7 @@
 """Newton's method for one node and one replicate, where the quasi-Newton iteration does not finish.
 
-Steps come from conjugate gradients with the true Hessian, and line searches are exact.
+Directions come from preconditioned conjugate gradients with the exact Hessian, and line searches
+are by bisection.  :mod:`sottovoce.solvers.descent` calls it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from ..problem.losses import Loss
 from ..util.typing import Array
 from .quasinewton import Problem
 
-MOST = 1000  # most Newton steps
-# Most Newton steps for each softened loss, whose minimiser is only the start for the next.
+MOST = 1000  # largest number of Newton steps
+# Largest number of Newton steps for a softened loss, whose minimiser is only a starting point.
 STAGE = 50
-# Most products with the Hessian in one Newton step.
+# Largest number of products with the Hessian in one Newton step.
 CONJUGATE = 1000
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
@@ -30,8 +31,9 @@ def minimise_by_newton(
 ) -> tuple[Array, Array]:
     """Minimise one problem by Newton's method, from any start.
 
-    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser
-    is near the next one: Newton steps on the loss itself might pass through its pieces one by one.
+    A loss whose curvature jumps (Huber's) is minimised in softened forms first, with ever smaller
+    widths, so that each minimiser is near the next one.  Newton steps on the loss itself might pass
+    through its pieces one by one.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ def minimise_by_newton(
     w, g = _newton_steps(loss, sweep, problem, w, goal, MOST, renewed)
     if not np.linalg.norm(g) <= goal:
         # The norm depends on the rows, so the message must not show it.
-        rule = "a local solve stopped short of its certificate; use a larger rho or tol"
+        rule = "a local solve did not reach this accuracy; use a larger rho or tol"
         raise SolverError(f"tol={goal / C:g}: {rule}")
     return w, g
 
@@ -76,10 +78,10 @@ def minimise_by_newton(
 def _newton_steps(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, most: int, renewed: Renewed
 ) -> tuple[Array, Array]:
-    """At most `most` Newton steps with exact line searches.
+    """Make at most `most` Newton steps from `w`, until the gradient norm is at most `goal`.
 
-    F is convex along a line, so its derivative has one zero there, which bisection finds for every
-    curvature.
+    Returns the point and the gradient there, (d,) each.  F is convex along a line, so its
+    derivative has one zero there, which bisection finds whatever the curvature.
     """
 
     def gradient(x: Array) -> Array:
@@ -115,8 +117,12 @@ def _newton_steps(
 def _newton_direction(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed
 ) -> Array:
-    """The Newton step, by preconditioned conjugate gradients with the true Hessian."""
-    # Preconditioned conjugate gradients for H p = -g: `left` is the residual.
+    """Return the Newton direction at `w` with gradient `g`: the approximate solution of H p = -g.
+
+    It is computed by preconditioned conjugate gradients, in whose usual notation ``left`` is the
+    residual r, ``eased`` the preconditioned residual z, ``along`` the search direction, ``turned``
+    H times that, ``bent`` its curvature, and ``worth`` r.z.
+    """
     at = renewed(loss, sweep, problem, w[None, None])
     p, left = np.zeros_like(g), -g
     eased = at.precondition_gradient(left[None, None])[0, 0]
@@ -127,7 +133,7 @@ def _newton_direction(
             + problem.q * along
         )
         bent = float(along @ turned[0, 0])
-        # H is positive definite, so that this is rounding.
+        # H is positive definite, so a curvature that is not positive is rounding: stop here.
         if not bent > 0.0:
             break
         p = p + worth / bent * along

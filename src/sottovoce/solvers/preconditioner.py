@@ -1,5 +1,8 @@
-"""The Newton preconditioner of local solves: Hessians at reference points, shared by all
-replicates and rounds.
+"""The Newton preconditioner of local solves: Hessians at reference points.
+
+All replicates of a node, and many rounds, share one Hessian of the data term; the quadratic terms
+of different rounds only shift its eigenvalues.  How good it is changes the number of iterations and
+nothing else.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from .descent import SAMPLE
 from .local_rows import LocalRows
 from .quasinewton import Problem
 
-# Rows a feature that the preconditioner is computed from.
+# Rows per feature that are enough for the preconditioner: it is computed from about that many.
 ENOUGH = 200
-# entries of a node's rows above which the preconditioner is computed in single precision
+# Entries of a node's rows above which the preconditioner is computed in single precision.
 LARGE = 2**18
-# a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
+# The inverse is stored, for one penalty at a time, if it is cheap: if ``d^2`` is at most this times
+# n.
 INVERTED = 20.0
-# features up to which the preconditioner is the whole reference Hessian; beyond, its diagonal
+# Features up to which the preconditioner is the whole reference Hessian; beyond, its diagonal.
 WIDEST = 2000
 
 
@@ -34,11 +38,11 @@ class Preconditioner:
     Attributes
     ----------
     solves : int
-        How many were counted.
+        Number of solves so far.
     reference : array (N, R, d)
-        Where the Hessians are.
+        Points at which the Hessians are computed.
     spectrum : array (N, d), optional
-        Eigenvalues, or diagonals of wide Hessians; None before the first solve.
+        Eigenvalues of the Hessians, or their diagonals above `WIDEST`; None before the first solve.
     """
 
     def __init__(self, rows: LocalRows) -> None:
@@ -52,7 +56,7 @@ class Preconditioner:
     def count_solve(self, start: Array) -> None:
         """Count a solve from these points, (N, R, d)."""
         self.solves += 1
-        # At powers of two: its cost over many solves grows with their logarithm alone.
+        # Rebuilt if the number is a power of two: over T solves that costs about log2(T) builds.
         if self.spectrum is None or self.solves & (self.solves - 1) == 0:
             self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
 
@@ -96,11 +100,12 @@ class Preconditioner:
         return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 
     def _factorise(self, reference: Array) -> None:
+        """Compute Hessians at `reference`, (N, R, d), and their eigenvectors."""
         self.reference = reference
         rows, width = self._rows, reference.shape[-1]
         parts = int(np.min(rows.n) // (ENOUGH * width))
         if parts > 1:
-            # Curvature of some rows makes a preconditioner that is nearly as good.
+            # Every `parts`-th row is enough for a preconditioner that is nearly as good.
             sweep, weight = rows.given.every_nth_row(0, parts), rows.weight * parts
         else:
             sweep, weight = rows.distinct, rows.weight
@@ -114,8 +119,10 @@ class Preconditioner:
     def _hessian_eigenpairs(
         self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
     ) -> tuple[Array | None, Array]:
-        """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST`
-        its diagonal.
+        """Return eigenvectors (M, d, d) and eigenvalues (M, d) of the data term's Hessians.
+
+        Above `WIDEST` features these are None and the diagonals.  `weight` is C / n, (M, 1); `at`
+        the points, (M, R, d); `typical` takes typical curvatures (:meth:`Loss.typical_curvature`).
         """
         wide = at.shape[-1] > WIDEST
         hessian = sweep.sum_curvatures(loss, at, wide, typical)
@@ -130,8 +137,9 @@ class Preconditioner:
         return vectors, np.maximum(values, 0.0)
 
     def _inverse_preconditioner(self, q: Array) -> Array | None:
-        """The preconditioner's inverse, if all replicates have the same quadratic term and it is
-        cheap.
+        """Return the preconditioner's inverse for quadratic terms q, (N, d, d).
+
+        None if the replicates' quadratic terms differ or the inverse is not worth its cost.
         """
         basis, spectrum, own = self._basis, self.spectrum, q[:, :1]
         if (

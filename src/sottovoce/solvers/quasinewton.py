@@ -1,8 +1,8 @@
 """Limited-memory BFGS for many problems at once, in compact form around a preconditioner.
 
-With steps S, changes of the gradient Y and the preconditioner's inverse H, one pair a row and
-``s_i.y_i = 1``, the quasi-Newton direction for a gradient g is minus (Byrd, Nocedal and Schnabel,
-1994, theorem 2.2)
+A *pair* is a step s and the change y of the gradient over it.  With the steps as rows of S, the
+changes as rows of Y, scaled so that ``s_i.y_i = 1``, and the preconditioner's inverse H, the
+quasi-Newton direction for a gradient g is minus (Byrd, Nocedal and Schnabel, 1994, theorem 2.2)
 
     H g + S' (R^-T ((I + Y H Y') c - Y H g)) - (Y H)' c,      c = R^-1 S g,
 
@@ -19,21 +19,21 @@ import numpy as np
 
 from ..util.typing import Any, Array
 
-MEMORY = 10  # largest number of pairs
+MEMORY = 10  # largest number of pairs that are kept
 
 
 def row_inner_products(x: Array, y: Array) -> Array:
-    """Inner products of rows, (M, R)."""
-    # faster than einsum for few rows
+    """Return the inner products of vectors (M, R, d), shape (M, R)."""
+    # Faster than einsum for few vectors.
     return np.matmul(x[:, :, None, :], y[:, :, :, None])[:, :, 0, 0]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """All data of an iteration except the rows, for M nodes and R replicates.
+    """The local problems of M nodes and R replicates, apart from the rows.
 
-    The preconditioner is `inverse`, or ``basis diag(spectrum + q) basis'``, or the diagonal without
-    a basis.
+    The preconditioner is given by its `inverse`, or as ``basis diag(spectrum + q) basis'``, or as
+    the diagonal ``spectrum + q`` without a basis.
 
     Attributes
     ----------
@@ -59,6 +59,7 @@ class Problem:
     inverse: Array | None = None
 
     def subset_of_solves(self, node: Any, rep: Any) -> Problem:
+        """Return the problem of some nodes and replicates, each an index array or mask."""
         cut = np.ix_(node, rep)
         basis, inverse = (None if x is None else x[node] for x in (self.basis, self.inverse))
         return Problem(
@@ -76,20 +77,24 @@ class Problem:
 
 
 class Memory:
-    """Pairs of steps and changes of gradients, the oldest first, for (M, R) problems of d
-    variables.
+    """The last pairs of (M, R) problems of d variables, the oldest first.
 
-    The pair of a problem that took no step is zero and changes nothing.
+    A problem that took no step in an iteration has a pair of zeros, which changes no direction.
+    Arrays: `s`, `y` and ``v = H y`` (M, R, pairs, d); `inverse`, R^-1, and `inner`, Y H Y', (M, R,
+    pairs, pairs); `size`, the norms of y before scaling, (M, R, pairs).
+
+    Parameters
+    ----------
+    shape : tuple (M, R, d)
+    most : int
+        Largest number of pairs.
     """
 
     def __init__(self, shape: tuple[int, ...], most: int = MEMORY) -> None:
         nodes, replicates, d = shape
         self.count = 0
-        # v = H y
         self.s, self.y, self.v = (np.zeros((nodes, replicates, most, d)) for _ in range(3))
-        # R^-1, Y H Y'
         self.inverse, self.inner = (np.zeros((nodes, replicates, most, most)) for _ in range(2))
-        # The norm ||y|| before the pair was scaled.
         self.size = np.zeros((nodes, replicates, most))
 
     def add_pair(self, s: Array, y: Array, v: Array, sy: Array) -> None:
@@ -159,6 +164,7 @@ class Memory:
         return np.asarray((c.swapaxes(2, 3) @ v - u.swapaxes(2, 3) @ s)[:, :, 0] - h)
 
     def keep(self, cut: Any) -> Memory:
+        """Return the memory of some problems, an index into (M, R)."""
         new = object.__new__(Memory)
         new.count = self.count
         for name in ("s", "y", "v", "inverse", "inner", "size"):
@@ -169,7 +175,7 @@ class Memory:
 def gather_memories(
     problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], least: float
 ) -> Memory:
-    """Gather memories of parts of the problems into one memory of all, under one preconditioner.
+    """Merge the memories of parts of the problems into one, under one preconditioner.
 
     Parameters
     ----------
