@@ -50,12 +50,12 @@ from .table import Column, Table, column_as_text, table_from_columns
 
 CAVEAT = "Exact counts without noise, not covered by epsilon: for the data's holder only."
 MANY = 0.1
-"""Share of a column's rows that are clipped, or of no declared value, from which on it says what
-to change.
+"""Share of a column's rows that are clipped, or hold no declared value, from which on a note says
+what to change.
 """
 CROWDED = 0.75
 """Share of rows longer than the scale from which on the scale is too small.  A scale that is the
-norm of a typical row, as it should be, shortens half of them."""
+norm of a typical row, as it should be, clips half of them."""
 _SPECIAL = {
     LABEL: "undeclared or missing label: encoded as zeros",
     BEYOND: "labels outside their bounds: clipped",
@@ -72,7 +72,7 @@ class Finding:
 
     `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in
     :class:`sottovoce.data.Encoded`; `rows` an exact count.  `fits` is True if the schema declares
-    it: a replacement for missing values, or a scale that shortens rows. `where` has the numbers of
+    it: a replacement for missing values, or a scale that clips rows. `where` has the numbers of
     the first few such rows, from 1; it is empty for what is not located.  `detail` says more of
     them in words, such as how many lie below the bounds and above.
     """
@@ -255,7 +255,7 @@ def _columns_are_present(block: Block, columns: Mapping[str, Column]) -> bool:
 def _refusals_of_training(
     schema: Schema, columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[str]:
-    """What training refuses of weights, people and sites, each by itself."""
+    """Yield the errors that training would raise about the weight, person and site columns."""
     tried: list[tuple[str, Callable[[Column], object]]] = []
     if schema.weight is not None:
         weight = schema.weight
@@ -334,7 +334,7 @@ def _class_numbers(schema: Schema, columns: Mapping[str, Column]) -> IntArray | 
 
 
 def _finding_of_clipped(key: str, rows: int, found: Counted) -> Finding:
-    """What a count of :attr:`Encoded.clipped` means."""
+    """Return the finding of one entry of :attr:`Encoded.clipped`: a key and its number of rows."""
     for mark, what, part in (
         (OTHER, "undeclared value: counts as other", "undeclared"),
         (ABSENT, "missing: encoded without a level", "missing"),
@@ -378,8 +378,8 @@ _GAPS = {
 
 
 def _unreadable_findings(found: Counted) -> Iterator[Finding]:
-    """Rows for which training refuses the table: how many, where, and what they look like,
-    without a value.
+    """Yield findings about rows for which training refuses the table, without a value: how many,
+    which row numbers, and what such texts look like.
     """
     for one in found.columns:
         # Rows without a label are not refused: they become zeros, and are counted so.
@@ -408,7 +408,7 @@ def _unreadable_findings(found: Counted) -> Iterator[Finding]:
 
 
 def _replaced_findings(found: Counted) -> Iterator[Finding]:
-    """Rows with a missing value for which the schema says what stands for it."""
+    """Yield findings about rows whose missing value is replaced as the schema declares."""
     for one in found.columns:
         missing = one.counts["missing"]
         if one.role != "feature" or not missing:
@@ -420,7 +420,7 @@ def _replaced_findings(found: Counted) -> Iterator[Finding]:
 
 
 def _describe_replacement(block: Block) -> str:
-    """What stands for a missing value of a block, in words; empty if nothing does."""
+    """Return what replaces a missing value of a block, in words; empty if nothing does."""
     # Not every kind of block has both.
     value = getattr(block, "missing", None)
     marked = getattr(block, "indicator", False)
@@ -440,7 +440,7 @@ def _describe_replacement(block: Block) -> str:
 
 
 def _describe_likely_kinds(one: ColumnCounts) -> str:
-    """What those texts look like that are no numbers."""
+    """Return how many unreadable texts look like which kind, in words such as " (3 as a date)"."""
     kinds = [f"{n:,} {key}" for key, n in one.counts.items() if key.startswith("as ") and n]
     if not kinds:
         return ""
@@ -450,7 +450,7 @@ def _describe_likely_kinds(one: ColumnCounts) -> str:
 def _notes_on_training(
     found: Review, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
-    """What makes a training worth little or nothing, and what to change."""
+    """Yield notes on what would make a training worth little or nothing, with what to change."""
     for one in found.columns:
         name = escape_unprintable(one.column)
         if one.role == "label":
@@ -489,7 +489,7 @@ def _notes_on_alike_names(name: str, one: ColumnCounts, key: str, what: str) -> 
 
 
 def _share_in_words(rows: int, n: int) -> str:
-    """A share in words that do not round to all or nothing what is neither."""
+    """Format a share so that only a share of 1 reads as all, and none above 0 as 0.0%."""
     if rows == n:
         return "all"
     return f"{min(max(rows / n, 0.001), 0.999):.1%}"
@@ -597,8 +597,10 @@ def _notes_on_near_matches(
     *,
     mapped: bool,
 ) -> Iterator[str]:
-    """Hints at undeclared texts that are a declared one but for case, blanks or Unicode form; no
-    text is shown.
+    """Yield notes on undeclared texts that differ from a declared one only in case, blanks or
+    Unicode form; the undeclared text is not shown.
+
+    `mapped` is True for categories, whose declaration can list several spellings of one level.
     """
     if not one.counts.get("near", 0):
         return

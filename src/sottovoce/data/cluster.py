@@ -35,6 +35,7 @@ def _import_dask_array() -> Any:
 
 
 def _sweep_over_block(block: Array, fields: dict[str, Any], move: Move | None) -> Sweep:
+    """Build, on a worker, the passes over one block of signed rows (n, d) with their fields."""
     rows = Dense(block[None])
     storage: Storage = rows
     if move is not None:
@@ -54,7 +55,11 @@ def _digest_of_block(block: Array) -> bytes:
 
 @dataclass(frozen=True)
 class ClusterSweep(Sweep):
-    """Passes over blocks on a cluster: each is a :class:`Sweep` where its rows lie."""
+    """Passes over the blocks of rows on a Dask cluster.
+
+    `blocks` are delayed :class:`Sweep` objects, each on the worker that holds its rows; `sizes`
+    are their numbers of rows.
+    """
 
     blocks: tuple[Any, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -73,28 +78,79 @@ class ClusterSweep(Sweep):
         return self._sum_over_blocks(Sweep.sum_gradients, loss, w)
 
     def sum_clipped_losses(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """Sum clipped losses over all blocks; parameters and result as for
-        :meth:`Sweep.sum_clipped_losses`.
+        """Sum clipped losses over all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Classifiers of the site.
+        clip : float
+            Largest loss of a row.
+        n : ndarray
+            Numbers of rows, as :meth:`Sweep.sum_clipped_losses` takes them.
+
+        Returns
+        -------
+        ndarray
+            As of :meth:`Sweep.sum_clipped_losses`.
         """
         return self._sum_over_blocks(Sweep.sum_clipped_losses, loss, w, clip, n)
 
     def sum_statistic(
         self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]
     ) -> Array:
-        """Sum a statistic over all blocks; parameters and result as for
-        :meth:`Sweep.sum_statistic`.
+        """Sum a statistic over all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Points of the site at which the statistic is computed.
+        each : callable
+            Computes the statistic of one design; it is sent to the workers.
+
+        Returns
+        -------
+        ndarray
+            As of :meth:`Sweep.sum_statistic`.
         """
         return self._sum_over_blocks(Sweep.sum_statistic, loss, w, each)
 
     def sum_curvatures(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """Add up the Hessians of all blocks; parameters and result as for
-        :meth:`Sweep.sum_curvatures`.
+        """Add up the Hessians of all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Points of the site.
+        diagonal : bool
+            Compute the diagonals only.
+        typical : bool
+            As for :meth:`Sweep.sum_curvatures`.
+
+        Returns
+        -------
+        ndarray
+            As of :meth:`Sweep.sum_curvatures`.
         """
         return self._sum_over_blocks(Sweep.sum_curvatures, loss, w, diagonal, typical)
 
     def hessian_vector_product(self, loss: Loss, w: Array, along: Array) -> Array:
-        """Add up products with Hessians over all blocks; as
-        :meth:`Sweep.hessian_vector_product`.
+        """Add up products with Hessians over all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Points of the site.
+        along : ndarray of shape (1, R, d)
+            Vectors to multiply.
+
+        Returns
+        -------
+        ndarray of shape (1, R, d)
         """
         return self._sum_over_blocks(Sweep.hessian_vector_product, loss, w, along)
 
@@ -117,6 +173,7 @@ class ClusterSweep(Sweep):
 
     def every_nth_row(self, part: int, parts: int) -> ClusterSweep:
         dask = _import_dask_array()
+        # `start` is the number of rows before a block: rows are counted over all blocks.
         start, kept, sizes = 0, [], []
         for block, size in zip(self.blocks, self.sizes, strict=True):
             first = (part - start) % parts

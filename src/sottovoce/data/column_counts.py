@@ -174,7 +174,8 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
     na : frozenset of str
         Declared marks of missing values.
     read : callable, optional
-        What training reads a column by: numbers and which are missing, or a ValueError.  None for
+        How training reads the column: it returns numbers and a mask of missing values, or raises
+        a ValueError.  None for
         :func:`sottovoce.data.table.column_as_numbers`.
 
     Returns
@@ -199,8 +200,9 @@ Reader = Callable[[Column], tuple[Array, BoolArray]]
 
 
 def _read_in_halves(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray]:
-    """Numbers, which are missing, and which are refused, found by halving the parts that are
-    refused.
+    """Return numbers (n,), a mask of missing values and a mask of values that `read` refuses.
+
+    A part that is refused is halved until single values are left.
     """
     numbers = np.zeros(len(column))
     missing = np.zeros(len(column), dtype=bool)
@@ -271,12 +273,12 @@ def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]
 
 
 def _unreadable_by_kind(reading: Reading) -> dict[str, int]:
-    """How many values are no numbers, by what they look like."""
+    """Return entries of `ColumnCounts.counts` for unreadable values, by what they look like."""
     return {f"as {kind}": n for kind, n in reading.why.items()}
 
 
 def _column_reader(block: object, na: frozenset[str]) -> Reader | None:
-    """What reads a block's column; None for numbers."""
+    """Return the function that reads a block's column; None for :func:`column_as_numbers`."""
     if not isinstance(block, Date):
         return None
     return lambda some: dates_as_units(some, na, block.epoch, block.unit)
@@ -287,7 +289,7 @@ def _name_of_unreadable(block: object) -> str:
 
 
 def _clipping_bounds(block: Bins | Number | Spline) -> tuple[float, float]:
-    """Between which numbers nothing is clipped."""
+    """Return the bounds beyond which the block's encoding clips a number."""
     if isinstance(block, Bins):
         return block.edges[0], block.edges[-1]
     if isinstance(block, Spline):
@@ -547,7 +549,7 @@ def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> Col
 
 
 def _count_alike_names(names: Collection[str]) -> int:
-    """How many names are another one but for case, blanks or Unicode form."""
+    """Count the names that differ from another one only in case, blanks or Unicode form."""
     return len(names) - len({fold_text(name) for name in names})
 
 

@@ -1,11 +1,11 @@
 """Tables in text files: fields separated by commas (``.csv``) or tabs (``.tsv``), plain or packed.
 
-What separates fields is never guessed from rows.  The ending says it, or a first line ``sep=;`` as
-Excel writes it; a header row that would fall into more fields under another separator is refused,
-and the separator named.
+The separator is never guessed from rows.  The file's ending says it, or a first line ``sep=;`` as
+Excel writes it; a header row that another separator would split into more fields is refused, and
+the message names that separator.
 
-A refusal may say in which line the fault is and how many fields it has: to whoever holds the file,
-and never what a field holds.
+A refusal may say in which line the fault is and how many fields it has: it is for the holder of the
+file, and never shows what a field holds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SEPARATORS = {_COMMA: "commas", ";": "semicolons", _TAB: "tabs", "|": "vertical
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.DOTALL)  # Excel's, before the header row
 _COMMENT = re.compile(r"#(?=[\s#!]|$)|//|--|/\*|%\s")
 _SUFFIXES = {".csv": _COMMA, ".tsv": _TAB, ".tab": _TAB}
-# About how many bytes a value takes in memory.
+# About how many bytes a value takes in memory, as a Python text in a list.
 _VALUE = 64.0
 _ROWS = 8192  # read at a time
 _LONGEST_HEADER = 2**24  # bytes
@@ -132,7 +132,7 @@ class _TextFile:
 
     @classmethod
     def open_text_file(cls, path: str | Path) -> _TextFile:
-        """The file at a path; InvalidInput if it is of another kind than text, packed as its
+        """Return the text file at a path; InvalidInput if its content is not text, packed as its
         ending says.
         """
         place = require_regular_file("path", path)
@@ -173,10 +173,9 @@ class _TextFile:
         return InvalidInput("path", self.path, rule, "check the path and the file")
 
     def check_unpacked_bytes(self) -> None:
-        """Look through the bytes once: a packed file must not unpack to far more, and no text has a
-        NUL byte.
+        """Refuse a packed file that unpacks to far more than its size, and a file with NUL bytes.
 
-        This is quick compared with parsing it.
+        This reads the whole file once, which is quick compared with parsing it.
         """
         most = max(_ALWAYS, UNPACKED * self.path.stat().st_size)
         size = lines = 0
@@ -226,8 +225,9 @@ class _TextFile:
             yield from filter(None, csv.reader(text, delimiter=start.separator, strict=True))
 
     def first_faulty_line(self, start: _Start) -> InvalidInput:
-        """The first fault of the rows, by the number of its line; looked for only in a file that
-        has one.
+        """Return the error of the first faulty row, with the number of its line.
+
+        It is called only for a file in which parsing has failed.
         """
         with self.opened(self.path, "rb") as file:
             lines = _Decoded(file)
@@ -277,7 +277,7 @@ def _first_bytes_of_file(place: Path, opened: Callable[..., Any]) -> bytes:
 
 
 def _parse_first_lines(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
-    """The header row of the first lines of a file; `whole` says whether they are all of it."""
+    """Parse the header row from the first lines of a file; `whole` is True if it has no more."""
     decoded = _FirstLines(lines, text.name, whole)
     separator, notes, before = _declared_separator(decoded.decoded_line(0) if lines else "", text)
     while before < len(lines) and not lines[before].strip(b"\r\n\xef\xbb\xbf"):
@@ -298,8 +298,9 @@ def _parse_first_lines(lines: list[bytes], text: _TextFile, whole: bool) -> _Sta
 
 
 def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[str, ...], int]:
-    """The separator that a file's ending or its first line declares, what to note of it, and how
-    many lines say so.
+    """Return the declared separator, notes about it, and how many lines to skip: 1 for ``sep=``.
+
+    Without a line ``sep=`` it is the separator of the file's ending.
     """
     said = _SEPARATOR_LINE.fullmatch(first_line)
     if said is None:
@@ -358,8 +359,9 @@ class _FirstLines:
 
 
 def _parse_first_record(lines: Iterator[str], before: int, separator: str) -> tuple[list[str], int]:
-    """Fields of the first record, which stands after `before` lines, and the number of lines up
-    to its end.
+    """Return the fields of the first record, and the number of file lines up to its end.
+
+    `before` is the number of file lines that precede `lines`.
     """
     reader = csv.reader(lines, delimiter=separator, strict=True)
     fields = next(reader, [])
@@ -367,10 +369,11 @@ def _parse_first_record(lines: Iterator[str], before: int, separator: str) -> tu
 
 
 def _better_separator(lines: _FirstLines, first: int, end: int, separator: str, fields: int) -> str:
-    """What would separate the first row, of these lines, into more fields, in words; empty if
-    nothing would.
+    """Return the separator, in words, that splits the first row into the most fields.
 
-    Names of columns hold blanks and commas, so these count only where there is one field.
+    It is empty if none gives more than the `fields` that `separator` gives.  The first row is in
+    lines `first` to `end`.  Names of columns may hold blanks and commas, so these are tried only
+    where there is one field.
     """
     found = dict[str, int]()
     for other, words in {**_SEPARATORS, " ": "blanks"}.items():
@@ -434,7 +437,11 @@ def _encoding_error(name: str, line: int) -> InvalidInput:
 
 
 def _quoting_error(name: str, error: str, begins: int, reached: int) -> InvalidInput:
-    """The refusal of a record, from what Python's reader says, none of which is shown."""
+    """Return the error for a record with a wrong quote.
+
+    `error` is the text of Python's reader, which is compared and not shown; `begins` and `reached`
+    are the numbers of the lines where the record begins and where reading stopped.
+    """
     if "unexpected end" in error:
         rule, remedy = f"a quote that opens in line {begins} is never closed", "close or remove it"
     elif "limit" in error:
@@ -453,6 +460,10 @@ def _quoting_error(name: str, error: str, begins: int, reached: int) -> InvalidI
 def _transpose_records(
     width: int, first: list[list[str]], rest: Iterable[list[str]], name: str
 ) -> list[list[str]]:
+    """Collect records of `width` fields into columns; `first` are those that were read already.
+
+    Raises `_Ragged` for a record of another width, and InvalidInput if memory does not hold them.
+    """
     columns: list[list[str]] = [[] for _ in range(width)]
     rows = iter(rest)
     part = first

@@ -211,7 +211,7 @@ class Sparse(Storage):
 
     @cached_property
     def _cached_row_slices(self) -> dict[tuple[int, int], Sparse]:
-        """Blocks of rows, which every sweep cuts alike; they are views of these."""
+        """Slices of rows by (first, last), kept because every sweep asks for the same ones."""
         return {}
 
     def weighted_gram(self, weights: Array) -> Array:
@@ -252,7 +252,7 @@ class Sparse(Storage):
 
 
 def _view_of_rows(block: csr_array, first: int, last: int) -> csr_array:
-    """Rows of a matrix, not copied."""
+    """Return rows ``first .. last - 1`` of a CSR matrix as a view."""
     # A node with fewer rows than the longest has no matrix rows in its padding.
     n_rows = block.shape[0]
     ends = block.indptr[min(first, n_rows) : min(last, n_rows) + 1]
@@ -355,6 +355,7 @@ class Design:
         return out
 
     def gram_diagonal(self, weights: Any) -> Array:
+        """The diagonal of :meth:`weighted_gram`, (M, d), or (M, K d) of classes."""
         if self.labels is None:
             return self.storage.gram_diagonal(self._apply_weights_and_counts(weights))
         split = self._split_by_class(weights)
@@ -429,7 +430,7 @@ class Design:
         return replace(self, storage=short, known_norms=norms)
 
     def with_known_norms(self, nodes: int) -> Self:
-        """Return these rows with all norms computed, in blocks of rows."""
+        """Return these rows with all norms computed, `_AT_ONCE` rows of all `nodes` at a time."""
         step = max(1, _AT_ONCE // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         parts = [
@@ -439,7 +440,7 @@ class Design:
         return replace(self, known_norms=self.to_storage_array(np.concatenate(parts, axis=1)))
 
     def _apply_weights_and_counts(self, x: Any) -> Any:
-        """Values of rows, (M, n) or (M, R, n), times weights and multiplicities."""
+        """Multiply values of rows, (M, n) or (M, R, n), by their weights and multiplicities."""
         for factors in (self.weight, self.counts):
             if factors is not None:
                 own = _in_precision_of(x, factors)
@@ -455,7 +456,7 @@ class Design:
         return _in_precision_of(like, self.to_storage_array(hit))
 
     def _split_by_class(self, x: Any) -> Any:
-        """(..., K m) -> (..., K, m)."""
+        """Reshape values (..., K m), one block per class, to (..., K, m)."""
         return compat.array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
 
 

@@ -119,8 +119,9 @@ def _check_types_are_declared(path: str | Path) -> None:
 
 
 def _read_checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None:
-    """The first row, of a file whose names stand there; InvalidInput if its names are none of a
-    table's columns.
+    """Return the checked first row of a file, or None where its format declares the names.
+
+    InvalidInput if the names look like values of a row, or are of a single column.
     """
     header_in = format_of_file(path).header
     header = None if header_in is None else header_in(path)
@@ -136,7 +137,7 @@ def _read_checked_header(path: str | Path, known: Mapping[str, str]) -> Header |
 
 
 def _check_column_names(asked: Iterable[tuple[str, str | None]], known: Mapping[str, str]) -> None:
-    """InvalidInput if one of the names, each asked for by a field, is no column."""
+    """Refuse a (field, name) whose name is not one of the table's columns."""
     for field, name in asked:
         if name is not None and name not in known:
             raise InvalidInput(
@@ -148,7 +149,7 @@ def _check_column_names(asked: Iterable[tuple[str, str | None]], known: Mapping[
 
 
 def _opening_comments(header: Header | None, types: bool) -> list[str]:
-    """What was read of the table, what its first row says, and what to do with the draft."""
+    """Return the draft's first lines: what was read, notes on the header, and what to do next."""
     read = "names of the columns and their declared types" if types else "names of the columns"
     notes = []
     if header is not None:
@@ -163,9 +164,7 @@ def _opening_comments(header: Header | None, types: bool) -> list[str]:
 
 
 def _lines_for_roles(site: str | None, person: str | None) -> list[str]:
-    """The columns of sites and of persons, as comments that show how to declare one where there
-    is none.
-    """
+    """Return the lines that declare the site and person columns, or show in a comment how to."""
     site_line = '# site = "COLUMN"  # the site that holds the row'
     if site:
         site_line = f"site = {_toml_value(site)}"
@@ -255,8 +254,8 @@ def _toml_value(value: Any) -> str:
 
 
 def _ascii_where_unseen(text: str) -> str:
-    """A TOML text with escapes for what a reader cannot see, or a terminal obeys: controls,
-    blanks of no width.
+    """Escape characters of a TOML text that a reader cannot see or that a terminal obeys, such as
+    control characters and blanks of no width.
     """
     if text.isprintable():
         return text

@@ -97,7 +97,7 @@ def _append_cells(columns: list[list[Any]], row: Sequence[Any], number: int, nam
 
 
 def _value_of_cell(cell: Any) -> Any:
-    """A cell as it is, but for a day, which Excel writes as a point in time at midnight."""
+    """Return the cell's value; a point in time at midnight, as Excel writes a day, as a date."""
     if isinstance(cell, datetime) and cell.time() == time():
         return cell.date()
     return cell
@@ -118,7 +118,7 @@ def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
     try:
         _check_unpacked_size(place)
         with place.open("rb") as file, warnings.catch_warnings():
-            # Warnings of features of a workbook that are no values.
+            # openpyxl warns of parts of a workbook that it does not read, such as formats.
             warnings.simplefilter("ignore")
             book = load_workbook(file, read_only=True, data_only=True)
             try:
@@ -131,7 +131,7 @@ def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
                         rule,
                         "save the sheet of the table as a workbook of its own",
                     )
-                # What a workbook says of its size may be wrong.
+                # The size of the sheet that a workbook declares may be wrong.
                 sheets[0].reset_dimensions()
                 yield sheets[0].iter_rows(values_only=True)
             finally:

@@ -38,6 +38,8 @@ _WRITE = (
 
 
 class _Classes:
+    """What labels of two and of several classes share."""
+
     def clipped_labels(self, column: Column, na: tuple[str, ...]) -> BoolArray:
         """Return a mask of the labels that were clipped to bounds: none of a class."""
         return np.zeros(len(column), dtype=bool)

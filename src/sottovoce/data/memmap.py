@@ -1,8 +1,8 @@
 """Rows that outgrow memory: encoded once into files, which the solver reads block by block through
 the page cache.
 
-A folder holds, for every site, its signed rows in double and in single precision (for the solver's
-first sweeps), and one ``rows.json``.  Nothing is ever loaded whole.
+A folder holds, for every site, its signed rows ``y x`` in double and in single precision (for the
+solver's first sweeps), and one ``rows.json`` with their numbers.  Nothing is ever loaded whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AT_ONCE = 2**22
 
 @dataclass(frozen=True)
 class Mapped(Dense):
-    """Rows in a file, and in another file in single precision."""
+    """Rows of one node in a file, and in a second file in single precision."""
 
     short: NDArray[np.float32] | None = None
 
@@ -49,7 +49,7 @@ class Mapped(Dense):
 
 @dataclass(frozen=True)
 class MappedRows(Rows):
-    """Rows in the files of `folder`; ``signed`` is empty."""
+    """Rows in the files of `folder`, one node for each number in `sites`; ``signed`` is empty."""
 
     folder: Path = Path()
     sites: tuple[int, ...] = ()
@@ -60,10 +60,14 @@ class MappedRows(Rows):
         return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
 
     def verify_file_digests(self, i: int, name: str) -> None:
-        """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball."""
+        """Refuse stored rows of node `i` that no guarantee covers, such as too long ones.
+
+        `name` is the site's name in messages.
+        """
         long = self._file_of_site(i, np.float64)[0]
         short = self._file_of_site(i, np.float32)[0]
-        # The norm was at most 1 as it was added up when they were written.
+        # When they were written, norms were at most 1 as computed then; another order of adding up
+        # may round a little differently.
         most = 1.0 + self.d * 2.0**-51
         step = max(1, _AT_ONCE // self.d)
         for start in range(0, len(long), step):
@@ -120,8 +124,8 @@ class _Stored:
 
     folder: Path
     d: int | None = None
-    rows: dict[int, int] = field(default_factory=dict)  # of every site
-    labels: dict[int, set[float]] = field(default_factory=dict)  # likewise
+    rows: dict[int, int] = field(default_factory=dict)  # number of rows, by site
+    labels: dict[int, set[float]] = field(default_factory=dict)  # labels that occur, by site
 
     def append_rows(self, site: int, X: Array, y: Array) -> None:
         """Validate rows of a site, and append them to its files."""
@@ -221,7 +225,7 @@ def map_rows(folder: str | Path) -> MappedRows:
 
 
 def _opened_rows(folder: Path) -> MappedRows:
-    """:func:`map_rows` without the check of the rows."""
+    """Open a folder as :func:`map_rows` does, without checking the rows."""
     try:
         meta = files.parse_bounded_json(files.read_bounded_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
