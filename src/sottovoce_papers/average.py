@@ -13,7 +13,7 @@ from sottovoce.queries.vault import Vault
 from sottovoce.solvers.local import certified_error
 from sottovoce.util.typing import Array
 
-_GRID = 2.0**-11  # of the certificate's error: the grid's share of it
+_GRID = 2.0**-11  # width of the grid on which noise is added, as a share of the solver's error
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,22 @@ class NoisyAverage(Query):
         return ExactSphericalMechanism(source, facts.relation, self.rate, how_far, facts.d)
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Compute the average of the exact minimisers and add the noise.
+
+        Parameters
+        ----------
+        vault : Vault
+            Has the solver over the private rows, and the noise.
+        facts : Facts
+            Public facts of N sites.
+        release : int
+            Number of the release, which keys its noise.
+
+        Returns
+        -------
+        ndarray
+            Of the shape of `start`.
+        """
         zero, q = np.zeros((facts.n_nodes, facts.d)), np.full((facts.n_nodes, 1), facts.mu)
         exact = vault.solver.minimise(zero, q, zero, facts.exact_tol).w.mean(axis=0)
         w = np.array(np.broadcast_to(exact, self.start.shape))

@@ -1,14 +1,15 @@
 """Sample sizes: the rows a node needs for a given accuracy, by the theorems of 000 to 004.
 
-All but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It is an
-argument, 1 by default, and :class:`SampleSize` names it: compare two bounds of one theorem.  The
+All bounds but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It
+is an argument, 1 by default, and :class:`SampleSize` names it, so only two bounds of one theorem
+can be compared.  The
 theorems want independent rows of one distribution in the unit ball, a loss of slope at most 1,
 exact minimisers (004 apart) and the regulariser ``|f|^2 / 2``, whose weight the *proof* chooses.
 ``form="printed"`` is the formula of the paper, ``form="corrected"`` what its proof gives;
 ``docs/explanation/design_tools.md`` lists where they differ, and ``sottovoce claims --rows`` prints
 both.
 
-Arguments of several bounds; :class:`~sottovoce.errors.InvalidInput` unless finite and > 0:
+Arguments that several bounds share; :class:`~sottovoce.errors.InvalidInput` unless finite and > 0:
 
 accuracy : float
     Excess of the expected loss; in 001 of C times the loss.
@@ -17,11 +18,11 @@ confidence : float
 reference_norm : float or array over rounds
     ``|f0|``, the norm of the classifier to compare with.  The worst round counts.
 epsilon : float or array over rounds
-    The parameter that the paper makes its noise from, not what a run costs; ``inf`` for no noise.
+    The paper's parameter of its noise, not the epsilon of a run; ``inf`` for no noise.
 d, C : int, float
     Features, and the weight of the mean loss.
 beta, constant, w, V : float
-    The theorem's constant.  **Free.**
+    The theorem's constant, which is **free**: no paper gives its value.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.util.typing import Any, Array, ArrayLike
 
 KNOWN, FREE = "known", "free: only order can be read from it"
-_MOST = 1e18  # rows; beyond, nobody has them
+_MOST = 1e18  # rows at which a search ends
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,30 @@ def admm(
 
     Then ``C E[L(f(t+1))] <= C E[L(f0)] + alpha_acc + Delta(t)`` with probability at least ``1 -
     delta``, where Delta(t) is how far round t is from convergence.
+
+    Parameters
+    ----------
+    accuracy : float
+        alpha_acc, in units of C times the loss.
+    confidence : float
+        delta, the probability of failure.
+    reference_norm : float or array over rounds
+        ``|f0|``.
+    C : float
+        Weight of the mean loss.
+    beta : float
+        The theorem's free constant.
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     beta, C = _positive("beta", beta), _positive("C", C)
@@ -99,8 +124,35 @@ def dvp(
 
     Then ``C E[L(f*(t))] <= C E[L(f0(t))] + alpha_acc`` with probability at least ``1 - 2 delta``,
     where f*(t) is the limit if the noise of round t stayed for ever; Corollary 11 adds the distance
-    Delta(t) of f(t) from it. c1 bounds the second derivative of the loss: 1/4 for the logistic
-    loss.
+    Delta(t) of f(t) from it.
+
+    Parameters
+    ----------
+    accuracy : float
+        alpha_acc, in units of C times the loss.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm, epsilon : float or array over rounds
+        ``|f0(t)|``, and alpha(t), the parameter of the noise.
+    d : int
+        Number of features.
+    C : float
+        Weight of the mean loss.
+    c1 : float
+        Bound on the second derivative of the loss: 1/4 for the logistic loss.
+    beta : float
+        The theorem's free constant.
+    form : {"corrected", "printed", "000"}
+        Which of the formulas; "printed" is that of 001.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     beta = _positive("beta", beta)
@@ -252,7 +304,33 @@ def output_perturbation(
         printed     the second lacks the d
 
     Then ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``; f0 minimises the
-    expected loss, and c is the Lipschitz constant of the loss's derivative.
+    expected loss.
+
+    Parameters
+    ----------
+    accuracy, epsilon : float
+        e_g, and e_p, the epsilon of the release.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm : float
+        ``|f0|``.
+    d : int
+        Number of features.
+    c : float
+        Lipschitz constant of the loss's derivative: 1/4 for the logistic loss.
+    constant : float
+        K, the theorem's free constant.
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     K, f = _positive("constant", constant), _positive("reference_norm", reference_norm)
     g, p = _positive("accuracy", accuracy), _price("epsilon", epsilon)
@@ -283,8 +361,32 @@ def objective_perturbation(
 
         n > K max( |f0|^2 ln(1/delta) / e_g^2,  |f0|^2 c / (e_g e_p),  |f0| d ln(d/delta) / (e_g e_p) )
 
-    with probability at least ``1 - 2 delta``; c bounds the second derivative of the loss.  It is
-    001's Theorem 10, corrected, with C = 1.
+    for ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``.  It is 001's
+    Theorem 10, corrected, with C = 1.
+
+    Parameters
+    ----------
+    accuracy, epsilon : float
+        e_g, and e_p, the epsilon of the release.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm : float
+        ``|f0|``.
+    d : int
+        Number of features.
+    c : float
+        Bound on the second derivative of the loss: 1/4 for the logistic loss.
+    constant : float
+        K, the theorem's free constant.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     bound = dvp(
         accuracy=accuracy,
@@ -374,8 +476,9 @@ class FeatureMethod:
             raise InvalidInput("epsilon0", self.epsilon0, rule, "give both")
 
     def error(self, m: float, m0: float) -> float:
-        """The bound on ``E|f - f*|^2`` for m rows a site and m0 rows of the aggregator; ``inf``
-        gives the floor.
+        """Compute the bound on ``E|f - f*|^2`` for m rows per site and m0 rows of the aggregator.
+
+        With ``inf`` rows it is the floor that no number of rows passes.
         """
         P, Q, R = self._parts()
         return float(
@@ -385,10 +488,27 @@ class FeatureMethod:
     def rows(
         self, accuracy: float, *, m: float | None = None, m0: float | None = None
     ) -> SampleSize:
-        """The fewest rows with which :meth:`error` is `accuracy`, of m (given m0), of m0 (given m),
-        or of ``m = m0``.
+        """Find the fewest rows with which :meth:`error` is at most `accuracy`.
 
-        ``inf`` if the floor of the bound is above `accuracy`, as it is for every small one.
+        Parameters
+        ----------
+        accuracy : float
+            Wanted bound on ``E|f - f*|^2``.
+        m : float, optional
+            Rows per site; given, the rows of the aggregator are found.
+        m0 : float, optional
+            Rows of the aggregator; given, the rows per site are found.  With neither, both
+            numbers are the same.
+
+        Returns
+        -------
+        SampleSize
+            ``inf`` if the floor of the bound is above `accuracy`, as it is for every small one.
+
+        Raises
+        ------
+        InvalidInput
+            If both `m` and `m0` are given, or a number is out of range.
         """
         P, Q, R = self._parts()
         target = (_positive("accuracy", accuracy) - R) / 4  # of P Q
@@ -407,7 +527,9 @@ class FeatureMethod:
         )
 
     def _parts(self) -> tuple[Array, Array, float]:
-        """P and Q as polynomials in 1/m and 1/m0, highest power first, and R."""
+        """Return P and Q of the bound as coefficients of polynomials in 1/m and 1/m0, highest power
+        first, and R.
+        """
         N, delta, s = self.N, self.confidence, (self.lambda1 + self.Lambda * self.lambda2) ** 2
         # Theorem 4.12: no noise
         k, q = 8 * N / s, 4 / s
@@ -487,11 +609,10 @@ def pp_admm(
 
 
 def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
-    """The fewest rows n with ``n >= bound(n).value``, where noise is a function of the rows; see
-    :func:`table`.
+    """Find the fewest rows n with ``n >= bound(n).value``, for noise that depends on n.
 
-    `bound` takes a number of rows to the bound under the noise that belongs to it; its value must
-    not grow with n.  To a relative 1e-9; ``inf`` if there is none up to 1e18.
+    ``bound(n)`` is the theorem's bound under the noise that n rows have; its value must not grow
+    with n.  The result is within a relative 1e-9; ``inf`` if there is none up to 1e18.
     """
     last = bound(_MOST)
     if not last.value <= _MOST:
@@ -536,17 +657,16 @@ DIFFERS = {
     "004, Theorem 3.4": "beta^2 in the place of beta",
     "004, Theorem 3.5": "beta^2 in the place of beta",
 }
-"""What the corrected form of a theorem has that the printed one has not, whether or not it
-decides at a setting.
+"""How the corrected form of a theorem differs from the printed one, whether or not that matters at
+:data:`SETTING`.
 """
 
 
 def table() -> list[dict[str, Any]]:
-    """The rows that every theorem asks for at :data:`SETTING`, printed and corrected; free
-    constants are 1.
+    """Compute the rows that every theorem asks for at :data:`SETTING`, printed and corrected.
 
-    Where noise depends on the rows (002, Theorem 4; 004, Theorem 3.5), the fewest that are enough
-    by themselves.
+    Free constants are 1.  Where the noise depends on the number of rows (002, Theorem 4; 004,
+    Theorem 3.5), it is the fixed point of :func:`self_consistent`.
     """
     epsilon, one = NOISE["epsilon"], GOAL | NOISE
     dual, c = one | {"C": SETTING["C"]}, math.sqrt(2.0 * math.log(1.25 / DELTA))
@@ -600,7 +720,10 @@ def table() -> list[dict[str, Any]]:
 
 
 def _invert(polynomial: Array, target: Any) -> float:
-    """1/x for the largest x with polynomial(x) <= target; all coefficients are >= 0."""
+    """Return 1/x for the largest x with polynomial(x) <= target; all coefficients are >= 0.
+
+    x is 1 over a number of rows, so the result is the fewest rows; ``inf`` if there is no x > 0.
+    """
 
     def excess(x: float) -> float:
         return float(np.polyval(polynomial, x) - target)
@@ -614,7 +737,7 @@ def _invert(polynomial: Array, target: Any) -> float:
 
 
 def _statistical(f: Array, C: float, accuracy: float, delta: float, form: str) -> float:
-    """The term of 001 that is there without noise."""
+    """Compute the term of 001's bounds that does not depend on the noise."""
     # the proof gives C^2, where C is printed
     weight = C**2
     if _printed(form):
@@ -682,7 +805,7 @@ def _count(name: str, value: int) -> int:
 
 
 def _rounds(**given: ArrayLike) -> list[Array]:
-    """Numbers, or one value a round, as arrays of one axis and one length."""
+    """Validate numbers, or one value per round, and broadcast them to arrays of one length."""
     values = {name: np.atleast_1d(np.asarray(value, dtype=float)) for name, value in given.items()}
     for name, value in values.items():
         if value.ndim != 1 or value.size == 0:

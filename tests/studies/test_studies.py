@@ -481,7 +481,7 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     said = invoke(
         str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o")
     )
-    assert "3 of them kept" in said.stdout and said.stderr == ""
+    assert "3 reused" in said.stdout and said.stderr == ""
 
 
 def test_a_value_that_no_row_has_and_a_claim_without_a_verdict_are_told_after_a_full_run(tmp_path):
