@@ -129,7 +129,9 @@ class TestNumbers:
     def test_only_the_first_rows_are_named(self) -> None:
         found = checked(AGE, {"age": texts(*["x"] * 50)})
         [one] = [one for one in found.counts if one.rows == 50]
-        assert one.where == (1, 2, 3, 4, 5) and one.located == "rows 1, 2, 3, 4, 5 and 45 more"
+        shown, others = one.located.split(" and ")
+        assert one.where == (1, 2, 3, 4, 5) and others == "45 more"
+        assert shown == f"rows {', '.join(map(str, one.where))}"
 
 
 class TestClipped:
@@ -282,7 +284,8 @@ class TestSpelling:
             return
         assert (counts["undeclared"], counts["near"], counts["undeclared texts"]) == (2, 1, 2)
         hints = [note for note in found.notes if "'basic'" in note]
-        assert len(hints) == 1 and 'values = { basic = ["basic", ...] }' in hints[0]
+        declared_mapping = 'values = { basic = ["basic", ...] }'
+        assert len(hints) == 1 and declared_mapping in hints[0]
         assert odd.strip() not in " ".join(found.notes).replace("basic", "")
         assert "gold" not in str(found.to_dict())
 
@@ -316,8 +319,12 @@ class TestRoles:
         mine = of(found, "where")
         assert (mine.counts["sites"], mine.counts["smallest"], mine.counts["largest"]) == (3, 5, 20)
         assert mine.counts["missing"] == 3 and mine.rows["missing"] == (38, 39, 40)
-        assert mine.counts["sites of fewer than 10 rows"] == 1
-        assert (mine.counts["sites of one class"], mine.counts["sites without a label"]) == (1, 1)
+        small, one_class, unlabelled = (
+            "sites of fewer than 10 rows",
+            "sites of one class",
+            "sites without a label",
+        )
+        assert [mine.counts[key] for key in (small, one_class, unlabelled)] == [1, 1, 1]
         assert len(found.refused) == 1 and "site" in found.refused[0]
 
     def test_people(self) -> None:
@@ -326,8 +333,13 @@ class TestRoles:
         table = {"age": texts(*["5"] * 10), "who": texts(*who), "where": texts(*where)}
         found = checked(AGE, table, site="where", person={"column": "who", "rows": 2})
         mine = of(found, "who")
-        assert (mine.counts["people"], mine.counts["most rows of a person"]) == (3, 5)
-        assert (mine.counts["most sites of a person"], mine.counts["left out"]) == (2, 1)
+        expected_counts = {
+            "people": 3,
+            "most rows of a person": 5,
+            "most sites of a person": 2,
+            "left out": 1,
+        }
+        assert expected_counts.items() <= mine.counts.items()
         assert mine.rows == {"missing": (9, 10), "left out": (3,)} and len(found.refused) == 1
         del table["where"]
         assert checked(AGE, table, person="who").refused == found.refused

@@ -79,8 +79,9 @@ def test_declarations_that_are_none(change: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("bad", [["Alice", "2020-01-01"], [1.0, 2.0], ["2020-13-01", ""]])
 def test_what_is_no_date_is_refused_without_a_value(bad: list[Any]) -> None:
-    with pytest.raises(SchemaError, match=r"^a: .*must be a date") as refusal:
+    with pytest.raises(SchemaError, match="not a date") as refusal:
         one(DAY).encode({"a": np.array(bad)}, labels=False)
+    assert refusal.value.field == "a"
     assert "Alice" not in str(refusal.value) and "13" not in str(refusal.value)
 
 

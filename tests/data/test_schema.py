@@ -248,11 +248,11 @@ def test_the_bound_is_reached():
 
 def test_wording_of_missing_numbers_without_a_declaration():
     bins = {"kind": "bins", "edges": [0, 1, 2]}
-    text = error_of(lambda: one(bins, ["1", ""]))
-    assert text == (
+    expected_message = (
         "a: has missing values, and the schema declares no replacement for them; "
         "declare missing = VALUE under [columns.a]"
     )
+    assert error_of(lambda: one(bins, ["1", ""])) == expected_message
     assert one(bins | {"missing": 0.5}, ["1", ""]).X.argmax(axis=1).tolist() == [1, 0]
     assert one(bins | {"missing": 0.5}, ["1", "?"], na=["?"]).X.argmax(axis=1).tolist() == [1, 0]
     error_of(lambda: one(bins | {"missing": 0.5}, ["1", "?"]))
@@ -291,7 +291,8 @@ def test_an_undeclared_column_is_named_with_its_remedy():
 def test_an_absent_column_is_named_and_the_header_of_a_headerless_file_is_not():
     s = schema({"a": {"kind": "number", "lo": 0, "hi": 1}})
     text = error_of(lambda: s.encode({SECRET: ["5"], "y": ["no"]}))
-    assert text.startswith("a: the schema 'schema'") and "header row" in text
+    field, _, rule = text.partition(": ")
+    assert field == "a" and "'schema'" in rule and "header row" in rule
     assert SECRET not in text
 
 

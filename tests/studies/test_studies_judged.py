@@ -42,7 +42,7 @@ def test_a_value_that_no_row_has_is_noticed_and_told(monkeypatch: pytest.MonkeyP
         line.partition(": no row")[2] for line in study.unmatched(blank) if "aggregator" not in line
     }
     wanted, _, present = told.partition(";")
-    assert wanted == " has rows = 789" and present.endswith("1085, 2410, 39")
+    assert wanted.endswith("rows = 789") and present.endswith("1085, 2410, 39")
     assert any("789 and not" in says for says, _ in unjudged(study, blank))
     other = replace(study.claims[0], filter={"varies": "epsilon", "method": "nobody's"})
     assert unjudged(replace(study, claims=(other,)), rows)

@@ -72,11 +72,9 @@ def test_a_rule_says_what_concerns_the_value() -> None:
     weight = optional_constraint(
         PerNode(Interval(low=0, closed="neither", why="it weighs the data"))
     )
-    assert (
-        weight.broken_rule_text(-1.0)
-        == weight.broken_rule_text((1.0, -1.0))
-        == "must be finite and > 0, because it weighs the data"
-    )
+    bounds, reason = weight.broken_rule_text(-1.0).split(", because ")
+    assert bounds.endswith("finite and > 0") and reason == "it weighs the data"
+    assert weight.broken_rule_text((1.0, -1.0)) == weight.broken_rule_text(-1.0)
     assert "tuple" in weight.broken_rule_text("heavy") and "None" in weight.broken_rule_text(
         "heavy"
     )
@@ -106,7 +104,7 @@ def test_everything_wrong_is_in_one_error() -> None:
     with pytest.raises(InvalidInput) as caught:
         Pair(low=math.inf, high="much", name="low")  # type: ignore[arg-type]
     error = caught.value
-    assert (error.field, error.value, error.remedy) == ("low", math.inf, "the default is 0.0")
+    assert (error.field, error.value) == ("low", math.inf) and error.remedy.endswith(" 0.0")
     assert [(other.field, other.remedy) for other in error.others] == [("high", "give a number")]
     assert str(error).count("\n") == 0 and all(
         text in str(error) for text in ("low=inf", "high='much'")

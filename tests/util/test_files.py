@@ -113,8 +113,9 @@ def test_a_full_disk_keeps_the_old_file(disk: Path) -> None:
         "x",
         "filler",
     }
-    with pytest.raises(InvalidInput, match=r"x=.*: No space left"):
+    with pytest.raises(InvalidInput, match="No space left") as refusal:
         files.check_writable_path("x", disk / "x")
+    assert refusal.value.field == "x"
 
 
 def test_places_that_no_file_can_be_written_to(tmp_path: Path) -> None:
@@ -414,16 +415,13 @@ def test_toml_beyond_bounds(text: str) -> None:
 
 
 def test_json_and_toml_within_bounds() -> None:
-    assert files.parse_bounded_json('{"a": [1, 2.5, null], "b": "[[[["}') == {
-        "a": [1, 2.5, None],
-        "b": "[[[[",
-    }
+    entries = {"a": [1, 2.5, None], "b": "[[[["}
+    assert files.parse_bounded_json(json.dumps(entries)) == entries
     assert files.parse_bounded_json("[Infinity]", infinite=True) == [float("inf")]
     deep = json.loads("[" * 64 + "]" * 64)
     assert files.parse_bounded_json("[" * 64 + "]" * 64) == deep
     floats = ", ".join(f"{k}.5" for k in range(200))
-    assert (
-        len(files.parse_bounded_toml(f"a = [{floats}]\n'b.c'.\"d.e\".f = '{'x.' * 100}'")["a"])
-        == 200
-    )
-    assert files.parse_bounded_toml("a = [-inf, 1e3, inf]") == {"a": [-np.inf, 1000.0, np.inf]}
+    long_toml = f"a = [{floats}]\n'b.c'.\"d.e\".f = '{'x.' * 100}'"
+    assert len(files.parse_bounded_toml(long_toml)["a"]) == 200
+    infinite_toml = "a = [-inf, 1e3, inf]"
+    assert files.parse_bounded_toml(infinite_toml) == {"a": [-np.inf, 1000.0, np.inf]}

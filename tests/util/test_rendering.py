@@ -35,7 +35,8 @@ def test_every_text_of_a_fragment_is_escaped() -> None:
 
 def test_parts_that_an_object_does_not_have_leave_nothing() -> None:
     found = render_for_notebook(words=[("Bold", " and plain")])
-    assert "".join(found.split("\n")) == '<div class="sottovoce"><p><b>Bold</b> and plain</p></div>'
+    expected_page = '<div class="sottovoce"><p><b>Bold</b> and plain</p></div>'
+    assert "".join(found.split("\n")) == expected_page
     assert render_for_notebook(text="one\ntwo").count("<br>") == 1
 
 
