@@ -514,7 +514,7 @@ class FeatureMethod:
         target = (_positive("accuracy", accuracy) - R) / 4  # of P Q
         if m is not None and m0 is not None:
             raise InvalidInput(
-                "m0", m0, "cannot be given together with m", "leave out what is to be found"
+                "m0", m0, "cannot be given together with m", "leave out the one to be computed"
             )
         if m is not None:
             value = _invert(Q, target / np.polyval(P, 1 / _price("m", m)))

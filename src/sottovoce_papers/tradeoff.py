@@ -225,12 +225,12 @@ def _solve(
             f"must be < c4 + c6 = {c4 + c6:g} (node {node}), because J has no lower bound as "
             "alpha -> 0"
         )
-        raise InvalidInput("c3", c3, rule, "name a loss that a very small budget does not reach")
+        raise InvalidInput("c3", c3, rule, "choose a loss that a very small budget does not reach")
     if c3 <= c6:
         raise InvalidInput(
             "c3",
             c3,
-            f"must be > c6 = {c6:g} (node {node}), which no budget beats",
+            f"must be > c6 = {c6:g} (node {node}), the loss without noise",
             "allow more loss",
         )
     low = math.log(c4 / (c3 - c6)) / c5  # L_acc(low) = c3

@@ -56,7 +56,9 @@ class TestNumbers:
             ("old", "other text"),
         ],
     )
-    def test_what_is_no_number_is_counted_located_and_described(self, odd: str, kind: str) -> None:
+    def test_unreadable_numbers_are_counted_located_and_described(
+        self, odd: str, kind: str
+    ) -> None:
         assert classify_unreadable_text(odd) == kind
         found = checked(AGE, {"age": texts("4", odd, "5", odd, "300", "-1")})
         counts = of(found, "age")
@@ -109,7 +111,7 @@ class TestNumbers:
         whole = checked(AGE, {"age": np.array([1, 999, 500], dtype=np.int32)}, na=["999"])
         assert of(whole, "age").rows == {"missing": (2,), "above": (3,)} and len(whole.refused) == 1
 
-    def test_days_and_vectors(self) -> None:
+    def test_days_and_vectors_are_counted(self) -> None:
         day = {"d": {"kind": "date", "epoch": "2020-01-01", "lo": "2020-01-01", "hi": "2020-12-31"}}
         days = of(
             checked(day, {"d": texts("2020-03-01", "1.2.2020", "2019-01-01", "2021-05-05", "")}),
@@ -146,7 +148,7 @@ class TestClipped:
             ({"kind": "category", "values": ["a", "b"]}, "50"),
         ],
     )
-    def test_a_column_that_is_clipped_in_all_rows_or_most_is_told(
+    def test_column_clipped_in_most_rows_gets_a_note(
         self, block: dict[str, Any], value: str
     ) -> None:
         block = {key: entry for key, entry in block.items() if entry is not None}
@@ -161,7 +163,7 @@ class TestClipped:
         found = checked(AGE, {"age": texts("130", *["5"] * 19)})
         assert found.notes == () and not found.fine and found.counts[0].where == (1,)
 
-    def test_a_number_to_predict(self) -> None:
+    def test_clipped_or_missing_numeric_labels_get_a_note(self) -> None:
         label = {"column": "y", "lo": 100, "hi": 200}
         found = checked(
             AGE, {"age": texts("1", "2", "3"), "y": texts("10", "11", "x")}, label=label
@@ -175,7 +177,7 @@ class TestClipped:
     @pytest.mark.parametrize(
         ("scale", "fine"), [(0.01, False), (0.2, False), (0.9, True), (None, True)]
     )
-    def test_a_scale_that_shortens_most_rows(self, scale: float | None, fine: bool) -> None:
+    def test_scale_that_clips_most_rows_gets_a_note(self, scale: float | None, fine: bool) -> None:
         more = {} if scale is None else {"scale": scale}
         found = checked(AGE, {"age": texts(*map(str, range(0, 120, 3)))}, **more)
         assert found.fine is fine
@@ -183,7 +185,7 @@ class TestClipped:
 
     @pytest.mark.parametrize("share", [0.05, 0.5, 0.8, 0.9, 0.99, 0.9999])
     @pytest.mark.parametrize("intercept", [0.0, 0.5])
-    def test_a_schema_alone_is_never_fine_where_all_its_rows_are_shortened(
+    def test_schema_that_clips_all_synthetic_rows_is_not_fine(
         self, share: float, intercept: float
     ) -> None:
         levels = {
@@ -226,7 +228,7 @@ class TestLabels:
             ),
         ],
     )
-    def test_every_group_is_counted(
+    def test_rows_of_every_declared_label_are_counted(
         self,
         label: dict[str, Any],
         values: list[str],
@@ -252,7 +254,7 @@ class TestLabels:
             ({"column": "y", "values": ["a", "b", "c"]}, "a", "no row is of the class 'b'"),
         ],
     )
-    def test_a_class_that_no_row_has_is_told(
+    def test_declared_class_without_rows_gets_a_note(
         self, label: dict[str, Any], value: str, told: str
     ) -> None:
         n = 1 if "row differs" in told else 6
@@ -260,7 +262,7 @@ class TestLabels:
         assert any(told in note for note in found.notes) and not found.fine and found.refused == ()
 
     @pytest.mark.parametrize("mark", ["NA", "n/a", "?", "None", "unknown", "-", "."])
-    def test_marks_of_missing_values_that_would_be_negative(self, mark: str) -> None:
+    def test_missing_marks_that_would_train_as_negative_get_a_note(self, mark: str) -> None:
         values = ["yes", "no", mark, mark, "yes", "no"]
         found = checked(
             AGE,
@@ -300,7 +302,9 @@ class TestSpelling:
         assert found.fine and of(found, "plan").levels == {"basic": 3, "premium": 1}
 
     @pytest.mark.parametrize(("key", "column"), [("site", "where"), ("person", "who")])
-    def test_sites_and_people_whose_names_differ_in_letters(self, key: str, column: str) -> None:
+    def test_site_and_person_names_differing_in_case_get_a_note(
+        self, key: str, column: str
+    ) -> None:
         found = checked(
             AGE, {"age": texts("1", "2", "3"), column: texts("P1", "p1", "P2")}, **{key: column}
         )
@@ -379,7 +383,7 @@ class TestRoles:
         ]
         assert found.fine
 
-    def test_what_is_refused_elsewhere_keeps_no_column_from_its_counts(self) -> None:
+    def test_columns_are_counted_although_another_column_is_refused(self) -> None:
         table = {
             "age": texts("x", "2"),
             "who": texts("", "2"),

@@ -141,7 +141,7 @@ def test_polars_own_kinds_of_columns() -> None:
         read_frame(frame.lazy())
 
 
-def test_arrays_with_names() -> None:
+def test_arrays_with_column_names_are_read() -> None:
     records = np.array(
         [(1, 2.5, "a"), (2, np.nan, "b")], dtype=[("n", int), ("x", float), ("t", "U3")]
     )
@@ -162,7 +162,7 @@ def test_arrays_with_names() -> None:
 
 
 @pytest.mark.parametrize("given", [np.ones((2, 2)), [[SECRET]], 5, SECRET, None])
-def test_what_has_no_names_is_refused_without_a_value(given: Any) -> None:
+def test_data_without_column_names_is_refused_and_not_shown(given: Any) -> None:
     with pytest.raises(InvalidInput) as refusal:
         read_frame(given)
     said = str(refusal.value)

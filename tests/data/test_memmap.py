@@ -106,7 +106,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
         map_rows(tmp_path)
 
 
-def test_what_files_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
+def test_operations_that_mapped_files_do_not_support_are_refused(tmp_path: Path) -> None:
     mapped = write_rows(tmp_path, [(0, np.full((30, 2), 0.5), np.ones(30))])
     assert mapped.one_class == (0,)
     with pytest.raises(InvalidInput, match="backend"):

@@ -114,7 +114,7 @@ def test_a_driver_that_is_not_installed_is_named(
     assert "secret" not in str(refused.value)
 
 
-def test_a_value_is_read_by_itself(query: Path, tmp_path: Path) -> None:
+def test_values_of_a_query_are_read_independently(query: Path, tmp_path: Path) -> None:
     """SQLite's columns have no types: a text in one row must not round, or rename, what others
     hold.
     """

@@ -66,7 +66,7 @@ def plain(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html[html.index("<h1") :]))
 
 
-def test_results_come_first_and_promises_are_short() -> None:
+def test_page_shows_results_before_short_privacy_statements() -> None:
     text = plain(made())
     claims, numbers, promised, how = (
         text.index(x) for x in ("What is claimed", "In numbers", "What is prom", "How it")
@@ -77,7 +77,7 @@ def test_results_come_first_and_promises_are_short() -> None:
     assert text.count("Protects one row") == 1 and "privacy.txt" in text
 
 
-def test_reasons_come_before_words_and_the_papers_numbers_beside_ours() -> None:
+def test_page_shows_reasons_before_verdicts_and_paper_numbers_beside_ours() -> None:
     text = plain(made())
     assert "The paper: 0.2" in text
     reason, word = "3 of 3", REPRODUCED
@@ -103,7 +103,7 @@ def test_readings_are_listed_and_judged() -> None:
     assert "Reading: r1." in text and "Reading: r2." in text and "It is large." in text
 
 
-def test_a_quick_run_says_so() -> None:
+def test_page_of_a_quick_run_is_marked() -> None:
     assert "(quick run)" in made(quick=True) and "quick run" not in made()
     marked, unmarked = (figures.draw(LINE, ROWS, (), mark)[0].svg for mark in (page.MARK, ""))
     assert marked != unmarked

@@ -48,7 +48,7 @@ def exists(test: str) -> bool:
     return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
 
-def test_pages_are_what_their_words_and_the_kept_numbers_give() -> None:
+def test_pages_equal_their_texts_filled_with_the_stored_numbers() -> None:
     made = headlines.pages(KEPT)
     assert set(made) == {place.name for place in WORDS}
     for name, text in made.items():
@@ -57,7 +57,7 @@ def test_pages_are_what_their_words_and_the_kept_numbers_give() -> None:
         )
 
 
-def test_numbers_that_need_no_study_are_those_that_are_kept() -> None:
+def test_numbers_without_a_study_equal_the_stored_ones() -> None:
     """Privacy, items with a test, and what is computed: had anew here, so that a page cannot lag
     behind the code.
     """
@@ -195,7 +195,7 @@ def test_a_number_is_what_a_study_says_of_its_claim() -> None:
         headlines.number(asked, not_run)
 
 
-def test_a_verdict_that_has_changed_is_told() -> None:
+def test_changed_verdict_is_reported() -> None:
     known = {name: {"word": asked.get("word", "")} for name, asked in NUMBERS.items()}
     assert headlines.to_reread(known) == []
     name = next(name for name, asked in NUMBERS.items() if "word" in asked)

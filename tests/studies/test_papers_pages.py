@@ -69,7 +69,7 @@ def numbered(text: str) -> set[str]:
     return found
 
 
-def test_names_are_read_as_they_are_meant() -> None:
+def test_ranges_of_numbered_items_are_expanded() -> None:
     ranged = "Figures 3.1 to 3.3, Corollary 4"
     assert numbered(ranged) == {"figure 3.1", "figure 3.2", "figure 3.3", "corollar 4"}
     roman = "Tables I to III; Corollaries 1 and 2"
@@ -186,29 +186,28 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     )
     items.append({"item": "Figure 7", "study": "004-fig7-us"})
     lines = papers.page("000", "A paper", items, tmp_path).splitlines()
-    first, other, second, third, fourth, fifth = map(cells_of, lines[-6:])
-    whole = [" ".join(cells) for cells in (first, other, second, third, fourth, fifth)]
-    print(*lines[-8:], sep="\n")
-    assert "A \\| B." in whole[0] and "(7 replicates)" in whole[0]
-    assert f"holds in 5 of 5: {verdicts.REPRODUCED}" in first
-    assert f"alpha 0.1: {setting['numbers']}" in whole[0] and "and 3 alike" in whole[0]
+    # of the study: its claim, and the absent one; then one row for each further item
+    judged, absent, not_run, claim, rows, needs_file = map(cells_of, lines[-6:])
+    assert "A \\| B." in lines[-6] and "(7 replicates)" in lines[-6]
+    assert f"holds in 5 of 5: {verdicts.REPRODUCED}" in judged
+    assert f"alpha 0.1: {setting['numbers']}" in lines[-6] and "and 3 alike" in lines[-6]
     listed = cells_of(papers.times(tmp_path).splitlines()[-3])
     assert listed[:5] == ["`000-fig3`", "001", "3", "7", "12"]
     assert listed[5:] == ["1 reproduced; 1 not run", "1 reproduced", ""]
     assert lines[2] == verdicts.ORDERED
     assert cells_of(lines[-8])[-3:] == ["as printed", "by its proof", "proved"]
-    assert "Reading: low." in whole[0] and "3 (Table II)" in first
-    assert f"{ABSENT['reason']}: {verdicts.NOT_RUN}" in other
-    assert "`sottovoce claims`" in whole[2 + 1] and "`pytest tests/a.py::b`" in whole[4]
-    assert legend.OTHER_FORM in whole[4] and "rows as printed" in whole[4]
-    corrected = "the corrected form has C^2 |f0|^2".replace("|", "\\|")
-    assert corrected in whole[4]
-    assert verdicts.NOT_RUN in fifth and "ipums" in whole[5]
-    assert second[-3].startswith(verdicts.NOT_RUN) or verdicts.NOT_RUN in whole[2]
-    assert "false" in third and "claimed 0.1" in whole[3]
+    assert "Reading: low." in lines[-6] and "3 (Table II)" in judged
+    assert f"{ABSENT['reason']}: {verdicts.NOT_RUN}" in absent and "printed: –" in absent
+    assert any(cell.startswith(verdicts.NOT_RUN) for cell in not_run)
+    assert "`sottovoce claims`" in lines[-3] and "false" in claim and "claimed 0.1" in lines[-3]
+    assert legend.OTHER_FORM in lines[-2] and "rows as printed" in lines[-2]
+    assert any(cell.endswith("`pytest tests/a.py::b`") for cell in rows)
+    corrected_bound = "C^2 |f0|^2".replace("|", "\\|")
+    assert f"corrected form has {corrected_bound}" in lines[-2]
+    assert verdicts.NOT_RUN in needs_file and "ipums" in lines[-1]
 
 
-def test_pages_tell_with_what_studies_ran_and_how_often_each_word_came_out(tmp_path: Path) -> None:
+def test_pages_show_provenance_and_counts_of_verdicts(tmp_path: Path) -> None:
     """One sentence where all ran alike, one for each way else; words are counted over studies
     and bases.
     """
@@ -250,7 +249,7 @@ def settings_of(**many: int) -> list[dict[str, object]]:
     return [{"at": {"alpha": k}, "word": word, "numbers": f"{k}.5"} for k, word in enumerate(words)]
 
 
-def test_what_decides_a_verdict_comes_first_and_is_never_hidden() -> None:
+def test_settings_that_decide_a_verdict_are_listed_first() -> None:
     """What failed and what held is named, each of it; what noise hides is counted beside the
     verdict.
     """
@@ -374,7 +373,7 @@ def test_a_page_counts_its_verdicts_and_the_settings_of_divided_ones() -> None:
     assert papers.sums(found, papers.HEADS).splitlines() == expected_lines
 
 
-def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
+def test_every_privacy_claim_has_a_table_row_of_its_own(tmp_path: Path) -> None:
     """Several rows of ``sottovoce claims`` are never one cell of unlabelled numbers."""
     item = {"item": "Algorithm 1", "claim": "PP-ADMM", "printed": "a total", "proved": "U7"}
     lines = list(papers.rows(item, tmp_path))
@@ -387,7 +386,7 @@ def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
     assert lines[0].item and not lines[1].item and lines[0].claimed.startswith("a total (")
 
 
-def test_a_form_whose_constant_is_not_printed_says_so() -> None:
+def test_bound_with_an_unprinted_constant_is_marked() -> None:
     word, told = papers.sizes_told(["002, Theorem 3"])
     assert (
         word == papers.SAME_FORM

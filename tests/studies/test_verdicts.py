@@ -86,17 +86,17 @@ CLOSE = rows_of(a=[1.0, 2.0, 3.0], b=[1.1, 2.1, 3.1])
         ({"test": "below"}, {"level": 3.5}, {"level": 0.5}),
     ],
 )
-def test_checks_come_out_both_ways(claim, yes, no):
+def test_every_test_of_a_claim_can_hold_and_fail(claim, yes, no):
     assert verdict(APART, **(claim | yes)) == REPRODUCED
     assert verdict(APART, **(claim | no)) == NOT
 
 
-def test_never_wants_zeros():
+def test_never_holds_only_if_all_values_are_zero():
     assert verdict(rows_of(a=[0, 0]), test="never") == REPRODUCED
     assert verdict(rows_of(a=[0, 1]), test="never") == NOT
 
 
-def test_noise_hides_and_absence_is_said():
+def test_close_means_are_within_the_noise_and_missing_rows_are_reported():
     assert verdict(CLOSE, test="less", of={"g": "a"}, than={"g": "b"}) == NOISE
     assert verdict(CLOSE, test="less", of={"g": "b"}, than={"g": "a"}) == NOISE
     assert verdict(CLOSE, test="least", of={"g": "z"}, among="g") == UNSEEN
@@ -242,7 +242,7 @@ def test_a_threshold_is_marked_as_ours():
     assert "ours" not in judge(replace(below, level=0.0), APART, {}).details[0]
 
 
-def test_what_is_the_same_in_every_replicate_is_no_matter_of_noise():
+def test_values_equal_in_every_replicate_are_no_difference():
     rows = [
         {"g": g, "x": k, "replicate": r, "v": 0.1 * r} for k, g in enumerate("ab") for r in range(3)
     ]
@@ -349,7 +349,7 @@ LESS = {"test": "less", "of": {"g": "a"}, "than": {"g": "b"}}
 
 
 @pytest.mark.parametrize(("column", "word"), [("stands_in", NOT_RUN), ("untestable", UNTESTABLE)])
-def test_rows_that_stand_in_are_no_run_of_the_papers_and_the_others_are_judged(column, word):
+def test_settings_with_stand_in_or_untestable_rows_do_not_count(column, word):
     rows = [row | {"s": s} for row in APART for s in (1, 2)]
     why = "synthetic rows"
     some = [row | ({column: why} if row["s"] == 1 else {}) for row in rows]
@@ -511,7 +511,7 @@ def test_readings_and_points_of_the_paper_are_checked(old, new, field):
     assert caught.value.field == field
 
 
-def test_one_replicate_is_no_verdict() -> None:
+def test_single_replicate_gives_no_verdict() -> None:
     claim: dict[str, object] = {"test": "less", "of": {"m": "a"}, "than": {"m": "b"}}
     one = [{"m": m, "replicate": 0, "v": v} for m, v in (("a", 0.1), ("b", 0.9))]
     assert verdict(one, **claim) == NOISE

@@ -44,7 +44,10 @@ def find(kind: str) -> Cell:
                 if found.__annotations__.get("return") in ("list[Row]", list[Row]):
                     return found
                 raise InvalidInput(
-                    "kind", kind, "must return list[Row], and say so", "annotate the function"
+                    "kind",
+                    kind,
+                    "must be annotated to return list[Row]",
+                    "annotate the function",
                 )
     raise InvalidInput(
         "kind",
