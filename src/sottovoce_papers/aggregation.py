@@ -98,14 +98,14 @@ class Terms:
         return "best"
 
     def facts(self, n: Array, d: int) -> Facts:
-        """Public facts of parties with `n` rows, shape (N, 1)."""
+        """Return the public facts of N parties with `n` rows, (N, 1), and d features."""
         loss, N = make_loss(self.loss), len(n)
         return Facts(
             loss, n, d, 1.0, self.Lambda * N, N, self.relation, self.tol, pure=self.delta is None
         )
 
     def noise(self, parties: range, lead: tuple[int, ...] | None = None) -> KeyedNoise:
-        """Noise of shape (replicates, parties, d), or ``(*lead, d)``."""
+        """Return the source of noise of shape (replicates, parties, d), or ``(*lead, d)``."""
         return KeyedNoise(self.seed, range(self.replicates), parties, lead)
 
 

@@ -34,7 +34,7 @@ class NoisyAverage(Query):
     start: Array
 
     def sensitivity(self, facts: Facts) -> Array:
-        """Largest distance between the averages of two neighbouring data sets."""
+        """Compute the largest distance between the averages of two neighbouring data sets."""
         exact = facts.gradients_changed * facts.C / (facts.n_nodes * facts.n.min() * facts.mu)
         return exact + 2.0 * certified_error(facts.C, facts.exact_tol, np.array([facts.mu])) * (
             1.0 + _GRID

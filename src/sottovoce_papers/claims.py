@@ -154,6 +154,7 @@ def _v(value: float) -> Array:
 
 
 def _objective(beta: float, curvature: float = K, *, logistic: bool = False) -> Event:
+    """Return the event of objective perturbation with noise rate `beta` and curvature K."""
     bend = BEND
     if logistic:
         bend = LOGISTIC_BEND
@@ -206,6 +207,7 @@ def _claim(
     delta: float = DELTA,
     misprint: bool = False,
 ) -> Claim:
+    """Build a claim: price the printed `events`, and those that ship in their place."""
     # `events` are of the printed mechanism, `ships` of the one that runs in its place.
     pure, approximate = _proved(events, delta)
     page = f"docs/privacy/verdicts.md#{proof}"
@@ -462,6 +464,7 @@ def _primal() -> list[Claim]:
     loop = [_output(alpha * (1.0 - ratio**t)) for t in range(1, ROUNDS + 1)]
 
     def last(reading: str, zeta: float, start: int = ROUNDS) -> Claim:
+        """Return the claim of the last step from the unreleased f of round `start`."""
         # how far a row moves the unreleased f
         moved = 2.0 / (N_ROWS * RHO / SITES) * (1.0 - ratio**start)
         # and with it the noise of the last step, beside the row's own 2
@@ -483,7 +486,9 @@ def _primal() -> list[Claim]:
         )
 
     def from_sent(zeta_of: str, zeta: float) -> Claim:
-        """The same step from V, which everybody has: Algorithm 2, at a state that reads no rows."""
+        """Return the claim of the same step from V, which was broadcast: that is Algorithm 2, from
+        a state that does not depend on unreleased rows.
+        """
         return _claim(
             "PVP",
             "001, Algorithm 3, last step",
@@ -719,5 +724,5 @@ def _improved_plausible() -> list[Claim]:
 
 
 def table() -> list[Claim]:
-    """All claims, in the order of the papers' numbers within each family."""
+    """Compute all claims, by families of methods and the papers' numbers within each."""
     return [*_admm(), *_one_shot(), *_plausible(), *_improved_plausible()]

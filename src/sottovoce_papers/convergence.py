@@ -200,6 +200,7 @@ class _Conditions:
         self.scale = float(np.max(self.now) * max(1.0, np.max(graph.degree)))
 
     def obstacle(self) -> str:
+        """Return why no large gamma satisfies (ii), or "": see :func:`obstacle`."""
         if self.graph.is_bipartite:
             return "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
         square = self.P @ self.P
@@ -315,6 +316,7 @@ class _Conditions:
         return best[1], best[2]
 
     def _words(self, fails: tuple[tuple[str, int], ...], gamma: float, L: float, mu: float) -> str:
+        """Describe the result of the check in one line."""
         if self.graph.is_bipartite:
             why = self.obstacle()
             if self.reduced:
@@ -343,6 +345,7 @@ def _rounding(X: Array) -> float:
 
 
 def _gamma(graph: Graph, gamma: float) -> float:
+    """Validate gamma: finite, not negative, and positive for a single node."""
     if not (math.isfinite(gamma) and gamma >= 0):
         raise InvalidInput(
             "gamma", gamma, "must be finite and >= 0 (002, section III-A)", "use gamma=0.5"
@@ -355,6 +358,7 @@ def _gamma(graph: Graph, gamma: float) -> float:
 
 
 def _smoothness(graph: Graph, M: ArrayLike) -> Array:
+    """Validate the Lipschitz constants, and return one for each node, (N,)."""
     values = np.asarray(M, dtype=float)
     if values.ndim > 1 or values.size not in (1, graph.n_nodes):
         raise InvalidInput(

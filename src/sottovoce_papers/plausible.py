@@ -175,8 +175,8 @@ class Release:
         return [test] * ROUNDS + [sent] * POSITIVES
 
     def with_clipped_quality(self, test_epsilon: float) -> float:
-        """Epsilon at delta of Algorithm 2 where Clip cuts the quality itself to the interval from
-        -C_loss to C_loss.
+        """Compute the epsilon at delta of Algorithm 2 if Clip clips the quality itself, to the
+        interval from -C_loss to C_loss.
 
         This is the third proof.  Whatever the minimisers are, the chance that a test passes then
         differs from that at a quality of 0 by a factor of at most ``exp(test_epsilon / 2)``.

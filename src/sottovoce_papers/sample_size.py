@@ -60,7 +60,7 @@ def admm(
     beta: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """000, Theorem 2, and 001, Theorem 9 (in its appendix 3): ADMM without noise.
+    """Compute the rows for ADMM without noise: 000, Theorem 2, and 001, Theorem 9 (appendix 3).
 
     ::
 
@@ -112,7 +112,8 @@ def dvp(
     beta: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """000, Theorem 3, and 001, Theorem 10 (in its appendix 4): dual variable perturbation.
+    """Compute the rows for dual variable perturbation: 000, Theorem 3, and 001, Theorem 10
+    (appendix 4).
 
     ::
 
@@ -186,7 +187,8 @@ def pvp(
     sent: bool = True,
     form: str = "corrected",
 ) -> SampleSize:
-    """001, Theorems 12 and 13, (26) (in the appendix 5 and 6): primal variable perturbation.
+    """Compute the rows for primal variable perturbation: 001, Theorems 12 and 13, (26) (appendices
+    5 and 6).
 
     ::
 
@@ -246,7 +248,7 @@ def mr_admm(
     a: float = 1.0,
     w: float = 1.0,
 ) -> SampleSize:
-    """002, Theorems 3 and 4: MR-ADMM, without noise and with it.
+    """Compute the rows for MR-ADMM without noise and with it: 002, Theorems 3 and 4.
 
     ::
 
@@ -293,8 +295,8 @@ def output_perturbation(
     constant: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """003, Theorem 3.2: one site, noise on the answer.  A site of the average method in its first
-    scenario.
+    """Compute the rows for output perturbation at one site, such as a site of the average method in
+    its first scenario: 003, Theorem 3.2.
 
     ::
 
@@ -355,7 +357,7 @@ def objective_perturbation(
     c: float = 0.25,
     constant: float = 1.0,
 ) -> SampleSize:
-    """003, Theorem 3.4: one site, noise in the objective.
+    """Compute the rows for objective perturbation at one site: 003, Theorem 3.4.
 
     ::
 
@@ -567,7 +569,7 @@ def pp_admm(
     V: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """004, Theorems 3.4 and 3.5: plausible ADMM without noise and with it.
+    """Compute the rows for plausible ADMM without noise and with it: 004, Theorems 3.4 and 3.5.
 
     ::
 
@@ -750,6 +752,7 @@ def _free(value: float, names: str) -> SampleSize:
 
 
 def _over(numerator: float, denominator: Array) -> float:
+    """Divide by the smallest denominator over rounds; infinity if that is not positive."""
     smallest = float(np.min(denominator))
     # nothing is promised, however many rows there are
     if not smallest > 0:
@@ -764,6 +767,7 @@ def _printed(form: str) -> bool:
 
 
 def _shortfall(accuracy: float, gap: ArrayLike) -> Array:
+    """Validate `gap`, and return it as an array over rounds; each must be below `accuracy`."""
     (short,) = _rounds(gap=gap)
     if not np.all(short < accuracy):
         raise InvalidInput(
@@ -776,6 +780,7 @@ def _shortfall(accuracy: float, gap: ArrayLike) -> Array:
 
 
 def _positive(name: str, value: float, *, zero: bool = False, infinite: bool = False) -> float:
+    """Validate that a number is > 0, or >= 0 with `zero`, and finite unless `infinite`."""
     rule, holds = "> 0", value > 0
     if zero:
         rule, holds = ">= 0", value >= 0

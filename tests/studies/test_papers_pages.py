@@ -197,7 +197,7 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     assert lines[2] == verdicts.ORDERED
     assert cells_of(lines[-8])[-3:] == ["as printed", "by its proof", "proved"]
     assert "Reading: low." in lines[-6] and "3 (Table II)" in judged
-    assert f"{ABSENT['reason']}: {verdicts.NOT_RUN}" in absent and "printed: –" in absent
+    assert f"{ABSENT['reason']}: {verdicts.NOT_RUN}" in absent and "as printed: –" in absent
     assert any(cell.startswith(verdicts.NOT_RUN) for cell in not_run)
     assert "`sottovoce claims`" in lines[-3] and "false" in claim and "claimed 0.1" in lines[-3]
     assert legend.OTHER_FORM in lines[-2] and "rows as printed" in lines[-2]

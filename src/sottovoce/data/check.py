@@ -278,7 +278,7 @@ def _refusals_of_training(
 
 
 def _one_dimensional_column(columns: Mapping[str, Column], name: str) -> Column | None:
-    """A column of one value a row; None if it is not there, or has several."""
+    """Return a column (n,) of the table; None if it is absent or has several values a row."""
     column = columns.get(name)
     if column is None or column.ndim != 1:
         return None
@@ -288,7 +288,7 @@ def _one_dimensional_column(columns: Mapping[str, Column], name: str) -> Column 
 def _count_columns(
     schema: Schema, readable: list[Block], columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[ColumnCounts]:
-    """Counts of every declared column that is there and can be counted."""
+    """Yield the counts of every declared column that is there and can be counted."""
     yield from _count_reserved_columns(schema, columns, na)
     for block in readable:
         if isinstance(block, Vector) or all(
@@ -300,7 +300,7 @@ def _count_columns(
 def _count_reserved_columns(
     schema: Schema, columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[ColumnCounts]:
-    """Counts of the columns that are no features: label, site, person and weight, in this order."""
+    """Yield the counts of the columns that are no features: label, site, person and weight."""
     sites = None if schema.site is None else _one_dimensional_column(columns, schema.site)
     if schema.label is not None:
         labels = _one_dimensional_column(columns, schema.label.column)
@@ -322,7 +322,7 @@ def _count_reserved_columns(
 
 
 def _class_numbers(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:
-    """The number of each row's class, negative for none; None without classes."""
+    """Return the number of each row's class, (n,), negative for none; None without classes."""
     task = schema.task
     if schema.label is None or not isinstance(task, Classification):
         return None
@@ -498,6 +498,7 @@ def _share_in_words(rows: int, n: int) -> str:
 def _notes_on_label(
     one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
+    """Yield notes on the label column; `one` are its counts and `n` the rows of the table."""
     label = schema.label
     assert label is not None
     name = escape_unprintable(one.column)
@@ -535,7 +536,7 @@ def _notes_on_label(
 
 
 def _class_in_words(label: Label | ClassLabel, name: str) -> str:
-    """One class of a label, as its declaration calls it."""
+    """Describe one class of a label by its declared name, such as "positive ('yes')"."""
     if isinstance(label, ClassLabel):
         return f"of the class {escape_unprintable(name)!r}"
     if name == label.positive:
@@ -546,6 +547,7 @@ def _class_in_words(label: Label | ClassLabel, name: str) -> str:
 def _notes_on_feature(
     one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
+    """Yield notes on a feature column; `one` are its counts and `n` the rows of the table."""
     block = next(block for block in schema.blocks if block.name == one.column)
     name = escape_unprintable(one.column)
     if one.counts["missing"] == n:
@@ -580,6 +582,7 @@ def _notes_on_feature(
 
 
 def _note_on_clipping(name: str, one: ColumnCounts, n: int, what: str) -> Iterator[str]:
+    """Yield a note if many rows are clipped; `what` names the entries of the schema to check."""
     below, above = one.counts["below"], one.counts["above"]
     if below + above >= MANY * n:
         yield (
@@ -622,6 +625,6 @@ def _notes_on_near_matches(
 
 
 def _toml_table_key(name: str) -> str:
-    """A key of a TOML table."""
+    """Return a name as a key of a TOML table: bare where it can be, else in quotes."""
     bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
     return name if bare else f'"{name}"'

@@ -65,6 +65,7 @@ class ClusterSweep(Sweep):
     sizes: tuple[int, ...] = ()
 
     def _sum_over_blocks(self, task: Callable[..., Array], *arguments: Any) -> Array:
+        """Add up ``task(block, *arguments)`` over the blocks, which the cluster computes."""
         dask = _import_dask_array()
         shared = dask.delayed(arguments)
         run = dask.delayed(lambda block, given: task(block, *given))
@@ -172,6 +173,7 @@ class ClusterSweep(Sweep):
         return self
 
     def every_nth_row(self, part: int, parts: int) -> ClusterSweep:
+        """Return rows ``part, part + parts, ...``, counted over all blocks."""
         dask = _import_dask_array()
         # `start` is the number of rows before a block: rows are counted over all blocks.
         start, kept, sizes = 0, [], []
@@ -253,6 +255,7 @@ class ClusterRows(Rows):
         )
 
     def sweep_over_rows(self) -> ClusterSweep:
+        """Return the passes over the blocks, each with the fields of its rows."""
         dask = _import_dask_array()
         edges = pairwise(np.cumsum((0, *self.sizes)))
         fields = [{name: x[:, a:b] for name, x in self._present_fields.items()} for a, b in edges]
@@ -279,7 +282,9 @@ class ClusterRows(Rows):
         return {}
 
     def _fingerprint_storage(self) -> tuple[Array, ...]:
-        """Digests of the blocks: to a ledger, the same rows in other blocks are other rows."""
+        """Return digests of the blocks, so the same rows in other blocks are other rows to a
+        ledger.
+        """
         return (
             np.array([list(one) for one in self.digests], dtype=float),
             np.array(self.sizes, dtype=float),

@@ -259,6 +259,7 @@ def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str])
 
 
 def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
+    """Count a block of one numeric column: numbers, dates, bins and splines."""
     reading = read_numbers(columns[block.source_column], na, _column_reader(block, na))
     lo, hi = _clipping_bounds(block)
     masks = {
@@ -298,7 +299,7 @@ def _clipping_bounds(block: Bins | Number | Spline) -> tuple[float, float]:
 
 
 def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    """Counts of rows with such an entry, not of entries."""
+    """Count the rows of a vector with a missing, unreadable or clipped entry, not the entries."""
     entries = [columns[name] for name in block.source_columns(columns)]
     if len(entries) == 1 and entries[0].ndim == 2:
         entries = list(entries[0].T)
@@ -320,6 +321,7 @@ def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[st
 def _count_category(
     block: Category, columns: Mapping[str, Column], na: frozenset[str]
 ) -> ColumnCounts:
+    """Count a category, with the rows of every declared level."""
     texts = column_as_text(columns[block.source_column])
     listed = [value for _, members in block.values for value in members]
     strange, gone = block.unlisted_and_missing(columns, na)
@@ -383,6 +385,7 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
 def _count_number_label(
     label: NumberLabel, column: Column, na: tuple[str, ...], lost: BoolArray
 ) -> ColumnCounts:
+    """Count a numeric label; `lost` (n,) marks the rows without a number to predict."""
     reading = read_numbers(column, frozenset(na))
     numbers = parse_number_labels(column, na)
     masks = {
@@ -568,6 +571,7 @@ def _column_counts_from_masks(
     more: Mapping[str, int] | None = None,
     levels: Mapping[str, int] | None = None,
 ) -> ColumnCounts:
+    """Build the counts of a column from masks (n,) by what is wrong, and from `more` numbers."""
     counts = {key: int(mask.sum()) for key, mask in masks.items()} | dict(more or {})
     rows = {key: first_row_numbers(mask) for key, mask in masks.items() if mask.any()}
     return ColumnCounts(column, role, kind, counts, dict(levels or {}), rows)

@@ -107,6 +107,7 @@ def _read_as_numbers(field: str, values: Column, na: frozenset[str]) -> tuple[Ar
 def _replace_missing_values(
     field: str, numbers: Array, absent: Mask, missing: float | None
 ) -> Array:
+    """Return numbers (n,) with `missing` where `absent`, or refuse missing values if it is None."""
     if not absent.any():
         return numbers
     if missing is None:
@@ -187,6 +188,7 @@ class OneColumn:
 
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
+    """Refuse bounds that are not finite and increasing."""
     if not -LIMIT <= lo < hi <= LIMIT:
         raise SchemaError(
             f"{field}.lo, hi",
@@ -262,6 +264,7 @@ class Bins(OneColumn):
         return names
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """One-hot of the bin of every value, with a mask of values outside the outer edges."""
         x, absent = _read_as_numbers(
             self.source_column, _one_dimensional_column(self.source_column, columns), na
         )
@@ -388,6 +391,7 @@ class Category(OneColumn):
         return strange & ~gone, strange & gone
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """One-hot of the level of every value, with a mask of rows that no level stands for."""
         # Numbers of levels: 0 .. rest - 1 are listed groups, `rest` is an unlisted value and
         # rest + 1 a missing one that is a level of its own.
         rest = len(self.values)
@@ -491,6 +495,7 @@ class Number(OneColumn):
             )
 
     def _check_typical_range(self) -> None:
+        """Refuse a typical range that is not within the bounds, or that is too narrow."""
         if self.typical is None:
             return
         field = f"{self.name}.typical"
@@ -577,6 +582,7 @@ class Number(OneColumn):
         return _read_as_numbers(self.source_column, column, na)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """The clipped and scaled number, with a mask of numbers beyond the bounds."""
         numbers, absent = self._numbers_and_missing(
             _one_dimensional_column(self.source_column, columns), na
         )
@@ -667,6 +673,7 @@ class Vector:
         return columns[self.name].ndim == 2 or not set(self.feature_names) <= set(columns)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """The clipped and divided entries, with a mask of rows clipped or beyond the norm."""
         if self._is_single_column(columns):
             if columns[self.name].ndim != 2:
                 raise SchemaError(
@@ -775,7 +782,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
 
 
 def _validated_kind(name: str, kind: object) -> str:
-    """The kind of a block; SchemaError if there is none such."""
+    """Return the kind of a block; a SchemaError if it is unknown."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(
             f"{name}.kind",
@@ -789,6 +796,7 @@ def _validated_kind(name: str, kind: object) -> str:
 def _refuse_unknown_entries(
     name: str, kind: str, entries: Mapping[str, Any], known: Mapping[str, Any]
 ) -> None:
+    """Refuse entries that the kind does not have, with a suggestion for a misspelled one."""
     for key in entries:
         if key not in known:
             rule = f"is unknown; {kind} accepts {', '.join(known)}"

@@ -163,7 +163,7 @@ class _TextFile:
         return text
 
     def damaged_file_error(self, error: Exception) -> InvalidInput:
-        """The refusal of a file that cannot be read to its end."""
+        """Return the error for a file that cannot be read to its end."""
         reason = error.strerror if isinstance(error, OSError) else None
         if not reason:
             reason = "disk error"
@@ -199,7 +199,7 @@ class _TextFile:
             raise self.damaged_file_error(error) from None
 
     def read_header_row(self) -> _Start:
-        """The header row, and what comes before it; no other line is decoded."""
+        """Read the header row and the lines before it; no other line is decoded."""
         # Few headers are longer than a block, so more is read only if one is cut off.
         for most in (_BLOCK, _LONGEST_HEADER):
             try:
@@ -215,7 +215,7 @@ class _TextFile:
         raise InvalidInput(self.name, None, rule, "check the file")
 
     def iterate_rows(self, start: _Start) -> Iterator[list[str]]:
-        """The rows after the header, of however many fields; blank lines are left out."""
+        """Yield the rows after the header, whatever their number of fields, without blank lines."""
         with (
             self.opened(self.path, "rb") as file,
             io.TextIOWrapper(file, "utf-8-sig", newline="") as text,
@@ -266,7 +266,7 @@ class _Decoded:
 
 
 def _split_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines that end in a line feed, a carriage return, or both, as a text file is split."""
+    """Yield the lines of a file, which may end in a line feed, a carriage return, or both."""
     for line in file:
         yield from line.splitlines(keepends=True)
 
@@ -316,7 +316,7 @@ def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[st
 
 
 def _check_header_record(fields: list[str], line: str, name: str) -> None:
-    """InvalidInput if the first record of a file cannot be a header row."""
+    """Refuse a first record that cannot be a header row, such as a comment."""
     if not fields:
         raise InvalidInput(
             name, None, "must hold a header row and at least one row", "check the file"
@@ -335,7 +335,7 @@ class _FirstLines:
         self._whole = whole
 
     def decoded_line(self, number: int) -> str:
-        """A line by its number from 0."""
+        """Decode a line, by its number from 0."""
         # The last line of a part may go on after it.
         if not self._whole and number == len(self._lines) - 1:
             raise _CutOff
@@ -351,7 +351,7 @@ class _FirstLines:
             raise _encoding_error(self._name, number + 1) from None
 
     def decoded_lines(self, first: int, end: int | None = None) -> Iterator[str]:
-        """Lines from a number on, up to another or to the last."""
+        """Yield the decoded lines ``first .. end - 1``, or all from `first` on."""
         if end is None:
             end = len(self._lines)
         for number in range(first, end):
@@ -394,6 +394,7 @@ def _better_separator(lines: _FirstLines, first: int, end: int, separator: str, 
 
 
 def _wrong_separator_error(name: str, better: str, separator: str) -> InvalidInput:
+    """Return the error of a header row with another separator, which `better` names in words."""
     rule = (
         f"fields are separated by {better} in its header row, and {_SEPARATORS[separator]} are "
         "expected"
@@ -412,6 +413,7 @@ def _wrong_separator_error(name: str, better: str, separator: str) -> InvalidInp
 
 
 def _ragged_line_error(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
+    """Return the error of a line whose number of fields is not that of the header row."""
     width = start.header.width
     word = "field" if fields == 1 else "fields"
     rule = f"line {line} has {fields} {word}, and the header row has {width}"

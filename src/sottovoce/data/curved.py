@@ -83,6 +83,7 @@ class Derived(ABC):
         return self.derive_features([one.draw_features(n, rng) for one in self.of])
 
     def _check_source_blocks(self) -> None:
+        """Refuse sources that repeat, are too few, or are of a kind that this block cannot use."""
         field = f"{self.name}.of"
         names = [getattr(one, "name", one) for one in self.of]
         if len(set(names)) != len(names) or len(names) < self.least:
@@ -149,7 +150,7 @@ def _largest_squared_norm(reach: float) -> float:
 
 
 def _stack_source_numbers(features: Sequence[Array]) -> Array:
-    """The scaled numbers alone, (n, k)."""
+    """Stack the scaled numbers of k blocks, (n, k), without their indicators of missing values."""
     return np.column_stack([one[:, 0] for one in features])
 
 
@@ -351,7 +352,7 @@ class Spline(OneColumn):
         return self.spline_features(raw), (raw < self.knots[0]) | (raw > self.knots[-1])
 
     def spline_features(self, raw: Array) -> Array:
-        """The splines' values (n, k), by the recursion of Cox and de Boor."""
+        """Compute the splines' values (n, k) by the recursion of Cox and de Boor."""
         x = np.clip(raw, self.knots[0], self.knots[-1])
         # Degree 0: the indicator of the stretch between knots that holds the number.
         found = np.zeros((len(x), len(self.repeated) - 1))

@@ -222,6 +222,7 @@ class Date(Number):
         return time_since_epoch(value, self.epoch, self.unit)
 
     def _numbers_and_missing(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+        """Return the units since the epoch, and the mask of missing values."""
         try:
             return dates_as_units(column, na, self.epoch, self.unit)
         except ValueError as error:

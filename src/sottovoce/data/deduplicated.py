@@ -90,7 +90,7 @@ def find_distinct_rows(
 def _digests_of_rows(
     rows: Array, more: Array | None, factors: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
-    """A hash of each row, equal for equal rows; negative zero equals zero."""
+    """Hash each row (n,), equal for equal rows; negative zero equals zero."""
     out = np.zeros(len(rows), dtype=np.uint64) if more is None else _mixed_bits(more) * factors[-1]
     step = max(1, _AT_ONCE // rows.shape[1])
     for k in range(0, len(rows), step):
@@ -99,7 +99,7 @@ def _digests_of_rows(
 
 
 def _mixed_bits(x: Array) -> NDArray[np.uint64]:
-    """Bits of the numbers, mixed, because the low bits of round numbers are all zero."""
+    """Mix the bits of numbers, because the low bits of round numbers are all zero."""
     bits = np.ascontiguousarray(x + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(29))
     return mixed

@@ -120,7 +120,7 @@ class OnDevice(Storage):
         return False
 
     def _in_precision_of_rows(self, x: Any) -> Any:
-        """`x` on the device, in the rows' precision."""
+        """Copy `x` to the device, in the rows' precision."""
         if isinstance(x, np.ndarray):
             x = self.home.copy_to_device(x)
         return self.home.xp.astype(x, self.a.dtype)

@@ -107,7 +107,7 @@ def draft(
 
 
 def _check_types_are_declared(path: str | Path) -> None:
-    """InvalidInput for a file whose format declares no types of columns."""
+    """Refuse a file whose format declares no types of columns."""
     if format_of_file(path).types is not None:
         return
     typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
@@ -175,6 +175,7 @@ def _lines_for_roles(site: str | None, person: str | None) -> list[str]:
 
 
 def _lines_for_label(label: str | None) -> list[str]:
+    """Return the lines that declare the label, with comments that show its three kinds."""
     column = _toml_value("COLUMN" if label is None else label)
     declared = _toml_value(OPEN)
     if label is not None:
@@ -189,7 +190,7 @@ def _lines_for_label(label: str | None) -> list[str]:
 
 
 def _lines_for_block(name: str, kind: str) -> list[str]:
-    """The lines of a column's declaration; `kind` is its declared type, or "?"."""
+    """Return the lines of a column's declaration; `kind` is its declared type, or "?"."""
     title = f"[columns.{_toml_key(name)}]"
     if kind.startswith("vector "):
         size = int(kind.removeprefix("vector "))
@@ -229,14 +230,14 @@ def toml_entries(entries: Mapping[str, Any]) -> list[str]:
 
 
 def _toml_key(name: str) -> str:
-    """A key as TOML writes it: bare where it can be."""
+    """Write a key in TOML: bare where it can be."""
     if re.fullmatch(r"[A-Za-z0-9_-]+", name):
         return name
     return _toml_value(name)
 
 
 def _toml_value(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Write a value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -22,8 +22,9 @@ def groups_from_values(values: object) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def declared_text(value: object) -> str:
-    """A declared text, number or truth value as `value_as_text` writes values; a TypeError for
-    anything else.
+    """Return a declared text, number or truth value as `value_as_text` writes it.
+
+    A TypeError for anything else.
     """
     value = as_python_value(value)
     if not isinstance(value, str | int | float):
@@ -74,7 +75,7 @@ def _numbers(values: object) -> tuple[float, ...]:
 
 
 def _edges(values: object) -> tuple[float, ...]:
-    """Numbers; infinite ones as "inf" too, since JSON has no such number."""
+    """Read numbers; infinite ones may be "inf" or "-inf", since JSON has no such number."""
     return tuple(map(_edge, _listed(values)))
 
 

@@ -74,6 +74,7 @@ def excel_header(path: str | Path) -> Header:
 
 
 def _header_of_first_row(rows: Iterator[Sequence[Any]], name: str) -> Header:
+    """Read the names of the columns from the first row, without empty cells at its end."""
     cells = ["" if cell is None else str(cell) for cell in next(rows, ())]
     while cells and not cells[-1].strip():
         del cells[-1]
@@ -105,7 +106,7 @@ def _value_of_cell(cell: Any) -> Any:
 
 @contextmanager
 def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
-    """The rows of the one visible sheet of a workbook, one in memory at a time."""
+    """Yield an iterator of the rows of a workbook's one visible sheet, one in memory at a time."""
     place = file_kinds.require_file_kind(path, file_kinds.EXCEL)
     try:
         from openpyxl import load_workbook

@@ -124,7 +124,7 @@ def typical_undivided_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Arr
 
 
 def _rows_at_once(schema: Schema) -> int:
-    """How many synthetic rows are held in memory at a time."""
+    """Return how many synthetic rows are held in memory at a time."""
     return max(1, _ENTRIES // schema.n_features)
 
 
@@ -222,14 +222,17 @@ def note_on_long_rows(schema: Schema) -> list[str]:
 
 
 def _share_beyond_divisor(schema: Schema, sizes: Array) -> float:
-    """Share of rows that are longer than the schema's divisor; unit rows have none."""
+    """Compute the share of rows longer than the schema's divisor; 0 with unit rows.
+
+    `sizes` are the norms (n,) before the division.
+    """
     if schema.unit:
         return 0.0
     return _share_longer_than(sizes, schema.divisor)
 
 
 def _share_longer_than(sizes: Array, divisor: float) -> float:
-    """Share of rows before the division that are longer than a divisor."""
+    """Compute the share of norms (n,) before the division that exceed a divisor."""
     return float(np.mean(sizes > divisor * _ROUNDED))
 
 
@@ -257,7 +260,7 @@ def _shortest_exact_text(number: float) -> str:
 
 
 def _number_of_drawn_rows(schema: Schema) -> int:
-    """How many synthetic rows to estimate shares from."""
+    """Return how many synthetic rows to estimate shares from: fewer of more features."""
     return int(np.clip(_DRAWN // schema.n_features, 200, 4000))
 
 
@@ -467,7 +470,7 @@ def _blocks_of_common_offset(shares: dict[str, float]) -> tuple[str, ...]:
 
 
 def _first_names_listed(names: tuple[str, ...]) -> str:
-    """The first few names."""
+    """List the first few names in words, and say how many more there are."""
     shown = ", ".join(names[:_NAMED])
     if len(names) > _NAMED:
         return f"{shown} and {len(names) - _NAMED} more"

@@ -77,6 +77,7 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
 
 
 def _table_from_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Table:
+    """Read an array with named columns, or one of shape (n, k) with `columns` as their names."""
     if X.dtype.names:
         return Table(name, {key: _column_without_gaps(key, X[key]) for key in X.dtype.names})
     if columns is None:
@@ -198,6 +199,7 @@ def reads_as_number(name: str) -> bool:
 
 
 def _table_from_frame(X: Any, name: str) -> Table:
+    """Read a frame of pandas, polars or pyarrow through narwhals."""
     # pyarrow's batches are no frames to narwhals, and its tables are.
     if type(X).__name__ == "RecordBatch" and hasattr(X, "to_struct_array"):
         X = import_module("pyarrow").Table.from_batches([X])
@@ -220,6 +222,7 @@ def _table_from_frame(X: Any, name: str) -> Table:
 
 
 def _column_from_series(name: str, values: Any) -> Column:
+    """Read a series of a frame's library, or any other array, as a column."""
     try:
         series = nw.from_native(values, series_only=True)
     except Exception:

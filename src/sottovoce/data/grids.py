@@ -75,7 +75,7 @@ class Grid(ABC):
         return values_one_by_one(columns[self.source])
 
     def _cell_number_of_row(self, row: Any, marks: frozenset[str]) -> int:
-        """The cell of one row."""
+        """Return the number of one row's cell, from 1; the last two are unreadable and missing."""
         try:
             found = self._place_in_grid(row, marks)
         except (ValueError, OverflowError):
@@ -162,6 +162,7 @@ class Norms(Dyadic):
         return parts[0]
 
     def _place_in_grid(self, row: Any, marks: frozenset[str]) -> int | None:
+        """Return the cell of the norm of a row's clipped entries; None if an entry is missing."""
         row = as_python_value(row)
         if not isinstance(row, list | tuple):
             if canonical_text(value_as_text(row)) in marks:
@@ -233,7 +234,7 @@ def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> t
 
 
 def _grid_from_block(block: Block) -> Grid | None:
-    """The grid of one block; None for a kind that has none."""
+    """Return the grid of one block; None for a kind without one."""
     if isinstance(block, Number):
         return Dyadic(block.name, block.source_column, block.lo, block.hi, block.number_from_value)
     if isinstance(block, Category):

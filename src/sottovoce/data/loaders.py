@@ -424,6 +424,7 @@ def _read_table_or_refuse(name: str) -> Table:
 
 
 def _schema_from(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
+    """Return a schema from whatever `load` was given for it."""
     if isinstance(given, Schema):
         return given
     if not isinstance(given, str | PathLike | Mapping):
@@ -439,6 +440,7 @@ def _schema_from(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 
 
 def _load_builtin(name: str, schema: Schema | None) -> Dataset:
+    """Load a built-in table, with its public split into training and held-out rows."""
     table, used, train, test = _builtin_split(name, schema)
     if used.person is not None:
         rule = (
@@ -453,6 +455,7 @@ def _load_builtin(name: str, schema: Schema | None) -> Dataset:
 def _encode_split_table(
     name: str, table: Table, schema: Schema, train: IntArray, held_out: IntArray, about: str
 ) -> Dataset:
+    """Encode a table, and divide it by the row numbers `train` and `held_out`."""
     rows = schema.encode(table)
     assert rows.y is not None
     # A row without a label cannot be scored.
@@ -506,6 +509,7 @@ def _builtin_split(name: str, schema: Schema | None) -> tuple[Table, Schema, Int
 
 
 def _load_synthetic(name: str, test_share: float | None) -> Dataset:
+    """Draw the rows that a name such as ``synthetic:n=1000,d=5`` describes."""
     given: dict[str, Any] = {"n": 40_000, "d": 50}
     told = set[str]()
     for part in filter(None, name.partition(":")[2].split(",")):

@@ -83,6 +83,7 @@ class MappedRows(Rows):
                 raise InvalidInput(name, None, rule, "write the rows again with write_rows")
 
     def _storage_of_nodes(self, nodes: IntArray) -> Storage:
+        """Return a view of a single node's files; rows of several nodes are copied and padded."""
         if len(nodes) == 1:
             i = int(nodes[0])
             return Mapped(self._file_of_site(i, np.float64), self._file_of_site(i, np.float32))
@@ -103,6 +104,7 @@ class MappedRows(Rows):
         return {"signed": self.signed[:1], "sites": self.sites[i : i + 1]}
 
     def _storage_of_pooled(self) -> dict[str, Any]:
+        """Refuse to pool the rows: they are files of sites, too large for memory."""
         rule = (
             "memory-mapped files of sites cannot be used with a trusted curator, who holds "
             "all rows in one place"
@@ -156,7 +158,7 @@ class _Stored:
                 self._path_of_site(site, kind).unlink(missing_ok=True)
 
     def description(self) -> dict[str, Any]:
-        """The entries of ``rows.json``."""
+        """Return the entries of ``rows.json``."""
         sites = sorted(self.rows)
         one_class = [k for k, site in enumerate(sites) if len(self.labels[site]) == 1]
         rows = [self.rows[site] for site in sites]

@@ -80,7 +80,7 @@ def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
 
 
 def _open_record_batches(path: str | Path, rows: int) -> Iterator[Any]:
-    """Record batches of a Parquet file, of at most `rows` rows each."""
+    """Yield the record batches of a Parquet file, of at most `rows` rows each."""
     pa, pq = _import_pyarrow(path)
     place = require_file_kind(path, PARQUET)
     try:
@@ -152,7 +152,7 @@ def _read_all_batches(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
 
 
 def _import_pyarrow(path: str | Path) -> tuple[Any, Any]:
-    """pyarrow and its Parquet module."""
+    """Import pyarrow and its Parquet module; an InvalidInput if it is not installed."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -169,6 +169,7 @@ def table_from_batches(batches: list[Any], path: str | Path) -> Table:
 
 
 def _table_from_arrow(frame: Any, path: str | Path) -> Table:
+    """Convert an Arrow table column by column; nulls become None."""
     pa, _ = _import_pyarrow(path)
     columns = {}
     try:
@@ -211,7 +212,7 @@ def _block_from_lists(pa: Any, column: Any) -> Column | None:
 
 
 def _values_of_column(pa: Any, column: Any) -> list[object]:
-    """Values of a column; those of a dictionary column are made once."""
+    """Return the values of a column; each value of a dictionary column is converted once."""
     if not pa.types.is_dictionary(column.type):
         return values_as_python(pa, column)
     found: list[object] = []

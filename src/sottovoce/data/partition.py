@@ -220,6 +220,7 @@ def _partition_by_dirichlet(
 
 
 def _raw_column(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
+    """Return the raw column that a partition needs, (n,), or raise an InvalidInput."""
     if not columns:
         raise InvalidInput(
             "columns", None, "this partition needs the raw columns", "use iid, label or dirichlet"
@@ -248,6 +249,7 @@ def _partition_by_column(column: Column, name: str, nodes: int) -> list[IntArray
 
 
 def _partition_by_site(column: Column, name: str, nodes: int | None) -> list[IntArray]:
+    """Partition ``site:NAME`` of :func:`partition`: one node for each value of the column."""
     found, node, none = sites_named_in_column(column)
     if none.any():
         raise InvalidInput(

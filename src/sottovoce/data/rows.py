@@ -194,17 +194,17 @@ class Rows:
         return {name: x for name, x in fields.items() if x is not None}
 
     def _storage_of_node(self, i: int) -> dict[str, Any]:
-        """How node `i` is stored alone."""
+        """Return the fields that store node `i` alone."""
         return {
             "signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.rows_per_node[i])])
         }
 
     def _storage_of_pooled(self) -> dict[str, Any]:
-        """How all rows are stored at one node."""
+        """Return the fields that store all rows at one node."""
         return {"signed": _concatenate_nodes(self.signed, self.rows_per_node)}
 
     def _storage_of_nodes(self, nodes: IntArray) -> Storage:
-        """Products with the rows of those nodes."""
+        """Return the storage that multiplies the rows of these nodes, padded to the largest."""
         longest = int(self.rows_per_node[nodes].max())
         some: Any = nodes
         if len(nodes) == 1:
@@ -514,7 +514,7 @@ class SparseRows(Rows):
 
     @classmethod
     def sparse_rows_from_parts(cls, parts: Sequence[tuple[csr_array, Array]]) -> SparseRows:
-        """From the (X, y) of every node, validated as by :meth:`Rows.build_from_parts`."""
+        """Build from the (X, y) of every node, validated as by :meth:`Rows.build_from_parts`."""
         d = parts[0][0].shape[1]
         parts = [(_divide_rounded_rows(X), y) for X, y in parts]
         squares = [_squared_row_norms(X) for X, _ in parts]

@@ -504,6 +504,7 @@ def errors_of_columns(
 
 
 def _missing_column_error(schema: Schema, name: str, columns: Mapping[str, Column]) -> SchemaError:
+    """Return the error for a declared column that the table lacks."""
     rule = f"the schema {schema.name!r} declares this column and the table does not have it"
     remedy = "add the column, or remove its declaration; a CSV file needs a header row"
     if name.strip().casefold() in {written.strip().casefold() for written in columns}:
@@ -517,6 +518,7 @@ def _missing_column_error(schema: Schema, name: str, columns: Mapping[str, Colum
 def _undeclared_column_errors(
     schema: Schema, columns: Mapping[str, Column], declared: set[str]
 ) -> list[SchemaError]:
+    """Return the errors for columns of the table that the schema neither declares nor ignores."""
     if "*" in schema.ignore:
         return []
     rule = f"the schema {schema.name!r} does not declare this column of the table"

@@ -208,7 +208,7 @@ def _read_with_pyreadstat(path: str | Path, **options: Any) -> tuple[Mapping[str
 
 
 def _declared_value_labels(about: Any) -> dict[str, Mapping[Any, str]]:
-    """Value labels of the columns that are read as labels."""
+    """Return the value labels of the columns that are read as labels, by column."""
     measures = about.variable_measure
     return {
         name: labels
@@ -238,6 +238,7 @@ def _column_of_objects(values: list[Any], read: Callable[[Any], Any]) -> Any:
 
 
 def _notes_on_labels(labels: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a note that names the columns read as value labels, or nothing."""
     if not labels:
         return ()
     more = ""

@@ -140,6 +140,7 @@ def run_without_data_in_errors(field: str, check: Callable[[], T], frame: Any = 
 
 
 def _refusal_without_data(field: str, error: Exception, frame: Any) -> InvalidInput:
+    """Return the error that replaces one of scikit-learn or NumPy, without values of the data."""
     text = str(error)
     kind = InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
@@ -233,7 +234,7 @@ def _name_refused_columns(frame: Any, *, text: bool) -> str:
 
 
 def _printable_feature_names(text: str) -> str:
-    """scikit-learn's list of columns (its own checks expect these words), made safe for a terminal.
+    """Return scikit-learn's list of columns, in its own words, made safe for a terminal.
 
     Names are declared facts, but those of a file without a header are its first row: names that
     look like numbers are not shown.
@@ -529,6 +530,7 @@ def validate_initial_model(
 
 
 def _initial_array(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:
+    """Return the array that a fit starts from, zeros if None is given, or raise an InvalidInput."""
     if given is None:
         return np.zeros(shape)
     array: Array = run_without_data_in_errors(field, lambda: np.asarray(given, dtype=np.float64))

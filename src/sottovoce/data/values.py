@@ -127,7 +127,7 @@ def _drop_zero_imaginary(value: complex) -> float | complex:
 
 
 def _value_from_library(value: object, library: str) -> Any:
-    """A value of pandas or pyarrow as Python's own; others as they are."""
+    """Convert a value of pandas or pyarrow to Python's own type; others stay as they are."""
     if library == "pandas" and type(value).__name__ == "NAType":
         return None
     as_py = getattr(value, "as_py", None)  # of a scalar of pyarrow
@@ -151,6 +151,7 @@ def _from_point_or_scalar(value: np.generic | date | timedelta) -> Any:
 
 
 def _value_from_numpy(value: np.generic) -> Any:
+    """Convert a scalar of NumPy to Python's own type."""
     if isinstance(value, np.datetime64):
         return _from_datetime64(value)
     if isinstance(value, np.timedelta64):
@@ -168,6 +169,7 @@ def _value_from_numpy(value: np.generic) -> Any:
 
 
 def _from_datetime64(value: np.datetime64) -> Any:
+    """Convert a datetime64 to a datetime, or keep it if Python has no such date; None for NaT."""
     point = points_in_microseconds(np.array([value]))[0]
     if np.isnat(point):
         return None

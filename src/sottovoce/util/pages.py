@@ -106,6 +106,7 @@ def render_for_notebook(
 
 @cache
 def _template_environment(package: str) -> Environment:
+    """Return jinja2's environment for the templates of a package, with escaping always on."""
     # jinja2 takes longer to load than most commands take to start, and only pages need it
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 

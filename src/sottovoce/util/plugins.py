@@ -165,6 +165,7 @@ def _read_text_or_empty(path: str) -> str:
 
 
 def _parse_entry_points(text: str, group: str, package: str) -> list[EntryPoint]:
+    """Parse the entry points of one group from the text of an ``entry_points.txt`` file."""
     found = []
     section = ""
     for raw in text.splitlines():

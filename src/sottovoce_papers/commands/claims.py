@@ -42,6 +42,7 @@ def claims(rows: bool, as_json: bool) -> None:
 
 
 def _print_rows(found: list[dict[str, Any]]) -> None:
+    """Print the table of sample sizes."""
     setting = ", ".join(f"{name}={value:g}" for name, value in sample_size.SETTING.items())
     caption = (
         f"{setting}. "
@@ -67,6 +68,7 @@ def _print_rows(found: list[dict[str, Any]]) -> None:
 
 
 def _print_claims() -> None:
+    """Print the table of privacy claims."""
     console = Console()
     setting = (
         f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "

@@ -101,6 +101,7 @@ def _total(said: dict[str, Any]) -> str:
 
 
 def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console) -> None:
+    """Print the table of methods, and what each of them protects."""
     console.print(
         f"[bold]{escape_markup(config.data)}[/], {config.setting}: {config.sites} sites of "
         f"{config.rows:,} rows, an "

@@ -160,6 +160,7 @@ def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
 
 
 def _list(as_json: bool) -> None:
+    """Print all studies, as a table or as JSON."""
     studies = [spec.load(name) for name in spec.names()]
     if as_json:
         plain = [
@@ -193,6 +194,8 @@ def _list(as_json: bool) -> None:
 def _plain(
     finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None
 ) -> dict[str, Any]:
+    """Return the results of the command as plain data for JSON."""
+
     def words(one: Judged) -> dict[str, Any]:
         found = {basis: verdict.word for basis, verdict in one.verdicts.items()}
         return {"says": one.claim.says, "reading": one.reading} | dict.fromkeys(BASES, None) | found
@@ -223,6 +226,7 @@ def _plain(
 def _render(
     finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None
 ) -> None:
+    """Print the verdicts of every study, and the paths of their pages."""
     console = Console()
     for done, _, claims in finished:
         told = f"{done.cells} cells"

@@ -473,6 +473,7 @@ def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
 
 
 def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a line for each series: means over replicates with their spread."""
     for name, those in _groups(figure, rows, order).items():
         look = order[name]
         moving = [row for row in those if _number(row.get(figure.x))]
@@ -504,6 +505,7 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
 
 
 def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a group of bars at each x, one bar for each series."""
     groups, places = _groups(figure, rows, order), _values(rows, figure.x)
     width = 0.8 / len(groups)
     hatches = ("", "//", "..", "\\\\", "xx", "--", "oo", "++")
@@ -539,6 +541,7 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> 
 
 
 def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a histogram of x for each series, as shares of its values."""
     edges = np.histogram_bin_edges(_column(rows, figure.x), bins=figure.bins)
     for name, those in _groups(figure, rows, order).items():
         own = _column(those, figure.x)
@@ -549,6 +552,7 @@ def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
 
 
 def _scatter(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a point for every row."""
     for name, those in _groups(figure, rows, order).items():
         points = [(row[figure.x], row[figure.y]) for row in those if _number(row.get(figure.x))]
         if points:

@@ -155,6 +155,7 @@ class ShownClaim(NamedTuple):
 
 
 def _verdicts(one: Judged) -> list[ShownVerdict]:
+    """Return the verdicts of a claim as the page shows them, one for each basis."""
     return [
         ShownVerdict(
             basis=verdicts.BASES[basis].capitalize(),
@@ -309,7 +310,7 @@ def _columns(
 
 
 def _means(rows: Sequence[Row], values: Sequence[str]) -> list[str]:
-    """The mean of each value over rows, where it is a number."""
+    """Format the mean of each column in `values` over the rows where it is a number."""
     return [
         _mean([float(row[name]) for row in rows if isinstance(row.get(name), int | float)])
         for name in values

@@ -235,6 +235,7 @@ def _shelf(cell: Path) -> Shelf | None:
 
 
 def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
+    """Return the parameters that a user's table adds to every cell; {} without one."""
     if study.file is not None and study.file.optional:
         if file is not None:
             tables.digest(file)  # it can be read
@@ -345,6 +346,7 @@ def _csv(rows: list[Row], columns: list[str]) -> str:
 
 
 def _parquet(rows: list[Row], columns: list[str]) -> bytes:
+    """Return the table as the bytes of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -206,7 +206,7 @@ class Figure:
         return self.series
 
     def columns(self) -> set[str]:
-        """The columns of the table that the figure names."""
+        """Return the columns of the table that the figure names."""
         return {self.x, self.y, self.facet, *self.series_columns, *self.filter} - {""}
 
 
@@ -262,7 +262,7 @@ class Sentence:
         return self.says.startswith("Ours")
 
     def columns(self) -> set[str]:
-        """The columns of the table that the claim names."""
+        """Return the columns of the table that the claim names."""
         return {self.value, self.x, self.among, *self.by}.union(*self.selectors) - {""}
 
     @property

@@ -197,6 +197,7 @@ def _deal(
     nodes: int,
     draw: int,
 ) -> Dealt:
+    """Load and partition rows: the parameters are those of :func:`deal`, as plain values."""
     # The loader's cache is by what it is asked for.  Of Covertype's stand-in it makes as many rows
     # as are used; other data are loaded whole, and once for all limits.
     limit_of_loader = None
@@ -224,6 +225,7 @@ _Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, 
 
 @lru_cache(maxsize=2)
 def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
+    """Load a data set by name: training rows, test rows, and what must be said of them."""
     note = ""
     kind, _, source = name.partition(":")
     if kind in SOURCED and source:

@@ -62,6 +62,7 @@ def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
 
 
 def _graded(p: Mapping[str, Any]) -> list[Row]:
+    """Run and score one draw, with `train_error` and `broadcasts`; see :func:`on_one_draw`."""
     watch, dealt = _Watch(), deal(p)
     rows = training.scored(p, watch)
     if not watch.models:  # left out

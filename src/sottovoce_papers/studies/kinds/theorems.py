@@ -57,6 +57,7 @@ def regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
 
 
 def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
+    """Compute :func:`regulariser_004` for N sites, the smallest with n rows."""
     delta, whole, many = p["delta"], _rho_004(p), p["rounds"]
     if p["rho"] == "004" and p["method"] == "ipp_admm":
         many = p["positives"]

@@ -171,6 +171,7 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
 
 
 def _row(pca: str, ledger: Ledger, terms: Terms, kept: int) -> Row:
+    """Return the columns of a cell that do not depend on the replicate."""
     total = ledger.total()
     words = {
         "none": "No components: one row of one site is protected.",
