@@ -206,14 +206,37 @@ def pvp(
 
     Parameters
     ----------
+    accuracy : float
+        alpha_acc, in units of C times the loss.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm, epsilon : float or array over rounds
+        ``|f0(t)|``, and alpha(t), the parameter of the noise.
+    d : int
+        Number of features.
+    C : float
+        Weight of the mean loss.
     eta, degree : float, int
         Penalty, and N_p, the neighbours of the node.
     c4 : float
         Lipschitz constant of the loss's derivative; 1/4 for the logistic loss.  Not in the printed
         form.
+    beta : float
+        The theorem's free constant.
     sent : bool
         The iterate that is sent (Theorem 13), or the exact one that never leaves the node (Theorem
         12).
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     beta = _positive("beta", beta)
@@ -263,13 +286,34 @@ def mr_admm(
 
     Parameters
     ----------
+    accuracy : float
+        tau.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm : float
+        ``|f_ref|``.
     epsilon : float or array over odd rounds, optional
         alpha(k), the rate of the noise, whose density falls as ``exp(-alpha |noise|)``.  Without
         it, Theorem 3.
+    d : int
+        Number of features.
+    C : float
+        Weight of the mean loss.
     gap : float or array over odd rounds
         Delta(k) >= 0, how far round 2k-1 is from convergence; must be < tau.
     a : float
         **Free**, any number > 0; a smaller one makes w larger.
+    w : float
+        The theorems' free constant.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     tau, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     w = _positive("w", w)
@@ -582,14 +626,33 @@ def pp_admm(
 
     Parameters
     ----------
+    accuracy : float
+        a_acc.
     confidence : float
         xi, at most 1/2, where the bounds on the noise hold.
+    reference_norm : float
+        ``|ref|``.
     beta : float
         Largest norm of the gradient with which the local solver may stop.
     sigma1, sigma2 : float or array over rounds
         Standard deviations of the noise in the objective and on the answer.
+    d : int
+        Number of features.
     gap, a
         As in :func:`mr_admm`.
+    V : float
+        The theorems' free constant.
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     accuracy, xi = _positive("accuracy", accuracy), _chance("confidence", confidence)
     V = _positive("V", V)

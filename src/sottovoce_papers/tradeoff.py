@@ -138,6 +138,11 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
     c6 : float, optional
         Hold c6 at this value instead of fitting it.  001 takes the smallest loss observed.
 
+    Returns
+    -------
+    AccuracyCurve
+        With the residuals of the fit.
+
     Raises
     ------
     InvalidInput
@@ -184,6 +189,10 @@ def optimal_alpha(
         The largest budget that counts as private.
     c3 : float or array of shape (N,)
         The largest loss that counts as accurate; ``c6 < c3 < c4 + c6``.
+
+    Returns
+    -------
+    OptimalAlpha
 
     Raises
     ------

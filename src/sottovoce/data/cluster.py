@@ -207,6 +207,10 @@ class ClusterRows(Rows):
         y : dask.array.Array of shape (n,)
             Labels -1 and 1, in the same blocks.
 
+        Returns
+        -------
+        ClusterRows
+
         Raises
         ------
         InvalidInput

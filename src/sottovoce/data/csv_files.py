@@ -65,6 +65,10 @@ def read_csv(path: str | Path) -> Table:
         Fields are separated by tabs if it ends in ``.tsv`` or ``.tab``, before the packing; else by
         commas, or by what a first line such as ``sep=;`` says.
 
+    Returns
+    -------
+    Table
+
     Raises
     ------
     InvalidInput

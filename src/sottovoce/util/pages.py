@@ -56,6 +56,10 @@ def render_template(template: str, /, *, package: str = "sottovoce", **values: A
     **values
         All that the template names: texts that will be escaped, numbers, and sequences of them.
 
+    Returns
+    -------
+    str
+
     Raises
     ------
     jinja2.UndefinedError
