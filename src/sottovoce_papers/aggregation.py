@@ -164,7 +164,7 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
 
     found = calibrate(price, target, tolerance=tolerance_for(accountant))
     if not found.met.all():
-        rule = "is less than the curvature of the loss alone costs, whatever the noise"
+        rule = "is less than what the curvature of the loss costs at any amount of noise"
         raise InvalidInput(
             "epsilon", terms.epsilon, rule, "raise epsilon or Lambda, or give the parties more rows"
         )

@@ -365,7 +365,7 @@ def _smoothness(graph: Graph, M: ArrayLike) -> Array:
             "M",
             values.shape,
             f"must be a number or have shape ({graph.n_nodes},)",
-            "give one a node",
+            "give one value per node",
         )
     if not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput(
@@ -381,7 +381,7 @@ def _penalties(graph: Graph, eta: ArrayLike) -> Array:
         values = values.reshape(1, -1)
     if values.ndim != 2 or values.shape[1] not in (1, N) or len(values) == 0:
         rule = f"must be a number or of shape ({N},), (T, 1) or (T, {N})"
-        raise InvalidInput("eta", np.shape(eta), rule, "give one row an odd round")
+        raise InvalidInput("eta", np.shape(eta), rule, "give one row for each odd round")
     if not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput(
             "eta", None, "every penalty must be finite and > 0 (002, Theorem 1)", "change it"

@@ -861,7 +861,7 @@ _price = partial(_positive, infinite=True)
 def _chance(name: str, value: float) -> float:
     if not 0 < value < 1:
         raise InvalidInput(
-            name, value, "is a probability of failure, and must be between 0 and 1", "use 0.05"
+            name, value, "must be between 0 and 1: it is a probability of failure", "use 0.05"
         )
     return float(value)
 
@@ -878,7 +878,7 @@ def _rounds(**given: ArrayLike) -> list[Array]:
     for name, value in values.items():
         if value.ndim != 1 or value.size == 0:
             raise InvalidInput(
-                name, value.shape, "must be a number, or one value a round", "correct it"
+                name, value.shape, "must be a number, or one value per round", "correct it"
             )
         for one in value.tolist():
             _positive(
@@ -887,6 +887,6 @@ def _rounds(**given: ArrayLike) -> list[Array]:
     if len({len(value) for value in values.values()} - {1}) > 1:
         lengths = {name: len(value) for name, value in values.items()}
         raise InvalidInput(
-            "rounds", lengths, "must have the same length", "give numbers, or one value a round"
+            "rounds", lengths, "must have the same length", "give numbers, or one value per round"
         )
     return list(np.broadcast_arrays(*values.values()))

@@ -156,7 +156,7 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
         not (1 <= losses.ndim <= 2 and 1 <= budgets.ndim <= 2)
         or losses.shape[-1] != budgets.shape[-1]
     ):
-        rule = f"must have one value a budget ({budgets.shape})"
+        rule = f"must have one value for each budget ({budgets.shape})"
         raise InvalidInput("loss", losses.shape, rule, "use (m,) or (N, m)")
     if budgets.ndim == 2 and losses.shape != budgets.shape:
         raise InvalidInput(
@@ -386,5 +386,5 @@ def _together(**values: Any) -> tuple[int, ...]:
     except ValueError:
         shapes = {name: np.shape(value) for name, value in values.items()}
         raise InvalidInput(
-            "shapes", shapes, "must broadcast together", "give numbers, or one value a node"
+            "shapes", shapes, "must broadcast together", "give numbers, or one value per node"
         ) from None

@@ -428,8 +428,8 @@ def _ragged_line_error(name: str, fields: int, line: int, start: _Start) -> Inva
             remedy = "look for a separator in a text without quotes there"
     if fields == width + 1 and line == start.lines + 1 and not start.header.index:
         remedy = (
-            "delete separators at the ends of lines; name row names, or leave them out: in "
-            "R write.csv does so"
+            "delete separators at the ends of lines; if the first column holds row names, give it "
+            "a name, as write.csv of R does, or leave it out"
         )
     return InvalidInput(name, None, rule, remedy)
 

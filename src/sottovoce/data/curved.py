@@ -250,7 +250,7 @@ class Fourier(Derived):
             raise SchemaError(f"{self.name}.features", self.features, rule, "use 50 to 200")
         check_number_of_features(f"{self.name}.features", self.features)
         if not NARROW <= self.bandwidth <= BROAD:
-            rule = f"must be from {NARROW:g} to {BROAD:g}, where the range of a number has width 2"
+            rule = f"must be from {NARROW:g} to {BROAD:g}, in units of half a number's range"
             raise SchemaError(f"{self.name}.bandwidth", self.bandwidth, rule, "use 0.3 to 2")
         if not 0 <= self.seed < SEEDS:
             raise SchemaError(f"{self.name}.seed", self.seed, "must be from 0 to 2^63 - 1", "use 0")

@@ -309,7 +309,10 @@ class Rows:
         # A statement about people with more rows covers those with fewer, but rows that are not
         # bounded by person are covered by none about several.
         if asked < own or (asked > 1 and self.people is None):
-            rule = f"covers people with up to {asked} rows, but these rows are bounded for {own}"
+            rule = (
+                f"would cover people with up to {asked} rows, "
+                f"but these rows are weighted for people with up to {own}"
+            )
             raise InvalidInput("rows_per_person", rows_per_person, rule, f"use {self.people}")
 
     def with_weight(self, weights: Sequence[Array]) -> Self:

@@ -166,7 +166,7 @@ def _query_with_driver(
         driver = import_module(f"{DRIVERS[scheme]}.dbapi")
     except ImportError:
         rule, remedy = (
-            f"a {scheme} database is read by {package}",
+            f"reading a {scheme} database needs {package}",
             f"run: pip install 'sottovoce[sql]' {package}",
         )
         raise InvalidInput("data", Path(path), rule, remedy) from None

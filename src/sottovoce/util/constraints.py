@@ -341,7 +341,7 @@ class PerNode(Constraint):
 
     @property
     def requirement_text(self) -> str:
-        return f"{self.each.requirement_text}, or a tuple of them, one a node"
+        return f"{self.each.requirement_text}, or a tuple of them, one per node"
 
     def is_satisfied_by(self, value: object) -> bool:
         return all(map(self.each.is_satisfied_by, _entries_of_value(value)))

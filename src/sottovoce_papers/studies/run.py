@@ -306,7 +306,7 @@ def _code_of(name: str) -> str:
     if not folders and getattr(module, "__file__", None):
         paths = [Path(str(module.__file__))]
     if not paths:
-        rule = "is not defined in a file, so cells of two versions of it could not be told apart"
+        rule = "is not defined in a file, so results of its versions could not be distinguished"
         raise InvalidInput("method", name, rule, "define it in a module")
     hashed = hashlib.blake2b(digest_size=16)
     for path in paths:

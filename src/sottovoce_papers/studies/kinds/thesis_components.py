@@ -163,7 +163,7 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
 
     found = calibrate(worst, [terms.epsilon], tolerance=tolerance_for(accountant))
     if not found.met.all():
-        rule = "is used up before the models, by the moments or the curvature of the loss"
+        rule = "is used up before the models are priced, by the moments or the loss's curvature"
         raise InvalidInput(
             "epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda"
         )

@@ -131,7 +131,7 @@ def _lost_at(p: Mapping[str, Any]) -> tuple[Array, float]:
     # of a row's norm, so that noisy models stay on the loss's linear piece, margins below 1/2
     most = 0.1
     if Lambda > most:
-        rule = f"makes rows of norm {Lambda:.2g}, and at most {most} is allowed"
+        rule = f"would need rows of norm {Lambda:.2g}, but at most {most} is allowed"
         raise InvalidInput("epsilon", epsilon, rule, "raise epsilon or rows, or lower features")
     rows = Rows.build_from_parts([(np.full((n, d), Lambda / math.sqrt(d)), np.ones(n))])
     best = np.full(d, 1.0 / math.sqrt(d))

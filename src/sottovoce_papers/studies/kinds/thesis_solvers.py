@@ -233,7 +233,7 @@ def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
     check(p, _SHARED | {"epsilon", "sites", "first_rows", "aggregator_rows", "splits", "varies"})
     held, N, out = load(p["data"], p["pca"]), int(p["sites"]), list[Row]()
     if "first_rows" in p and math.isfinite(float(p["epsilon"])):
-        rule = "is of runs without noise: Delta here is that of sites of one size"
+        rule = "applies only without noise, because Delta is computed for sites of one size"
         raise InvalidInput(
             "first_rows", p["first_rows"], rule, "leave it out, or use epsilon = inf"
         )
