@@ -143,17 +143,17 @@ def play(game: Game, name: str, asked: Options) -> Verdict:
     if claimed is None:
         claimed = said.epsilon
     return Verdict(
-        name,
-        asked.form,
-        claimed,
-        said.epsilon,
-        bound,
-        delta or 0.0,
-        asked.confidence,
-        replicates,
-        1,
-        "threshold on the model",
-        why,
+        method=name,
+        form=asked.form,
+        claimed_epsilon=claimed,
+        proved_epsilon=said.epsilon,
+        lower_bound=bound,
+        delta=delta or 0.0,
+        confidence=asked.confidence,
+        replicates=replicates,
+        rounds=1,
+        attack="threshold on the model",
+        why=why,
     )
 
 

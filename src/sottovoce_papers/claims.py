@@ -161,24 +161,36 @@ def _objective(beta: float, curvature: float = K, *, logistic: bool = False) -> 
     return SphericalObjectivePerturbation(
         "printed",
         "replace-one",
-        _v(beta),
-        _v(curvature),
-        bend,
-        logistic,
-        FEATURES,
-        _v(0.0),
-        _v(0.0),
-        _v(0.0),
+        beta=_v(beta),
+        K=_v(curvature),
+        curvature_bound=bend,
+        logistic=logistic,
+        dimension=FEATURES,
+        error=_v(0.0),
+        beta_release=_v(0.0),
+        sigma_release=_v(0.0),
     )
 
 
 def _output(epsilon: float) -> Event:
-    return ExactSphericalMechanism("printed", "replace-one", _v(epsilon / 2.0), _v(2.0), FEATURES)
+    """Return the event of output perturbation that costs `epsilon`, for sensitivity 2."""
+    return ExactSphericalMechanism(
+        "printed",
+        "replace-one",
+        beta=_v(epsilon / 2.0),
+        sensitivity=_v(2.0),
+        dimension=FEATURES,
+    )
 
 
 def _gaussian(epsilon: float) -> Event:
+    """Return the event of Gaussian noise that costs (`epsilon`, DELTA), for sensitivity 2."""
     return GaussianMechanism(
-        "ours", "replace-one", _v(2.0 / gaussian_mu(epsilon, DELTA)), _v(2.0), FEATURES
+        "ours",
+        "replace-one",
+        sigma=_v(2.0 / gaussian_mu(epsilon, DELTA)),
+        sensitivity=_v(2.0),
+        dimension=FEATURES,
     )
 
 
@@ -213,20 +225,20 @@ def _claim(
     page = f"docs/privacy/verdicts.md#{proof}"
     ours = _proved(ships, delta)[1]
     return Claim(
-        method,
-        paper,
-        says,
-        claimed,
-        attained,
-        pure,
-        approximate,
-        corrected,
-        ours,
-        page,
-        at_delta,
-        reading,
-        delta,
-        misprint,
+        method=method,
+        paper=paper,
+        says=says,
+        claimed=claimed,
+        attained=attained,
+        proved=pure,
+        proved_at_delta=approximate,
+        corrected=corrected,
+        corrected_epsilon=ours,
+        proof=page,
+        at_delta=at_delta,
+        reading=reading,
+        delta=delta,
+        misprint=misprint,
     )
 
 
@@ -243,7 +255,14 @@ def _one_shot() -> list[Claim]:
     kifer = 2.0 * BEND / one  # K after the regulariser 2 c1 / epsilon that Algorithm 3 adds
     sigma = math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * one) / one
     gaussian = GaussianObjectivePerturbation(
-        "printed", "replace-one", _v(sigma), _v(kifer), BEND, FEATURES, _v(0.0), _v(0.0)
+        "printed",
+        "replace-one",
+        sigma=_v(sigma),
+        K=_v(kifer),
+        curvature_bound=BEND,
+        dimension=FEATURES,
+        error=_v(0.0),
+        sigma_release=_v(0.0),
     )
     small = N_ROWS / 10.0
     mean = (4.0 * N_ROWS + small) / SITES
@@ -470,7 +489,13 @@ def _primal() -> list[Claim]:
         # and with it the noise of the last step, beside the row's own 2
         shift = N_ROWS / C * ETA * NEIGHBOURS * moved
         event = SecretStartPerturbation(
-            "printed", "replace-one", _v(zeta), _v(K), LOGISTIC_BEND, FEATURES, _v(shift)
+            "printed",
+            "replace-one",
+            beta=_v(zeta),
+            K=_v(K),
+            curvature_bound=LOGISTIC_BEND,
+            dimension=FEATURES,
+            shift=_v(shift),
         )
         return _claim(
             "PVP",

@@ -125,12 +125,12 @@ class Release:
         return GaussianObjectivePerturbation(
             "printed",
             "replace-one",
-            _v(self.sigma),
-            _v(ROWS * self.curvature),
-            BEND,
-            FEATURES,
-            _v(self.error),
-            _v(self.spread),
+            sigma=_v(self.sigma),
+            K=_v(ROWS * self.curvature),
+            curvature_bound=BEND,
+            dimension=FEATURES,
+            error=_v(self.error),
+            sigma_release=_v(self.spread),
         )
 
     def to_the_letter(self, test_epsilon: float) -> list[Event]:
@@ -142,15 +142,15 @@ class Release:
             MinimiserGateRelease(
                 "printed",
                 "replace-one",
-                _v(self.sigma),
-                _v(ROWS * self.curvature),
-                BEND,
-                FEATURES,
-                _v(self.error),
-                _v(self.spread),
-                _v(test_epsilon),
-                POSITIVES,
-                index,
+                sigma=_v(self.sigma),
+                K=_v(ROWS * self.curvature),
+                curvature_bound=BEND,
+                dimension=FEATURES,
+                error=_v(self.error),
+                sigma_release=_v(self.spread),
+                test_epsilon=_v(test_epsilon),
+                positives=POSITIVES,
+                index=index,
             )
             for index in range(1, ROUNDS + 1)
         ]
@@ -167,10 +167,17 @@ class Release:
         whole = 2.0 * CLIP / ROWS
         change = whole + (1.0 + self.regulariser * reach) * self.moved()
         test = LaplaceMechanism(
-            "printed", "replace-one", _v(1.0 / (test_epsilon * change / whole)), _v(1.0)
+            "printed",
+            "replace-one",
+            scale=_v(1.0 / (test_epsilon * change / whole)),
+            sensitivity=_v(1.0),
         )
         sent = GaussianMechanism(
-            "printed", "replace-one", _v(self.spread), _v(self.moved()), FEATURES
+            "printed",
+            "replace-one",
+            sigma=_v(self.spread),
+            sensitivity=_v(self.moved()),
+            dimension=FEATURES,
         )
         return [test] * ROUNDS + [sent] * POSITIVES
 

@@ -102,8 +102,9 @@ class Dataset:
 
     @property
     def n_held_out(self) -> int:
-        """Number of held-out rows, whatever their labels; secret where a person may have
-        several.
+        """Number of held-out rows, whatever their labels.
+
+        It is secret where a person may have several rows; :attr:`n_units_held_out` is public.
         """
         if self.held_out is None:
             return len(self.y_test)

@@ -309,6 +309,7 @@ def condensed_sketch(sketch: Sketch, d: int, decay: float) -> Sketch:
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = sketch(500, rng)
+        # variances of all principal directions, of which `some` get a coordinate
         size = np.arange(1.0, d + 1.0) ** -decay
         size *= X.var(axis=0).sum() / size.sum()
         some = MANY - 2

@@ -83,7 +83,8 @@ def components(p: Mapping[str, Any]) -> list[Row]:
     sigma = _least_noise(lambda s: [*paid, _model(s, facts, 1).event(facts)], terms)
     for seed, first, some in splits(p):
         rows = Rows.build_from_parts(held.deal([m] * N, seed))
-        # with moments of its own each, rows differ too
+        # Private components differ between replicates, and so do the projected rows: then each
+        # replicate is a batch of its own.
         batches = [some]
         if moments is not None:
             batches = [1] * some

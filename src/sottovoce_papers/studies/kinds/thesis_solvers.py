@@ -146,14 +146,14 @@ def proved(facts: Facts, total: float, rate: float) -> float:
     event = SphericalObjectivePerturbation(
         "003, Algorithm 2 (printed)",
         facts.relation,
-        rate * one,
-        K * one,
-        c,
-        logistic,
-        facts.d,
-        0 * one,
-        0 * one,
-        0 * one,
+        beta=rate * one,
+        K=K * one,
+        curvature_bound=c,
+        logistic=logistic,
+        dimension=facts.d,
+        error=0 * one,
+        beta_release=0 * one,
+        sigma_release=0 * one,
     )
     return float(accountants.make_accountant("pure").epsilon_of_events([event]).max())
 
