@@ -1,4 +1,8 @@
-"""The average of the sites' minimisers, released by a trusted aggregator (003, section 4.4.1)."""
+"""The query of 003's trusted average: the mean of the sites' exact minimisers, plus noise that a
+trusted aggregator draws (003, section 4.4.1).
+
+:func:`sottovoce_papers.aggregation.average_trusted` asks it.
+"""
 
 from __future__ import annotations
 

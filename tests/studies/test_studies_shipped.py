@@ -97,7 +97,7 @@ def test_every_file_loads_and_its_first_quick_cell_has_the_columns(name, quick_d
         file=file,
     )
     assert done.rows and {"replicate"} <= set(done.columns)
-    assert study.strangers({*done.columns, *study.varied()}) == []
+    assert study.unknown_columns({*done.columns, *study.varied()}) == []
     for figure in study.figures:
         assert figure.xlabel and (figure.ylabel or figure.kind == "hist"), figure.name
 

@@ -1,5 +1,8 @@
 """Schema files as text: a first draft from the names of a table's columns, and the TOML of a
 schema.
+
+A draft has "?" wherever its author must declare a public fact (:data:`.mistakes.OPEN`);
+``sottovoce schema check`` then lists what is still open.
 """
 
 from __future__ import annotations

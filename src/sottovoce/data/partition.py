@@ -1,5 +1,7 @@
 """Partitions of a data set over nodes (the sites of a simulation): even, or uneven in labels, in
 sizes or in a column, as sites are in practice.
+
+Runs, estimators and studies name one by a *spec* such as ``"label"`` or ``"site:hospital"``.
 """
 
 from __future__ import annotations

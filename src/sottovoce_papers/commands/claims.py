@@ -1,4 +1,6 @@
-"""``sottovoce claims``: what the papers claim, what holds, and what ships instead."""
+"""``sottovoce claims``: a table of the papers' privacy claims, what is proved of each, and the
+mechanism that this package runs instead; with ``--rows`` of their sample sizes.
+"""
 
 from __future__ import annotations
 

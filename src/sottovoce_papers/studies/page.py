@@ -1,4 +1,9 @@
-"""HTML pages of studies: one self-contained page for each study, and an index of several."""
+"""HTML pages of studies: one self-contained page for each study, and an index of several.
+
+Templates are in ``sottovoce_papers/templates``; this module prepares the texts and numbers that
+they show (:func:`sottovoce.util.pages.render_template`).  Verdicts are also written as data, for
+the generated pages of the documentation.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Cells of 003: one private site, and models of many sites averaged or weighted by an
-aggregator.
+"""Cells of 003: one private site (chapter 3), and models of many sites averaged or weighted by an
+aggregator (chapter 5).
+
+A *printed* form runs the thesis's listing to the letter, and its columns `claimed` and `epsilon`
+say what the thesis claims and what is proved; the form without that mark is the corrected one.
 """
 
 from __future__ import annotations

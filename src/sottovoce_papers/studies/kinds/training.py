@@ -1,4 +1,7 @@
-"""Cells that train a model by one of the iterative methods: scores over rounds, or at the end."""
+"""Cells that train a model by one of the iterative methods: scores over rounds, or at the end.
+
+Most studies of 000, 001, 002 and 004 use :func:`run`; :mod:`.graded` adds columns for 004.
+"""
 
 from __future__ import annotations
 
