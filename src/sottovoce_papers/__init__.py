@@ -1,6 +1,7 @@
-"""What concerns the papers alone: their claims, theorems, aggregators and experiments.
+"""Everything that concerns only the papers: their claims, theorems, aggregators and experiments.
 
-It is to :mod:`sottovoce` what any other package is that brings something of its own.  It comes in
-by entry points (:mod:`sottovoce.util.plugins`) and reaches the library by its public modules, which
+The papers go by their file numbers, 000 to 004 (docs/explanation/papers.md).  The package is a
+plug-in of :mod:`sottovoce`, like any other: it is found by entry points
+(:mod:`sottovoce.util.plugins`) and uses the library's public modules, which
 ``scripts/check_imports.py`` lists. The library never imports it.
 """

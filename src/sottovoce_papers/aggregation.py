@@ -1,10 +1,10 @@
 """The aggregation methods of 003: sites release one model each, and an aggregator makes one model
 of them.
 
-A party is a site, or an aggregator with rows of its own.  It releases once: its row guard charges
-the price to a ledger whose budget is the party's target, and only then draws noise.  All else is
-post-processing. A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq.
-3.1): :class:`Facts` with C = 1.
+A party is a site, or an aggregator with rows of its own.  It releases one model: its row guard
+charges the privacy loss to a ledger whose budget is the party's target, and only then draws noise.
+Everything after the release is post-processing. A party of n rows minimises ``(1/n) sum_k loss +
+(Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
 
 The feature method maps the aggregator's rows to ``x' = M x / ||M||_op``, where ``M = [w_1 .. w_N]``
 are the released models (003 does not divide by the norm), learns weights v of them, and releases
@@ -57,7 +57,7 @@ from sottovoce.util.typing import Any, Array
 from .average import NoisyAverage
 
 SETTINGS = ("non-private", "public-private", "private")
-SIZES = "that a party takes part and how many rows it has"
+SIZES = "that a party takes part and how many rows it has"  # taken as public in every statement
 _SAFE = 1.0 + 1e-12  # factor on operator norms that covers their rounding and that of products
 # [rows of an aggregator, child, child, ...]; a child is the rows of one site, or another such list
 Tree = list[Any]
@@ -98,14 +98,14 @@ class Terms:
         return "best"
 
     def facts(self, n: Array, d: int) -> Facts:
-        """Public facts of parties with `n` rows, shape (N, 1)."""
+        """Return the public facts of N parties with `n` rows, (N, 1), and d features."""
         loss, N = make_loss(self.loss), len(n)
         return Facts(
             loss, n, d, 1.0, self.Lambda * N, N, self.relation, self.tol, pure=self.delta is None
         )
 
     def noise(self, parties: range, lead: tuple[int, ...] | None = None) -> KeyedNoise:
-        """Noise of shape (replicates, parties, d), or ``(*lead, d)``."""
+        """Return the source of noise of shape (replicates, parties, d), or ``(*lead, d)``."""
         return KeyedNoise(self.seed, range(self.replicates), parties, lead)
 
 
@@ -121,18 +121,38 @@ class Fit:
 
 
 def curvature_for(epsilon: float, facts: Facts) -> Array:
-    """Extra curvature, (N, 1), at which the determinant's price ``ln(1 + c1/K)`` is at most
-    `epsilon` / 2.
+    """Compute the extra ridge, (N, 1), at which the determinant costs at most `epsilon` / 2.
+
+    The determinant of the change of variables costs ``ln(1 + c1/K)``, where K is the strong
+    convexity of the objective for a sum over rows (docs/privacy, U4).
     """
     least = facts.loss.curvature_bound / math.expm1(min(epsilon, 100.0) / 2.0)
     return np.maximum(0.0, least * facts.C / facts.n - facts.mu)
 
 
 def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms) -> Array:
-    """The noise rate, (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`,
-    never above it.
+    """Find the noise rate, (N, 1), at which a release costs each party `terms.epsilon` at most.
 
-    Searched once for each size of party; refused if no rate is low enough.
+    A larger rate is less noise.  It is searched once for each size of party.
+
+    Parameters
+    ----------
+    build : callable
+        ``build(rate, facts)`` gives the query whose release is priced, for rates (m, 1) and the
+        facts of m parties.
+    facts : Facts
+        Of N parties.
+    terms : Terms
+        Has the target `epsilon` and `delta`.
+
+    Returns
+    -------
+    ndarray of shape (N, 1)
+
+    Raises
+    ------
+    InvalidInput
+        If the part of the price that noise does not lower is above the target already.
     """
     sizes, where = np.unique(facts.n, return_inverse=True)
     few, target = replace(facts, n=sizes[:, None]), np.full(sizes.size, terms.epsilon)
@@ -144,7 +164,7 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
 
     found = calibrate(price, target, tolerance=tolerance_for(accountant))
     if not found.met.all():
-        rule = "is less than the curvature of the loss alone costs, whatever the noise"
+        rule = "is less than what the curvature of the loss costs at any amount of noise"
         raise InvalidInput(
             "epsilon", terms.epsilon, rule, "raise epsilon or Lambda, or give the parties more rows"
         )
@@ -159,6 +179,11 @@ def _law(rate: Array, terms: Terms) -> SphericalLaw | GaussianLaw:
 
 
 def _objective(start: Array, terms: Terms) -> Callable[[Array, Facts], PerturbedObjective]:
+    """Return a function that builds the corrected objective perturbation for a noise rate.
+
+    `start` has the shape of the answer.
+    """
+
     def build(rate: Array, facts: Facts) -> PerturbedObjective:
         law = _law(rate, terms)
         return PerturbedObjective(
@@ -169,17 +194,30 @@ def _objective(start: Array, terms: Terms) -> Callable[[Array, Facts], Perturbed
 
 
 def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, Array]:
-    """003, Algorithm 2, step 1, for features of norm 1: the extra ridge Delta and the noise rate,
-    shapes (N, 1).
+    """Compute ridge and noise rate by 003, Algorithm 2, step 1, for features of norm 1.
 
-    ``epsilon' = epsilon - 2 ln(1 + c / (n Lambda))``; where that is not positive, a ridge makes it
-    ``epsilon / 2``. The rate is ``epsilon' / 2``.
+    ``epsilon' = epsilon - 2 ln(1 + c / (n Lambda))``; where that is not positive, an extra ridge
+    Delta makes it ``epsilon / 2``. The rate is ``epsilon' / 2``.
 
     003 prints ``Delta = c / (n (e^(c / (2 Lambda)) - 1)) - Lambda``.  Its source (Chaudhuri,
     Monteleoni and Sarwate 2011, Algorithm 2) has ``e^(epsilon / 4)``, at which the determinant
     costs at most the other half.  That is what 003 means, since its Theorem 3.3 cites that proof,
     and what runs here.  With `letter`, what it prints: the determinant then costs ``c / (2
     Lambda)``.
+
+    Parameters
+    ----------
+    epsilon : float
+        The target of one release.
+    facts : Facts
+        Of N parties.
+    letter : bool
+        Use the Delta that 003 prints.
+
+    Returns
+    -------
+    ridge, rate : ndarray of shape (N, 1)
+        Delta, 0 where it is not needed, and the rate of the noise.
     """
     c = facts.loss.curvature_bound
     exponent = epsilon / 4.0
@@ -196,7 +234,7 @@ def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, A
 def _ask(
     query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float
 ) -> tuple[Array, Ledger]:
-    """The answer, and the ledger that was charged before it."""
+    """Charge a query to a new ledger of this budget, then answer it; return answer and ledger."""
     ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
     guard = RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger)
     return guard.charge_and_answer(query), ledger
@@ -205,8 +243,11 @@ def _ask(
 def _learn(
     rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...], form: str = "corrected"
 ) -> tuple[Array, Ledger]:
-    """Every party's minimiser with noise in its objective, (*lead, d); exact at infinite
+    """Release every party's minimiser with noise in its objective, (*lead, d); exact at infinite
     epsilon.
+
+    `lead` are the leading axes of the answer, such as (replicates, parties).  Also returns the
+    charged ledger.
     """
     facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
     query = PerturbedObjective(start, np.zeros(rows.n.shape), start, None, "003, section 4.2")
@@ -236,8 +277,10 @@ def _promise(
     claim: Claim | None = None,
     unprotected: str | None = None,
 ) -> Statement:
-    """Privacy statement of a simulation, from its ledger; `claim` is the paper's, for a noisy
-    printed form.
+    """Build the privacy statement of a simulation from its charged ledger.
+
+    `claim` is what the paper claims, needed for a printed form with noise; `unprotected` says what
+    is released without protection, or is None.
     """
     noisy = math.isfinite(terms.epsilon)
     # without noise both forms are the exact minimiser
@@ -261,7 +304,7 @@ def _promise(
 
 
 def _unused(terms: Terms) -> Statement:
-    """The statement for rows from which no release was computed."""
+    """Build the statement for rows from which nothing was released."""
     known = [
         Proved.nothing_released(terms.accountant),
         Against(NOBODY),
@@ -275,10 +318,22 @@ def _unused(terms: Terms) -> Statement:
 
 
 def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
-    """Every site's own model, (R, N, d), by objective perturbation; exact at infinite epsilon.
+    """Fit every site's own model by objective perturbation; exact at infinite epsilon.
 
-    With `form` "printed" it is 003's Algorithm 2 with the Delta of its source (:func:`listed`), and
-    the stated price is what can be proved for it.
+    Parameters
+    ----------
+    sites : Rows
+        Rows of N sites in the unit ball.
+    terms : Terms
+        Targets, loss, regulariser and the seed of the noise.
+    form : {"corrected", "printed"}
+        With "printed" it is 003's Algorithm 2 with the Delta of its source (:func:`listed`), and
+        the stated epsilon is what can be proved for it.
+
+    Returns
+    -------
+    Fit
+        Models (R, N, d).
     """
     lead = (terms.replicates, len(sites.n))
     models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead, form)
@@ -289,8 +344,21 @@ def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
 
 
 def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
-    """The global method: a trusted curator holds the rows of all `parties`; `form` as in
-    :func:`local`.
+    """Fit 003's global method: a trusted curator holds the rows of all parties.
+
+    Parameters
+    ----------
+    parties : Rows
+        Rows of all parties in the unit ball.
+    terms : Terms
+        Targets, loss, regulariser and the seed of the noise.
+    form : {"corrected", "printed"}
+        As for :func:`local`.
+
+    Returns
+    -------
+    Fit
+        Models (R, d).
     """
     rows = _as_rows(
         [np.concatenate([parties.rows_of_node(i).signed[0] for i in range(len(parties.n))])]
@@ -304,19 +372,28 @@ def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
 
 
 def average(released: Fit) -> Fit:
-    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released, at no
-    cost.
-    """
+    """Average the models that :func:`local` released (003, Algorithm 4, scenario 1), at no cost."""
     return replace(released, models=released.models.mean(axis=1))
 
 
 def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
-    """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds
-    noise.
+    """Fit 003's Algorithm 4, scenario 2: a trusted aggregator averages exact models and adds noise.
 
-    003 prints the size of the site to be protected, one number only if all sizes are equal.  With
-    `form` "printed" the noise is for sites of the mean size, and the stated price is that of the
-    smallest.
+    Parameters
+    ----------
+    sites : Rows
+        Rows of N sites in the unit ball.
+    terms : Terms
+        Targets, loss, regulariser and the seed of the noise.
+    form : {"corrected", "printed"}
+        003's noise is for the size of the site to be protected, which is one number only if all
+        sizes are equal.  With "printed" the noise is for sites of the mean size, and the stated
+        epsilon is that of the smallest site.
+
+    Returns
+    -------
+    Fit
+        Models (R, d).
     """
     start = np.zeros((terms.replicates, sites.d))
     # A row of the smallest site moves the average most, so noise for sites of the mean size is too
@@ -340,13 +417,14 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
 
 
 def _as_rows(signed: list[Array]) -> Rows:
-    """Validated rows of parties, from ``y x``."""
+    """Validate the signed rows ``y x``, (n_i, d), of every party."""
     return replace(Rows.build_from_parts([(a, np.ones(len(a))) for a in signed]), one_class=())
 
 
 def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
-    """An aggregator's rows as ``M x / ||M||_op``, a node a replicate, and the norms (R, 1); `M`
-    is (R, N, d).
+    """Map an aggregator's rows to the features ``M x / ||M||_op`` of the sites' models M (R, N, d).
+
+    Returns rows with one node for each replicate, and the operator norms (R, 1).
     """
     norms = np.linalg.norm(M, ord=2, axis=(-2, -1)) * _SAFE
     # models that are all zero make features that are all zero
@@ -359,13 +437,33 @@ def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
 def feature(
     released: Fit, aggregator: Rows, terms: Terms, own: str = "private", party: int | None = None
 ) -> Fit:
-    """003, Algorithm 5: the aggregator (rows of one node) learns weights of the models that
-    :func:`local` released.
+    """Fit 003's feature method (Algorithm 5): an aggregator learns weights of the sites' models.
 
-    `own` treats the aggregator's rows: "private" protects them by `terms`; "public" declares them
-    public and draws no noise; "printed" does as 003 prints: features ``M x`` of any norm, noise and
-    ridge of its Algorithm 2 for features of norm 1, and the stated price is what can be proved.
-    `party` keys the noise, by default the number of sites.
+    Parameters
+    ----------
+    released : Fit
+        The sites' models (R, N, d), of :func:`local`.
+    aggregator : Rows
+        Its rows, of one node.
+    terms : Terms
+        Targets, loss, regulariser and the seed of the noise.
+    own : {"private", "public", "printed"}
+        How the aggregator's rows are treated: "private" protects them by `terms`; "public" declares
+        them public and draws no noise; "printed" does as 003 prints: features ``M x`` of any norm,
+        noise and ridge of its Algorithm 2 for features of norm 1, and the stated epsilon is what
+        can be proved.
+    party : int, optional
+        Number that keys the aggregator's noise, by default the number of sites.
+
+    Returns
+    -------
+    Fit
+        Models (R, d).
+
+    Raises
+    ------
+    InvalidInput
+        If `own` is another word.
     """
     M, sites = released.models, released.sites
     rows, norms = features(aggregator, M)
@@ -416,10 +514,11 @@ def feature(
 
 
 def multilevel(tree: Tree, terms: Terms) -> Fit:
-    """003, section 6.2.2: the private feature method at every aggregator of a tree, each a feature
-    of the one above it.
+    """Fit the private feature method at every aggregator of a tree (003, section 6.2.2).
 
-    Every party spends once, on its own rows.
+    An aggregator's model is a feature of the aggregator above it.  Every party releases once, from
+    its own rows; the guarantee of the aggregators is that of the worst one.  For `tree` see
+    :data:`Tree`; InvalidInput if a list is no such tree.
     """
 
     def leaves(node: Rows | Tree) -> list[Rows]:
@@ -451,8 +550,9 @@ def multilevel(tree: Tree, terms: Terms) -> Fit:
 
 @dataclass(frozen=True)
 class CompareConfig(Terms):
-    """The terms, and training rows dealt to `sites` of `rows` rows each and to an aggregator.
+    """The configuration of :func:`compare`: the terms, the data and how it is partitioned.
 
+    Each of `sites` sites gets `rows` training rows, and the aggregator `aggregator_rows`.
     `setting` is one of `SETTINGS`: whose rows are protected; `data` and `schema` as for
     :func:`sottovoce.data.load`.
     """
@@ -468,8 +568,10 @@ class CompareConfig(Terms):
 
 
 def compare(config: CompareConfig) -> list[dict[str, Any]]:
-    """Every method of the setting, on one split: test errors over replicates and both
-    guarantees.
+    """Run every method of the setting on one split of the data.
+
+    Returns one mapping a method: `method`, mean and standard deviation of the test error over
+    replicates of the noise, and the guarantees of the sites and of the aggregator.
     """
     if config.setting not in SETTINGS:
         raise InvalidInput(
@@ -487,8 +589,9 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
     dataset = data.load(config.data, schema=config.schema)
     require_two_classes(dataset.task, "compare", weighs=dataset.weights is not None)
     if dataset.people is not None:
-        rule = "counts every row once, and this schema bounds a person's rows together"
-        raise InvalidInput("person", None, rule, "keep one row a person, or use `sottovoce train`")
+        rule = "is not supported by this command, which protects single rows, not people"
+        remedy = "keep one row per person and leave person out, or use `sottovoce train`"
+        raise InvalidInput("person", None, rule, remedy)
     X, y = dataset.X_train, dataset.y_train
     cuts = np.append(np.arange(N + 1) * config.rows, N * config.rows + m0)
     if cuts[-1] > len(y):

@@ -1,4 +1,10 @@
-"""Games of 003's aggregators: the trusted average and the feature method."""
+"""Audits of 003's aggregators: attacks on the trusted average and on the feature method.
+
+A *game* runs a method many times on each of two neighbouring data sets that are a worst case, and
+scores each result.  How well the scores tell the two apart is a lower bound on epsilon
+(:mod:`sottovoce.audit`), which is compared with the claim.  The entries at the end are registered
+as audits of the methods.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +25,21 @@ from .aggregation import Terms, average_trusted, feature, local
 
 _STIFF = 1e5  # Lambda: minimisers stay on the loss's linear piece
 RUNS, QUICK_RUNS = 20_000, 4_000
+# Scores (R,) of the runs on both data sets, what the run states, and why they are a worst case.
 Played = tuple[Scores, Statement, str]
-Game = Callable[[str, Terms], Played]
+Game = Callable[[str, Terms], Played]  # from a form, "corrected" or "printed", and the terms
 
 
 def signed_site(*signed: float) -> tuple[Array, Array]:
-    """Features and labels of a site of one feature, from the products of both."""
+    """Return features (n, 1) and labels (n,) of a site from the products ``y x`` of its rows."""
     products = np.array(signed)
     return np.abs(products)[:, None], np.where(products >= 0, 1.0, -1.0)
 
 
 def average(form: str, terms: Terms) -> Played:
-    """Scenario 2, with one site a tenth as large as the others: a row of the smallest moves the
-    average most.
+    """Play against the trusted average (scenario 2) with one site a tenth as large as the others.
+
+    A row of the smallest site moves the average most.
     """
     others = [signed_site(*[1.0, -1.0] * 10)] * 2
     tables = [Rows.build_from_parts([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
@@ -47,8 +55,9 @@ def average(form: str, terms: Terms) -> Played:
 
 
 def feature_sites(form: str, terms: Terms) -> Played:
-    """Scenario 2: the printed claim is that noise at the aggregator alone protects the sites'
-    rows.
+    """Play against the feature method for a row of a site.
+
+    The printed claim is that noise at the aggregator alone protects the sites' rows.
     """
     said, scores = [], []
     if form == "corrected":
@@ -76,8 +85,9 @@ def feature_sites(form: str, terms: Terms) -> Played:
 
 
 def feature_aggregator(form: str, terms: Terms) -> Played:
-    """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x``
-    is larger.
+    """Play against the feature method for a row of the aggregator.
+
+    The printed noise is for features of norm 1, and here the features ``M x`` are larger.
     """
     # short rows make a long model
     small = Rows.build_from_parts([(np.full((4, 1), 0.1), np.ones(4))])
@@ -98,16 +108,22 @@ def feature_aggregator(form: str, terms: Terms) -> Played:
 
 
 def play(game: Game, name: str, asked: Options) -> Verdict:
-    """Play the game of an aggregation claim.
+    """Play the game of an aggregation claim and bound epsilon from its scores.
 
     Parameters
     ----------
     game : callable
-        Makes the scores of both tables, what the run states, and why these tables are a worst case.
+        Makes the scores of both data sets, the run's statement, and the reason why these data sets
+        are a worst case.
     name : str
         Of the claim.
     asked : Options
-        What is claimed, and how many replicates are to be drawn.
+        The claimed epsilon and delta, the form, and the number of replicates to draw.
+
+    Returns
+    -------
+    Verdict
+        With the lower bound on epsilon at the given confidence.
     """
     epsilon = asked.epsilon
     if epsilon is None:
@@ -127,17 +143,17 @@ def play(game: Game, name: str, asked: Options) -> Verdict:
     if claimed is None:
         claimed = said.epsilon
     return Verdict(
-        name,
-        asked.form,
-        claimed,
-        said.epsilon,
-        bound,
-        delta or 0.0,
-        asked.confidence,
-        replicates,
-        1,
-        "threshold on the model",
-        why,
+        method=name,
+        form=asked.form,
+        claimed_epsilon=claimed,
+        proved_epsilon=said.epsilon,
+        lower_bound=bound,
+        delta=delta or 0.0,
+        confidence=asked.confidence,
+        replicates=replicates,
+        rounds=1,
+        attack="threshold on the model",
+        why=why,
     )
 
 

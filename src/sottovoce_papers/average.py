@@ -1,4 +1,8 @@
-"""The average of the sites' minimisers, released by a trusted aggregator (003, section 4.4.1)."""
+"""The query of 003's trusted average: the mean of the sites' exact minimisers, plus noise that a
+trusted aggregator draws (003, section 4.4.1).
+
+:func:`sottovoce_papers.aggregation.average_trusted` asks it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from sottovoce.queries.vault import Vault
 from sottovoce.solvers.local import certified_error
 from sottovoce.util.typing import Array
 
-_GRID = 2.0**-11  # of the certificate's error: the grid's share of it
+_GRID = 2.0**-11  # width of the grid on which noise is added, as a share of the solver's error
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class NoisyAverage(Query):
     start: Array
 
     def sensitivity(self, facts: Facts) -> Array:
-        """Largest distance between the averages of two neighbouring data sets."""
+        """Compute the largest distance between the averages of two neighbouring data sets."""
         exact = facts.gradients_changed * facts.C / (facts.n_nodes * facts.n.min() * facts.mu)
         return exact + 2.0 * certified_error(facts.C, facts.exact_tol, np.array([facts.mu])) * (
             1.0 + _GRID
@@ -47,6 +51,22 @@ class NoisyAverage(Query):
         return ExactSphericalMechanism(source, facts.relation, self.rate, how_far, facts.d)
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Compute the average of the exact minimisers and add the noise.
+
+        Parameters
+        ----------
+        vault : Vault
+            Has the solver over the private rows, and the noise.
+        facts : Facts
+            Public facts of N sites.
+        release : int
+            Number of the release, which keys its noise.
+
+        Returns
+        -------
+        ndarray
+            Of the shape of `start`.
+        """
         zero, q = np.zeros((facts.n_nodes, facts.d)), np.full((facts.n_nodes, 1), facts.mu)
         exact = vault.solver.minimise(zero, q, zero, facts.exact_tol).w.mean(axis=0)
         w = np.array(np.broadcast_to(exact, self.start.shape))

@@ -1,5 +1,6 @@
-"""The papers' privacy claims: what holds, and by how much.  Every number is computed, every verdict
-follows from numbers.
+"""The papers' privacy claims: which hold, and by how much, for ``sottovoce claims``.
+
+Every number is computed here, and every verdict follows from numbers.
 
 One setting for all: 5 sites on a ring, 8,000 rows a site, 100 features, 30 rounds, the Huber loss
 of half-width 1/2 (derivative and curvature attain 1, so U1 is exact for it), ``C = 1``, ``rho =
@@ -16,6 +17,9 @@ printed claim is compared
   it is false;
 - with ``proved``, what the accountants prove for the printed noise, exact minimisation assumed: a
   claim above it holds.
+
+U1, U3, U4 and U7 are the mechanisms' proofs in docs/privacy; "ships" is what this package runs in
+place of a printed form that fails.
 """
 
 from __future__ import annotations
@@ -44,11 +48,14 @@ from sottovoce.util.typing import Any, Array
 from . import plausible
 
 N_ROWS, FEATURES, ROUNDS, SITES, NEIGHBOURS = 8000, 100, 30, 5, 2
+# Weight of the mean loss, regulariser, ADMM's penalty, c_1 (the bound on the loss's second
+# derivative, 1 for the Huber loss of half-width 1/2), and delta.
 C, RHO, ETA, BEND, DELTA = 1.0, 0.001, 0.001, 1.0, 1e-5
-CURVATURE = RHO / SITES + 2.0 * ETA * NEIGHBOURS  # of an ADMM step, the loss's apart
-K = N_ROWS / C * CURVATURE
+# Strong convexity of a node's ADMM step without that of the loss.
+CURVATURE = RHO / SITES + 2.0 * ETA * NEIGHBOURS
+K = N_ROWS / C * CURVATURE  # the same for the sum of losses over rows
 KAPPA = BEND / K
-DETERMINANT = math.log1p(KAPPA)
+DETERMINANT = math.log1p(KAPPA)  # cost of the determinant of the change of variables (U4)
 LOGISTIC_BEND = 0.25  # 000 and 001: c_1
 LAMBDA = 0.01  # regulariser of the one-shot methods (003)
 
@@ -59,17 +66,23 @@ class Claim:
 
     Attributes
     ----------
-    claimed, attained, proved, proved_at_delta : float
-        Epsilon of the whole run, or of what `says` names; that a pair of data sets needs (None:
-        unknown); and what the accountants prove for the printed noise, pure and at `delta`.
+    claimed : float
+        Epsilon that the paper claims, of the whole run or of what `says` names.
+    attained : float or None
+        Epsilon that a concrete pair of data sets needs; None if no such pair is known.
+    proved, proved_at_delta : float
+        Epsilon that the accountants prove for the printed noise, pure and at `delta`.
     corrected, corrected_epsilon : str, float
-        The mechanism that ships instead, and its epsilon at `delta`, where its pure sum (or target)
-        is the claim.
-    proof, reading : str
-        Page and section of the documentation; the reading, where the words allow several: each is a
-        row of its own.
+        The mechanism that ships instead, and its epsilon at `delta` when its noise is set so that
+        its pure sum (or target) is the claim.
+    proof : str
+        Page and section of the documentation.
+    at_delta : bool
+        Whether the claim is one of (epsilon, delta), so that `proved_at_delta` is compared.
+    reading : str
+        The reading, where the paper's words allow several; each is a row of its own.
     misprint : bool
-        Whether the lines around need something else than what is printed and judged here.
+        Whether the lines around the claim need something else than what is printed and judged here.
     """
 
     method: str
@@ -89,7 +102,9 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """In a word or two, from the numbers alone; of one reading, where there are several."""
+        """The verdict, a key of `MEANINGS`; "ambiguous: " stands before it for one of several
+        readings.
+        """
         if self.misprint:
             return "misprint, corrected"
         # rounding of a claim that is attained exactly does not make it false
@@ -134,39 +149,53 @@ MEANINGS = {
 
 
 def _v(value: float) -> Array:
+    """Return a number as an array of one node."""
     return np.array([value])
 
 
 def _objective(beta: float, curvature: float = K, *, logistic: bool = False) -> Event:
+    """Return the event of objective perturbation with noise rate `beta` and curvature K."""
     bend = BEND
     if logistic:
         bend = LOGISTIC_BEND
     return SphericalObjectivePerturbation(
         "printed",
         "replace-one",
-        _v(beta),
-        _v(curvature),
-        bend,
-        logistic,
-        FEATURES,
-        _v(0.0),
-        _v(0.0),
-        _v(0.0),
+        beta=_v(beta),
+        K=_v(curvature),
+        curvature_bound=bend,
+        logistic=logistic,
+        dimension=FEATURES,
+        error=_v(0.0),
+        beta_release=_v(0.0),
+        sigma_release=_v(0.0),
     )
 
 
 def _output(epsilon: float) -> Event:
-    return ExactSphericalMechanism("printed", "replace-one", _v(epsilon / 2.0), _v(2.0), FEATURES)
+    """Return the event of output perturbation that costs `epsilon`, for sensitivity 2."""
+    return ExactSphericalMechanism(
+        "printed",
+        "replace-one",
+        beta=_v(epsilon / 2.0),
+        sensitivity=_v(2.0),
+        dimension=FEATURES,
+    )
 
 
 def _gaussian(epsilon: float) -> Event:
+    """Return the event of Gaussian noise that costs (`epsilon`, DELTA), for sensitivity 2."""
     return GaussianMechanism(
-        "ours", "replace-one", _v(2.0 / gaussian_mu(epsilon, DELTA)), _v(2.0), FEATURES
+        "ours",
+        "replace-one",
+        sigma=_v(2.0 / gaussian_mu(epsilon, DELTA)),
+        sensitivity=_v(2.0),
+        dimension=FEATURES,
     )
 
 
 def _proved(events: Sequence[Event], delta: float = DELTA) -> tuple[float, float]:
-    """Pure, where every event has a pure price, and at delta."""
+    """Return the proved epsilon of events, pure (inf if an event has none) and at `delta`."""
     try:
         pure = float(np.max(PureAccountant().epsilon_of_events(events)))
     except UnknownEvent:
@@ -190,24 +219,26 @@ def _claim(
     delta: float = DELTA,
     misprint: bool = False,
 ) -> Claim:
+    """Build a claim: price the printed `events`, and those that ship in their place."""
+    # `events` are of the printed mechanism, `ships` of the one that runs in its place.
     pure, approximate = _proved(events, delta)
     page = f"docs/privacy/verdicts.md#{proof}"
     ours = _proved(ships, delta)[1]
     return Claim(
-        method,
-        paper,
-        says,
-        claimed,
-        attained,
-        pure,
-        approximate,
-        corrected,
-        ours,
-        page,
-        at_delta,
-        reading,
-        delta,
-        misprint,
+        method=method,
+        paper=paper,
+        says=says,
+        claimed=claimed,
+        attained=attained,
+        proved=pure,
+        proved_at_delta=approximate,
+        corrected=corrected,
+        corrected_epsilon=ours,
+        proof=page,
+        at_delta=at_delta,
+        reading=reading,
+        delta=delta,
+        misprint=misprint,
     )
 
 
@@ -215,6 +246,7 @@ EXACT = "objective perturbation, U1 and U4"
 
 
 def _one_shot() -> list[Claim]:
+    """Return the claims of 003, whose methods release once."""
     # 003's methods minimise the mean loss plus LAMBDA / 2 ||w||^2 once
     q, one = N_ROWS * LAMBDA, 1.0
     kappa = BEND / q
@@ -223,7 +255,14 @@ def _one_shot() -> list[Claim]:
     kifer = 2.0 * BEND / one  # K after the regulariser 2 c1 / epsilon that Algorithm 3 adds
     sigma = math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * one) / one
     gaussian = GaussianObjectivePerturbation(
-        "printed", "replace-one", _v(sigma), _v(kifer), BEND, FEATURES, _v(0.0), _v(0.0)
+        "printed",
+        "replace-one",
+        sigma=_v(sigma),
+        K=_v(kifer),
+        curvature_bound=BEND,
+        dimension=FEATURES,
+        error=_v(0.0),
+        sigma_release=_v(0.0),
     )
     small = N_ROWS / 10.0
     mean = (4.0 * N_ROWS + small) / SITES
@@ -353,8 +392,9 @@ def _one_shot() -> list[Claim]:
 
 
 def _dual() -> list[Claim]:
-    """000 and 001, Algorithm 2; noise of rate zeta, times C / 2B in (14) and as it is in the
-    text.
+    """Return the claims of dual variable perturbation (000 and 001, Algorithm 2).
+
+    Noise has rate zeta; (14) multiplies it by C / 2B, and the text does not: two readings.
     """
     alpha, scale = 0.1, C / (2.0 * N_ROWS)
     hat = alpha - 2.0 * math.log1p(LOGISTIC_BEND / K)
@@ -435,7 +475,7 @@ def _dual() -> list[Claim]:
 
 
 def _primal() -> list[Claim]:
-    """001, Algorithm 3."""
+    """Return the claims of primal variable perturbation (001, Algorithm 3)."""
     alpha = 0.1
     hat = alpha - 2.0 * math.log1p(LOGISTIC_BEND / K)
     # Given all that was released, the sensitivity of f(t) is (2 C / (n rho)) (1 - r^t)
@@ -443,12 +483,19 @@ def _primal() -> list[Claim]:
     loop = [_output(alpha * (1.0 - ratio**t)) for t in range(1, ROUNDS + 1)]
 
     def last(reading: str, zeta: float, start: int = ROUNDS) -> Claim:
+        """Return the claim of the last step from the unreleased f of round `start`."""
         # how far a row moves the unreleased f
         moved = 2.0 / (N_ROWS * RHO / SITES) * (1.0 - ratio**start)
         # and with it the noise of the last step, beside the row's own 2
         shift = N_ROWS / C * ETA * NEIGHBOURS * moved
         event = SecretStartPerturbation(
-            "printed", "replace-one", _v(zeta), _v(K), LOGISTIC_BEND, FEATURES, _v(shift)
+            "printed",
+            "replace-one",
+            beta=_v(zeta),
+            K=_v(K),
+            curvature_bound=LOGISTIC_BEND,
+            dimension=FEATURES,
+            shift=_v(shift),
         )
         return _claim(
             "PVP",
@@ -464,7 +511,9 @@ def _primal() -> list[Claim]:
         )
 
     def from_sent(zeta_of: str, zeta: float) -> Claim:
-        """The same step from V, which everybody has: Algorithm 2, at a state that reads no rows."""
+        """Return the claim of the same step from V, which was broadcast: that is Algorithm 2, from
+        a state that does not depend on unreleased rows.
+        """
         return _claim(
             "PVP",
             "001, Algorithm 3, last step",
@@ -525,6 +574,7 @@ def _primal() -> list[Claim]:
 
 
 def _admm() -> list[Claim]:
+    """Return the claims of the ADMM methods of 000, 001 and 002."""
     alpha = 0.1
     whole = alpha * ROUNDS
     corrected = [_objective((alpha - DETERMINANT) / 2.0)] * ROUNDS
@@ -555,8 +605,9 @@ study ``002-fig5``.
 
 
 def _recycled(alpha: float) -> Claim:
-    """002, Theorem 2 at its section VIII: the logistic loss, noise alpha of Algorithm 3 in every
-    odd round.
+    """Return the claim of 002, Theorem 2, in the setting of its section VIII.
+
+    That is the logistic loss, and noise of rate `alpha` (Algorithm 3) in every odd round.
     """
     scale, odd = SECTION_VIII["C"] / N_ROWS, int(SECTION_VIII["odd"])
     curvature = SECTION_VIII["rho"] / SITES + 2.0 * SECTION_VIII["eta"] * NEIGHBOURS
@@ -577,8 +628,9 @@ def _gaussian_004(total: float) -> Event:
 
 
 def _plausible() -> list[Claim]:
-    """PP-ADMM in 004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4
-    ln(1/delta))`` of zCDP.
+    """Return the claims of PP-ADMM in 004's own setting: a total epsilon of 1.
+
+    Section 5 of 004 converts it to ``rho = 1 / (4 ln(1/delta))`` of zCDP.
     """
 
     def theorem_3_3(label: str, split: float, beta: float) -> Claim:
@@ -609,7 +661,9 @@ def _plausible() -> list[Claim]:
 
 
 def _improved_plausible() -> list[Claim]:
-    """IPP-ADMM in 004's own setting, by the three proofs of docs/privacy/verdicts.md."""
+    """Return the claims of IPP-ADMM in 004's own setting, by the three proofs of
+    docs/privacy/verdicts.md.
+    """
     gate = "AboveThreshold drawn once on a public query, then U7"
     listed, divided = (
         "tests' noise for 2 C_loss, as Lemma 4.2 has it",
@@ -695,5 +749,5 @@ def _improved_plausible() -> list[Claim]:
 
 
 def table() -> list[Claim]:
-    """All claims, in the order of the papers' numbers within each family."""
+    """Compute all claims, by families of methods and the papers' numbers within each."""
     return [*_admm(), *_one_shot(), *_plausible(), *_improved_plausible()]

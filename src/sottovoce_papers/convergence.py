@@ -51,15 +51,36 @@ class ConvergenceReport:
     L: float  # as found, or the paper's 2 if one condition alone has none
     mu: float
     optimal: bool  # penalties are alike across nodes; if not, the nodes agree away from the optimum
-    reason: str  # in a line
+    reason: str  # the result in one line
 
     def __str__(self) -> str:
         return self.reason
 
 
 def smoothness(C: float, c1: float, rho: float, N: int) -> float:
-    """M_i of 002, Assumption 3: ``C c1 + rho / N`` for rows in the unit ball, where ``L'' <=
-    c1``.
+    """Compute M_i of 002, Assumption 3, the Lipschitz constant of a node's gradient.
+
+    It is ``C c1 + rho / N`` for rows in the unit ball.
+
+    Parameters
+    ----------
+    C : float
+        Weight of the mean loss.
+    c1 : float
+        Bound on the second derivative of the loss, ``L'' <= c1``.
+    rho : float
+        Weight of the regulariser of all nodes together.
+    N : int
+        Number of nodes.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidInput
+        If a number is not finite and > 0.
     """
     for name, value in (("C", C), ("c1", c1), ("rho", rho), ("N", N)):
         if not (math.isfinite(value) and value > 0):
@@ -72,11 +93,12 @@ def smoothness(C: float, c1: float, rho: float, N: int) -> float:
 def check_convergence(
     graph: Graph, eta: ArrayLike, gamma: float, M: ArrayLike, *, reduced: bool = False
 ) -> ConvergenceReport:
-    """Whether the conditions of 002, Theorem 1 hold; the search for L and mu is exact.
+    """Check the sufficient conditions of 002, Theorem 1; the search for L and mu is exact.
 
     Parameters
     ----------
     graph : Graph
+        Of N nodes.
     eta : float, array of shape (N,), or array of shape (T, N) or (T, 1)
         Penalties: one for all, one a node, or one row an odd round; the last row holds from there
         on.
@@ -87,6 +109,10 @@ def check_convergence(
     reduced : bool
         Check (iii), (iv) for R-ADMM: one constant penalty, and L = mu = 2.
 
+    Returns
+    -------
+    ConvergenceReport
+
     Raises
     ------
     InvalidInput
@@ -96,17 +122,31 @@ def check_convergence(
 
 
 def obstacle(graph: Graph, eta: ArrayLike = 1.0) -> str:
-    """Why no large gamma satisfies (ii) with these penalties, in one line; empty if one does."""
+    """Return why no large gamma satisfies (ii) with these penalties, or "" if one does."""
     return _Conditions(graph, eta, 1.0, False).obstacle()
 
 
 def sufficient_gamma(graph: Graph, eta: ArrayLike, M: ArrayLike, *, reduced: bool = False) -> float:
-    """The smallest gamma, to a relative 1e-6 and from above, that :func:`check_convergence`
-    accepts.
+    """Find the smallest gamma, within a relative 1e-6, that :func:`check_convergence` accepts.
 
-    ``inf`` if none was found, for the reason that :func:`obstacle` gives.  By doubling, then
-    bisection: exact where acceptance is monotone in gamma, else the lower end of one accepted
-    interval.
+    It is found by doubling and bisection: exact where acceptance is monotone in gamma, else the
+    lower end of one accepted interval.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of N nodes.
+    eta : float or array
+        Penalties, as for :func:`check_convergence`.
+    M : float or array of shape (N,)
+        Lipschitz constants of the nodes' gradients; see :func:`smoothness`.
+    reduced : bool
+        Use the conditions (iii), (iv) for R-ADMM.
+
+    Returns
+    -------
+    float
+        ``inf`` if none was found, for the reason that :func:`obstacle` gives.
     """
     conditions = _Conditions(graph, eta, M, reduced)
     if graph.is_bipartite:
@@ -133,8 +173,10 @@ def sufficient_gamma(graph: Graph, eta: ArrayLike, M: ArrayLike, *, reduced: boo
 
 
 class _Conditions:
-    """Both conditions for all steps at once, as functions of gamma, L and mu.  Arrays are
-    (steps, N, N).
+    """Conditions (i) and (ii) for all steps at once, as functions of gamma, L and mu.
+
+    A step is a pair of successive odd rounds, t and t + 1; equal pairs are checked once.  Arrays
+    are (steps, N, N).
     """
 
     def __init__(self, graph: Graph, eta: ArrayLike, M: ArrayLike, reduced: bool) -> None:
@@ -158,6 +200,7 @@ class _Conditions:
         self.scale = float(np.max(self.now) * max(1.0, np.max(graph.degree)))
 
     def obstacle(self) -> str:
+        """Return why no large gamma satisfies (ii), or "": see :func:`obstacle`."""
         if self.graph.is_bipartite:
             return "no gamma satisfies (ii) on a bipartite graph: D + A is singular"
         square = self.P @ self.P
@@ -178,8 +221,9 @@ class _Conditions:
         return "no large gamma satisfies (ii): the penalties differ too much between nodes"
 
     def at(self, gamma: float, decide: bool = False) -> ConvergenceReport:
-        """The report; with `decide`, ``holds`` only is exact, because the search ends once that
-        is known.
+        """Check both conditions at this gamma.
+
+        With `decide` only ``holds`` is exact, because the search ends once that is known.
         """
         N = self.graph.n_nodes
         spread = 2 * self.now * self.graph.degree[:, 0] + gamma  # diagonal of D~(t)
@@ -213,9 +257,9 @@ class _Conditions:
     def _constants(
         self, sigma: Array, H: Array, E: Array, F: Array, decide: bool
     ) -> tuple[float, float]:
-        """L and mu that satisfy (i), (ii) if there are any; else those that come closest, or the
-        paper's.
+        """Find L and mu that satisfy (i) and (ii); else those that come closest, or the paper's.
 
+        `sigma` (steps,) is s(t); `H` and `E`, `F` are the matrices of (i) and (ii), see :meth:`at`.
         With ``u = 2/L``, (i) is ``mu < alpha u`` and (ii) ``mu / (mu - 1) < u beta(u)``; beta, the
         smallest eigenvalue of a matrix affine in u, is concave.  A mu exists if and only if ``u -
         1/alpha - 1/beta(u) > 0``.
@@ -272,6 +316,7 @@ class _Conditions:
         return best[1], best[2]
 
     def _words(self, fails: tuple[tuple[str, int], ...], gamma: float, L: float, mu: float) -> str:
+        """Describe the result of the check in one line."""
         if self.graph.is_bipartite:
             why = self.obstacle()
             if self.reduced:
@@ -295,11 +340,12 @@ def _trace(X: Array) -> Array:
 
 
 def _rounding(X: Array) -> float:
-    """Rounding of an eigenvalue of one of these matrices, at most."""
+    """Bound the rounding error of an eigenvalue of one of these matrices."""
     return float(X.shape[-1] * np.finfo(float).eps * np.max(np.abs(X), initial=0.0))
 
 
 def _gamma(graph: Graph, gamma: float) -> float:
+    """Validate gamma: finite, not negative, and positive for a single node."""
     if not (math.isfinite(gamma) and gamma >= 0):
         raise InvalidInput(
             "gamma", gamma, "must be finite and >= 0 (002, section III-A)", "use gamma=0.5"
@@ -312,13 +358,14 @@ def _gamma(graph: Graph, gamma: float) -> float:
 
 
 def _smoothness(graph: Graph, M: ArrayLike) -> Array:
+    """Validate the Lipschitz constants, and return one for each node, (N,)."""
     values = np.asarray(M, dtype=float)
     if values.ndim > 1 or values.size not in (1, graph.n_nodes):
         raise InvalidInput(
             "M",
             values.shape,
             f"must be a number or have shape ({graph.n_nodes},)",
-            "give one a node",
+            "give one value per node",
         )
     if not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput(
@@ -328,13 +375,13 @@ def _smoothness(graph: Graph, M: ArrayLike) -> Array:
 
 
 def _penalties(graph: Graph, eta: ArrayLike) -> Array:
-    """As rows of odd rounds, (T, N)."""
+    """Return the penalties (T, N), one row for each odd round; an InvalidInput for unfit ones."""
     values, N = np.asarray(eta, dtype=float), graph.n_nodes
     if values.ndim < 2:
         values = values.reshape(1, -1)
     if values.ndim != 2 or values.shape[1] not in (1, N) or len(values) == 0:
         rule = f"must be a number or of shape ({N},), (T, 1) or (T, {N})"
-        raise InvalidInput("eta", np.shape(eta), rule, "give one row an odd round")
+        raise InvalidInput("eta", np.shape(eta), rule, "give one row for each odd round")
     if not (np.all(np.isfinite(values)) and np.all(values > 0)):
         raise InvalidInput(
             "eta", None, "every penalty must be finite and > 0 (002, Theorem 1)", "change it"

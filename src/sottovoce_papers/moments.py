@@ -1,4 +1,6 @@
-"""The second moments of the rows, released with noise, as 003's principal components need them."""
+"""A query for the second moments of the rows with noise, from which 003's principal components are
+computed.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,9 @@ class SquaredMargin(Loss):
 
 @dataclass(frozen=True)
 class NoisyMoments(NoisyValue):
-    """Second moments ``(1/n) sum_k x_k x_k'`` of every node's rows, as
-    :func:`sottovoce.queries.moments.flatten_symmetric` has them.
+    """Second moments ``(1/n) sum_k x_k x_k'`` (width, width) of every node's rows, with noise.
+
+    They are flattened by :func:`sottovoce.queries.moments.flatten_symmetric`.
 
     Guarantee
     ---------

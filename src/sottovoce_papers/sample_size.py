@@ -1,14 +1,15 @@
 """Sample sizes: the rows a node needs for a given accuracy, by the theorems of 000 to 004.
 
-All but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It is an
-argument, 1 by default, and :class:`SampleSize` names it: compare two bounds of one theorem.  The
+All bounds but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It
+is an argument, 1 by default, and :class:`SampleSize` names it, so only two bounds of one theorem
+can be compared.  The
 theorems want independent rows of one distribution in the unit ball, a loss of slope at most 1,
 exact minimisers (004 apart) and the regulariser ``|f|^2 / 2``, whose weight the *proof* chooses.
 ``form="printed"`` is the formula of the paper, ``form="corrected"`` what its proof gives;
 ``docs/explanation/design_tools.md`` lists where they differ, and ``sottovoce claims --rows`` prints
 both.
 
-Arguments of several bounds; :class:`~sottovoce.errors.InvalidInput` unless finite and > 0:
+Arguments that several bounds share; :class:`~sottovoce.errors.InvalidInput` unless finite and > 0:
 
 accuracy : float
     Excess of the expected loss; in 001 of C times the loss.
@@ -17,11 +18,11 @@ confidence : float
 reference_norm : float or array over rounds
     ``|f0|``, the norm of the classifier to compare with.  The worst round counts.
 epsilon : float or array over rounds
-    The parameter that the paper makes its noise from, not what a run costs; ``inf`` for no noise.
+    The paper's parameter of its noise, not the epsilon of a run; ``inf`` for no noise.
 d, C : int, float
     Features, and the weight of the mean loss.
 beta, constant, w, V : float
-    The theorem's constant.  **Free.**
+    The theorem's constant, which is **free**: no paper gives its value.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.util.typing import Any, Array, ArrayLike
 
 KNOWN, FREE = "known", "free: only order can be read from it"
-_MOST = 1e18  # rows; beyond, nobody has them
+_MOST = 1e18  # rows at which a search ends
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def admm(
     beta: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """000, Theorem 2, and 001, Theorem 9 (in its appendix 3): ADMM without noise.
+    """Compute the rows for ADMM without noise: 000, Theorem 2, and 001, Theorem 9 (appendix 3).
 
     ::
 
@@ -68,6 +69,30 @@ def admm(
 
     Then ``C E[L(f(t+1))] <= C E[L(f0)] + alpha_acc + Delta(t)`` with probability at least ``1 -
     delta``, where Delta(t) is how far round t is from convergence.
+
+    Parameters
+    ----------
+    accuracy : float
+        alpha_acc, in units of C times the loss.
+    confidence : float
+        delta, the probability of failure.
+    reference_norm : float or array over rounds
+        ``|f0|``.
+    C : float
+        Weight of the mean loss.
+    beta : float
+        The theorem's free constant.
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     beta, C = _positive("beta", beta), _positive("C", C)
@@ -87,7 +112,8 @@ def dvp(
     beta: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """000, Theorem 3, and 001, Theorem 10 (in its appendix 4): dual variable perturbation.
+    """Compute the rows for dual variable perturbation: 000, Theorem 3, and 001, Theorem 10
+    (appendix 4).
 
     ::
 
@@ -99,8 +125,35 @@ def dvp(
 
     Then ``C E[L(f*(t))] <= C E[L(f0(t))] + alpha_acc`` with probability at least ``1 - 2 delta``,
     where f*(t) is the limit if the noise of round t stayed for ever; Corollary 11 adds the distance
-    Delta(t) of f(t) from it. c1 bounds the second derivative of the loss: 1/4 for the logistic
-    loss.
+    Delta(t) of f(t) from it.
+
+    Parameters
+    ----------
+    accuracy : float
+        alpha_acc, in units of C times the loss.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm, epsilon : float or array over rounds
+        ``|f0(t)|``, and alpha(t), the parameter of the noise.
+    d : int
+        Number of features.
+    C : float
+        Weight of the mean loss.
+    c1 : float
+        Bound on the second derivative of the loss: 1/4 for the logistic loss.
+    beta : float
+        The theorem's free constant.
+    form : {"corrected", "printed", "000"}
+        Which of the formulas; "printed" is that of 001.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     beta = _positive("beta", beta)
@@ -134,7 +187,8 @@ def pvp(
     sent: bool = True,
     form: str = "corrected",
 ) -> SampleSize:
-    """001, Theorems 12 and 13, (26) (in the appendix 5 and 6): primal variable perturbation.
+    """Compute the rows for primal variable perturbation: 001, Theorems 12 and 13, (26) (appendices
+    5 and 6).
 
     ::
 
@@ -152,14 +206,37 @@ def pvp(
 
     Parameters
     ----------
+    accuracy : float
+        alpha_acc, in units of C times the loss.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm, epsilon : float or array over rounds
+        ``|f0(t)|``, and alpha(t), the parameter of the noise.
+    d : int
+        Number of features.
+    C : float
+        Weight of the mean loss.
     eta, degree : float, int
         Penalty, and N_p, the neighbours of the node.
     c4 : float
         Lipschitz constant of the loss's derivative; 1/4 for the logistic loss.  Not in the printed
         form.
+    beta : float
+        The theorem's free constant.
     sent : bool
         The iterate that is sent (Theorem 13), or the exact one that never leaves the node (Theorem
         12).
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     alpha, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     beta = _positive("beta", beta)
@@ -194,7 +271,7 @@ def mr_admm(
     a: float = 1.0,
     w: float = 1.0,
 ) -> SampleSize:
-    """002, Theorems 3 and 4: MR-ADMM, without noise and with it.
+    """Compute the rows for MR-ADMM without noise and with it: 002, Theorems 3 and 4.
 
     ::
 
@@ -209,13 +286,34 @@ def mr_admm(
 
     Parameters
     ----------
+    accuracy : float
+        tau.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm : float
+        ``|f_ref|``.
     epsilon : float or array over odd rounds, optional
         alpha(k), the rate of the noise, whose density falls as ``exp(-alpha |noise|)``.  Without
         it, Theorem 3.
+    d : int
+        Number of features.
+    C : float
+        Weight of the mean loss.
     gap : float or array over odd rounds
         Delta(k) >= 0, how far round 2k-1 is from convergence; must be < tau.
     a : float
         **Free**, any number > 0; a smaller one makes w larger.
+    w : float
+        The theorems' free constant.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     tau, delta = _positive("accuracy", accuracy), _chance("confidence", confidence)
     w = _positive("w", w)
@@ -241,8 +339,8 @@ def output_perturbation(
     constant: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """003, Theorem 3.2: one site, noise on the answer.  A site of the average method in its first
-    scenario.
+    """Compute the rows for output perturbation at one site, such as a site of the average method in
+    its first scenario: 003, Theorem 3.2.
 
     ::
 
@@ -252,7 +350,33 @@ def output_perturbation(
         printed     the second lacks the d
 
     Then ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``; f0 minimises the
-    expected loss, and c is the Lipschitz constant of the loss's derivative.
+    expected loss.
+
+    Parameters
+    ----------
+    accuracy, epsilon : float
+        e_g, and e_p, the epsilon of the release.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm : float
+        ``|f0|``.
+    d : int
+        Number of features.
+    c : float
+        Lipschitz constant of the loss's derivative: 1/4 for the logistic loss.
+    constant : float
+        K, the theorem's free constant.
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     K, f = _positive("constant", constant), _positive("reference_norm", reference_norm)
     g, p = _positive("accuracy", accuracy), _price("epsilon", epsilon)
@@ -277,14 +401,38 @@ def objective_perturbation(
     c: float = 0.25,
     constant: float = 1.0,
 ) -> SampleSize:
-    """003, Theorem 3.4: one site, noise in the objective.
+    """Compute the rows for objective perturbation at one site: 003, Theorem 3.4.
 
     ::
 
         n > K max( |f0|^2 ln(1/delta) / e_g^2,  |f0|^2 c / (e_g e_p),  |f0| d ln(d/delta) / (e_g e_p) )
 
-    with probability at least ``1 - 2 delta``; c bounds the second derivative of the loss.  It is
-    001's Theorem 10, corrected, with C = 1.
+    for ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``.  It is 001's
+    Theorem 10, corrected, with C = 1.
+
+    Parameters
+    ----------
+    accuracy, epsilon : float
+        e_g, and e_p, the epsilon of the release.
+    confidence : float
+        delta, the probability of failure of one statement.
+    reference_norm : float
+        ``|f0|``.
+    d : int
+        Number of features.
+    c : float
+        Bound on the second derivative of the loss: 1/4 for the logistic loss.
+    constant : float
+        K, the theorem's free constant.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     bound = dvp(
         accuracy=accuracy,
@@ -374,8 +522,9 @@ class FeatureMethod:
             raise InvalidInput("epsilon0", self.epsilon0, rule, "give both")
 
     def error(self, m: float, m0: float) -> float:
-        """The bound on ``E|f - f*|^2`` for m rows a site and m0 rows of the aggregator; ``inf``
-        gives the floor.
+        """Compute the bound on ``E|f - f*|^2`` for m rows per site and m0 rows of the aggregator.
+
+        With ``inf`` rows it is the floor that no number of rows passes.
         """
         P, Q, R = self._parts()
         return float(
@@ -385,16 +534,33 @@ class FeatureMethod:
     def rows(
         self, accuracy: float, *, m: float | None = None, m0: float | None = None
     ) -> SampleSize:
-        """The fewest rows with which :meth:`error` is `accuracy`, of m (given m0), of m0 (given m),
-        or of ``m = m0``.
+        """Find the fewest rows with which :meth:`error` is at most `accuracy`.
 
-        ``inf`` if the floor of the bound is above `accuracy`, as it is for every small one.
+        Parameters
+        ----------
+        accuracy : float
+            Wanted bound on ``E|f - f*|^2``.
+        m : float, optional
+            Rows per site; given, the rows of the aggregator are found.
+        m0 : float, optional
+            Rows of the aggregator; given, the rows per site are found.  With neither, both
+            numbers are the same.
+
+        Returns
+        -------
+        SampleSize
+            ``inf`` if the floor of the bound is above `accuracy`, as it is for every small one.
+
+        Raises
+        ------
+        InvalidInput
+            If both `m` and `m0` are given, or a number is out of range.
         """
         P, Q, R = self._parts()
         target = (_positive("accuracy", accuracy) - R) / 4  # of P Q
         if m is not None and m0 is not None:
             raise InvalidInput(
-                "m0", m0, "cannot be given together with m", "leave out what is to be found"
+                "m0", m0, "cannot be given together with m", "leave out the one to be computed"
             )
         if m is not None:
             value = _invert(Q, target / np.polyval(P, 1 / _price("m", m)))
@@ -407,7 +573,9 @@ class FeatureMethod:
         )
 
     def _parts(self) -> tuple[Array, Array, float]:
-        """P and Q as polynomials in 1/m and 1/m0, highest power first, and R."""
+        """Return P and Q of the bound as coefficients of polynomials in 1/m and 1/m0, highest power
+        first, and R.
+        """
         N, delta, s = self.N, self.confidence, (self.lambda1 + self.Lambda * self.lambda2) ** 2
         # Theorem 4.12: no noise
         k, q = 8 * N / s, 4 / s
@@ -445,7 +613,7 @@ def pp_admm(
     V: float = 1.0,
     form: str = "corrected",
 ) -> SampleSize:
-    """004, Theorems 3.4 and 3.5: plausible ADMM without noise and with it.
+    """Compute the rows for plausible ADMM without noise and with it: 004, Theorems 3.4 and 3.5.
 
     ::
 
@@ -458,14 +626,33 @@ def pp_admm(
 
     Parameters
     ----------
+    accuracy : float
+        a_acc.
     confidence : float
         xi, at most 1/2, where the bounds on the noise hold.
+    reference_norm : float
+        ``|ref|``.
     beta : float
         Largest norm of the gradient with which the local solver may stop.
     sigma1, sigma2 : float or array over rounds
         Standard deviations of the noise in the objective and on the answer.
+    d : int
+        Number of features.
     gap, a
         As in :func:`mr_admm`.
+    V : float
+        The theorems' free constant.
+    form : {"corrected", "printed"}
+        Which of the two formulas.
+
+    Returns
+    -------
+    SampleSize
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range.
     """
     accuracy, xi = _positive("accuracy", accuracy), _chance("confidence", confidence)
     V = _positive("V", V)
@@ -487,11 +674,10 @@ def pp_admm(
 
 
 def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
-    """The fewest rows n with ``n >= bound(n).value``, where noise is a function of the rows; see
-    :func:`table`.
+    """Find the fewest rows n with ``n >= bound(n).value``, for noise that depends on n.
 
-    `bound` takes a number of rows to the bound under the noise that belongs to it; its value must
-    not grow with n.  To a relative 1e-9; ``inf`` if there is none up to 1e18.
+    ``bound(n)`` is the theorem's bound under the noise that n rows have; its value must not grow
+    with n.  The result is within a relative 1e-9; ``inf`` if there is none up to 1e18.
     """
     last = bound(_MOST)
     if not last.value <= _MOST:
@@ -536,17 +722,16 @@ DIFFERS = {
     "004, Theorem 3.4": "beta^2 in the place of beta",
     "004, Theorem 3.5": "beta^2 in the place of beta",
 }
-"""What the corrected form of a theorem has that the printed one has not, whether or not it
-decides at a setting.
+"""How the corrected form of a theorem differs from the printed one, whether or not that matters at
+:data:`SETTING`.
 """
 
 
 def table() -> list[dict[str, Any]]:
-    """The rows that every theorem asks for at :data:`SETTING`, printed and corrected; free
-    constants are 1.
+    """Compute the rows that every theorem asks for at :data:`SETTING`, printed and corrected.
 
-    Where noise depends on the rows (002, Theorem 4; 004, Theorem 3.5), the fewest that are enough
-    by themselves.
+    Free constants are 1.  Where the noise depends on the number of rows (002, Theorem 4; 004,
+    Theorem 3.5), it is the fixed point of :func:`self_consistent`.
     """
     epsilon, one = NOISE["epsilon"], GOAL | NOISE
     dual, c = one | {"C": SETTING["C"]}, math.sqrt(2.0 * math.log(1.25 / DELTA))
@@ -600,7 +785,10 @@ def table() -> list[dict[str, Any]]:
 
 
 def _invert(polynomial: Array, target: Any) -> float:
-    """1/x for the largest x with polynomial(x) <= target; all coefficients are >= 0."""
+    """Return 1/x for the largest x with polynomial(x) <= target; all coefficients are >= 0.
+
+    x is 1 over a number of rows, so the result is the fewest rows; ``inf`` if there is no x > 0.
+    """
 
     def excess(x: float) -> float:
         return float(np.polyval(polynomial, x) - target)
@@ -614,7 +802,7 @@ def _invert(polynomial: Array, target: Any) -> float:
 
 
 def _statistical(f: Array, C: float, accuracy: float, delta: float, form: str) -> float:
-    """The term of 001 that is there without noise."""
+    """Compute the term of 001's bounds that does not depend on the noise."""
     # the proof gives C^2, where C is printed
     weight = C**2
     if _printed(form):
@@ -627,6 +815,7 @@ def _free(value: float, names: str) -> SampleSize:
 
 
 def _over(numerator: float, denominator: Array) -> float:
+    """Divide by the smallest denominator over rounds; infinity if that is not positive."""
     smallest = float(np.min(denominator))
     # nothing is promised, however many rows there are
     if not smallest > 0:
@@ -641,6 +830,7 @@ def _printed(form: str) -> bool:
 
 
 def _shortfall(accuracy: float, gap: ArrayLike) -> Array:
+    """Validate `gap`, and return it as an array over rounds; each must be below `accuracy`."""
     (short,) = _rounds(gap=gap)
     if not np.all(short < accuracy):
         raise InvalidInput(
@@ -653,6 +843,7 @@ def _shortfall(accuracy: float, gap: ArrayLike) -> Array:
 
 
 def _positive(name: str, value: float, *, zero: bool = False, infinite: bool = False) -> float:
+    """Validate that a number is > 0, or >= 0 with `zero`, and finite unless `infinite`."""
     rule, holds = "> 0", value > 0
     if zero:
         rule, holds = ">= 0", value >= 0
@@ -670,7 +861,7 @@ _price = partial(_positive, infinite=True)
 def _chance(name: str, value: float) -> float:
     if not 0 < value < 1:
         raise InvalidInput(
-            name, value, "is a probability of failure, and must be between 0 and 1", "use 0.05"
+            name, value, "must be between 0 and 1: it is a probability of failure", "use 0.05"
         )
     return float(value)
 
@@ -682,12 +873,12 @@ def _count(name: str, value: int) -> int:
 
 
 def _rounds(**given: ArrayLike) -> list[Array]:
-    """Numbers, or one value a round, as arrays of one axis and one length."""
+    """Validate numbers, or one value per round, and broadcast them to arrays of one length."""
     values = {name: np.atleast_1d(np.asarray(value, dtype=float)) for name, value in given.items()}
     for name, value in values.items():
         if value.ndim != 1 or value.size == 0:
             raise InvalidInput(
-                name, value.shape, "must be a number, or one value a round", "correct it"
+                name, value.shape, "must be a number, or one value per round", "correct it"
             )
         for one in value.tolist():
             _positive(
@@ -696,6 +887,6 @@ def _rounds(**given: ArrayLike) -> list[Array]:
     if len({len(value) for value in values.values()} - {1}) > 1:
         lengths = {name: len(value) for name, value in values.items()}
         raise InvalidInput(
-            "rounds", lengths, "must have the same length", "give numbers, or one value a round"
+            "rounds", lengths, "must have the same length", "give numbers, or one value per round"
         )
     return list(np.broadcast_arrays(*values.values()))

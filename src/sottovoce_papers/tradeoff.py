@@ -6,9 +6,10 @@ With alpha the budget of one release at node p, section V-C of 001 minimises
     (28) L_acc(alpha)  = c4 exp(-c5 alpha) + c6, U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha +
     omega4 alpha^2)).
 
-J falls to minus infinity as alpha -> 0, which ``c3 < c4 + c6`` keeps it from, and is not convex: it
-rises, may fall between two stationary points, and rises again.  The text calls L_acc increasing;
-what increases is accuracy, of which it is the loss. omega2 adds a constant to J.  With the printed
+J falls to minus infinity as alpha -> 0, which the constraint with ``c3 < c4 + c6`` excludes, and is
+not convex: it rises, may fall between two stationary points, and rises again.  001 calls L_acc
+increasing; what increases with alpha is the accuracy, and L_acc is a loss. omega2 only adds a
+constant to J.  With the printed
 constants (:data:`PRINTED`) and omegas J is least at alpha = 0.14 (c4 = 0.2, c5 = 25) or 0.45 (20
 and 20), whatever c6 is.
 
@@ -28,7 +29,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce.util.typing import Any, Array, ArrayLike
 
 _FLAT = 1e-2  # c5 times the span of the budgets: below it, the curve is a straight line
-_STEP = 30.0  # c5 times the first gap: above it, all but the first loss are c6
+_STEP = 30.0  # c5 times the first gap of budgets: above it, all losses but the first equal c6
 _LARGEST = 600.0  # of c5 times the first budget, so that exp does not overflow
 
 PRINTED = ((0.2, 25.0), (20.0, 20.0))
@@ -67,7 +68,7 @@ class AccuracyCurve:
         _together(**vars(self))
 
     def predict(self, alpha: ArrayLike) -> Any:
-        """The loss at budget `alpha`; arrays broadcast against the nodes."""
+        """Compute the loss at budget `alpha`, which broadcasts against the nodes (N,)."""
         budget = _numbers("alpha", alpha)
         _together(c4=self.c4, c5=self.c5, c6=self.c6, alpha=budget)
         return self.c4 * np.exp(-self.c5 * budget) + self.c6
@@ -98,7 +99,7 @@ class PrivacyUtility:
         _together(**vars(self))
 
     def __call__(self, alpha: ArrayLike) -> Any:
-        """The utility of budget `alpha`; arrays broadcast against the nodes."""
+        """Compute the utility of budget `alpha`, which broadcasts against the nodes (N,)."""
         budget = _numbers("alpha", alpha)
         _together(**vars(self), alpha=budget)
         logs = np.log(self.omega2) - np.log(budget) - np.log(self.omega3 + self.omega4 * budget)
@@ -137,6 +138,11 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
     c6 : float, optional
         Hold c6 at this value instead of fitting it.  001 takes the smallest loss observed.
 
+    Returns
+    -------
+    AccuracyCurve
+        With the residuals of the fit.
+
     Raises
     ------
     InvalidInput
@@ -150,7 +156,7 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
         not (1 <= losses.ndim <= 2 and 1 <= budgets.ndim <= 2)
         or losses.shape[-1] != budgets.shape[-1]
     ):
-        rule = f"must have one value a budget ({budgets.shape})"
+        rule = f"must have one value for each budget ({budgets.shape})"
         raise InvalidInput("loss", losses.shape, rule, "use (m,) or (N, m)")
     if budgets.ndim == 2 and losses.shape != budgets.shape:
         raise InvalidInput(
@@ -173,15 +179,20 @@ def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) 
 def optimal_alpha(
     curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: ArrayLike, c3: ArrayLike
 ) -> OptimalAlpha:
-    """The budget that minimises J under the constraints of 001, (28); at a tie, the smaller.
+    """Find the budget that minimises J under the constraints of 001, (28); the smaller at a tie.
 
     Parameters
     ----------
     curve, utility : AccuracyCurve, PrivacyUtility
+        L_acc and U_priv of one node or of N.
     alpha_U : float or array of shape (N,)
         The largest budget that counts as private.
     c3 : float or array of shape (N,)
         The largest loss that counts as accurate; ``c6 < c3 < c4 + c6``.
+
+    Returns
+    -------
+    OptimalAlpha
 
     Raises
     ------
@@ -214,17 +225,21 @@ def _solve(
     top: float,
     c3: float,
 ) -> tuple[float, str]:
+    """Solve (28) for one node: the budget, and which of the three kinds of point it is.
+
+    w1 to w4 are the omegas, `top` is alpha_U; `node` is for messages.
+    """
     if c3 >= c4 + c6:
         rule = (
             f"must be < c4 + c6 = {c4 + c6:g} (node {node}), because J has no lower bound as "
             "alpha -> 0"
         )
-        raise InvalidInput("c3", c3, rule, "name a loss that a very small budget does not reach")
+        raise InvalidInput("c3", c3, rule, "choose a loss that a very small budget does not reach")
     if c3 <= c6:
         raise InvalidInput(
             "c3",
             c3,
-            f"must be > c6 = {c6:g} (node {node}), which no budget beats",
+            f"must be > c6 = {c6:g} (node {node}), the loss without noise",
             "allow more loss",
         )
     low = math.log(c4 / (c3 - c6)) / c5  # L_acc(low) = c3
@@ -232,10 +247,12 @@ def _solve(
         rule = f"must be >= {low:g} (node {node}), the smallest budget with L_acc <= c3"
         raise InvalidInput("alpha_U", top, rule, "allow a larger budget, or more loss")
 
-    # without the constants c6 and omega1 ln(omega2), which move no minimum
+    # J without the constants c6 and omega1 ln(omega2), which do not move a minimum
     def J(alpha: float) -> float:
         return c4 * math.exp(-c5 * alpha) + w1 * (math.log(alpha) + math.log(w3 + w4 * alpha))
 
+    # J' = 0 where g(alpha) = c4 c5 exp(-c5 alpha) h(alpha) equals omega1, with
+    # h = alpha (w3 + w4 alpha) / (w3 + 2 w4 alpha); J falls where g > omega1.
     def log_g(alpha: float) -> float:  # of g / omega1
         h = math.log(alpha) + math.log(w3 + w4 * alpha) - math.log(w3 + 2.0 * w4 * alpha)
         return math.log(c4) + math.log(c5) - math.log(w1) - c5 * alpha + h
@@ -265,7 +282,10 @@ def _solve(
 def _fit(
     alpha: Array, loss: Array, c6: float | None, node: int
 ) -> tuple[float, float, float, float]:
-    """c4, c5, c6 and the residual of one curve."""
+    """Fit one curve to budgets and losses (m,): c4, c5, c6 and the residual.
+
+    `c6` is held at its value unless None; `node` is for messages.
+    """
     distinct = np.unique(alpha)
     # as many budgets as unknowns
     needed = 2
@@ -301,7 +321,7 @@ def _fit(
             columns.append(np.ones_like(x))
         return np.stack(columns, axis=1)
 
-    # for a given c5 the problem is linear: the best of a grid of c5 is the start
+    # For a given c5 the problem is linear; the best c5 of a grid of 60 is where the search starts.
     starts = []
     for rate in np.linspace(slowest, fastest, 60):
         e = np.exp(-np.exp(rate) * x)
@@ -344,7 +364,10 @@ def _fit(
 
 
 def _numbers(name: str, value: ArrayLike, *, zero: bool = False, data: bool = False) -> Any:
-    """`value` as a number or an array, finite and > 0, or >= 0; `data` is never shown."""
+    """Return `value` as a number or an array, or raise an InvalidInput unless finite and > 0.
+
+    With `zero`, 0 is allowed.  With `data` the message does not show the value.
+    """
     values = np.asarray(value, dtype=float)
     rule, inside = "must be finite and > 0", values > 0
     if zero:
@@ -357,11 +380,11 @@ def _numbers(name: str, value: ArrayLike, *, zero: bool = False, data: bool = Fa
 
 
 def _together(**values: Any) -> tuple[int, ...]:
-    """The shape that the values have together."""
+    """Return the shape to which the values broadcast; an InvalidInput if they do not."""
     try:
         return np.broadcast_shapes(*(np.shape(value) for value in values.values()))
     except ValueError:
         shapes = {name: np.shape(value) for name, value in values.items()}
         raise InvalidInput(
-            "shapes", shapes, "must broadcast together", "give numbers, or one value a node"
+            "shapes", shapes, "must broadcast together", "give numbers, or one value per node"
         ) from None

@@ -1,5 +1,5 @@
-"""003, Theorem 3.6 (Kifer, Smith and Thakurta, Theorem 4), with constants: what its Algorithm 3
-loses in accuracy.
+"""003, Theorem 3.6 (Kifer, Smith and Thakurta, Theorem 4), with constants: a bound on the loss in
+accuracy of its Algorithm 3.
 
 The algorithm minimises ``J(f) + Delta / (2 n) ||f||^2 + b.f / n`` for a convex J.  Without its
 noise this objective is ``Delta / n`` strongly convex, so noise of norm ||b|| costs at most
@@ -25,8 +25,9 @@ from sottovoce.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Excess:
-    """Mean loss in ``J`` of 003's Algorithm 3, at most, and the order that Theorem 3.6 prints;
-    its constants are 1.
+    """Bounds on the mean excess ``E [J(f_priv) - J(fhat)]`` of 003's Algorithm 3.
+
+    `order` is what Theorem 3.6 prints, an order of growth, with its constants set to 1.
     """
 
     Delta: float  # the theorem's regulariser
@@ -38,10 +39,29 @@ class Excess:
 def generalised_objective_perturbation(
     *, n: int, d: int, epsilon: float, norm: float, zeta: float = 1.0, delta: float | None = None
 ) -> Excess:
-    """003, Theorem 3.6, for n rows and d features; `delta` for the Gaussian case.
+    """Compute the bounds of 003, Theorem 3.6, for the theorem's regulariser and for the best one.
 
-    `norm` is that of the minimiser fhat of J, and `zeta` bounds a row's gradient.  All must be
-    finite and > 0.
+    Parameters
+    ----------
+    n, d : int
+        Numbers of rows and of features; d at least 2 in the pure case.
+    epsilon : float
+        Of one release, finite and > 0.
+    norm : float
+        ``||fhat||``, of the minimiser of J; finite and > 0.
+    zeta : float
+        Bound on the norm of a row's gradient; finite and > 0.
+    delta : float, optional
+        In (0, 1), for the Gaussian case (3.7); None for the pure case (3.6).
+
+    Returns
+    -------
+    Excess
+
+    Raises
+    ------
+    InvalidInput
+        If a number is out of range.
     """
     for name, value in (("n", n), ("d", d), ("epsilon", epsilon), ("norm", norm), ("zeta", zeta)):
         if not (math.isfinite(value) and value > 0):

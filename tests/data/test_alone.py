@@ -52,7 +52,7 @@ def encoded(schema: Schema, table: Table) -> Any:
 
 
 @pytest.mark.parametrize("door", list(DOORS))
-def test_a_row_changes_how_no_other_is_encoded(door: str, tmp_path: Path) -> None:
+def test_encoding_of_a_row_does_not_depend_on_other_rows(door: str, tmp_path: Path) -> None:
     """Column by column, so that a refusal of one, which stops a run, hides nothing of the
     others.
     """
@@ -86,7 +86,7 @@ def test_a_row_changes_how_no_other_is_encoded(door: str, tmp_path: Path) -> Non
     assert compared == 0 if door == "nested" else compared >= 10
 
 
-def test_a_gap_elsewhere_makes_no_number_a_missing_one() -> None:
+def test_number_is_not_read_as_missing_because_another_row_is() -> None:
     schema = Schema.from_dict({"columns": {"number": COLUMNS["number"]}, "na": ["-9"]})
     full = schema.encode({"number": np.array([-9.0, 4.0, 5.0])}, labels=False).X
     gap = schema.encode({"number": np.array([-9.0, 4.0, None], dtype=object)}, labels=False).X

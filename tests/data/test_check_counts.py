@@ -56,7 +56,9 @@ class TestNumbers:
             ("old", "other text"),
         ],
     )
-    def test_what_is_no_number_is_counted_located_and_described(self, odd: str, kind: str) -> None:
+    def test_unreadable_numbers_are_counted_located_and_described(
+        self, odd: str, kind: str
+    ) -> None:
         assert classify_unreadable_text(odd) == kind
         found = checked(AGE, {"age": texts("4", odd, "5", odd, "300", "-1")})
         counts = of(found, "age")
@@ -109,7 +111,7 @@ class TestNumbers:
         whole = checked(AGE, {"age": np.array([1, 999, 500], dtype=np.int32)}, na=["999"])
         assert of(whole, "age").rows == {"missing": (2,), "above": (3,)} and len(whole.refused) == 1
 
-    def test_days_and_vectors(self) -> None:
+    def test_days_and_vectors_are_counted(self) -> None:
         day = {"d": {"kind": "date", "epoch": "2020-01-01", "lo": "2020-01-01", "hi": "2020-12-31"}}
         days = of(
             checked(day, {"d": texts("2020-03-01", "1.2.2020", "2019-01-01", "2021-05-05", "")}),
@@ -129,7 +131,9 @@ class TestNumbers:
     def test_only_the_first_rows_are_named(self) -> None:
         found = checked(AGE, {"age": texts(*["x"] * 50)})
         [one] = [one for one in found.counts if one.rows == 50]
-        assert one.where == (1, 2, 3, 4, 5) and one.located == "rows 1, 2, 3, 4, 5 and 45 more"
+        shown, others = one.located.split(" and ")
+        assert one.where == (1, 2, 3, 4, 5) and others == "45 more"
+        assert shown == f"rows {', '.join(map(str, one.where))}"
 
 
 class TestClipped:
@@ -144,7 +148,7 @@ class TestClipped:
             ({"kind": "category", "values": ["a", "b"]}, "50"),
         ],
     )
-    def test_a_column_that_is_clipped_in_all_rows_or_most_is_told(
+    def test_column_clipped_in_most_rows_gets_a_note(
         self, block: dict[str, Any], value: str
     ) -> None:
         block = {key: entry for key, entry in block.items() if entry is not None}
@@ -159,7 +163,7 @@ class TestClipped:
         found = checked(AGE, {"age": texts("130", *["5"] * 19)})
         assert found.notes == () and not found.fine and found.counts[0].where == (1,)
 
-    def test_a_number_to_predict(self) -> None:
+    def test_clipped_or_missing_numeric_labels_get_a_note(self) -> None:
         label = {"column": "y", "lo": 100, "hi": 200}
         found = checked(
             AGE, {"age": texts("1", "2", "3"), "y": texts("10", "11", "x")}, label=label
@@ -173,7 +177,7 @@ class TestClipped:
     @pytest.mark.parametrize(
         ("scale", "fine"), [(0.01, False), (0.2, False), (0.9, True), (None, True)]
     )
-    def test_a_scale_that_shortens_most_rows(self, scale: float | None, fine: bool) -> None:
+    def test_scale_that_clips_most_rows_gets_a_note(self, scale: float | None, fine: bool) -> None:
         more = {} if scale is None else {"scale": scale}
         found = checked(AGE, {"age": texts(*map(str, range(0, 120, 3)))}, **more)
         assert found.fine is fine
@@ -181,7 +185,7 @@ class TestClipped:
 
     @pytest.mark.parametrize("share", [0.05, 0.5, 0.8, 0.9, 0.99, 0.9999])
     @pytest.mark.parametrize("intercept", [0.0, 0.5])
-    def test_a_schema_alone_is_never_fine_where_all_its_rows_are_shortened(
+    def test_schema_that_clips_all_synthetic_rows_is_not_fine(
         self, share: float, intercept: float
     ) -> None:
         levels = {
@@ -224,7 +228,7 @@ class TestLabels:
             ),
         ],
     )
-    def test_every_group_is_counted(
+    def test_rows_of_every_declared_label_are_counted(
         self,
         label: dict[str, Any],
         values: list[str],
@@ -250,7 +254,7 @@ class TestLabels:
             ({"column": "y", "values": ["a", "b", "c"]}, "a", "no row is of the class 'b'"),
         ],
     )
-    def test_a_class_that_no_row_has_is_told(
+    def test_declared_class_without_rows_gets_a_note(
         self, label: dict[str, Any], value: str, told: str
     ) -> None:
         n = 1 if "row differs" in told else 6
@@ -258,7 +262,7 @@ class TestLabels:
         assert any(told in note for note in found.notes) and not found.fine and found.refused == ()
 
     @pytest.mark.parametrize("mark", ["NA", "n/a", "?", "None", "unknown", "-", "."])
-    def test_marks_of_missing_values_that_would_be_negative(self, mark: str) -> None:
+    def test_missing_marks_that_would_train_as_negative_get_a_note(self, mark: str) -> None:
         values = ["yes", "no", mark, mark, "yes", "no"]
         found = checked(
             AGE,
@@ -282,7 +286,8 @@ class TestSpelling:
             return
         assert (counts["undeclared"], counts["near"], counts["undeclared texts"]) == (2, 1, 2)
         hints = [note for note in found.notes if "'basic'" in note]
-        assert len(hints) == 1 and 'values = { basic = ["basic", ...] }' in hints[0]
+        declared_mapping = 'values = { basic = ["basic", ...] }'
+        assert len(hints) == 1 and declared_mapping in hints[0]
         assert odd.strip() not in " ".join(found.notes).replace("basic", "")
         assert "gold" not in str(found.to_dict())
 
@@ -297,7 +302,9 @@ class TestSpelling:
         assert found.fine and of(found, "plan").levels == {"basic": 3, "premium": 1}
 
     @pytest.mark.parametrize(("key", "column"), [("site", "where"), ("person", "who")])
-    def test_sites_and_people_whose_names_differ_in_letters(self, key: str, column: str) -> None:
+    def test_site_and_person_names_differing_in_case_get_a_note(
+        self, key: str, column: str
+    ) -> None:
         found = checked(
             AGE, {"age": texts("1", "2", "3"), column: texts("P1", "p1", "P2")}, **{key: column}
         )
@@ -316,8 +323,12 @@ class TestRoles:
         mine = of(found, "where")
         assert (mine.counts["sites"], mine.counts["smallest"], mine.counts["largest"]) == (3, 5, 20)
         assert mine.counts["missing"] == 3 and mine.rows["missing"] == (38, 39, 40)
-        assert mine.counts["sites of fewer than 10 rows"] == 1
-        assert (mine.counts["sites of one class"], mine.counts["sites without a label"]) == (1, 1)
+        small, one_class, unlabelled = (
+            "sites of fewer than 10 rows",
+            "sites of one class",
+            "sites without a label",
+        )
+        assert [mine.counts[key] for key in (small, one_class, unlabelled)] == [1, 1, 1]
         assert len(found.refused) == 1 and "site" in found.refused[0]
 
     def test_people(self) -> None:
@@ -326,8 +337,13 @@ class TestRoles:
         table = {"age": texts(*["5"] * 10), "who": texts(*who), "where": texts(*where)}
         found = checked(AGE, table, site="where", person={"column": "who", "rows": 2})
         mine = of(found, "who")
-        assert (mine.counts["people"], mine.counts["most rows of a person"]) == (3, 5)
-        assert (mine.counts["most sites of a person"], mine.counts["left out"]) == (2, 1)
+        expected_counts = {
+            "people": 3,
+            "most rows of a person": 5,
+            "most sites of a person": 2,
+            "left out": 1,
+        }
+        assert expected_counts.items() <= mine.counts.items()
         assert mine.rows == {"missing": (9, 10), "left out": (3,)} and len(found.refused) == 1
         del table["where"]
         assert checked(AGE, table, person="who").refused == found.refused
@@ -367,7 +383,7 @@ class TestRoles:
         ]
         assert found.fine
 
-    def test_what_is_refused_elsewhere_keeps_no_column_from_its_counts(self) -> None:
+    def test_columns_are_counted_although_another_column_is_refused(self) -> None:
         table = {
             "age": texts("x", "2"),
             "who": texts("", "2"),

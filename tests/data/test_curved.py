@@ -155,7 +155,7 @@ def test_splines_on_knots_that_touch_stay_finite_and_add_up_to_one() -> None:
             np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-14)
 
 
-def test_waves_follow_the_gaussian_kernel() -> None:
+def test_fourier_features_approximate_the_gaussian_kernel() -> None:
     """Inner products are means of 20,000 cosines, each of variance at most 1/2: off by .03 with
     chance below 1e-9.
     """
@@ -264,7 +264,7 @@ def garbage(rng: np.random.Generator, n: int, width: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_garbage_lands_in_the_unit_ball(seed: int) -> None:
+def test_rows_of_any_values_are_encoded_inside_the_unit_ball(seed: int) -> None:
     rng = np.random.default_rng([7, seed])
     s = random_curved(rng)
     if seed % 2 and not s.unit:
@@ -315,7 +315,7 @@ def test_blocks_are_no_longer_than_the_proof_says(seed: int) -> None:
         first += len(block.feature_names)
 
 
-def test_made_up_rows_bend_with_their_own_numbers() -> None:
+def test_derived_features_of_synthetic_rows_follow_their_numbers() -> None:
     s = schema(COLUMNS, intercept=0.5)
     X = dict(
         zip(s.feature_names, draw_weighted_rows(s, 300, np.random.default_rng(0)).T, strict=True)
@@ -325,7 +325,7 @@ def test_made_up_rows_bend_with_their_own_numbers() -> None:
     assert np.ptp(X["curve[spline 2]"]) > 0.4 and set(X["intercept"]) == {0.5}
 
 
-def test_every_number_is_the_same_as_all_their_names() -> None:
+def test_star_in_of_means_every_declared_number() -> None:
     numbers = {name: {"kind": "number", "lo": -1, "hi": 1} for name in "abc"}
     for kind in (
         {"kind": "squares"},
@@ -478,7 +478,7 @@ def test_a_table_is_reviewed_once_a_column() -> None:
     assert len(found.refused) == 1 and found.refused[0].startswith("dose: ")
 
 
-def test_a_saved_run_bends_where_it_is_used(
+def test_saved_run_predicts_with_curved_features(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`train --save` and `predict` encode alike, and the model finds a ring, which no straight
@@ -531,7 +531,7 @@ def test_an_estimator_on_curved_rows_is_scikit_learns() -> None:
 
 
 @pytest.mark.parametrize("names", [["out", "in"], ["in", "out"], ["b", "a", "c"]])
-def test_an_estimator_under_a_curved_schema_leaves_as_a_pipeline(names: list[str]) -> None:
+def test_estimator_with_curved_schema_exports_as_a_pipeline(names: list[str]) -> None:
     rng = np.random.default_rng(0)
     table = {"x": rng.uniform(-1, 1, 2000), "y": rng.uniform(-1, 1, 2000)}
     number = np.digitize(
@@ -550,7 +550,7 @@ def test_an_estimator_under_a_curved_schema_leaves_as_a_pipeline(names: list[str
     )
 
 
-def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -> None:
+def test_inference_coefficients_are_refused_for_export_as_a_pipeline() -> None:
     """Its rows are whole and have reference levels: a transformer's are other rows."""
     rng = np.random.default_rng(0)
     table = {"x": rng.uniform(-1, 1, 4000)}
@@ -563,7 +563,7 @@ def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -
         model.to_sklearn()
 
 
-def test_no_curve_has_coefficients_in_the_columns_units() -> None:
+def test_curved_features_have_no_coefficients_in_column_units() -> None:
     base = {name: COLUMNS[name] for name in ("dose", "share", "ward", "age")}
     naming_from_schema(schema(base))
     for name in ("both", "turns", "curve", "waves"):

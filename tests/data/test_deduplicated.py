@@ -103,7 +103,9 @@ def test_merged_rows_have_no_order() -> None:
 
 
 @pytest.mark.parametrize("kind", ["signed", "offsets", "classes"])
-def test_solves_merge_and_gradients_do_not(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solver_deduplicates_rows_and_gradients_do_not(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A gradient's sensitivity needs equal bits of unchanged rows, so it takes rows as they
     come.
     """

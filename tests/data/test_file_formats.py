@@ -80,13 +80,15 @@ class TestRightFiles:
             ("t.csv", b"sep=|\n" + CSV.replace(b",", b"|")),
         ],
     )
-    def test_are_read_alike(self, tmp_path: Path, name: str, content: bytes) -> None:
+    def test_same_table_in_every_text_format_is_read_alike(
+        self, tmp_path: Path, name: str, content: bytes
+    ) -> None:
         path = tmp_path / name
         path.write_bytes(content)
         assert columns_of(read_table(path)) == COLUMNS
         assert list(tomllib.loads(draft(path))["columns"]) == list(COLUMNS)
 
-    def test_row_names_without_a_name_are_left_out_and_told(self, tmp_path: Path) -> None:
+    def test_unnamed_row_names_are_left_out_with_a_note(self, tmp_path: Path) -> None:
         pd = pytest.importorskip("pandas")
         frame = pd.DataFrame(COLUMNS)
         frame.to_csv(tmp_path / "pandas.csv")
@@ -101,7 +103,7 @@ class TestRightFiles:
             text = draft(tmp_path / name)
             assert list(tomllib.loads(text)["columns"]) == list(COLUMNS) and INDEX_NOTE[1:] in text
 
-    def test_notes_reach_whoever_loads_the_table(self, tmp_path: Path) -> None:
+    def test_notes_of_reading_are_notes_of_the_data_set(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_bytes(b",a,y\n0,1,u\n1,2,v\n")
         schema = {
             "columns": {"a": {"kind": "number", "lo": 0, "hi": 2}},
@@ -169,7 +171,7 @@ class TestWhatIsNoTable:
             ("größe,b\nquarzberg,2\n".encode("cp1252"), "line 1 is not in UTF-8"),
         ],
     )
-    def test_is_refused_by_name_under_a_text_ending(
+    def test_file_of_another_kind_with_a_text_ending_is_refused_by_its_kind(
         self, tmp_path: Path, content: bytes, kind: str
     ) -> None:
         path = tmp_path / "t.csv"
@@ -203,7 +205,7 @@ class TestWhatIsNoTable:
             ("t.sav", b"$FL2 quarzberg", "damaged"),
         ],
     )
-    def test_is_refused_by_name_under_its_own(
+    def test_content_that_does_not_fit_the_ending_is_refused_everywhere_alike(
         self, tmp_path: Path, name: str, content: bytes, kind: str
     ) -> None:
         pytest.importorskip("pyreadstat")
@@ -244,7 +246,7 @@ class TestSeparators:
             ("t.csv.gz", gzipped(SEMICOLONS), "semicolons"),
         ],
     )
-    def test_another_one_is_named_from_the_header_row_alone(
+    def test_other_separator_is_named_from_the_header_row_alone(
         self, tmp_path: Path, name: str, content: bytes, named: str
     ) -> None:
         path = tmp_path / name
@@ -253,7 +255,7 @@ class TestSeparators:
         with pytest.raises(InvalidInput, match=f"separated by {named}"):
             draft(path)
 
-    def test_an_unknown_one_of_the_first_line_is_refused(self, tmp_path: Path) -> None:
+    def test_unknown_separator_in_a_sep_line_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_bytes(b"sep=:\nage:sex\n53:x\n")
         assert "sep=" in refusal(tmp_path / "t.csv").rule
 
@@ -282,7 +284,7 @@ class TestLines:
             ),
         ],
     )
-    def test_of_a_fault_are_named(self, tmp_path: Path, content: bytes, says: str) -> None:
+    def test_line_of_a_fault_is_named(self, tmp_path: Path, content: bytes, says: str) -> None:
         (tmp_path / "t.csv").write_bytes(content)
         assert says in refusal(tmp_path / "t.csv").rule
 
@@ -354,7 +356,7 @@ HEADERS = [
 
 class TestFirstRows:
     @pytest.mark.parametrize("row", FIRST_ROWS)
-    def test_that_look_like_data_are_refused_by_all_and_not_shown(
+    def test_first_row_that_looks_like_data_is_refused_and_not_shown(
         self, tmp_path: Path, row: list[str]
     ) -> None:
         path = tmp_path / "t.csv"
@@ -368,23 +370,23 @@ class TestFirstRows:
         assert str(drafted.value) == str(refusal(path))
 
     @pytest.mark.parametrize("row", HEADERS)
-    def test_that_are_names_are_read(self, row: list[str]) -> None:
+    def test_first_row_of_names_is_read(self, row: list[str]) -> None:
         header = header_from_fields(row, "t.csv")
         assert header.index == (not row[0]) and list(header.names) == list(filter(None, row))
 
-    def test_of_one_column_are_no_draft(self, tmp_path: Path) -> None:
+    def test_first_row_with_a_single_column_is_refused_for_a_draft(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("Quarzberg\ntannfels\n")
         with pytest.raises(InvalidInput) as refused:
             draft(tmp_path / "t.csv")
         assert "Quarzberg" not in str(refused.value)
         assert read_table(tmp_path / "t.csv").n_rows == 1  # rows to predict may have one feature
 
-    def test_say_in_a_draft_that_they_were_taken_for_names(self, tmp_path: Path) -> None:
+    def test_draft_says_that_the_first_row_was_taken_for_names(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_bytes(CSV)
         text = draft(tmp_path / "t.csv")
         assert "first row" in text and not [value for value in PRIVATE if value in text]
 
-    def test_hold_row_names_that_are_ignored_in_a_draft(self, tmp_path: Path) -> None:
+    def test_draft_ignores_columns_of_row_names(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("Unnamed: 0,rownames,age,ward\n1,2,3,4\n")
         given = tomllib.loads(draft(tmp_path / "t.csv", ignore=["ward"]))
         assert given["ignore"] == ["ward", "Unnamed: 0", "rownames"] and list(given["columns"]) == [
@@ -425,7 +427,7 @@ LABELS = {"sex": {1: "m", 2: "f"}}
 
 class TestStatisticsFiles:
     @pytest.mark.parametrize("version", [8, 10, 12, 13, 14, 15])
-    def test_stata_of_every_version(self, tmp_path: Path, version: int) -> None:
+    def test_stata_files_of_every_version_are_read(self, tmp_path: Path, version: int) -> None:
         frame = statistics_frame()
         import pyreadstat
 
@@ -435,7 +437,9 @@ class TestStatisticsFiles:
         assert "sex" in read_table(path).notes[0]
 
     @pytest.mark.parametrize("name", ["t.sav", "t.zsav"])
-    def test_spss(self, tmp_path: Path, name: str) -> None:
+    def test_spss_files_are_read_with_labels_dates_and_missing_values(
+        self, tmp_path: Path, name: str
+    ) -> None:
         frame = statistics_frame()
         import pyreadstat
 
@@ -502,7 +506,7 @@ class TestStatisticsFiles:
         )
         assert columns_of(read_table(tmp_path / "t.sav"))["sex"] == [1.0, 2.0, 1.0]
 
-    def test_days_of_stata_in_a_format_of_the_users(self, tmp_path: Path) -> None:
+    def test_stata_days_in_a_user_defined_format_are_dates(self, tmp_path: Path) -> None:
         pd, pyreadstat = pytest.importorskip("pandas"), pytest.importorskip("pyreadstat")
         frame = pd.DataFrame({"day": [21945.0, 0.0], "b": [1, 2]})
         pyreadstat.write_dta(frame, tmp_path / "t.dta", variable_format={"day": "%tdDD/NN/CCYY"})
@@ -511,7 +515,7 @@ class TestStatisticsFiles:
             date(1960, 1, 1),
         ]
 
-    def test_one_row_changes_no_other(self, tmp_path: Path) -> None:
+    def test_reading_a_row_does_not_depend_on_other_rows(self, tmp_path: Path) -> None:
         frame = statistics_frame()
         import pyreadstat
 
@@ -523,7 +527,7 @@ class TestStatisticsFiles:
         }
         assert columns_of(read_table(part)) == kept
 
-    def test_without_the_reader_say_what_to_install(
+    def test_missing_reader_package_is_named_with_its_installation(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "pyreadstat", None)
@@ -594,12 +598,12 @@ class TestExcel:
             ([], 1, "is empty"),
         ],
     )
-    def test_other_sheets_are_refused(
+    def test_workbook_with_several_visible_sheets_is_refused(
         self, tmp_path: Path, rows: list[list[Any]], sheets: int, says: str
     ) -> None:
         assert says in refusal(write_excel(tmp_path / "t.xlsx", rows, sheets)).rule
 
-    def test_what_unpacks_to_too_much_is_refused(
+    def test_workbook_that_unpacks_to_too_much_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("sottovoce.data.excel_files._ALWAYS", 1000)
@@ -607,7 +611,7 @@ class TestExcel:
         path = write_excel(tmp_path / "t.xlsx", [["a", "b"], *([1, 2] for _ in range(2000))])
         assert "unpacks to" in refusal(path).rule
 
-    def test_a_damaged_one_is_refused(self, tmp_path: Path) -> None:
+    def test_damaged_workbook_is_refused(self, tmp_path: Path) -> None:
         path = write_excel(tmp_path / "t.xlsx", [["a", "b"], [1, 2]])
         path.write_bytes(path.read_bytes()[:-60])
         assert "damaged" in refusal(path).rule

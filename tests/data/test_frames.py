@@ -141,7 +141,7 @@ def test_polars_own_kinds_of_columns() -> None:
         read_frame(frame.lazy())
 
 
-def test_arrays_with_names() -> None:
+def test_arrays_with_column_names_are_read() -> None:
     records = np.array(
         [(1, 2.5, "a"), (2, np.nan, "b")], dtype=[("n", int), ("x", float), ("t", "U3")]
     )
@@ -155,12 +155,14 @@ def test_arrays_with_names() -> None:
     assert table.columns["v"].tolist() == [None, 3.0] and list(table.columns) == ["u", "v"]
     assert read_frame(X.tolist(), ["u", "v"]).columns["u"].tolist() == [1.0, 2.0]
     assert read_frame(table) is table
-    with pytest.raises(InvalidInput, match=r"^X: .*\(n, 3\).*\(2, 2\)"):
+    with pytest.raises(InvalidInput) as refusal:
         read_frame(X, ["u", "v", "w"])
+    assert refusal.value.field == "X"
+    assert "(n, 3)" in refusal.value.rule and "(2, 2)" in refusal.value.rule
 
 
 @pytest.mark.parametrize("given", [np.ones((2, 2)), [[SECRET]], 5, SECRET, None])
-def test_what_has_no_names_is_refused_without_a_value(given: Any) -> None:
+def test_data_without_column_names_is_refused_and_not_shown(given: Any) -> None:
     with pytest.raises(InvalidInput) as refusal:
         read_frame(given)
     said = str(refusal.value)
@@ -170,18 +172,20 @@ def test_what_has_no_names_is_refused_without_a_value(given: Any) -> None:
 
 def test_a_column_that_cannot_be_read_is_named_and_its_values_are_not() -> None:
     pl = pytest.importorskip("polars")
-    with pytest.raises(InvalidInput, match=r"^v: .*cannot be read") as refusal:
+    with pytest.raises(InvalidInput, match="cannot be read") as refusal:
         read_frame(pl.DataFrame({"v": [{"a": 31337.0}, {"a": 1.0}]}))
+    assert refusal.value.field == "v"
     assert refusal.value.__context__ is None and "31337" not in str(refusal.value)
     for ragged in ([[31337.0], [1.0, 2.0]], [[31337.0, 1.0], None], [[31337.0, 1.0], [None, 2.0]]):
         frame = pl.DataFrame({"v": pl.Series(ragged, dtype=pl.List(pl.Float64))})
         # a survey counts those that are fine
         assert read_frame(frame).columns["v"].tolist() == ragged
-        with pytest.raises(InvalidInput, match=r"^v: must hold a list of 2"):
+        with pytest.raises(InvalidInput, match=r"list of 2") as refusal:
             Schema.from_dict({"columns": {"v": VECTOR}}).encode(read_frame(frame), labels=False)
+        assert refusal.value.field == "v"
     pd = pytest.importorskip("pandas")
     twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    with pytest.raises(InvalidInput, match=r"column once|be read|in memory"):
+    with pytest.raises(InvalidInput, match="column once"):
         read_frame(twice)
 
 

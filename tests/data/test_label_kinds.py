@@ -64,7 +64,7 @@ def test_numbers_are_scaled_by_the_bounds_clipped_and_counted() -> None:
     assert schema(DAYS).task == BoundedNumber(0, 60, "days")
 
 
-def test_a_stray_text_changes_one_row_only() -> None:
+def test_stray_text_in_a_numeric_label_affects_only_its_row() -> None:
     typed = schema(DAYS).encode({"a": [0.5] * 3, "y": np.array([1.0, 2.5, 70.0])})
     text = encoded(DAYS, ["1.0", "2.5", "70", "?"])
     np.testing.assert_array_equal(typed.y, text.y[:3])
@@ -121,7 +121,7 @@ def test_rows_are_those_that_losses_of_the_kind_take() -> None:
     np.testing.assert_array_equal(numbers.signed[0, 2], 0.0)
 
 
-def test_what_takes_two_classes_refuses_other_labels(tmp_path: Path) -> None:
+def test_functions_for_two_classes_refuse_other_labels(tmp_path: Path) -> None:
     require_two_classes(TwoClasses(), "compare")
     for task in (ManyClasses(("a", "b", "c")), BoundedNumber(0, 1)):
         with pytest.raises(InvalidInput, match="two classes"):
@@ -138,7 +138,7 @@ def test_what_takes_two_classes_refuses_other_labels(tmp_path: Path) -> None:
         (None, ["s", "w", "w", "s", "w"], 1),
     ],
 )
-def test_a_site_of_its_own_reads_labels_of_every_kind(
+def test_single_site_reads_labels_of_every_kind(
     label: dict[str, Any] | None, values: list[Any], outputs: int, tmp_path: Path
 ) -> None:
     """Rows for which a loss of two classes would be wrong say so, instead of passing for such

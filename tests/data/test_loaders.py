@@ -84,7 +84,7 @@ def test_adult_is_the_table_of_its_source_text_for_text():
         [],
     ],
 )
-def test_what_repeats_itself_is_read_once_and_alike(values):
+def test_repeated_texts_are_parsed_once_with_the_same_result(values):
     column = np.empty(len(values), dtype=object)
     column[:] = values
     each = np.array([value_as_text(value) for value in values], dtype=np.str_)
@@ -138,7 +138,7 @@ def test_builtin_adult_is_the_original_table():
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".csv.xz"])
-def test_a_csv_of_ones_own(files, suffix):
+def test_csv_file_with_a_schema_is_loaded_and_split(files, suffix):
     data = load(files / f"t{suffix}", schema=files / "s.toml", test_share=0.25, rng_seed=3)
     assert data.X_train.shape == (15, 4)
     assert data.X_test.shape == (5, 4)
@@ -233,7 +233,7 @@ def test_bad_csv_is_refused_without_its_content(tmp_path, content, rule):
         ("synthetic", {"schema": {}}, "already encoded"),
     ],
 )
-def test_bad_requests(name, options, text):
+def test_invalid_arguments_of_load_are_refused(name, options, text):
     with pytest.raises(InvalidInput, match=text):
         load(name, **options)
 
@@ -245,7 +245,7 @@ def test_a_broken_archive_is_reported(tmp_path):
             read_csv(tmp_path / f"t.csv{suffix}")
 
 
-def test_synthetic_by_name_is_make():
+def test_synthetic_data_by_name_equal_make_synthetic():
     data = load("synthetic:n=300,d=7,seed=2,sites=3,shift=0.5", test_share=0.25)
     rows = make_synthetic(400, 7, 2, sites=3, shift=0.5)
     assert data.X_train.shape == (300, 7)
@@ -281,9 +281,7 @@ def test_describe_agrees_with_the_data(adult):
 
 
 @pytest.mark.parametrize("kind", ["text", "dictionary", "list"])
-def test_parquet_files_that_say_a_long_value_once_and_mean_it_often_stay_small(
-    tmp_path: Path, kind: str
-) -> None:
+def test_parquet_with_a_repeated_long_value_is_shared_or_refused(tmp_path: Path, kind: str) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     long: Any = [0] * 2_000_000 if kind == "list" else "x" * 1_000_000
     column = pa.array([long] * (20 if kind == "list" else 300))

@@ -126,7 +126,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_products_are_those_of_rows_that_are_written_down(name: str, tmp_path: Path) -> None:
+def test_products_equal_those_of_explicitly_moved_rows(name: str, tmp_path: Path) -> None:
     plain, written, loss = kinds(tmp_path)[name]
     rows, d, nodes = replace(plain, move=MOVE), plain.d, len(plain.n)
     ours, theirs = Solver(rows, loss, 1.0), Solver(written, loss, 1.0)
@@ -235,7 +235,7 @@ def exactly(X: np.ndarray, c: np.ndarray, move: Move) -> list[Fraction]:
 
 
 @pytest.mark.parametrize("k", [0.01, 0.3, 0.999])
-def test_no_row_that_is_meant_is_longer_than_1_in_exact_arithmetic(k: float) -> None:
+def test_moved_rows_have_norm_at_most_one_in_exact_arithmetic(k: float) -> None:
     """Rows of norm 1 to the last bit, means of norm 1, and rows that the map brings to the
     sphere's edge.
     """
@@ -305,7 +305,7 @@ def test_models_fold_back_and_unfold_again() -> None:
         )
 
 
-def test_what_is_no_map_is_refused() -> None:
+def test_invalid_moves_are_refused() -> None:
     good: dict[str, Any] = {"mean": MEAN, "constants": (P - 1,), "k": K, "gain": 2.0}
     wrong: list[dict[str, Any]] = [
         {"mean": MEAN * 10},
@@ -381,7 +381,7 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     )
 
 
-def test_the_stretch_is_that_of_every_mean() -> None:
+def test_stretch_bound_holds_for_every_mean() -> None:
     rng = np.random.default_rng(0)
     for constants in (1, 3):
         for k in (0.05, 0.7):
@@ -403,7 +403,7 @@ def test_the_stretch_is_that_of_every_mean() -> None:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_how_far_a_row_is_shortened_depends_on_no_other_row(order: Any) -> None:
+def test_clipping_factor_of_a_row_does_not_depend_on_other_rows(order: Any) -> None:
     """To the last bit: scores of shortened rows are counted in cells."""
     rng = np.random.default_rng(0)
     for d in (3, 9, 33):

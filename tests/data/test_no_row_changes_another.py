@@ -414,7 +414,9 @@ def test_every_odd_value_meets_every_type_and_every_door() -> None:
 
 @pytest.mark.parametrize("door", list(DOORS))
 @pytest.mark.parametrize("kind", list(TYPES))
-def test_an_odd_row_changes_no_other(kind: str, door: str, tmp_path: Path) -> None:
+def test_odd_row_does_not_change_how_other_rows_are_read(
+    kind: str, door: str, tmp_path: Path
+) -> None:
     ordinary, row, changed, compared = TYPES[kind], 1, [], 0
     found = through(door, ordinary, tmp_path)
     if found is None:
@@ -474,7 +476,7 @@ def test_every_type_is_read_in_arrays_lists_and_frames_alike(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "kind", ["numpy bool", "float32", "Timestamp", "datetime with a zone", "Decimal", "int8"]
 )
-def test_a_transformer_of_frames_keeps_to_it(kind: str) -> None:
+def test_dataframe_transformer_reads_rows_independently(kind: str) -> None:
     levels = {"kind": "category", "column": "v", "values": LEVELS, "other": True}
     encode = SchemaTransformer({"columns": {"v": levels}, "intercept": True})
     ordinary = TYPES[kind]

@@ -62,7 +62,7 @@ class TestWhatIsNoHeader:
             "% made, by quarzberg",
         ],
     )
-    def test_comments_are_told_whatever_separators_they_hold(
+    def test_comment_lines_are_recognised_whatever_separators_they_hold(
         self, tmp_path: Path, first: str
     ) -> None:
         assert "comment" in told(written(tmp_path, f"{first}\nage,sex,bp\n{ROWS}"))
@@ -102,7 +102,7 @@ class TestWhatIsNoHeader:
         assert list(tomllib.loads(draft(path))["columns"]) == names
 
     @pytest.mark.parametrize("quotes", ["''", "\u201c\u201d", "\u201e\u201c", "``"])
-    def test_quotes_that_are_none_are_refused(self, tmp_path: Path, quotes: str) -> None:
+    def test_typographic_and_single_quotes_are_refused(self, tmp_path: Path, quotes: str) -> None:
         first = ",".join(f"{quotes[0]}{name}{quotes[1]}" for name in ("age", "sex", "bp"))
         assert "quotes" in told(written(tmp_path, f"{first}\n{ROWS}"))
 
@@ -117,7 +117,7 @@ class TestWhatIsNoHeader:
             "/* 1 */ DROP TABLE t;\nx,y\n",
         ],
     )
-    def test_statements_in_sql_are_told(self, tmp_path: Path, content: str) -> None:
+    def test_sql_statements_are_recognised(self, tmp_path: Path, content: str) -> None:
         assert "SQL" in told(written(tmp_path, content))
 
     def test_a_section_in_brackets_is_no_json(self, tmp_path: Path) -> None:
@@ -133,13 +133,13 @@ class TestWhatIsNoHeader:
             ("age,,bp", "name"),
         ],
     )
-    def test_empty_fields_are_told_for_what_they_are(
+    def test_empty_header_fields_get_the_fitting_remedy(
         self, tmp_path: Path, first: str, remedy: str
     ) -> None:
         assert remedy in told(written(tmp_path, f"{first}\n{ROWS}"))
 
     @pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n'])
-    def test_the_line_of_excel_may_stand_in_quotes(self, tmp_path: Path, line: str) -> None:
+    def test_sep_line_of_excel_may_be_quoted(self, tmp_path: Path, line: str) -> None:
         path = written(tmp_path, line + "age;bp\n53;83\n")
         assert list(read_table(path).columns) == ["age", "bp"]
 
@@ -162,7 +162,9 @@ class TestDeclaredNames:
             ["a", "17"],
         ],
     )
-    def test_that_are_values_are_refused_and_not_shown(self, names: list[str]) -> None:
+    def test_declared_names_that_look_like_values_are_refused_and_not_shown(
+        self, names: list[str]
+    ) -> None:
         with pytest.raises(InvalidInput) as caught:
             check_declared_names(names, "t.parquet")
         assert not PRIVATE.search(str(caught.value)) and "\x1b" not in str(caught.value)
@@ -170,10 +172,10 @@ class TestDeclaredNames:
     @pytest.mark.parametrize(
         "names", [["0", "1", "2"], ["0", "1", "y"], ["age", "sex"], ["größe", "y"]]
     )
-    def test_that_are_names_or_numbers_in_order_are_fine(self, names: list[str]) -> None:
+    def test_declared_names_and_numbers_in_order_are_accepted(self, names: list[str]) -> None:
         check_declared_names(names, "t.parquet")
 
-    def test_hold_for_parquet_files(self, tmp_path: Path) -> None:
+    def test_declared_names_of_parquet_files_are_checked(self, tmp_path: Path) -> None:
         pa = pytest.importorskip("pyarrow")
         pq = pytest.importorskip("pyarrow.parquet")
         for names in (["53.238", "quarzberg"], ["a", "a"]):
@@ -210,7 +212,9 @@ class TestDrafts:
             "x😀",
         ],
     )
-    def test_are_toml_with_any_name_and_hide_no_character(self, tmp_path: Path, name: str) -> None:
+    def test_draft_is_valid_toml_and_escapes_invisible_characters(
+        self, tmp_path: Path, name: str
+    ) -> None:
         quoted = '"' + name.replace('"', '""') + '"'
         text = draft(written(tmp_path, f"{quoted},y\n1,2\n"), label="y")
         assert list(tomllib.loads(text)["columns"]) == [name]
@@ -241,7 +245,7 @@ class TestOneOddValue:
             "=1+1",
         ],
     )
-    def test_that_is_no_number_is_refused_as_such(self, text: str) -> None:
+    def test_odd_value_that_is_no_number_is_refused_as_such(self, text: str) -> None:
         with pytest.raises(ValueError, match="not"):
             column_as_numbers(np.array(["1", text], dtype=object))
 
@@ -286,12 +290,12 @@ class TestOneOddValue:
             assert caught.value.field == "X"
 
     @pytest.mark.parametrize("given", [{1, 2}, iter([1, 2]), 5.0])
-    def test_what_is_no_column_is_refused_in_one_line(self, given: object) -> None:
+    def test_data_that_is_no_column_is_refused_in_one_line(self, given: object) -> None:
         with pytest.raises(InvalidInput):
             read_frame({"a": given})
 
     @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-    def test_a_far_point_in_time_of_parquet(self, tmp_path: Path, unit: str) -> None:
+    def test_parquet_time_beyond_python_dates_is_read(self, tmp_path: Path, unit: str) -> None:
         pa = pytest.importorskip("pyarrow")
         pq = pytest.importorskip("pyarrow.parquet")
         far = {"s": 10**15, "ms": 10**17, "us": 10**18, "ns": 10**18 + 1}[unit]
@@ -306,7 +310,9 @@ class TestOneOddValue:
             > schema.encode({"t": found}, labels=False).X[1, 0]
         )
 
-    def test_a_far_day_and_a_text_that_is_none_in_parquet(self, tmp_path: Path) -> None:
+    def test_parquet_day_beyond_python_dates_and_invalid_text_are_read(
+        self, tmp_path: Path
+    ) -> None:
         pa = pytest.importorskip("pyarrow")
         pq = pytest.importorskip("pyarrow.parquet")
         days = pa.array([FAR, 0, None], pa.int32()).cast(pa.date32())
@@ -316,7 +322,7 @@ class TestOneOddValue:
         assert columns["t"].tolist()[1:] == [date(1970, 1, 1), None]
         assert columns["d"].tolist()[1:] == [timedelta(seconds=60), None]
 
-    def test_a_far_day_of_a_frame(self) -> None:
+    def test_frame_day_beyond_python_dates_is_read(self) -> None:
         pa, pl, pd = (pytest.importorskip(name) for name in ("pyarrow", "polars", "pandas"))
         days = pa.array([0, None, FAR], pa.int32()).cast(pa.date32())
         frames = [
@@ -363,7 +369,7 @@ class TestFilesOfStatistics:
             ("t.xpt", "E8601DT", [1e13, 1e9, 0.0], datetime(1991, 9, 9, 1, 46, 40)),
         ],
     )
-    def test_one_far_date_leaves_the_others(
+    def test_date_beyond_python_dates_does_not_affect_other_rows(
         self, tmp_path: Path, name: str, form: str, values: list[float], second: date
     ) -> None:
         path = stored(tmp_path / name, values, form)
@@ -378,7 +384,9 @@ class TestFilesOfStatistics:
         ("name", "form"),
         [("t.sav", "TIME8"), ("t.sav", "DTIME12"), ("t.xpt", "TIME8."), ("t.xpt", "HHMM5.")],
     )
-    def test_times_are_seconds_beyond_a_day_too(self, tmp_path: Path, name: str, form: str) -> None:
+    def test_times_beyond_a_day_are_read_as_seconds(
+        self, tmp_path: Path, name: str, form: str
+    ) -> None:
         path = stored(tmp_path / name, [3600.0, 90000.0, -5.0], form)
         assert read_table(path).columns["t"].tolist() == [3600.0, 90000.0, -5.0]
         assert column_types(path)["t"] == "number"
@@ -423,13 +431,13 @@ class TestWords:
             ("some text", "other text"),
         ],
     )
-    def test_say_what_a_text_is(self, text: str, kind: str) -> None:
+    def test_unreadable_texts_are_classified_in_words(self, text: str, kind: str) -> None:
         assert classify_unreadable_text(text) == kind
 
     @pytest.mark.parametrize(
         "text", ["si\u200bck", "\u200fsick", "\ufeffsick", "si\u00adck", "SICK ", "ｓｉｃｋ"]
     )
-    def test_a_text_that_looks_as_a_declared_one_is_hinted_at(self, text: str) -> None:
+    def test_text_that_looks_like_a_declared_one_gets_a_note(self, text: str) -> None:
         assert fold_text(text) == "sick"
         schema = Schema.from_dict(
             {
@@ -449,7 +457,7 @@ class TestWords:
             (("TRUE", "FALSE"), ["true", "false", True, False]),
         ],
     )
-    def test_what_is_read_as_a_declared_label_or_level_is_fine(
+    def test_text_read_as_a_declared_label_or_level_gets_no_note(
         self, declared: tuple[str, str], texts: list[Any]
     ) -> None:
         positive, negative = declared
@@ -462,7 +470,7 @@ class TestWords:
         found = review(schema, {"a": texts, "y": texts})
         assert found.fine and not found.notes
 
-    def test_a_column_in_other_letters_is_told(self) -> None:
+    def test_column_name_differing_in_case_gets_a_remedy(self) -> None:
         schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 1}}})
         with pytest.raises(SchemaError) as other:
             schema.encode({"AGE": ["1"]}, labels=False)
@@ -491,7 +499,9 @@ class TestWhatPeopleHave:
             ("t.csv.gz", gzipped(BASE[:15].encode()) + gzipped(BASE[15:].encode())),
         ],
     )
-    def test_are_read(self, tmp_path: Path, name: str, content: str | bytes) -> None:
+    def test_odd_line_ends_marks_blanks_and_quotes_are_read(
+        self, tmp_path: Path, name: str, content: str | bytes
+    ) -> None:
         table = read_table(written(tmp_path, content, name))
         assert {key: values.tolist() for key, values in table.columns.items()} == {
             "age": ["53", "55"],
@@ -519,7 +529,7 @@ class TestWhatPeopleHave:
             ("t.parquet", BASE),
         ],
     )
-    def test_or_refused_in_one_line_without_a_value(
+    def test_unreadable_variants_are_refused_in_one_line_without_a_value(
         self, tmp_path: Path, name: str, content: str | bytes
     ) -> None:
         with pytest.raises(InvalidInput) as caught:

@@ -101,7 +101,7 @@ def test_every_storage_has_the_same_minimisers(
             assert np.linalg.norm(2.0 / len(t) * X.T @ loss.derivative(X @ w - t) + 0.1 * w) <= 3e-9
 
 
-def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
+def test_padding_rows_add_nothing_whatever_the_offset() -> None:
     rows, _ = rows_of("dense", Path())
     assert rows.offset is not None and not rows.offset[2, 7:].any()
     design = rows.design_of_nodes(np.array([0, 1, 2]))
@@ -133,7 +133,7 @@ def test_a_row_of_zeros_loses_its_offset() -> None:
     )
 
 
-def test_the_digest_has_the_offset_and_that_of_other_rows_is_what_it_was() -> None:
+def test_fingerprint_includes_offsets_and_is_unchanged_without_them() -> None:
     parts = make_targets(SIZES, D)
     plain = Rows.build_from_parts([(X, np.ones(len(X))) for X, _ in parts])
     first = plain.with_offset([t for _, t in parts])
@@ -165,7 +165,7 @@ def test_pooled_rows_keep_their_numbers() -> None:
     np.testing.assert_array_equal(pooled.signed[0], np.concatenate([X for X, _ in parts]))
 
 
-def test_numbers_of_another_library_are_taken() -> None:
+def test_offsets_of_another_array_library_are_accepted() -> None:
     home, (X, t) = backend_from_spec("array_api_strict"), make_targets([9], D)[0]
     there = Rows.build_from_parts(
         [(home.copy_to_device(X), home.copy_to_device(np.ones(9)))], [home.copy_to_device(t)]

@@ -164,7 +164,7 @@ def test_sites_come_in_sorted_order():
         ("column:a", 2, {"columns": {"a": np.zeros((10, 2))}}, "column", "one value a row"),
     ],
 )
-def test_impossible_demands(how, nodes, options, field, text):
+def test_impossible_partitions_are_refused(how, nodes, options, field, text):
     with pytest.raises(InvalidInput, match=text) as caught:
         partition(how, np.where(np.arange(10) < 5, 1.0, -1.0), nodes, 0, **options)
     assert caught.value.field == field
@@ -184,7 +184,7 @@ def test_dirichlet_of_many_classes_deals_each_of_them_by_shares_of_its_own():
     )
 
 
-def test_a_number_is_dealt_by_the_middle_of_its_bounds():
+def test_numeric_label_is_split_at_the_middle_of_its_bounds():
     days = BoundedNumber(0, 60)
     t = np.random.default_rng(4).uniform(0, 60, size=5000)
     above = np.where(t > 30, 1.0, -1.0)
@@ -195,6 +195,6 @@ def test_a_number_is_dealt_by_the_middle_of_its_bounds():
         )
 
 
-def test_a_spread_of_one_share_is_for_two_kinds_of_labels():
+def test_label_partition_is_refused_for_more_than_two_classes():
     with pytest.raises(InvalidInput, match="there are 3"):
         partition("label", np.arange(9) % 3, 3, task=ManyClasses(("a", "b", "c")))

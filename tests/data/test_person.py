@@ -99,7 +99,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 class TestWhoTheyAre:
-    def test_numbers_in_the_order_of_first_appearance(self) -> None:
+    def test_people_are_numbered_in_order_of_first_appearance(self) -> None:
         column = np.array(["b", "a", " b", "c", "a"], dtype=object)
         assert Person("id").number_people(column, frozenset()).tolist() == [0, 1, 0, 2, 1]
         assert Person("id").number_people(np.array([7, 7, 3]), frozenset()).tolist() == [0, 0, 1]
@@ -155,12 +155,12 @@ class TestWhoTheyAre:
         with pytest.raises(SchemaError, match="no person identifier"):
             Person("id").number_people(frame.columns["id"], frozenset())
 
-    def test_at_how_many_places_they_have_rows(self) -> None:
+    def test_number_of_sites_per_person_is_counted(self) -> None:
         people = np.array([0, 1, 0, 2, 2, 2])
         assert most_parts_of_a_person(people, [np.array([0, 1]), np.array([2, 3, 4, 5])]) == 2
         assert most_parts_of_a_person(people, [np.array([0, 2]), np.array([1, 3, 4, 5])]) == 1
 
-    def test_a_split_or_deal_keeps_them_together(self) -> None:
+    def test_split_and_partition_keep_the_rows_of_a_person_together(self) -> None:
         people = np.array([2, 0, 2, 1, 0])
         assert [rows.tolist() for rows in group_rows_by_person(people, np.arange(5))] == [
             [1, 4],
@@ -190,7 +190,7 @@ class TestWhoTheyAre:
         assert schema.person == Person("id", MOST) and schema.to_dict()["person"] == "id"
         assert Schema.from_dict(schema.to_dict()) == schema
         assert schema.fingerprint != Schema.from_dict({"columns": plain["columns"]}).fingerprint
-        with pytest.raises(SchemaError, match="cannot be a feature"):
+        with pytest.raises(SchemaError, match=r"^a: is the person"):
             Schema.from_dict(plain | {"person": "a"})
         with pytest.raises(SchemaError, match="label or weight"):
             Schema.from_dict(plain | {"label": {"column": "id", "positive": "x"}})
@@ -238,7 +238,9 @@ class TestHowFarTheyMoveThings:
     @pytest.mark.parametrize(
         ("loss", "moved"), [("logistic", False), ("huber:0.5", False), ("huber:0.5", True)]
     )
-    def test_no_further_than_stated(self, kind: str, relation: str, loss: str, moved: bool) -> None:
+    def test_person_moves_a_release_at_most_by_the_stated_sensitivity(
+        self, kind: str, relation: str, loss: str, moved: bool
+    ) -> None:
         """`moved` rows are centred and shortened again, each by itself: what a person may add
         stays one row.
         """
@@ -280,7 +282,7 @@ class TestHowFarTheyMoveThings:
         assert planted > 1.5  # rows that are not bounded together pass it
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-    def test_the_mean_by_which_rows_are_centred(self, relation: str) -> None:
+    def test_person_moves_the_centring_mean_at_most_by_its_sensitivity(self, relation: str) -> None:
         """A person of four rows and another of one, on opposite sides: as stated, and further if
         planted.
         """
@@ -304,7 +306,9 @@ class TestHowFarTheyMoveThings:
             )
 
     @pytest.mark.parametrize("most", [math.inf, 0.2])
-    def test_rows_at_other_places_are_shortened_alike_but_for_rounding(self, most: float) -> None:
+    def test_gradient_of_a_clipped_row_depends_on_its_place_by_rounding_only(
+        self, most: float
+    ) -> None:
         """Gradients of moved rows, each by itself and among others, are closer than what
         sensitivities add.
         """
@@ -343,7 +347,7 @@ class TestHowFarTheyMoveThings:
             NoisyGradient(np.full((1, 1, self.D), 1e8), None, "test").check_before_charge(of)
 
 
-def test_carried_noise_covers_people_whose_rows_pull_in_turns() -> None:
+def test_correlated_noise_covers_people_whose_rows_alternate_in_sign() -> None:
     """The left side of the theorem (docs/privacy/correlated_noise.md), by all ways in which two
     rows can pull.
 
@@ -434,7 +438,9 @@ class TestRuns:
             deal_rows_to_nodes(TrainConfig(RunConfig(), table, schema, 3, "label"), dataset)
 
     @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
-    def test_auto_takes_a_method_that_is_proved(self, clinic: tuple[str, str], trust: str) -> None:
+    def test_auto_chooses_a_method_proved_for_people(
+        self, clinic: tuple[str, str], trust: str
+    ) -> None:
         table, schema = clinic
         report = train(TrainConfig(RunConfig("auto", 4.0, 1e-5, trust=trust), table, schema))
         assert report.config.run.method in PROVED
@@ -454,7 +460,7 @@ class TestRuns:
         assert prepare(replace(config, rows_per_person=1), n, 4).plan_ledger().rows
         assert cls.objective_noise or method in ("ipp_admm", "central_sgd")
 
-    def test_rows_and_run_must_speak_of_the_same_unit(self) -> None:
+    def test_run_with_another_privacy_unit_than_its_rows_is_refused(self) -> None:
         X = np.full((6, 2), 0.5)
         rows = Rows.build_from_parts([(X, np.array([1.0, -1.0] * 3))])
         people = rows.with_people([np.array([0, 0, 1, 1, 2, 3])], 2)
@@ -499,7 +505,7 @@ class TestRuns:
 
 
 class TestAnswers:
-    def test_one_row_of_everybody_is_asked(self, clinic: tuple[str, str]) -> None:
+    def test_answers_use_one_row_of_each_person(self, clinic: tuple[str, str]) -> None:
         table, schema = clinic
         run = RunConfig("auto", 200.0, 1e-5)
         found = infer(TrainConfig(run, table, schema), held=Held(100.0))
@@ -509,7 +515,7 @@ class TestAnswers:
         assert found.evaluation.statement.unit == found.statement.unit
 
 
-def test_a_missing_column_is_told_before_anything(tmp_path: Path) -> None:
+def test_missing_person_column_is_refused_first(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("age,dose,hospital,ill\n0,0,a,yes\n")
     schema = tmp_path / "s.toml"
     schema.write_text(SCHEMA)

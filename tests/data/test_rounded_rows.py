@@ -26,7 +26,9 @@ Y = np.where(np.arange(400) % 2, 1.0, -1.0)
 
 @pytest.mark.parametrize("kind", [np.asarray, csr_array])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rows_divided_by_their_norms_are_taken_and_are_inside(dtype: type, kind: Any) -> None:
+def test_rows_divided_by_their_norms_are_accepted_and_inside_the_ball(
+    dtype: type, kind: Any
+) -> None:
     X = unit(dtype)
     assert np.linalg.norm(X.astype(float), axis=1).max() > 1.0  # what rounding does
     rows = Rows.build_from_parts([(kind(X), Y)])

@@ -95,7 +95,7 @@ def test_sums_and_minimisers_are_those_of_rows_that_repeat(kind: str) -> None:
     assert float(np.abs(found).max()) > 0.05
 
 
-def test_one_node_all_nodes_and_a_pool_keep_their_weights() -> None:
+def test_weights_are_kept_by_single_nodes_and_pooled_rows() -> None:
     parts, weights = tables()
     rows = Rows.build_from_parts(parts).with_weight(weights)
     assert rows.weight is not None and rows.weight.shape == (2, 40)
@@ -155,7 +155,7 @@ def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
     assert rows_digest(*rows[1].fingerprint_arrays()) != rows_digest(*plain[1].fingerprint_arrays())
 
 
-def test_merged_rows_count_by_their_weights() -> None:
+def test_deduplicated_rows_count_by_their_weights() -> None:
     rng = np.random.default_rng(0)
     X = rng.choice([0.0, 0.4], size=(20_000, D))
     y, w = np.where(X[:, 0] > 0, 1.0, -1.0), rng.choice([0.25, 1.0], 20_000)
@@ -239,6 +239,6 @@ def test_weights_of_classes_are_public_numbers() -> None:
 @pytest.mark.parametrize(
     "wrong", [[np.ones(40)], [np.ones(40), np.ones(34)], [np.ones(40), np.full(33, 1.01)]]
 )
-def test_other_weights_are_refused(wrong: list[np.ndarray]) -> None:
+def test_weights_of_wrong_shape_or_above_one_are_refused(wrong: list[np.ndarray]) -> None:
     with pytest.raises(InvalidInput):
         Rows.build_from_parts(tables()[0]).with_weight(wrong)

@@ -107,14 +107,14 @@ def test_a_driver_that_is_not_installed_is_named(
     query: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DATABASE, "snowflake://me:secret@host/x")
-    with pytest.raises(
-        InvalidInput, match=r"pip install 'sottovoce\[sql\]' adbc-driver-snowflake"
-    ) as refused:
+    with pytest.raises(InvalidInput, match="adbc-driver-snowflake") as refused:
         read_table(query)
+    install_command = "pip install 'sottovoce[sql]' adbc-driver-snowflake"
+    assert refused.value.remedy.endswith(install_command)
     assert "secret" not in str(refused.value)
 
 
-def test_a_value_is_read_by_itself(query: Path, tmp_path: Path) -> None:
+def test_values_of_a_query_are_read_independently(query: Path, tmp_path: Path) -> None:
     """SQLite's columns have no types: a text in one row must not round, or rename, what others
     hold.
     """

@@ -61,7 +61,7 @@ def test_dense_rows_have_the_norm_asked_for() -> None:
         assert np.allclose(X[:, -1], X[0, -1])
 
 
-def test_correlated_rows_keep_means_and_spreads_and_go_together() -> None:
+def test_correlated_rows_keep_means_and_spreads_and_are_correlated() -> None:
     def apart(n: int, rng: np.random.Generator) -> Array:
         columns = rng.uniform(-0.1, 0.3, size=(n, 8)) * np.linspace(0.2, 1.0, 8)
         return np.column_stack([columns, np.full(n, 0.3)])
@@ -76,7 +76,7 @@ def test_correlated_rows_keep_means_and_spreads_and_go_together() -> None:
     assert known[0] < 1.1 and made[0] > 2.0 and made[-1] < 0.6
 
 
-def test_means_go_astray_and_spreads_differ_by_factors() -> None:
+def test_means_and_spreads_deviate_as_declared() -> None:
     """With 400 columns the spread of means errs by 4%, and the median factor by 6%."""
 
     def even(n: int, rng: np.random.Generator) -> Array:
@@ -139,7 +139,7 @@ def test_narrowed_rows_keep_norms_and_the_spread_of_margins() -> None:
     assert abs(np.mean(Y[:, -1] > 0) - 0.5) < 0.12  # five standard deviations
 
 
-def test_rows_of_few_dimensions_lose_nothing() -> None:
+def test_narrowed_rows_of_few_dimensions_are_unchanged_up_to_rotation() -> None:
     def flat(n: int, rng: np.random.Generator) -> Array:
         return rows_inside_ball(rng.normal(size=(n, 4)) @ np.eye(4, 90) / 4.0)
 
@@ -154,7 +154,7 @@ def test_rows_of_few_dimensions_lose_nothing() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_a_world_has_chances_that_add_up(classes: int) -> None:
+def test_class_probabilities_of_a_world_add_up_to_one(classes: int) -> None:
     world = draw_world(dense_sketch(6), 80, (10, 700, 300), 3, classes=classes, tilt=1.0)
     assert (
         world.X.shape == (80, 6) and world.shares.shape == (3, 80, classes) and world.start is None
@@ -228,7 +228,7 @@ def test_the_error_of_a_classifier_is_the_chance_that_it_is_wrong() -> None:
 # What is known
 
 
-def test_what_is_known_gives_the_same_worlds_for_the_same_key() -> None:
+def test_sources_with_the_same_key_draw_the_same_worlds() -> None:
     sizes = {"sites": (30, 50), "classes": 2, "tilt": 0.0, "widest": 64}
     first, second = unknown(5), unknown(5)
     assert first == second and hash(first) == hash(second) and first != unknown(6)
@@ -243,7 +243,7 @@ def test_what_is_known_gives_the_same_worlds_for_the_same_key() -> None:
     assert len({world.X.tobytes() for world in made}) == 6 and len(LABELS) > 1
 
 
-def test_a_world_is_as_wide_as_asked_at_most() -> None:
+def test_world_has_at_most_the_requested_number_of_features() -> None:
     for d, widest, width in ((5, 9, 5), (30, 9, 9)):
         for number in range(4):
             world = unknown(d).draw_expected_world(
@@ -252,7 +252,7 @@ def test_a_world_is_as_wide_as_asked_at_most() -> None:
             assert world.X.shape == (40, width) and world.test.shape[1] == width
 
 
-def test_rows_that_a_schema_lets_one_expect() -> None:
+def test_worlds_of_a_schema_are_drawn_from_its_synthetic_rows() -> None:
     def schema(high: float) -> Schema:
         return Schema.from_dict(
             {"columns": {"age": {"kind": "number", "lo": 0, "hi": 120, "typical": [18, high]}}}

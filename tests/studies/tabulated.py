@@ -1,10 +1,10 @@
-"""The rows that a full run of a study would tabulate: every cell's labels, with made-up numbers in
+"""The rows that a full run of a study would tabulate: every cell's labels, with random numbers in
 place of results.
 
-Cells that train are played: they give the rounds and replicates that they would, and the columns of
-a real run (``test_played_cells_have_the_rows_of_real_ones``).  003's cells run on a few rows, and
-one of them for all that differ in numbers only, since texts decide which methods a cell tells
-apart.
+Cells that train are simulated: they return the rounds and replicates that they would have, with the
+columns of a real run (``test_simulated_cells_have_the_columns_of_real_ones``).  003's cells run on a
+few rows, and only one of those that differ in numbers alone, since texts decide which methods a cell
+has.
 """
 
 from __future__ import annotations

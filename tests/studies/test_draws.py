@@ -60,7 +60,7 @@ def test_a_cell_with_draws_has_the_rows_of_each_and_the_first_is_that_of_a_cell_
     assert prices[0] == one[0]["epsilon_proved"]
 
 
-def test_what_is_told_beside_a_run_is_of_its_own_draw() -> None:
+def test_privacy_and_notes_are_those_of_the_rows_own_draw() -> None:
     """Training errors, vectors sent, and the run without noise, which has the graph of its draw."""
     rows = graded.run({**CELL, "draws": 2, "replicates": 2, "also": "noiseless_error"})
     assert {"train_error", "broadcasts", "noiseless_error"} <= set(rows[0])

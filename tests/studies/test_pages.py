@@ -14,7 +14,7 @@ from sottovoce_papers.studies import figures, page
 from sottovoce_papers.studies.drawn import panels
 from sottovoce_papers.studies.run import StudyRun
 from sottovoce_papers.studies.spec import Figure, PaperPoints, Reading, Sentence, Study
-from sottovoce_papers.studies.verdicts import judged
+from sottovoce_papers.studies.verdicts import REPRODUCED, judged
 
 LINE = Figure("loss", "Loss", "line", "x", "v", series="method", names={"a": "The first"})
 ROWS = [
@@ -66,23 +66,25 @@ def plain(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html[html.index("<h1") :]))
 
 
-def test_results_come_first_and_promises_are_short() -> None:
+def test_page_shows_results_before_short_privacy_statements() -> None:
     text = plain(made())
     claims, numbers, promised, how = (
         text.index(x) for x in ("What is claimed", "In numbers", "What is prom", "How it")
     )
     assert claims < numbers < promised < how
     assert how - promised < promised - claims
-    assert "epsilon 0.5 to 2" in text and "epsilon inf" in text
+    assert re.search(r"epsilon 0\.5 to 2\b", text) and "epsilon inf" in text
     assert text.count("Protects one row") == 1 and "privacy.txt" in text
 
 
-def test_reasons_come_before_words_and_the_papers_numbers_beside_ours() -> None:
+def test_page_shows_reasons_before_verdicts_and_paper_numbers_beside_ours() -> None:
     text = plain(made())
     assert "The paper: 0.2" in text
-    assert "3 of 3: reproduced" in text
+    reason, word = "3 of 3", REPRODUCED
+    assert f"{reason}: {word}" in text
     table = text[text.index("In numbers") :]
-    assert table.count("(Table II)") == 2 and "v 0.2 ± 0.01" in table
+    printed = f"{LINE.y} {POINTS.y[0]:g} ± {POINTS.error:g}"
+    assert table.count("(Table II)") == 2 and printed in table
     assert (
         "paper"
         not in plain(made(paper_points=())).split("In numbers")[1].split("What is promised")[0]
@@ -91,7 +93,8 @@ def test_reasons_come_before_words_and_the_papers_numbers_beside_ours() -> None:
 
 def test_wording_of_a_refuted_claim_names_its_proof_first() -> None:
     text = plain(made(claims=(replace(CLAIM, refuted="Theorem 9; tests/a.py::b"),)))
-    assert "As printed: Theorem 9; tests/a.py::b: refuted (by proof) . what was measured" in text
+    expected_line = "As printed: Theorem 9; tests/a.py::b: refuted (by proof) . what was measured"
+    assert expected_line in text
 
 
 def test_readings_are_listed_and_judged() -> None:
@@ -100,7 +103,7 @@ def test_readings_are_listed_and_judged() -> None:
     assert "Reading: r1." in text and "Reading: r2." in text and "It is large." in text
 
 
-def test_a_quick_run_says_so() -> None:
+def test_page_of_a_quick_run_is_marked() -> None:
     assert "(quick run)" in made(quick=True) and "quick run" not in made()
     marked, unmarked = (figures.draw(LINE, ROWS, (), mark)[0].svg for mark in (page.MARK, ""))
     assert marked != unmarked

@@ -69,20 +69,12 @@ def numbered(text: str) -> set[str]:
     return found
 
 
-def test_names_are_read_as_they_are_meant() -> None:
-    assert numbered("Figures 3.1 to 3.3, Corollary 4") == {
-        "figure 3.1",
-        "figure 3.2",
-        "figure 3.3",
-        "corollar 4",
-    }
-    assert numbered("Tables I to III; Corollaries 1 and 2") == {
-        "table I",
-        "table II",
-        "table III",
-        "corollar 1",
-        "corollar 2",
-    }
+def test_ranges_of_numbered_items_are_expanded() -> None:
+    ranged = "Figures 3.1 to 3.3, Corollary 4"
+    assert numbered(ranged) == {"figure 3.1", "figure 3.2", "figure 3.3", "corollar 4"}
+    roman = "Tables I to III; Corollaries 1 and 2"
+    tables, corollaries = {"table I", "table II", "table III"}, {"corollar 1", "corollar 2"}
+    assert numbered(roman) == tables | corollaries
 
 
 @pytest.mark.parametrize("number", papers.PAPERS)
@@ -152,7 +144,12 @@ def test_every_study_of_a_paper_is_on_its_page() -> None:
     assert {name for name in spec.names() if spec.load(name).paper} <= spoken
 
 
-ABSENT = {"verdict": verdicts.NOT_RUN, "reason": "made-up rows", "of": {}, "settings": []}
+ABSENT = {"verdict": verdicts.NOT_RUN, "reason": "synthetic rows", "of": {}, "settings": []}
+
+
+def cells_of(row: str) -> list[str]:
+    """The cells of a row of a table in Markdown."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
 
 
 def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
@@ -189,31 +186,28 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     )
     items.append({"item": "Figure 7", "study": "004-fig7-us"})
     lines = papers.page("000", "A paper", items, tmp_path).splitlines()
-    first, other, second, third, fourth, fifth = lines[-6:]
-    assert (
-        "A \\| B." in first
-        and "(7 replicates)" in first
-        and "| holds in 5 of 5: reproduced |" in first
-    )
-    assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "and 3 alike" in first
-    listed = papers.times(tmp_path).splitlines()[-3]
-    assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced; 1 not run | 1 reproduced |  |"
-    assert lines[2] == verdicts.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
-    assert "Reading: low." in first and "| 3 (Table II) |" in first
-    assert "printed: – | made-up rows: not run |" in other
-    assert (
-        "`sottovoce claims`" in third
-        and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
-    )
-    assert "printed and corrected forms differ" in fourth and "rows as printed" in fourth
-    assert "the corrected form has C^2 |f0|^2".replace("|", "\\|") in fourth
-    assert "| not run |" in fifth and "ipums" in fifth
-    assert (
-        "not run as its file is now |" in second and "| false |" in third and "claimed 0.1" in third
-    )
+    # of the study: its claim, and the absent one; then one row for each further item
+    judged, absent, not_run, claim, rows, needs_file = map(cells_of, lines[-6:])
+    assert "A \\| B." in lines[-6] and "(7 replicates)" in lines[-6]
+    assert f"holds in 5 of 5: {verdicts.REPRODUCED}" in judged
+    assert f"alpha 0.1: {setting['numbers']}" in lines[-6] and "and 3 alike" in lines[-6]
+    listed = cells_of(papers.times(tmp_path).splitlines()[-3])
+    assert listed[:5] == ["`000-fig3`", "001", "3", "7", "12"]
+    assert listed[5:] == ["1 reproduced; 1 not run", "1 reproduced", ""]
+    assert lines[2] == verdicts.ORDERED
+    assert cells_of(lines[-8])[-3:] == ["as printed", "by its proof", "proved"]
+    assert "Reading: low." in lines[-6] and "3 (Table II)" in judged
+    assert f"{ABSENT['reason']}: {verdicts.NOT_RUN}" in absent and "as printed: –" in absent
+    assert any(cell.startswith(verdicts.NOT_RUN) for cell in not_run)
+    assert "`sottovoce claims`" in lines[-3] and "false" in claim and "claimed 0.1" in lines[-3]
+    assert legend.OTHER_FORM in lines[-2] and "rows as printed" in lines[-2]
+    assert any(cell.endswith("`pytest tests/a.py::b`") for cell in rows)
+    corrected_bound = "C^2 |f0|^2".replace("|", "\\|")
+    assert f"corrected form has {corrected_bound}" in lines[-2]
+    assert verdicts.NOT_RUN in needs_file and "ipums" in lines[-1]
 
 
-def test_pages_tell_with_what_studies_ran_and_how_often_each_word_came_out(tmp_path: Path) -> None:
+def test_pages_show_provenance_and_counts_of_verdicts(tmp_path: Path) -> None:
     """One sentence where all ran alike, one for each way else; words are counted over studies
     and bases.
     """
@@ -236,19 +230,18 @@ def test_pages_tell_with_what_studies_ran_and_how_often_each_word_came_out(tmp_p
         == f"All ran with {made.sentence(way)}."
     )
     counted = papers.word_counts(tmp_path).splitlines()
-    assert (
-        f"| {verdicts.REPRODUCED} | 2 | 2 | 0 | 4 |" in counted
-        and f"| {verdicts.NOT} | 0 | 0 | 2 | 2 |" in counted
-    )
-    assert (
-        counted[-1] == "| together | 2 | 2 | 2 | 6 |" and len(counted) == len(verdicts.MEANINGS) + 3
-    )
+    numbers = {word: cells for word, *cells in map(cells_of, counted)}
+    assert numbers[verdicts.REPRODUCED] == ["2", "2", "0", "4"]
+    assert numbers[verdicts.NOT] == ["0", "0", "2", "2"]
+    assert numbers["together"] == ["2", "2", "2", "6"]
+    assert len(counted) == len(verdicts.MEANINGS) + 3
     (tmp_path / "002-fig4").mkdir()
     other = said | {"study": "002-fig4", "made": way | {"date": "2001-02-04"}}
     (tmp_path / "002-fig4" / "verdicts.json").write_text(json.dumps(other))
     papers.judged.cache_clear()
     told = papers.made_with(tmp_path, ["002-fig1", "002-fig2", "002-fig4"])
-    assert told.startswith("`002-fig1`, `002-fig2` ran with ") and "`002-fig4` ran with " in told
+    alike, other_way = re.findall(r"((?:`[\w-]+`(?:, )?)+) ran with", told)
+    assert alike == "`002-fig1`, `002-fig2`" and other_way == "`002-fig4`"
 
 
 def settings_of(**many: int) -> list[dict[str, object]]:
@@ -256,25 +249,23 @@ def settings_of(**many: int) -> list[dict[str, object]]:
     return [{"at": {"alpha": k}, "word": word, "numbers": f"{k}.5"} for k, word in enumerate(words)]
 
 
-def test_what_decides_a_verdict_comes_first_and_is_never_hidden() -> None:
+def test_settings_that_decide_a_verdict_are_listed_first() -> None:
     """What failed and what held is named, each of it; what noise hides is counted beside the
     verdict.
     """
     settings = settings_of(within_the_noise=6, holds=7, fails=8)
     settings[9]["clear"] = True
     told = papers._numbers({"verdict": "reproduced in part", "settings": settings})
-    assert told.startswith("fails at alpha 13: 13.5; ") and told.index("fails at") < told.index(
-        "holds at alpha 9: 9.5"
-    )
+    assert told.split("; ")[0] == f"{verdicts.FAILS} at alpha 13: 13.5"
+    assert told.index(verdicts.FAILS) < told.index(f"{verdicts.HOLDS} at alpha 9: 9.5")
     for k in range(21):
         assert bool(re.search(rf"\balpha {k}\b", told)) == (k >= 6), k
     one = {"verdict": "reproduced in part", "settings": settings}
     count = "holds in 7 (clearly in 1), fails in 8, within the noise in 6 of 21"
-    assert papers._verdict(one) == f"{count}: reproduced in part"
+    assert papers._verdict(one) == f"{count}: {verdicts.PART}"
     alike = {"verdict": verdicts.NOISE, "settings": settings[:6]}
-    assert papers._verdict(alike) == "6 of 6: within the noise" and papers._numbers(alike).endswith(
-        "and 4 alike"
-    )
+    assert papers._verdict(alike) == f"6 of 6: {verdicts.NOISE}"
+    assert papers._numbers(alike).endswith("and 4 alike")
     refuted = {"verdict": verdicts.REFUTED, "reason": "a proof", "settings": settings}
     assert papers._verdict(refuted) == f"a proof: {verdicts.REFUTED}" and papers._numbers(
         refuted
@@ -372,16 +363,17 @@ def test_a_page_counts_its_verdicts_and_the_settings_of_divided_ones() -> None:
         ("verdict", papers.Verdict("printed", "holds")),
         ("study", papers.Verdict("proved", verdicts.HOLDS)),
     ]
-    assert papers.sums(found, papers.HEADS).splitlines() == [
+    expected_lines = [
         "- In sum, as printed:",
         "  - Rows with a study: 1 mostly not reproduced (1 hold, 3 fail of 4); 1 reproduced.",
         "  - Rows with a test and no command: 1 holds.",
         "- In sum, proved:",
         "  - Rows with a study: 1 holds.",
     ]
+    assert papers.sums(found, papers.HEADS).splitlines() == expected_lines
 
 
-def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
+def test_every_privacy_claim_has_a_table_row_of_its_own(tmp_path: Path) -> None:
     """Several rows of ``sottovoce claims`` are never one cell of unlabelled numbers."""
     item = {"item": "Algorithm 1", "claim": "PP-ADMM", "printed": "a total", "proved": "U7"}
     lines = list(papers.rows(item, tmp_path))
@@ -394,11 +386,12 @@ def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
     assert lines[0].item and not lines[1].item and lines[0].claimed.startswith("a total (")
 
 
-def test_a_form_whose_constant_is_not_printed_says_so() -> None:
+def test_bound_with_an_unprinted_constant_is_marked() -> None:
     word, told = papers.sizes_told(["002, Theorem 3"])
     assert (
         word == papers.SAME_FORM
-        and "with 1 for w, which the paper does not print" in told
+        and "1 for w" in told
+        and "does not print" in told
         and "e+" not in told
     )
     word, told = papers.sizes_told(["001, Theorem 9"])
@@ -445,5 +438,6 @@ def test_pages_judge_finished_cells_by_the_claims_of_this_checkout(tmp_path: Pat
         1,
         2.0 * (k + 1),
     )
-    assert "| 10 of 11 | 1 | 20 |" in papers.times(tmp_path)
+    (row,) = (line for line in papers.times(tmp_path).splitlines() if "`002-fig2`" in line)
+    assert cells_of(row)[2:5] == [f"{k + 1} of {k + 2}", "1", "20"]
     assert papers.judged(tmp_path / "002-fig1") is None

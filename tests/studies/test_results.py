@@ -162,7 +162,7 @@ def changed(done: StudyRun, factor: float) -> tuple[bool, str]:
     return results.compare(kept, results.means(done.study, table), done.study, found, claims)
 
 
-def test_a_last_digit_is_told_and_passes_and_another_result_does_not(done: StudyRun) -> None:
+def test_difference_in_the_last_digit_passes_with_a_note(done: StudyRun) -> None:
     same, told = changed(done, 1 + 1e-12)
     assert same and "to 10 digits" in told
     same, told = changed(done, 1 + 1e-8)

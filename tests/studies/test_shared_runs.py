@@ -67,13 +67,13 @@ def test_a_run_that_another_cell_made_is_read_with_the_same_rows_and_columns(mad
         {"form": "printed"},
     ],
 )
-def test_another_run_is_made_anew(made, other):
+def test_run_with_other_parameters_is_not_reused(made, other):
     training.run(BASE | {"alpha": 0.5})
     training.run(BASE | {"alpha": 0.5} | other)
     assert len(made) == 2
 
 
-def test_costs_leave_curves_behind(made):
+def test_cells_of_costs_store_runs_that_curves_reuse(made):
     costs = BASE | {
         "method": "pp_admm",
         "delta": 1e-4,

@@ -137,7 +137,7 @@ def test_a_study_is_cells_of_a_product():
         ("[grid]", "[grid", "study"),
     ],
 )
-def test_what_is_not_known_is_refused_in_one_line(old, new, field):
+def test_unknown_keys_and_values_are_refused_in_one_line(old, new, field):
     assert old in SMALL
     with pytest.raises(InvalidInput) as caught:
         parse(SMALL.replace(old, new, 1), "small")
@@ -252,7 +252,7 @@ def test_same_file_and_seed_same_numbers_and_nothing_runs_twice(done, tmp_path):
     assert (other.folder / "table.csv").read_bytes() != (done.folder / "table.csv").read_bytes()
 
 
-def test_in_parallel_the_same(done, tmp_path):
+def test_parallel_run_gives_the_same_table(done, tmp_path):
     told = []
     both = run(parse(SMALL, "small"), tmp_path, jobs=2, progress=lambda k, of: told.append((k, of)))
     assert (both.folder / "table.csv").read_bytes() == (done.folder / "table.csv").read_bytes()
@@ -274,7 +274,7 @@ def test_a_digest_knows_parameters_kind_and_code(monkeypatch):
     assert digest("training.run", p) not in ids
 
 
-def test_killed_half_way_it_goes_on_where_it_stood(tmp_path):
+def test_interrupted_study_continues_with_the_missing_cells(tmp_path):
     """SIGKILL after some cells: they are not run again, and the table is that of an undisturbed
     run.
     """
@@ -481,7 +481,7 @@ def test_the_command_writes_everything_and_sums_up(tmp_path):
     said = invoke(
         str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o")
     )
-    assert "3 of them kept" in said.stdout and said.stderr == ""
+    assert "3 reused" in said.stdout and said.stderr == ""
 
 
 def test_a_value_that_no_row_has_and_a_claim_without_a_verdict_are_told_after_a_full_run(tmp_path):
@@ -523,7 +523,7 @@ def test_the_table_has_the_fixed_value_of_what_other_cells_vary(tmp_path):
     assert "nodes" not in done.columns  # nothing varies it
 
 
-def test_a_misspelt_column_is_told(tmp_path):
+def test_misspelt_column_gets_a_note(tmp_path):
     text = SMALL.replace('y = "test_error"', 'y = "test_eror"').replace(
         'by = ["method"]', 'by = ["methods"]'
     )
@@ -562,7 +562,7 @@ def test_all_skips_what_needs_a_file_and_ends_in_an_index(tmp_path, monkeypatch)
         invoke("c", "--quick", "--out", str(tmp_path))
 
 
-def test_without_matplotlib_nothing_starts(monkeypatch, tmp_path):
+def test_study_is_refused_without_matplotlib(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InvalidInput, match=r"sottovoce\[studies\]"):
         invoke("002-fig2", "--out", str(tmp_path / "o"))

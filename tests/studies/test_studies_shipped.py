@@ -97,7 +97,7 @@ def test_every_file_loads_and_its_first_quick_cell_has_the_columns(name, quick_d
         file=file,
     )
     assert done.rows and {"replicate"} <= set(done.columns)
-    assert study.strangers({*done.columns, *study.varied()}) == []
+    assert study.unknown_columns({*done.columns, *study.varied()}) == []
     for figure in study.figures:
         assert figure.xlabel and (figure.ylabel or figure.kind == "hist"), figure.name
 
@@ -170,7 +170,7 @@ def test_every_site_alone_spends_the_total():
     assert "every site alone" in rows[0]["_privacy"]
 
 
-def test_a_total_that_cannot_be_met_is_told_and_left_out():
+def test_method_is_left_out_with_a_note_where_the_total_is_too_small():
     (row,) = training.run(base(method="dvp", epsilon=1e-4, eta=1e-6, rho=1e-6))
     assert set(row) == {"_note"} and "left out" in row["_note"]
 
@@ -224,7 +224,7 @@ def test_a_graded_cell_has_the_error_on_the_training_rows():
         assert row["train_error"] == pytest.approx(wrong)
 
 
-def test_a_gated_run_counts_what_it_sends():
+def test_gated_run_counts_sent_vectors():
     printed = {
         "form": "printed",
         "delta": 1e-4,
@@ -300,7 +300,7 @@ def test_admm_priced_by_002_claims_the_total_of_r_admm():
         training.run(base(method="dvp", alpha=1.0, price="001"))
 
 
-def test_what_a_run_breaks_is_said():
+def test_violated_conditions_of_a_theorem_are_noted():
     (row, *_) = training.run(base(method="r_admm", nodes=4, graph="ring"))
     assert "bipartite" in row["_note"]
     (row, *_) = training.run(base(method="r_admm", gamma=0.5))
@@ -471,7 +471,7 @@ def test_a_census_without_income_or_file_is_refused(tmp_path):
         tables.digest(tmp_path / "none.csv")
     with pytest.raises(InvalidInput, match=r"international\.ipums\.org"):
         run(spec.load("004-fig7-us").quickly(), tmp_path)
-    with pytest.raises(InvalidInput, match="data of its own"):
+    with pytest.raises(InvalidInput, match=r"^data"):
         run(spec.load("002-fig2").quickly(), tmp_path, file=path)
 
 
@@ -519,7 +519,7 @@ def test_covertype_of_a_file_of_the_cache_or_stood_in(monkeypatch, tmp_path):
         tables.covertype(str(path))
 
 
-def test_only_what_is_in_the_cache_is_read(monkeypatch):
+def test_covertype_is_read_from_the_cache_and_never_downloaded(monkeypatch):
     import sklearn.datasets
 
     asked = []

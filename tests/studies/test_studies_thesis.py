@@ -353,9 +353,9 @@ def test_three_readings_of_a_solve_with_noise_and_two_without() -> None:
     p |= {"aggregator_rows": 60, "epsilon": 2.0, "seed": 0, "replicates": 2}
     noisy = thesis_solvers.nelder_mead(p)
     assert {row["solver"] for row in noisy} == {
-        "Newton",
-        "Nelder-Mead",
-        "Nelder-Mead, the code's Huber loss",
+        thesis_solvers.NEWTON,
+        thesis_solvers.SIMPLEX,
+        thesis_solvers.OTHER_HUBER,
     }
     close = [
         row["excess"]

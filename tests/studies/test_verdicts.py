@@ -5,6 +5,7 @@ readings.
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 from dataclasses import replace
 
@@ -85,17 +86,17 @@ CLOSE = rows_of(a=[1.0, 2.0, 3.0], b=[1.1, 2.1, 3.1])
         ({"test": "below"}, {"level": 3.5}, {"level": 0.5}),
     ],
 )
-def test_checks_come_out_both_ways(claim, yes, no):
+def test_every_test_of_a_claim_can_hold_and_fail(claim, yes, no):
     assert verdict(APART, **(claim | yes)) == REPRODUCED
     assert verdict(APART, **(claim | no)) == NOT
 
 
-def test_never_wants_zeros():
+def test_never_holds_only_if_all_values_are_zero():
     assert verdict(rows_of(a=[0, 0]), test="never") == REPRODUCED
     assert verdict(rows_of(a=[0, 1]), test="never") == NOT
 
 
-def test_noise_hides_and_absence_is_said():
+def test_close_means_are_within_the_noise_and_missing_rows_are_reported():
     assert verdict(CLOSE, test="less", of={"g": "a"}, than={"g": "b"}) == NOISE
     assert verdict(CLOSE, test="less", of={"g": "b"}, than={"g": "a"}) == NOISE
     assert verdict(CLOSE, test="least", of={"g": "z"}, among="g") == UNSEEN
@@ -112,7 +113,8 @@ def test_a_claim_that_holds_in_some_settings_is_reproduced_in_part():
     found = judge(
         Sentence("It is so.", value="v", printed={}, test="rises", x="x", by=("s",)), rows, {}
     )
-    assert counted(found.settings) == "holds in 1 (clearly in 1), fails in 1 of 2"
+    expected_counts = "holds in 1 (clearly in 1), fails in 1 of 2"
+    assert counted(found.settings) == expected_counts
 
 
 def test_a_claim_about_most_settings_wants_more_than_half_of_them():
@@ -146,12 +148,14 @@ def test_equal_counts_have_equal_verdicts():
             ]
             found.setdefault(counted(settings), set()).add(overall(settings))
     assert all(len(words) == 1 for words in found.values())
-    assert found["holds in 1, within the noise in 1 of 2"] == {NOISE}
-    assert found["holds in 1 (clearly in 1), within the noise in 1 of 2"] == {PART}
-    assert found["holds in 2, fails in 1 of 3"] == {PART} and found[
-        "holds in 1, fails in 2 of 3"
-    ] == {NOT}
-    assert found["holds in 1 (clearly in 1), fails in 2 of 3"] == {MOSTLY_NOT}
+    expected_verdicts = {
+        "holds in 1, within the noise in 1 of 2": {NOISE},
+        "holds in 1 (clearly in 1), within the noise in 1 of 2": {PART},
+        "holds in 2, fails in 1 of 3": {PART},
+        "holds in 1, fails in 2 of 3": {NOT},
+        "holds in 1 (clearly in 1), fails in 2 of 3": {MOSTLY_NOT},
+    }
+    assert expected_verdicts.items() <= found.items()
     assert {word for words in found.values() for word in words} <= set(MEANINGS)
 
 
@@ -196,11 +200,12 @@ def test_a_summary_counts_the_settings_of_divided_verdicts():
             (REPRODUCED, []),
         ]
     )
-    assert told == [
-        "2 reproduced",
-        "1 mostly not reproduced (1 hold, 2 fail of 4)",
-        "1 reproduced in part (1 hold, 1 fail of 2)",
+    expected_texts = [
+        f"2 {REPRODUCED}",
+        f"1 {MOSTLY_NOT} (1 hold, 2 fail of 4)",
+        f"1 {PART} (1 hold, 1 fail of 2)",
     ]
+    assert told == expected_texts
 
 
 def test_a_claim_of_ours_holds_or_fails_where_a_papers_is_reproduced():
@@ -216,10 +221,8 @@ def test_a_claim_of_ours_holds_or_fails_where_a_papers_is_reproduced():
 
 
 def test_settings_have_the_papers_names():
-    assert (
-        placed({"method": "r_admm", "eta_growth": 1.05, "label": "k = 1", "empty": ""})
-        == "R-ADMM, q 1.05, k = 1"
-    )
+    place = {"method": "r_admm", "eta_growth": 1.05, "label": "k = 1", "empty": ""}
+    assert placed(place).split(", ") == ["R-ADMM", "q 1.05", "k = 1"]
     rows = [
         row | {"method": name}
         for row, name in zip(APART, ("dvp", "dvp", "m_admm") * 2, strict=True)
@@ -227,19 +230,19 @@ def test_settings_have_the_papers_names():
     found = judge(
         Sentence("", "least", "v", {"method": "dvp"}, among="method", printed={}), rows, {}
     )
-    assert "(M-ADMM, the best of the others)" in found.details[0]
+    assert "(M-ADMM, " in found.details[0]
 
 
 def test_a_threshold_is_marked_as_ours():
     near = Sentence("", "near", "v", {"g": "a"}, {"g": "b"}, printed={}, within=1.5)
-    assert "(ours: near is 1.5)" in judge(near, APART, {}).details[0]
+    assert re.search(r"ours: .* 1\.5\b", judge(near, APART, {}).details[0])
     assert "ours" not in judge(replace(near, within=0.0), APART, {}).details[0]
     below = Sentence("", "below", "v", level=3.5, printed={})
     assert "(ours: below 3.5)" in judge(below, APART, {}).details[0]
     assert "ours" not in judge(replace(below, level=0.0), APART, {}).details[0]
 
 
-def test_what_is_the_same_in_every_replicate_is_no_matter_of_noise():
+def test_values_equal_in_every_replicate_are_no_difference():
     rows = [
         {"g": g, "x": k, "replicate": r, "v": 0.1 * r} for k, g in enumerate("ab") for r in range(3)
     ]
@@ -346,20 +349,20 @@ LESS = {"test": "less", "of": {"g": "a"}, "than": {"g": "b"}}
 
 
 @pytest.mark.parametrize(("column", "word"), [("stands_in", NOT_RUN), ("untestable", UNTESTABLE)])
-def test_rows_that_stand_in_are_no_run_of_the_papers_and_the_others_are_judged(column, word):
+def test_settings_with_stand_in_or_untestable_rows_do_not_count(column, word):
     rows = [row | {"s": s} for row in APART for s in (1, 2)]
-    some = [row | ({column: "made-up rows"} if row["s"] == 1 else {}) for row in rows]
-    every = [row | {column: "made-up rows"} for row in rows]
+    why = "synthetic rows"
+    some = [row | ({column: why} if row["s"] == 1 else {}) for row in rows]
+    every = [row | {column: why} for row in rows]
     claim = Sentence("It is so.", value="v", printed={}, by=("s",), **LESS)
     found = judge(claim, some, {})
-    assert (found.word, found.reason) == (
-        REPRODUCED,
-        f"holds in 1, {word.removesuffix(' here')} in 1 of 2",
-    )
+    held, _, barred = found.reason.partition(", ")
+    assert (found.word, held) == (REPRODUCED, f"{HOLDS} in 1")
+    assert barred.split(" in ") == [word.removesuffix(" here"), "1 of 2"]
     assert [one["word"] for one in found.settings] == [word, "holds"]
-    assert "made-up rows" in found.details[0]
+    assert why in found.details[0]
     found = judge(claim, every, {})
-    assert (found.word, found.reason) == (word, "made-up rows")
+    assert (found.word, found.reason) == (word, why)
     assert judge(claim, rows, {}).word == REPRODUCED
 
 
@@ -368,7 +371,8 @@ def test_errors_no_better_than_the_commoner_class_are_untestable():
     error = Sentence("It is so.", value="test_error", printed={}, **LESS)
     found = judge(error, flat, {})
     # what came out is not hidden
-    assert found.word == UNTESTABLE and found.reason.startswith("flat; measured: 1.05 ± ")
+    why, _, measured = found.reason.partition("; measured: ")
+    assert found.word == UNTESTABLE and why == "flat" and measured.startswith("1.05 ± ")
     assert judge(Sentence("It is so.", value="v", printed={}, **LESS), flat, {}).word == REPRODUCED
     learns = [row | ({"untestable_error": None} if row["g"] == "a" else {}) for row in flat]
     assert judge(error, learns, {}).word == REPRODUCED  # one of the compared learns
@@ -451,7 +455,7 @@ def test_readings_of_two_lines_are_combined_unless_a_claim_speaks_of_one():
         for cell in cells
     ]
     found = [(one.place, one.reading, one.printed.word) for one in judged(study, rows)]
-    assert found == [
+    expected_words = [
         (0, "low, C = 1", REPRODUCED),
         (0, "low, C = 9", REPRODUCED),
         (0, "high, C = 1", REPRODUCED),
@@ -459,6 +463,7 @@ def test_readings_of_two_lines_are_combined_unless_a_claim_speaks_of_one():
         (1, "low", REPRODUCED),
         (1, "high", REPRODUCED),
     ]
+    assert found == expected_words
     with pytest.raises(InvalidInput, match="readings"):
         replace(study, cells=(*cells, {"reading": "low", "C": 3.0}))
 
@@ -506,7 +511,7 @@ def test_readings_and_points_of_the_paper_are_checked(old, new, field):
     assert caught.value.field == field
 
 
-def test_one_replicate_is_no_verdict() -> None:
+def test_single_replicate_gives_no_verdict() -> None:
     claim: dict[str, object] = {"test": "less", "of": {"m": "a"}, "than": {"m": "b"}}
     one = [{"m": m, "replicate": 0, "v": v} for m, v in (("a", 0.1), ("b", 0.9))]
     assert verdict(one, **claim) == NOISE

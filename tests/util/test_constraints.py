@@ -59,7 +59,7 @@ from sottovoce.util.constraints import (
     ],
     ids=str,
 )
-def test_a_constraint_holds_for_what_it_says(
+def test_constraint_accepts_valid_values_and_rejects_others(
     constraint: Constraint, kept: tuple[object, ...], broken: tuple[object, ...]
 ) -> None:
     assert all(constraint.is_satisfied_by(value) for value in kept)
@@ -68,15 +68,13 @@ def test_a_constraint_holds_for_what_it_says(
     assert constraint == pickle.loads(pickle.dumps(constraint))
 
 
-def test_a_rule_says_what_concerns_the_value() -> None:
+def test_broken_rule_names_the_option_that_concerns_the_value() -> None:
     weight = optional_constraint(
         PerNode(Interval(low=0, closed="neither", why="it weighs the data"))
     )
-    assert (
-        weight.broken_rule_text(-1.0)
-        == weight.broken_rule_text((1.0, -1.0))
-        == "must be finite and > 0, because it weighs the data"
-    )
+    bounds, reason = weight.broken_rule_text(-1.0).split(", because ")
+    assert bounds.endswith("finite and > 0") and reason == "it weighs the data"
+    assert weight.broken_rule_text((1.0, -1.0)) == weight.broken_rule_text(-1.0)
     assert "tuple" in weight.broken_rule_text("heavy") and "None" in weight.broken_rule_text(
         "heavy"
     )
@@ -106,7 +104,7 @@ def test_everything_wrong_is_in_one_error() -> None:
     with pytest.raises(InvalidInput) as caught:
         Pair(low=math.inf, high="much", name="low")  # type: ignore[arg-type]
     error = caught.value
-    assert (error.field, error.value, error.remedy) == ("low", math.inf, "the default is 0.0")
+    assert (error.field, error.value) == ("low", math.inf) and error.remedy.endswith(" 0.0")
     assert [(other.field, other.remedy) for other in error.others] == [("high", "give a number")]
     assert str(error).count("\n") == 0 and all(
         text in str(error) for text in ("low=inf", "high='much'")
@@ -121,7 +119,7 @@ def test_rules_over_several_fields_are_collected_once_each_field_is_sound() -> N
     assert [caught.value.field, *(other.field for other in caught.value.others)] == ["low", "name"]
 
 
-def test_a_declaration_is_refused_by_its_own_class_of_error() -> None:
+def test_broken_constraint_raises_the_given_class_of_error() -> None:
     with pytest.raises(SchemaError) as caught:
         validate_fields_and_rules(Unchecked("a"), error=SchemaError)
     assert caught.value.field == "rows"
@@ -187,7 +185,7 @@ def test_options_of_the_method_are_taken_by_name_and_others_are_kept_for_another
         ({"method": "dvp", "clip": 2.0}, {"clip"}),
     ],
 )
-def test_what_is_wrong_by_name_is_told_at_once(wrong: dict[str, object], named: set[str]) -> None:
+def test_unknown_options_are_refused_immediately(wrong: dict[str, object], named: set[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         RunConfig.from_dict(wrong)
     assert {caught.value.field, *(other.field for other in caught.value.others)} == named

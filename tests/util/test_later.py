@@ -19,7 +19,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "late_library"
 
 
-def test_it_is_loaded_when_something_of_it_is_used(library: str) -> None:
+def test_module_is_imported_at_first_attribute_access(library: str) -> None:
     late = Later(library)
     assert library not in sys.modules
     assert late.value == [1, 2] and library in sys.modules
@@ -28,13 +28,13 @@ def test_it_is_loaded_when_something_of_it_is_used(library: str) -> None:
         late.other  # noqa: B018
 
 
-def test_looking_through_modules_loads_nothing(library: str) -> None:
+def test_inspecting_sys_modules_imports_nothing(library: str) -> None:
     late = Later(library)
     assert not hasattr(late, "__wrapped__") and not hasattr(late, "__file__")
     assert library not in sys.modules
 
 
-def test_it_can_be_loaded_before_it_is_used(library: str) -> None:
+def test_module_can_be_imported_explicitly_in_advance(library: str) -> None:
     assert Later(library).import_module_now() is sys.modules[library]
     with pytest.raises(ImportError):
         Later("no_such_library_anywhere").import_module_now()

@@ -32,7 +32,7 @@ def test_the_logarithm_of_the_distribution_function_has_the_stated_error(x: floa
     assert normal_log_cdf(x) == pytest.approx(float(special.log_ndtr(x)), rel=1e-12)
 
 
-def test_far_below_it_is_the_series_whose_terms_are_used() -> None:
+def test_far_below_zero_the_log_cdf_is_laplaces_series() -> None:
     """A series with one term fewer is wrong by more than rounding where it is first used."""
     x = math.nextafter(-37.0, -38.0)
     term = 13 * 11 * 9 * 7 * 5 * 3 / x**14
@@ -40,7 +40,7 @@ def test_far_below_it_is_the_series_whose_terms_are_used() -> None:
     assert abs(normal_log_cdf(x) - normal_log_cdf(-37.0)) < 1e-12
 
 
-def test_ends_and_numbers_that_are_none() -> None:
+def test_infinities_and_nan() -> None:
     assert (
         normal_log_cdf(math.inf) == 0.0
         and normal_log_cdf(-math.inf) == -math.inf

@@ -33,9 +33,10 @@ def test_every_text_of_a_fragment_is_escaped() -> None:
     assert "<script" not in found and "<img" not in found and '"1"' not in found
 
 
-def test_parts_that_an_object_does_not_have_leave_nothing() -> None:
+def test_absent_parts_leave_no_html() -> None:
     found = render_for_notebook(words=[("Bold", " and plain")])
-    assert "".join(found.split("\n")) == '<div class="sottovoce"><p><b>Bold</b> and plain</p></div>'
+    expected_page = '<div class="sottovoce"><p><b>Bold</b> and plain</p></div>'
+    assert "".join(found.split("\n")) == expected_page
     assert render_for_notebook(text="one\ntwo").count("<br>") == 1
 
 
@@ -74,7 +75,7 @@ def test_a_packages_own_template_extends_ours(
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_no_template_turns_escaping_off_or_asks_somebody(path: Path) -> None:
+def test_no_template_disables_escaping_or_loads_from_the_network(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     trusts = ("|safe", "| safe", "autoescape", "Markup")
     asks = ("<script", "<link", "<iframe", "@import", "url(", "onclick")

@@ -1,5 +1,10 @@
-"""Tables, schemas of public facts, encoded rows in the unit ball, built-in data sets,
-partitions.
+"""Data: from files and frames to rows in the unit ball that a solver can sweep over.
+
+A raw :mod:`.table` is read from a file (:mod:`.file_formats`) or a frame (:mod:`.frames`), encoded
+by a :mod:`.schema` of public facts with one block of features for each declared column
+(:mod:`.columns`), partitioned over sites (:mod:`.partition`), and stacked as :mod:`.rows`.
+:mod:`.design` multiplies rows by vectors, and :mod:`.sweep` passes over all of them.  Synthetic
+rows come from the schema alone (:mod:`.expected`).
 """
 
 from .check import Review, review

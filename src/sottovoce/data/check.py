@@ -50,12 +50,12 @@ from .table import Column, Table, column_as_text, table_from_columns
 
 CAVEAT = "Exact counts without noise, not covered by epsilon: for the data's holder only."
 MANY = 0.1
-"""Share of a column's rows that are clipped, or of no declared value, from which on it says what
-to change.
+"""Share of a column's rows that are clipped, or hold no declared value, from which on a note says
+what to change.
 """
 CROWDED = 0.75
 """Share of rows longer than the scale from which on the scale is too small.  A scale that is the
-norm of a typical row, as it should be, shortens half of them."""
+norm of a typical row, as it should be, clips half of them."""
 _SPECIAL = {
     LABEL: "undeclared or missing label: encoded as zeros",
     BEYOND: "labels outside their bounds: clipped",
@@ -72,7 +72,7 @@ class Finding:
 
     `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in
     :class:`sottovoce.data.Encoded`; `rows` an exact count.  `fits` is True if the schema declares
-    it: a replacement for missing values, or a scale that shortens rows. `where` has the numbers of
+    it: a replacement for missing values, or a scale that clips rows. `where` has the numbers of
     the first few such rows, from 1; it is empty for what is not located.  `detail` says more of
     them in words, such as how many lie below the bounds and above.
     """
@@ -255,7 +255,7 @@ def _columns_are_present(block: Block, columns: Mapping[str, Column]) -> bool:
 def _refusals_of_training(
     schema: Schema, columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[str]:
-    """What training refuses of weights, people and sites, each by itself."""
+    """Yield the errors that training would raise about the weight, person and site columns."""
     tried: list[tuple[str, Callable[[Column], object]]] = []
     if schema.weight is not None:
         weight = schema.weight
@@ -278,7 +278,7 @@ def _refusals_of_training(
 
 
 def _one_dimensional_column(columns: Mapping[str, Column], name: str) -> Column | None:
-    """A column of one value a row; None if it is not there, or has several."""
+    """Return a column (n,) of the table; None if it is absent or has several values a row."""
     column = columns.get(name)
     if column is None or column.ndim != 1:
         return None
@@ -288,7 +288,7 @@ def _one_dimensional_column(columns: Mapping[str, Column], name: str) -> Column 
 def _count_columns(
     schema: Schema, readable: list[Block], columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[ColumnCounts]:
-    """Counts of every declared column that is there and can be counted."""
+    """Yield the counts of every declared column that is there and can be counted."""
     yield from _count_reserved_columns(schema, columns, na)
     for block in readable:
         if isinstance(block, Vector) or all(
@@ -300,7 +300,7 @@ def _count_columns(
 def _count_reserved_columns(
     schema: Schema, columns: Mapping[str, Column], na: frozenset[str]
 ) -> Iterator[ColumnCounts]:
-    """Counts of the columns that are no features: label, site, person and weight, in this order."""
+    """Yield the counts of the columns that are no features: label, site, person and weight."""
     sites = None if schema.site is None else _one_dimensional_column(columns, schema.site)
     if schema.label is not None:
         labels = _one_dimensional_column(columns, schema.label.column)
@@ -322,7 +322,7 @@ def _count_reserved_columns(
 
 
 def _class_numbers(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:
-    """The number of each row's class, negative for none; None without classes."""
+    """Return the number of each row's class, (n,), negative for none; None without classes."""
     task = schema.task
     if schema.label is None or not isinstance(task, Classification):
         return None
@@ -334,7 +334,7 @@ def _class_numbers(schema: Schema, columns: Mapping[str, Column]) -> IntArray | 
 
 
 def _finding_of_clipped(key: str, rows: int, found: Counted) -> Finding:
-    """What a count of :attr:`Encoded.clipped` means."""
+    """Return the finding of one entry of :attr:`Encoded.clipped`: a key and its number of rows."""
     for mark, what, part in (
         (OTHER, "undeclared value: counts as other", "undeclared"),
         (ABSENT, "missing: encoded without a level", "missing"),
@@ -378,8 +378,8 @@ _GAPS = {
 
 
 def _unreadable_findings(found: Counted) -> Iterator[Finding]:
-    """Rows for which training refuses the table: how many, where, and what they look like,
-    without a value.
+    """Yield findings about rows for which training refuses the table, without a value: how many,
+    which row numbers, and what such texts look like.
     """
     for one in found.columns:
         # Rows without a label are not refused: they become zeros, and are counted so.
@@ -408,7 +408,7 @@ def _unreadable_findings(found: Counted) -> Iterator[Finding]:
 
 
 def _replaced_findings(found: Counted) -> Iterator[Finding]:
-    """Rows with a missing value for which the schema says what stands for it."""
+    """Yield findings about rows whose missing value is replaced as the schema declares."""
     for one in found.columns:
         missing = one.counts["missing"]
         if one.role != "feature" or not missing:
@@ -420,7 +420,7 @@ def _replaced_findings(found: Counted) -> Iterator[Finding]:
 
 
 def _describe_replacement(block: Block) -> str:
-    """What stands for a missing value of a block, in words; empty if nothing does."""
+    """Return what replaces a missing value of a block, in words; empty if nothing does."""
     # Not every kind of block has both.
     value = getattr(block, "missing", None)
     marked = getattr(block, "indicator", False)
@@ -440,7 +440,7 @@ def _describe_replacement(block: Block) -> str:
 
 
 def _describe_likely_kinds(one: ColumnCounts) -> str:
-    """What those texts look like that are no numbers."""
+    """Return how many unreadable texts look like which kind, in words such as " (3 as a date)"."""
     kinds = [f"{n:,} {key}" for key, n in one.counts.items() if key.startswith("as ") and n]
     if not kinds:
         return ""
@@ -450,7 +450,7 @@ def _describe_likely_kinds(one: ColumnCounts) -> str:
 def _notes_on_training(
     found: Review, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
-    """What makes a training worth little or nothing, and what to change."""
+    """Yield notes on what would make a training worth little or nothing, with what to change."""
     for one in found.columns:
         name = escape_unprintable(one.column)
         if one.role == "label":
@@ -489,7 +489,7 @@ def _notes_on_alike_names(name: str, one: ColumnCounts, key: str, what: str) -> 
 
 
 def _share_in_words(rows: int, n: int) -> str:
-    """A share in words that do not round to all or nothing what is neither."""
+    """Format a share so that only a share of 1 reads as all, and none above 0 as 0.0%."""
     if rows == n:
         return "all"
     return f"{min(max(rows / n, 0.001), 0.999):.1%}"
@@ -498,6 +498,7 @@ def _share_in_words(rows: int, n: int) -> str:
 def _notes_on_label(
     one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
+    """Yield notes on the label column; `one` are its counts and `n` the rows of the table."""
     label = schema.label
     assert label is not None
     name = escape_unprintable(one.column)
@@ -535,7 +536,7 @@ def _notes_on_label(
 
 
 def _class_in_words(label: Label | ClassLabel, name: str) -> str:
-    """One class of a label, as its declaration calls it."""
+    """Describe one class of a label by its declared name, such as "positive ('yes')"."""
     if isinstance(label, ClassLabel):
         return f"of the class {escape_unprintable(name)!r}"
     if name == label.positive:
@@ -546,6 +547,7 @@ def _class_in_words(label: Label | ClassLabel, name: str) -> str:
 def _notes_on_feature(
     one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
 ) -> Iterator[str]:
+    """Yield notes on a feature column; `one` are its counts and `n` the rows of the table."""
     block = next(block for block in schema.blocks if block.name == one.column)
     name = escape_unprintable(one.column)
     if one.counts["missing"] == n:
@@ -580,6 +582,7 @@ def _notes_on_feature(
 
 
 def _note_on_clipping(name: str, one: ColumnCounts, n: int, what: str) -> Iterator[str]:
+    """Yield a note if many rows are clipped; `what` names the entries of the schema to check."""
     below, above = one.counts["below"], one.counts["above"]
     if below + above >= MANY * n:
         yield (
@@ -597,8 +600,10 @@ def _notes_on_near_matches(
     *,
     mapped: bool,
 ) -> Iterator[str]:
-    """Hints at undeclared texts that are a declared one but for case, blanks or Unicode form; no
-    text is shown.
+    """Yield notes on undeclared texts that differ from a declared one only in case, blanks or
+    Unicode form; the undeclared text is not shown.
+
+    `mapped` is True for categories, whose declaration can list several spellings of one level.
     """
     if not one.counts.get("near", 0):
         return
@@ -620,6 +625,6 @@ def _notes_on_near_matches(
 
 
 def _toml_table_key(name: str) -> str:
-    """A key of a TOML table."""
+    """Return a name as a key of a TOML table: bare where it can be, else in quotes."""
     bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
     return name if bare else f'"{name}"'

@@ -35,6 +35,7 @@ def _import_dask_array() -> Any:
 
 
 def _sweep_over_block(block: Array, fields: dict[str, Any], move: Move | None) -> Sweep:
+    """Build, on a worker, the passes over one block of signed rows (n, d) with their fields."""
     rows = Dense(block[None])
     storage: Storage = rows
     if move is not None:
@@ -54,12 +55,17 @@ def _digest_of_block(block: Array) -> bytes:
 
 @dataclass(frozen=True)
 class ClusterSweep(Sweep):
-    """Passes over blocks on a cluster: each is a :class:`Sweep` where its rows lie."""
+    """Passes over the blocks of rows on a Dask cluster.
+
+    `blocks` are delayed :class:`Sweep` objects, each on the worker that holds its rows; `sizes`
+    are their numbers of rows.
+    """
 
     blocks: tuple[Any, ...] = ()
     sizes: tuple[int, ...] = ()
 
     def _sum_over_blocks(self, task: Callable[..., Array], *arguments: Any) -> Array:
+        """Add up ``task(block, *arguments)`` over the blocks, which the cluster computes."""
         dask = _import_dask_array()
         shared = dask.delayed(arguments)
         run = dask.delayed(lambda block, given: task(block, *given))
@@ -73,28 +79,79 @@ class ClusterSweep(Sweep):
         return self._sum_over_blocks(Sweep.sum_gradients, loss, w)
 
     def sum_clipped_losses(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """Sum clipped losses over all blocks; parameters and result as for
-        :meth:`Sweep.sum_clipped_losses`.
+        """Sum clipped losses over all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Classifiers of the site.
+        clip : float
+            Largest loss of a row.
+        n : ndarray
+            Numbers of rows, as :meth:`Sweep.sum_clipped_losses` takes them.
+
+        Returns
+        -------
+        ndarray
+            As of :meth:`Sweep.sum_clipped_losses`.
         """
         return self._sum_over_blocks(Sweep.sum_clipped_losses, loss, w, clip, n)
 
     def sum_statistic(
         self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]
     ) -> Array:
-        """Sum a statistic over all blocks; parameters and result as for
-        :meth:`Sweep.sum_statistic`.
+        """Sum a statistic over all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Points of the site at which the statistic is computed.
+        each : callable
+            Computes the statistic of one design; it is sent to the workers.
+
+        Returns
+        -------
+        ndarray
+            As of :meth:`Sweep.sum_statistic`.
         """
         return self._sum_over_blocks(Sweep.sum_statistic, loss, w, each)
 
     def sum_curvatures(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """Add up the Hessians of all blocks; parameters and result as for
-        :meth:`Sweep.sum_curvatures`.
+        """Add up the Hessians of all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Points of the site.
+        diagonal : bool
+            Compute the diagonals only.
+        typical : bool
+            As for :meth:`Sweep.sum_curvatures`.
+
+        Returns
+        -------
+        ndarray
+            As of :meth:`Sweep.sum_curvatures`.
         """
         return self._sum_over_blocks(Sweep.sum_curvatures, loss, w, diagonal, typical)
 
     def hessian_vector_product(self, loss: Loss, w: Array, along: Array) -> Array:
-        """Add up products with Hessians over all blocks; as
-        :meth:`Sweep.hessian_vector_product`.
+        """Add up products with Hessians over all blocks, in their order.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (1, R, d)
+            Points of the site.
+        along : ndarray of shape (1, R, d)
+            Vectors to multiply.
+
+        Returns
+        -------
+        ndarray of shape (1, R, d)
         """
         return self._sum_over_blocks(Sweep.hessian_vector_product, loss, w, along)
 
@@ -116,7 +173,9 @@ class ClusterSweep(Sweep):
         return self
 
     def every_nth_row(self, part: int, parts: int) -> ClusterSweep:
+        """Return rows ``part, part + parts, ...``, counted over all blocks."""
         dask = _import_dask_array()
+        # `start` is the number of rows before a block: rows are counted over all blocks.
         start, kept, sizes = 0, [], []
         for block, size in zip(self.blocks, self.sizes, strict=True):
             first = (part - start) % parts
@@ -147,6 +206,10 @@ class ClusterRows(Rows):
             Rows in the unit ball, in blocks of whole rows.
         y : dask.array.Array of shape (n,)
             Labels -1 and 1, in the same blocks.
+
+        Returns
+        -------
+        ClusterRows
 
         Raises
         ------
@@ -196,6 +259,7 @@ class ClusterRows(Rows):
         )
 
     def sweep_over_rows(self) -> ClusterSweep:
+        """Return the passes over the blocks, each with the fields of its rows."""
         dask = _import_dask_array()
         edges = pairwise(np.cumsum((0, *self.sizes)))
         fields = [{name: x[:, a:b] for name, x in self._present_fields.items()} for a, b in edges]
@@ -222,7 +286,9 @@ class ClusterRows(Rows):
         return {}
 
     def _fingerprint_storage(self) -> tuple[Array, ...]:
-        """Digests of the blocks: to a ledger, the same rows in other blocks are other rows."""
+        """Return digests of the blocks, so the same rows in other blocks are other rows to a
+        ledger.
+        """
         return (
             np.array([list(one) for one in self.digests], dtype=float),
             np.array(self.sizes, dtype=float),

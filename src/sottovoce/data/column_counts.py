@@ -174,7 +174,8 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
     na : frozenset of str
         Declared marks of missing values.
     read : callable, optional
-        What training reads a column by: numbers and which are missing, or a ValueError.  None for
+        How training reads the column: it returns numbers and a mask of missing values, or raises
+        a ValueError.  None for
         :func:`sottovoce.data.table.column_as_numbers`.
 
     Returns
@@ -199,8 +200,9 @@ Reader = Callable[[Column], tuple[Array, BoolArray]]
 
 
 def _read_in_halves(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray]:
-    """Numbers, which are missing, and which are refused, found by halving the parts that are
-    refused.
+    """Return numbers (n,), a mask of missing values and a mask of values that `read` refuses.
+
+    A part that is refused is halved until single values are left.
     """
     numbers = np.zeros(len(column))
     missing = np.zeros(len(column), dtype=bool)
@@ -257,6 +259,7 @@ def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str])
 
 
 def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
+    """Count a block of one numeric column: numbers, dates, bins and splines."""
     reading = read_numbers(columns[block.source_column], na, _column_reader(block, na))
     lo, hi = _clipping_bounds(block)
     masks = {
@@ -271,12 +274,12 @@ def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]
 
 
 def _unreadable_by_kind(reading: Reading) -> dict[str, int]:
-    """How many values are no numbers, by what they look like."""
+    """Return entries of `ColumnCounts.counts` for unreadable values, by what they look like."""
     return {f"as {kind}": n for kind, n in reading.why.items()}
 
 
 def _column_reader(block: object, na: frozenset[str]) -> Reader | None:
-    """What reads a block's column; None for numbers."""
+    """Return the function that reads a block's column; None for :func:`column_as_numbers`."""
     if not isinstance(block, Date):
         return None
     return lambda some: dates_as_units(some, na, block.epoch, block.unit)
@@ -287,7 +290,7 @@ def _name_of_unreadable(block: object) -> str:
 
 
 def _clipping_bounds(block: Bins | Number | Spline) -> tuple[float, float]:
-    """Between which numbers nothing is clipped."""
+    """Return the bounds beyond which the block's encoding clips a number."""
     if isinstance(block, Bins):
         return block.edges[0], block.edges[-1]
     if isinstance(block, Spline):
@@ -296,7 +299,7 @@ def _clipping_bounds(block: Bins | Number | Spline) -> tuple[float, float]:
 
 
 def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    """Counts of rows with such an entry, not of entries."""
+    """Count the rows of a vector with a missing, unreadable or clipped entry, not the entries."""
     entries = [columns[name] for name in block.source_columns(columns)]
     if len(entries) == 1 and entries[0].ndim == 2:
         entries = list(entries[0].T)
@@ -318,6 +321,7 @@ def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[st
 def _count_category(
     block: Category, columns: Mapping[str, Column], na: frozenset[str]
 ) -> ColumnCounts:
+    """Count a category, with the rows of every declared level."""
     texts = column_as_text(columns[block.source_column])
     listed = [value for _, members in block.values for value in members]
     strange, gone = block.unlisted_and_missing(columns, na)
@@ -381,6 +385,7 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
 def _count_number_label(
     label: NumberLabel, column: Column, na: tuple[str, ...], lost: BoolArray
 ) -> ColumnCounts:
+    """Count a numeric label; `lost` (n,) marks the rows without a number to predict."""
     reading = read_numbers(column, frozenset(na))
     numbers = parse_number_labels(column, na)
     masks = {
@@ -547,7 +552,7 @@ def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> Col
 
 
 def _count_alike_names(names: Collection[str]) -> int:
-    """How many names are another one but for case, blanks or Unicode form."""
+    """Count the names that differ from another one only in case, blanks or Unicode form."""
     return len(names) - len({fold_text(name) for name in names})
 
 
@@ -566,6 +571,7 @@ def _column_counts_from_masks(
     more: Mapping[str, int] | None = None,
     levels: Mapping[str, int] | None = None,
 ) -> ColumnCounts:
+    """Build the counts of a column from masks (n,) by what is wrong, and from `more` numbers."""
     counts = {key: int(mask.sum()) for key, mask in masks.items()} | dict(more or {})
     rows = {key: first_row_numbers(mask) for key, mask in masks.items() if mask.any()}
     return ColumnCounts(column, role, kind, counts, dict(levels or {}), rows)

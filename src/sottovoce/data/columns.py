@@ -1,9 +1,12 @@
 """Column blocks of a schema: each maps raw columns to a few features of Euclidean norm at most
 `reach`.
 
-The reach is 1 for every kind but one: a one-hot row has at most a single 1; a number is clipped
-before it is scaled; a vector is divided by its own norm or by a declared norm that is larger.  A
-number beyond its typical range is larger than 1; the schema then shortens the row.
+The *reach* is the largest norm that the features of a block can have, the *span* the largest one
+of values within their typical ranges.  Both are 1 for most kinds: a one-hot row has at most a
+single 1; a number is clipped before it is scaled; a vector is divided by its own norm or by a
+declared norm that is larger.  A number with a typical range may be larger than 1 beyond it, up to
+its reach; :class:`sottovoce.data.schema.Schema` then clips the row.  Curved features and dates are
+kinds of their own (:mod:`sottovoce.data.curved`, :mod:`sottovoce.data.dates`).
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ Mask = NDArray[np.bool_]
 LIMIT = 1e100
 # Smallest width of a typical range, as a share of the width of the bounds.
 NARROWEST = 1e-6
-_LEAST_MARK = 0.25  # smallest entry of an indicator
+# Smallest entry that an indicator of missing values may have: the value that replaces a missing
+# one must leave it that much room in the unit ball.
+_LEAST_MARK = 0.25
 # Norms below it have lost digits to underflow.
 _COARSE = 1e-290
 # Largest number of features of a schema, or of synthetic rows.
@@ -48,6 +53,8 @@ MOST_FEATURES = 1_000_000
 class Block(Protocol):
     """A column block: `Bins`, `Category`, `Number`, `Date`, `Vector`, or one of
     :mod:`sottovoce.data.curved`.
+
+    `weight` multiplies its k features (n, k); `reach` is their largest norm before that.
     """
 
     kind: ClassVar[str]
@@ -86,7 +93,7 @@ def _numbers_with_replacement(
 
 
 def _read_as_numbers(field: str, values: Column, na: frozenset[str]) -> tuple[Array, Mask]:
-    """Numbers, and which are missing."""
+    """Return a column's numbers, 0 where a value is missing, and the mask of missing values."""
     remedy = "repair the rows, or list the marks of missing values in na"
     if values.dtype.kind == "M":
         remedy = 'declare it with kind = "date"'
@@ -100,6 +107,7 @@ def _read_as_numbers(field: str, values: Column, na: frozenset[str]) -> tuple[Ar
 def _replace_missing_values(
     field: str, numbers: Array, absent: Mask, missing: float | None
 ) -> Array:
+    """Return numbers (n,) with `missing` where `absent`, or refuse missing values if it is None."""
     if not absent.any():
         return numbers
     if missing is None:
@@ -121,6 +129,7 @@ def _name_of_missing_level(name: str) -> str:
 
 
 def _check_missing_level(field: str, indicator: bool, missing: object) -> None:
+    """Refuse a level of its own for missing values beside a value that replaces them."""
     if indicator and missing is not None:
         rule = (
             "makes a missing value a level of its own, so it cannot be combined with a fill value"
@@ -179,6 +188,7 @@ class OneColumn:
 
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
+    """Refuse bounds that are not finite and increasing."""
     if not -LIMIT <= lo < hi <= LIMIT:
         raise SchemaError(
             f"{field}.lo, hi",
@@ -189,7 +199,7 @@ def _check_bounds(field: str, lo: float, hi: float) -> None:
 
 
 def check_replacement_value(field: str, missing: float | None) -> None:
-    """Refuse what is no finite number to stand for a missing value."""
+    """Refuse a replacement for missing values that is not a finite number."""
     if missing is not None and not np.isfinite(missing):
         raise SchemaError(
             f"{field}.missing", missing, "must be a finite number", "declare a number"
@@ -254,6 +264,7 @@ class Bins(OneColumn):
         return names
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """One-hot of the bin of every value, with a mask of values outside the outer edges."""
         x, absent = _read_as_numbers(
             self.source_column, _one_dimensional_column(self.source_column, columns), na
         )
@@ -380,6 +391,9 @@ class Category(OneColumn):
         return strange & ~gone, strange & gone
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """One-hot of the level of every value, with a mask of rows that no level stands for."""
+        # Numbers of levels: 0 .. rest - 1 are listed groups, `rest` is an unlisted value and
+        # rest + 1 a missing one that is a level of its own.
         rest = len(self.values)
         group = self.level_of_value(na).meanings_of_column(
             _one_dimensional_column(self.source_column, columns), rest
@@ -425,7 +439,7 @@ class Number(OneColumn):
     typical : tuple of (float, float), optional
         A public range that holds most values (nine in ten, say), known from the field and never
         computed from the rows. Values beyond it are mapped by the same line to numbers beyond `to`;
-        the schema shortens rows that become too long.
+        the schema clips rows that become too long.
     indicator : bool
         Adds a feature beside it, 0 except where the value is missing.  There it is as large as the
         value that stands for it leaves room in the ball: 1 for the middle of the range.
@@ -481,6 +495,7 @@ class Number(OneColumn):
             )
 
     def _check_typical_range(self) -> None:
+        """Refuse a typical range that is not within the bounds, or that is too narrow."""
         if self.typical is None:
             return
         field = f"{self.name}.typical"
@@ -496,7 +511,9 @@ class Number(OneColumn):
 
     @cached_property
     def _transformed_ends(self) -> tuple[float, float, float, float]:
-        """Ends of the range that is mapped to `to`, and the bounds, all transformed."""
+        """``(a, b, lo, hi)``: the ends of the range that is mapped to `to`, and the bounds, all
+        after the transform.
+        """
         lo, hi = self.lo, self.hi
         a, b = lo, hi
         if self.typical is not None:
@@ -507,12 +524,13 @@ class Number(OneColumn):
 
     @property
     def mapped_range(self) -> tuple[float, float]:
-        """The ends of the range that is mapped to `to`, transformed."""
-        return self._transformed_ends[:2]
+        """The ends of the range that is mapped to `to`, after the transform."""
+        a, b, _, _ = self._transformed_ends
+        return a, b
 
     @property
     def scaled_bounds(self) -> tuple[float, float]:
-        """The bounds, on a scale on which the range that is mapped to `to` is from -1 to 1."""
+        """The bounds on the scale where the mapped range goes from -1 to 1, whatever `to` is."""
         a, b, lo, hi = self._transformed_ends
         return 2.0 * (lo - a) / (b - a) - 1.0, 2.0 * (hi - a) / (b - a) - 1.0
 
@@ -520,6 +538,7 @@ class Number(OneColumn):
     def reach(self) -> float:  # type: ignore[override]
         """Largest absolute value of the feature; 1 without a typical range."""
         a, b, lo, hi = self._transformed_ends
+        # The bounds where a is 0 and b is 1, so low <= 0 and high >= 1.
         low, high = (lo - a) / (b - a), (hi - a) / (b - a)
         if self.to == "[0,1]":
             return max(-low, high)
@@ -540,7 +559,7 @@ class Number(OneColumn):
         return [self.name]
 
     def _clip_and_scale(self, raw: Array) -> Array:
-        """The feature of numbers in the column's unit."""
+        """Return the feature (n,) of numbers (n,) in the column's unit."""
         a, b, lo, hi = self._transformed_ends
         x = np.clip(raw, self.lo, self.hi)
         if self.transform == "log1p":
@@ -559,10 +578,11 @@ class Number(OneColumn):
         return value_as_number(value)
 
     def _numbers_and_missing(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
-        """Numbers in the column's unit, and which are missing."""
+        """Return the numbers in the column's unit, and the mask of missing values."""
         return _read_as_numbers(self.source_column, column, na)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """The clipped and scaled number, with a mask of numbers beyond the bounds."""
         numbers, absent = self._numbers_and_missing(
             _one_dimensional_column(self.source_column, columns), na
         )
@@ -631,8 +651,8 @@ class Vector:
             raise SchemaError(
                 f"{self.name}.norm", self.norm, "must be positive and finite", "correct it"
             )
-        by_both_or_neither = (len(self.columns) > 0) == (self.size > 0)
-        if by_both_or_neither or len(set(self.columns)) != len(self.columns):
+        both_or_neither_given = (len(self.columns) > 0) == (self.size > 0)
+        if both_or_neither_given or len(set(self.columns)) != len(self.columns):
             rule = "needs either columns = [...] (each once) or size = NUMBER"
             raise SchemaError(self.name, None, rule, "declare one of them")
         check_number_of_features(f"{self.name}.size", self.size)
@@ -653,6 +673,7 @@ class Vector:
         return columns[self.name].ndim == 2 or not set(self.feature_names) <= set(columns)
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
+        """The clipped and divided entries, with a mask of rows clipped or beyond the norm."""
         if self._is_single_column(columns):
             if columns[self.name].ndim != 2:
                 raise SchemaError(
@@ -717,6 +738,7 @@ def unit_rows(x: Array) -> Array:
 
 
 def _one_hot_features(index: NDArray[np.int64], width: int, base: int | None) -> Array:
+    """Return ones at `index` (n,) among `width` levels, without the column of the level `base`."""
     features = np.zeros((len(index), width))
     features[np.arange(len(index)), index] = 1.0
     if base is None:
@@ -736,13 +758,14 @@ _REQUIRED_ENTRIES = {
 
 
 def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
-    """Build the block ``[columns.NAME]`` of a schema file."""
+    """Build the block ``[columns.NAME]`` of a schema file; a SchemaError for unfit entries."""
     entries = dict(given)
     kind = _validated_kind(name, entries.pop("kind", None))
     cls = KINDS[kind]
     known = {field.name: field for field in fields(cls) if field.name != "name"}
     _refuse_unknown_entries(name, kind, entries, known)
     try:
+        # Dates are declared as days and kept as numbers of units since their epoch.
         if hasattr(cls, "convert_days_to_units"):
             entries = cls.convert_days_to_units(name, entries)
         for key, value in entries.items():
@@ -759,7 +782,7 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
 
 
 def _validated_kind(name: str, kind: object) -> str:
-    """The kind of a block; SchemaError if there is none such."""
+    """Return the kind of a block; a SchemaError if it is unknown."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(
             f"{name}.kind",
@@ -773,6 +796,7 @@ def _validated_kind(name: str, kind: object) -> str:
 def _refuse_unknown_entries(
     name: str, kind: str, entries: Mapping[str, Any], known: Mapping[str, Any]
 ) -> None:
+    """Refuse entries that the kind does not have, with a suggestion for a misspelled one."""
     for key in entries:
         if key not in known:
             rule = f"is unknown; {kind} accepts {', '.join(known)}"
@@ -797,6 +821,7 @@ def block_to_dict(block: Block) -> dict[str, Any]:
     if isinstance(block, Category):
         entries["values"] = {name: list(members) for name, members in block.values}
     for key in ("columns", "knots", "of", "typical"):
+        # `of` holds the blocks that a derived block is made from; they are written by name.
         if key in entries:
             entries[key] = [getattr(value, "name", value) for value in entries[key]]
     return entries

@@ -1,11 +1,11 @@
 """Tables in text files: fields separated by commas (``.csv``) or tabs (``.tsv``), plain or packed.
 
-What separates fields is never guessed from rows.  The ending says it, or a first line ``sep=;`` as
-Excel writes it; a header row that would fall into more fields under another separator is refused,
-and the separator named.
+The separator is never guessed from rows.  The file's ending says it, or a first line ``sep=;`` as
+Excel writes it; a header row that another separator would split into more fields is refused, and
+the message names that separator.
 
-A refusal may say in which line the fault is and how many fields it has: to whoever holds the file,
-and never what a field holds.
+A refusal may say in which line the fault is and how many fields it has: it is for the holder of the
+file, and never shows what a field holds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SEPARATORS = {_COMMA: "commas", ";": "semicolons", _TAB: "tabs", "|": "vertical
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.DOTALL)  # Excel's, before the header row
 _COMMENT = re.compile(r"#(?=[\s#!]|$)|//|--|/\*|%\s")
 _SUFFIXES = {".csv": _COMMA, ".tsv": _TAB, ".tab": _TAB}
-# About how many bytes a value takes in memory.
+# About how many bytes a value takes in memory, as a Python text in a list.
 _VALUE = 64.0
 _ROWS = 8192  # read at a time
 _LONGEST_HEADER = 2**24  # bytes
@@ -64,6 +64,10 @@ def read_csv(path: str | Path) -> Table:
     path : path
         Fields are separated by tabs if it ends in ``.tsv`` or ``.tab``, before the packing; else by
         commas, or by what a first line such as ``sep=;`` says.
+
+    Returns
+    -------
+    Table
 
     Raises
     ------
@@ -132,7 +136,7 @@ class _TextFile:
 
     @classmethod
     def open_text_file(cls, path: str | Path) -> _TextFile:
-        """The file at a path; InvalidInput if it is of another kind than text, packed as its
+        """Return the text file at a path; InvalidInput if its content is not text, packed as its
         ending says.
         """
         place = require_regular_file("path", path)
@@ -163,7 +167,7 @@ class _TextFile:
         return text
 
     def damaged_file_error(self, error: Exception) -> InvalidInput:
-        """The refusal of a file that cannot be read to its end."""
+        """Return the error for a file that cannot be read to its end."""
         reason = error.strerror if isinstance(error, OSError) else None
         if not reason:
             reason = "disk error"
@@ -173,10 +177,9 @@ class _TextFile:
         return InvalidInput("path", self.path, rule, "check the path and the file")
 
     def check_unpacked_bytes(self) -> None:
-        """Look through the bytes once: a packed file must not unpack to far more, and no text has a
-        NUL byte.
+        """Refuse a packed file that unpacks to far more than its size, and a file with NUL bytes.
 
-        This is quick compared with parsing it.
+        This reads the whole file once, which is quick compared with parsing it.
         """
         most = max(_ALWAYS, UNPACKED * self.path.stat().st_size)
         size = lines = 0
@@ -200,7 +203,7 @@ class _TextFile:
             raise self.damaged_file_error(error) from None
 
     def read_header_row(self) -> _Start:
-        """The header row, and what comes before it; no other line is decoded."""
+        """Read the header row and the lines before it; no other line is decoded."""
         # Few headers are longer than a block, so more is read only if one is cut off.
         for most in (_BLOCK, _LONGEST_HEADER):
             try:
@@ -216,7 +219,7 @@ class _TextFile:
         raise InvalidInput(self.name, None, rule, "check the file")
 
     def iterate_rows(self, start: _Start) -> Iterator[list[str]]:
-        """The rows after the header, of however many fields; blank lines are left out."""
+        """Yield the rows after the header, whatever their number of fields, without blank lines."""
         with (
             self.opened(self.path, "rb") as file,
             io.TextIOWrapper(file, "utf-8-sig", newline="") as text,
@@ -226,8 +229,9 @@ class _TextFile:
             yield from filter(None, csv.reader(text, delimiter=start.separator, strict=True))
 
     def first_faulty_line(self, start: _Start) -> InvalidInput:
-        """The first fault of the rows, by the number of its line; looked for only in a file that
-        has one.
+        """Return the error of the first faulty row, with the number of its line.
+
+        It is called only for a file in which parsing has failed.
         """
         with self.opened(self.path, "rb") as file:
             lines = _Decoded(file)
@@ -266,7 +270,7 @@ class _Decoded:
 
 
 def _split_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines that end in a line feed, a carriage return, or both, as a text file is split."""
+    """Yield the lines of a file, which may end in a line feed, a carriage return, or both."""
     for line in file:
         yield from line.splitlines(keepends=True)
 
@@ -277,7 +281,7 @@ def _first_bytes_of_file(place: Path, opened: Callable[..., Any]) -> bytes:
 
 
 def _parse_first_lines(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
-    """The header row of the first lines of a file; `whole` says whether they are all of it."""
+    """Parse the header row from the first lines of a file; `whole` is True if it has no more."""
     decoded = _FirstLines(lines, text.name, whole)
     separator, notes, before = _declared_separator(decoded.decoded_line(0) if lines else "", text)
     while before < len(lines) and not lines[before].strip(b"\r\n\xef\xbb\xbf"):
@@ -298,8 +302,9 @@ def _parse_first_lines(lines: list[bytes], text: _TextFile, whole: bool) -> _Sta
 
 
 def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[str, ...], int]:
-    """The separator that a file's ending or its first line declares, what to note of it, and how
-    many lines say so.
+    """Return the declared separator, notes about it, and how many lines to skip: 1 for ``sep=``.
+
+    Without a line ``sep=`` it is the separator of the file's ending.
     """
     said = _SEPARATOR_LINE.fullmatch(first_line)
     if said is None:
@@ -315,7 +320,7 @@ def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[st
 
 
 def _check_header_record(fields: list[str], line: str, name: str) -> None:
-    """InvalidInput if the first record of a file cannot be a header row."""
+    """Refuse a first record that cannot be a header row, such as a comment."""
     if not fields:
         raise InvalidInput(
             name, None, "must hold a header row and at least one row", "check the file"
@@ -334,7 +339,7 @@ class _FirstLines:
         self._whole = whole
 
     def decoded_line(self, number: int) -> str:
-        """A line by its number from 0."""
+        """Decode a line, by its number from 0."""
         # The last line of a part may go on after it.
         if not self._whole and number == len(self._lines) - 1:
             raise _CutOff
@@ -350,7 +355,7 @@ class _FirstLines:
             raise _encoding_error(self._name, number + 1) from None
 
     def decoded_lines(self, first: int, end: int | None = None) -> Iterator[str]:
-        """Lines from a number on, up to another or to the last."""
+        """Yield the decoded lines ``first .. end - 1``, or all from `first` on."""
         if end is None:
             end = len(self._lines)
         for number in range(first, end):
@@ -358,8 +363,9 @@ class _FirstLines:
 
 
 def _parse_first_record(lines: Iterator[str], before: int, separator: str) -> tuple[list[str], int]:
-    """Fields of the first record, which stands after `before` lines, and the number of lines up
-    to its end.
+    """Return the fields of the first record, and the number of file lines up to its end.
+
+    `before` is the number of file lines that precede `lines`.
     """
     reader = csv.reader(lines, delimiter=separator, strict=True)
     fields = next(reader, [])
@@ -367,10 +373,11 @@ def _parse_first_record(lines: Iterator[str], before: int, separator: str) -> tu
 
 
 def _better_separator(lines: _FirstLines, first: int, end: int, separator: str, fields: int) -> str:
-    """What would separate the first row, of these lines, into more fields, in words; empty if
-    nothing would.
+    """Return the separator, in words, that splits the first row into the most fields.
 
-    Names of columns hold blanks and commas, so these count only where there is one field.
+    It is empty if none gives more than the `fields` that `separator` gives.  The first row is in
+    lines `first` to `end`.  Names of columns may hold blanks and commas, so these are tried only
+    where there is one field.
     """
     found = dict[str, int]()
     for other, words in {**_SEPARATORS, " ": "blanks"}.items():
@@ -391,6 +398,7 @@ def _better_separator(lines: _FirstLines, first: int, end: int, separator: str, 
 
 
 def _wrong_separator_error(name: str, better: str, separator: str) -> InvalidInput:
+    """Return the error of a header row with another separator, which `better` names in words."""
     rule = (
         f"fields are separated by {better} in its header row, and {_SEPARATORS[separator]} are "
         "expected"
@@ -409,6 +417,7 @@ def _wrong_separator_error(name: str, better: str, separator: str) -> InvalidInp
 
 
 def _ragged_line_error(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
+    """Return the error of a line whose number of fields is not that of the header row."""
     width = start.header.width
     word = "field" if fields == 1 else "fields"
     rule = f"line {line} has {fields} {word}, and the header row has {width}"
@@ -419,8 +428,8 @@ def _ragged_line_error(name: str, fields: int, line: int, start: _Start) -> Inva
             remedy = "look for a separator in a text without quotes there"
     if fields == width + 1 and line == start.lines + 1 and not start.header.index:
         remedy = (
-            "delete separators at the ends of lines; name row names, or leave them out: in "
-            "R write.csv does so"
+            "delete separators at the ends of lines; if the first column holds row names, give it "
+            "a name, as write.csv of R does, or leave it out"
         )
     return InvalidInput(name, None, rule, remedy)
 
@@ -434,7 +443,11 @@ def _encoding_error(name: str, line: int) -> InvalidInput:
 
 
 def _quoting_error(name: str, error: str, begins: int, reached: int) -> InvalidInput:
-    """The refusal of a record, from what Python's reader says, none of which is shown."""
+    """Return the error for a record with a wrong quote.
+
+    `error` is the text of Python's reader, which is compared and not shown; `begins` and `reached`
+    are the numbers of the lines where the record begins and where reading stopped.
+    """
     if "unexpected end" in error:
         rule, remedy = f"a quote that opens in line {begins} is never closed", "close or remove it"
     elif "limit" in error:
@@ -453,6 +466,10 @@ def _quoting_error(name: str, error: str, begins: int, reached: int) -> InvalidI
 def _transpose_records(
     width: int, first: list[list[str]], rest: Iterable[list[str]], name: str
 ) -> list[list[str]]:
+    """Collect records of `width` fields into columns; `first` are those that were read already.
+
+    Raises `_Ragged` for a record of another width, and InvalidInput if memory does not hold them.
+    """
     columns: list[list[str]] = [[] for _ in range(width)]
     rows = iter(rest)
     part = first

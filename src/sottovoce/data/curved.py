@@ -1,6 +1,6 @@
-"""Curved features: a linear model of them bends, turns, or has corners in the raw columns.  Only
-where a schema asks.
+"""Curved features: functions of raw columns, so that a linear model of them is not linear in these.
 
+They are used only where a schema declares them.
 :class:`Spline` reads a raw column; :class:`Squares`, :class:`Pairs` and :class:`Fourier` are
 *derived* from features of other blocks.  All constants are declared: no knot, bandwidth or
 frequency depends on rows.  That encoded rows stay in the unit ball is proved in
@@ -39,10 +39,11 @@ from .table import Column
 special = Later("scipy.special")
 
 MIDDLE = 0.3
-"""Taken from squares: about the mean square of a number that fills its range."""
-NARROW, BROAD = 1e-3, 1e3
-SEEDS = 2**63
-ALL = "*"
+"""Subtracted from squares to centre them: about the mean square of a number that fills its range
+(1/3 if it is uniform on [-1, 1])."""
+NARROW, BROAD = 1e-3, 1e3  # bounds of a bandwidth, where the range of a number has width 2
+SEEDS = 2**63  # seeds are smaller than this
+ALL = "*"  # in `of`: every declared number
 
 
 class Derived(ABC):
@@ -52,6 +53,7 @@ class Derived(ABC):
     numbers: ClassVar[bool] = True
     """Whether all of `of` must be numbers."""
     least: ClassVar[int] = 1
+    """Smallest number of blocks in `of`."""
     name: str
     of: tuple[Block, ...]
     weight: float
@@ -81,6 +83,7 @@ class Derived(ABC):
         return self.derive_features([one.draw_features(n, rng) for one in self.of])
 
     def _check_source_blocks(self) -> None:
+        """Refuse sources that repeat, are too few, or are of a kind that this block cannot use."""
         field = f"{self.name}.of"
         names = [getattr(one, "name", one) for one in self.of]
         if len(set(names)) != len(names) or len(names) < self.least:
@@ -101,8 +104,8 @@ class Derived(ABC):
 
 @dataclass(frozen=True)
 class Squares(Derived):
-    """The square of each of some numbers, less 0.3: effects that turn, and spreads that differ
-    between classes.
+    """The square of each of some numbers, minus 0.3: for effects that rise and fall, and for
+    spreads that differ between classes.
 
     Parameters
     ----------
@@ -142,12 +145,12 @@ class Squares(Derived):
 
 
 def _largest_squared_norm(reach: float) -> float:
-    """Largest size of a square's feature, for numbers up to `reach`."""
+    """Return the largest absolute value of ``min(c^2 - 0.3, 1)`` where ``|c| <= reach``."""
     return max(MIDDLE, min(reach * reach - MIDDLE, 1.0))
 
 
 def _stack_source_numbers(features: Sequence[Array]) -> Array:
-    """The scaled numbers alone, (n, k)."""
+    """Stack the scaled numbers of k blocks, (n, k), without their indicators of missing values."""
     return np.column_stack([one[:, 0] for one in features])
 
 
@@ -247,7 +250,7 @@ class Fourier(Derived):
             raise SchemaError(f"{self.name}.features", self.features, rule, "use 50 to 200")
         check_number_of_features(f"{self.name}.features", self.features)
         if not NARROW <= self.bandwidth <= BROAD:
-            rule = f"must be from {NARROW:g} to {BROAD:g}, where the range of a number has width 2"
+            rule = f"must be from {NARROW:g} to {BROAD:g}, in units of half a number's range"
             raise SchemaError(f"{self.name}.bandwidth", self.bandwidth, rule, "use 0.3 to 2")
         if not 0 <= self.seed < SEEDS:
             raise SchemaError(f"{self.name}.seed", self.seed, "must be from 0 to 2^63 - 1", "use 0")
@@ -337,8 +340,9 @@ class Spline(OneColumn):
         )
 
     def supports(self, p: int) -> tuple[Array, Array, Array]:
-        """Starts, ends and widths of the supports of splines of degree ``p - 1``; one of no
-        width has width 1.
+        """Return starts, ends and widths of the supports of splines of degree ``p - 1``.
+
+        A support between equal knots has width 0; it is given as 1, so that it can divide.
         """
         start, end = self.repeated[:-p], self.repeated[p:]
         return start, end, np.where(end > start, end - start, 1.0)
@@ -348,8 +352,9 @@ class Spline(OneColumn):
         return self.spline_features(raw), (raw < self.knots[0]) | (raw > self.knots[-1])
 
     def spline_features(self, raw: Array) -> Array:
-        """The splines' values (n, k), by the recursion of Cox and de Boor."""
+        """Compute the splines' values (n, k) by the recursion of Cox and de Boor."""
         x = np.clip(raw, self.knots[0], self.knots[-1])
+        # Degree 0: the indicator of the stretch between knots that holds the number.
         found = np.zeros((len(x), len(self.repeated) - 1))
         found[
             np.arange(len(x)), self.degree + np.searchsorted(self.knots[1:-1], x, side="right")
@@ -364,7 +369,7 @@ class Spline(OneColumn):
         return found
 
     def draw_features(self, n: int, rng: np.random.Generator) -> Array:
-        """Stretches between knots are equally likely, and values uniform in them."""
+        """Intervals between knots are equally likely, and values uniform in them."""
         knots = np.asarray(self.knots)
         at = rng.integers(len(knots) - 1, size=n)
         return self.spline_features(knots[at] + rng.random(n) * np.diff(knots)[at])
@@ -376,9 +381,11 @@ KINDS.update({cls.kind: cls for cls in (Squares, Pairs, Spline, Fourier)})
 def blocks_from_entries(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
     """Build the blocks of a schema file's ``[columns.NAME]``, in their order."""
     given = {str(name): dict(entries) for name, entries in columns.items()}
-    later = {name for name, entries in given.items() if is_derived(entries)}
+    derived = {name for name, entries in given.items() if is_derived(entries)}
     plain = {
-        name: block_from_dict(name, entries) for name, entries in given.items() if name not in later
+        name: block_from_dict(name, entries)
+        for name, entries in given.items()
+        if name not in derived
     }
 
     def one(name: str) -> Block:

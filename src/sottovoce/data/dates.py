@@ -1,4 +1,8 @@
-"""Dates as numbers: units of time since a public day."""
+"""Dates as numbers: units of time since a public day, the *epoch*, which the schema declares.
+
+:class:`Date` is a kind of block (:mod:`sottovoce.data.columns`); everything about numbers (bounds,
+typical range, missing values) holds for it after the conversion.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +84,7 @@ def time_since_epoch(value: object, epoch: str, unit: str) -> float:
 
 
 def _units_since_epoch(points: Any, epoch: str, unit: str) -> Any:
-    """Units from `epoch` to points in time, in microseconds."""
+    """Compute the units from `epoch` to points in time, which are datetime64 in microseconds."""
     micros = points - np.datetime64(parse_day(epoch), "us")
     return micros.astype(np.int64) / (_MICRO * UNITS[unit])
 
@@ -129,8 +133,9 @@ def dates_as_units(values: Column, na: frozenset[str], epoch: str, unit: str) ->
 
 
 def _parse_point_in_time(value: object, marks: frozenset[str], known: dict[str, Any]) -> Any:
-    """A point in time, or None for a mark of a missing value; texts repeat and are parsed once,
-    in `known`.
+    """Return a value's point in time, or None for a mark of a missing value.
+
+    `known` holds the points of texts that were parsed before, as texts of a column repeat.
     """
     value = as_python_value(value)
     if isinstance(value, str) and value in known:
@@ -150,7 +155,7 @@ def _parse_point_in_time(value: object, marks: frozenset[str], known: dict[str, 
 
 
 def _check_epoch_and_unit(name: str, epoch: object, unit: object) -> datetime:
-    """The epoch, if it and the unit are such."""
+    """Return the epoch as a point in time; a SchemaError if it is no day or the unit is unknown."""
     if unit not in UNITS:
         raise SchemaError(f"{name}.unit", None, f"must be one of {', '.join(UNITS)}", "use 'days'")
     try:
@@ -183,7 +188,9 @@ class Date(Number):
 
     @classmethod
     def convert_days_to_units(cls, name: str, entries: dict[str, Any]) -> dict[str, Any]:
-        """Entries of a declaration, with those that are days as units since its epoch."""
+        """Return the entries of a declaration, with days replaced by numbers of units since its
+        epoch.
+        """
         unit = entries.get("unit", "days")
         epoch = (
             _check_epoch_and_unit(name, entries.get("epoch", ""), unit)
@@ -215,6 +222,7 @@ class Date(Number):
         return time_since_epoch(value, self.epoch, self.unit)
 
     def _numbers_and_missing(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
+        """Return the units since the epoch, and the mask of missing values."""
         try:
             return dates_as_units(column, na, self.epoch, self.unit)
         except ValueError as error:

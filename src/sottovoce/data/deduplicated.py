@@ -1,9 +1,9 @@
 """Deduplicated rows: each distinct row of a node once, with its multiplicity.
 
-Bins and categories give many people the same row, so a sweep over distinct rows is shorter.  Their
-order depends on all rows, so only what is proved for sums in any order may use them
-(:func:`sottovoce.solvers.local.rounding_bound`).  Which rows repeat is secret; only the time of a
-sweep depends on it.
+Bins and categories give many people the same row, so a sweep over distinct rows is shorter.  The
+order of distinct rows depends on all rows, so only sums whose error bound holds for any order of
+the terms may use them (:func:`sottovoce.solvers.local.rounding_bound`).  Which rows repeat is
+secret; only the time of a sweep depends on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHARE = 0.7
 _SAMPLE = 1024  # rows that are searched first
 # Share of distinct rows in the sample above which the search ends.
 _TOO_DISTINCT = 0.98
-_AT_ONCE = 2**22  # numbers
+_AT_ONCE = 2**22  # numbers that are hashed or compared at a time
 
 
 def deduplicate_design(design: Design) -> Design:
@@ -35,7 +35,7 @@ def deduplicate_design(design: Design) -> Design:
     fields: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
     done = design.counts is not None or design.known_norms is not None
     storage = design.storage
-    # Equal rows are equal after the move too, so rows as they were are searched.
+    # Equal rows are equal after the move too, so the rows before it are searched.
     base = storage.base if isinstance(storage, Moved) else storage
     if type(base) is not Dense or done or len(fields) > 1:
         return design
@@ -62,7 +62,7 @@ def find_distinct_rows(
         return None
     rows = a[0]
     more = None if extra is None else np.asarray(extra[0], dtype=float)
-    # Odd factors, which lose no bit of what they multiply; always the same ones.
+    # Odd factors, so that a product modulo 2^64 loses no bit of a number; always the same ones.
     rng = np.random.default_rng(0)
     factors = rng.integers(0, 2**63, size=d + 1, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     # A sample tells cheaply where a search would find next to nothing.
@@ -90,7 +90,7 @@ def find_distinct_rows(
 def _digests_of_rows(
     rows: Array, more: Array | None, factors: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
-    """A hash of each row, equal for equal rows; negative zero equals zero."""
+    """Hash each row (n,), equal for equal rows; negative zero equals zero."""
     out = np.zeros(len(rows), dtype=np.uint64) if more is None else _mixed_bits(more) * factors[-1]
     step = max(1, _AT_ONCE // rows.shape[1])
     for k in range(0, len(rows), step):
@@ -99,7 +99,7 @@ def _digests_of_rows(
 
 
 def _mixed_bits(x: Array) -> NDArray[np.uint64]:
-    """Bits of the numbers, mixed, because the low bits of round numbers are all zero."""
+    """Mix the bits of numbers, because the low bits of round numbers are all zero."""
     bits = np.ascontiguousarray(x + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(29))
     return mixed

@@ -34,8 +34,9 @@ _TALL = 4
 
 
 def norms_rounded_up(squares: Any, d: int) -> Any:
-    """Square roots of sums of d squares, rounded up by more than the rounding of both; zero
-    stays zero.
+    """Compute square roots of sums of d squares, rounded up by more than the rounding errors.
+
+    Zero stays zero.
     """
     # A cap divides by this: with a norm that is too small, a row would move a sum by more than its
     # sensitivity.
@@ -50,19 +51,19 @@ class Storage(ABC):
 
     @abstractmethod
     def margins_at(self, w: Array) -> Any:
-        """``a_k.w`` for every row, (M, R, n)."""
+        """Compute ``a_k.w`` for every row, (M, R, n), of vectors w (M, R, d)."""
 
     @abstractmethod
     def weighted_row_sum(self, derivatives: Any) -> Array:
-        """``sum_k derivatives_k a_k``, (M, R, d)."""
+        """Compute ``sum_k derivatives_k a_k``, (M, R, d), for derivatives (M, R, n)."""
 
     @abstractmethod
     def weighted_gram(self, weights: Any) -> Array:
-        """``sum_k weights_k a_k a_k'``, (M, d, d), for weights (M, n)."""
+        """Compute ``sum_k weights_k a_k a_k'``, (M, d, d), for weights (M, n)."""
 
     @abstractmethod
     def gram_diagonal(self, weights: Any) -> Array:
-        """The diagonal of :meth:`weighted_gram`, (M, d)."""
+        """Compute the diagonal of :meth:`weighted_gram`, (M, d)."""
 
     @abstractmethod
     def row_norm_bounds(self) -> Any:
@@ -74,7 +75,7 @@ class Storage(ABC):
 
     @abstractmethod
     def every_nth_row(self, part: int, parts: int) -> Self:
-        """Rows ``part, part + parts, ...`` of every node."""
+        """Return rows ``part, part + parts, ...`` of every node."""
 
     @property
     @abstractmethod
@@ -83,7 +84,7 @@ class Storage(ABC):
 
     @abstractmethod
     def slice_rows(self, first: int, last: int) -> Self:
-        """Rows ``first .. last - 1`` of every node, as a view."""
+        """Return rows ``first .. last - 1`` of every node, as a view."""
 
     def in_single_precision(self) -> Storage:
         """Return a copy in single precision; itself if there is no such copy."""
@@ -169,8 +170,9 @@ class Columns(Dense):
 
     @classmethod
     def from_row_major(cls, rows: Array) -> Self:
-        """From rows (M, n, d), some at a time: a copy in one go would miss the cache at every
-        number.
+        """Transpose rows (M, n, d) in memory, some at a time.
+
+        A copy of all at once would miss the cache at every number.
         """
         nodes, n, d = rows.shape
         out: Any = np.empty((nodes, d, n), dtype=np.float32)
@@ -211,7 +213,7 @@ class Sparse(Storage):
 
     @cached_property
     def _cached_row_slices(self) -> dict[tuple[int, int], Sparse]:
-        """Blocks of rows, which every sweep cuts alike; they are views of these."""
+        """Slices of rows by (first, last), kept because every sweep asks for the same ones."""
         return {}
 
     def weighted_gram(self, weights: Array) -> Array:
@@ -252,7 +254,7 @@ class Sparse(Storage):
 
 
 def _view_of_rows(block: csr_array, first: int, last: int) -> csr_array:
-    """Rows of a matrix, not copied."""
+    """Return rows ``first .. last - 1`` of a CSR matrix as a view."""
     # A node with fewer rows than the longest has no matrix rows in its padding.
     n_rows = block.shape[0]
     ends = block.indptr[min(first, n_rows) : min(last, n_rows) + 1]
@@ -307,14 +309,14 @@ class Design:
         return self.storage.to_numpy_array(x)
 
     def margins_at(self, w: Array) -> Any:
-        """``a_k.w`` for every row, minus its offset if there is one."""
+        """Compute ``a_k.w`` for every row, minus its offset if there is one."""
         z = self.change_of_margins(w)
         if self.offset is None:
             return z
         return z - _in_precision_of(z, self.offset[:, None, :])
 
     def change_of_margins(self, along: Array) -> Any:
-        """``a_k.along`` for every row: the change of margins when vectors change by `along`."""
+        """Compute ``a_k.along`` for every row: how margins change if vectors change by `along`."""
         if self.labels is None:
             return self.storage.margins_at(along)
         flat = self.storage.margins_at(along.reshape(len(along), along.shape[1] * self.classes, -1))
@@ -325,7 +327,7 @@ class Design:
         return xp.reshape(scores - own, (*along.shape[:2], -1))
 
     def weighted_row_sum(self, derivatives: Any) -> Array:
-        """``sum_k derivatives_k a_k``, times weights and multiplicities."""
+        """Compute ``sum_k derivatives_k a_k``, times weights and multiplicities."""
         if self.labels is None:
             return self.storage.weighted_row_sum(self._apply_weights_and_counts(derivatives))
         xp = compat.array_namespace(derivatives)
@@ -338,8 +340,9 @@ class Design:
         )
 
     def weighted_gram(self, weights: Any) -> Array:
-        """``sum_k weights_k a_k a_k'``, (M, d, d), times weights and multiplicities; of classes
-        the diagonal blocks.
+        """Compute ``sum_k weights_k a_k a_k'``, (M, d, d), times weights and multiplicities.
+
+        With K classes it is (M, K d, K d), of which only the diagonal blocks are not zero.
         """
         if self.labels is None:
             return self.storage.weighted_gram(self._apply_weights_and_counts(weights))
@@ -355,6 +358,7 @@ class Design:
         return out
 
     def gram_diagonal(self, weights: Any) -> Array:
+        """Compute the diagonal of :meth:`weighted_gram`, (M, d), or (M, K d) of K classes."""
         if self.labels is None:
             return self.storage.gram_diagonal(self._apply_weights_and_counts(weights))
         split = self._split_by_class(weights)
@@ -396,6 +400,7 @@ class Design:
         )
 
     def select_nodes(self, nodes: Any) -> Self:
+        """Return the rows of some nodes; `nodes` is a mask (M,)."""
         # Sparse rows without the longest node have less padding, and so do their fields.
         kept = self.storage.select_nodes(nodes)
 
@@ -419,6 +424,7 @@ class Design:
         )
 
     def in_single_precision(self) -> Self:
+        """Return these rows in single precision; itself if the storage has no such copy."""
         short = self.storage.in_single_precision()
         if short is self.storage:
             return self
@@ -429,7 +435,7 @@ class Design:
         return replace(self, storage=short, known_norms=norms)
 
     def with_known_norms(self, nodes: int) -> Self:
-        """Return these rows with all norms computed, in blocks of rows."""
+        """Return these rows with all norms computed, `_AT_ONCE` rows of all `nodes` at a time."""
         step = max(1, _AT_ONCE // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         parts = [
@@ -439,7 +445,7 @@ class Design:
         return replace(self, known_norms=self.to_storage_array(np.concatenate(parts, axis=1)))
 
     def _apply_weights_and_counts(self, x: Any) -> Any:
-        """Values of rows, (M, n) or (M, R, n), times weights and multiplicities."""
+        """Multiply values of rows, (M, n) or (M, R, n), by their weights and multiplicities."""
         for factors in (self.weight, self.counts):
             if factors is not None:
                 own = _in_precision_of(x, factors)
@@ -449,18 +455,18 @@ class Design:
         return x
 
     def _one_hot_labels(self, like: Any) -> Any:
-        """One-hot classes of the rows, (M, 1, K, n)."""
+        """Return the one-hot classes of the rows, (M, 1, K, n), in the precision of `like`."""
         assert self.labels is not None
         hit = (self.labels[:, None, None, :] == np.arange(self.classes)[:, None]).astype(float)
         return _in_precision_of(like, self.to_storage_array(hit))
 
     def _split_by_class(self, x: Any) -> Any:
-        """(..., K m) -> (..., K, m)."""
+        """Reshape values (..., K m), one block per class, to (..., K, m)."""
         return compat.array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
 
 
 def _in_precision_of(like: Any, x: Any) -> Any:
-    """`x` in the precision of `like`."""
+    """Convert `x` to the precision of `like`."""
     if isinstance(x, np.ndarray):
         return x.astype(like.dtype, copy=False)
     return compat.array_namespace(like).astype(x, like.dtype)

@@ -3,7 +3,7 @@ array API standard.
 
 Only rows and margins are on the device.  Classifiers, noise, ledgers and the solver's algebra are
 small and stay NumPy arrays on the host.  So noise streams are the same on every backend, and
-results agree to within the certificate.
+results agree to within the certificate, the solver's proved bound on its error.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LIBRARIES = {
     "jax": "jax.numpy",
     "array_api_strict": "array_api_strict",
 }
-_BLOCK = {"cpu": 2**17}
-_LARGE = 2**26
+_BLOCK = {"cpu": 2**17}  # margins of one block, where the device is the host
+_LARGE = 2**26  # on any other device
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class OnDevice(Storage):
         return False
 
     def _in_precision_of_rows(self, x: Any) -> Any:
-        """`x` on the device, in the rows' precision."""
+        """Copy `x` to the device, in the rows' precision."""
         if isinstance(x, np.ndarray):
             x = self.home.copy_to_device(x)
         return self.home.xp.astype(x, self.a.dtype)

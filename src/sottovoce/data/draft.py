@@ -1,5 +1,8 @@
 """Schema files as text: a first draft from the names of a table's columns, and the TOML of a
 schema.
+
+A draft has "?" wherever its author must declare a public fact (:data:`.mistakes.OPEN`);
+``sottovoce schema check`` then lists what is still open.
 """
 
 from __future__ import annotations
@@ -107,7 +110,7 @@ def draft(
 
 
 def _check_types_are_declared(path: str | Path) -> None:
-    """InvalidInput for a file whose format declares no types of columns."""
+    """Refuse a file whose format declares no types of columns."""
     if format_of_file(path).types is not None:
         return
     typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
@@ -119,8 +122,9 @@ def _check_types_are_declared(path: str | Path) -> None:
 
 
 def _read_checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None:
-    """The first row, of a file whose names stand there; InvalidInput if its names are none of a
-    table's columns.
+    """Return the checked first row of a file, or None where its format declares the names.
+
+    InvalidInput if the names look like values of a row, or are of a single column.
     """
     header_in = format_of_file(path).header
     header = None if header_in is None else header_in(path)
@@ -136,7 +140,7 @@ def _read_checked_header(path: str | Path, known: Mapping[str, str]) -> Header |
 
 
 def _check_column_names(asked: Iterable[tuple[str, str | None]], known: Mapping[str, str]) -> None:
-    """InvalidInput if one of the names, each asked for by a field, is no column."""
+    """Refuse a (field, name) whose name is not one of the table's columns."""
     for field, name in asked:
         if name is not None and name not in known:
             raise InvalidInput(
@@ -148,7 +152,7 @@ def _check_column_names(asked: Iterable[tuple[str, str | None]], known: Mapping[
 
 
 def _opening_comments(header: Header | None, types: bool) -> list[str]:
-    """What was read of the table, what its first row says, and what to do with the draft."""
+    """Return the draft's first lines: what was read, notes on the header, and what to do next."""
     read = "names of the columns and their declared types" if types else "names of the columns"
     notes = []
     if header is not None:
@@ -163,9 +167,7 @@ def _opening_comments(header: Header | None, types: bool) -> list[str]:
 
 
 def _lines_for_roles(site: str | None, person: str | None) -> list[str]:
-    """The columns of sites and of persons, as comments that show how to declare one where there
-    is none.
-    """
+    """Return the lines that declare the site and person columns, or show in a comment how to."""
     site_line = '# site = "COLUMN"  # the site that holds the row'
     if site:
         site_line = f"site = {_toml_value(site)}"
@@ -176,6 +178,7 @@ def _lines_for_roles(site: str | None, person: str | None) -> list[str]:
 
 
 def _lines_for_label(label: str | None) -> list[str]:
+    """Return the lines that declare the label, with comments that show its three kinds."""
     column = _toml_value("COLUMN" if label is None else label)
     declared = _toml_value(OPEN)
     if label is not None:
@@ -190,7 +193,7 @@ def _lines_for_label(label: str | None) -> list[str]:
 
 
 def _lines_for_block(name: str, kind: str) -> list[str]:
-    """The lines of a column's declaration; `kind` is its declared type, or "?"."""
+    """Return the lines of a column's declaration; `kind` is its declared type, or "?"."""
     title = f"[columns.{_toml_key(name)}]"
     if kind.startswith("vector "):
         size = int(kind.removeprefix("vector "))
@@ -230,14 +233,14 @@ def toml_entries(entries: Mapping[str, Any]) -> list[str]:
 
 
 def _toml_key(name: str) -> str:
-    """A key as TOML writes it: bare where it can be."""
+    """Write a key in TOML: bare where it can be."""
     if re.fullmatch(r"[A-Za-z0-9_-]+", name):
         return name
     return _toml_value(name)
 
 
 def _toml_value(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Write a value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -255,8 +258,8 @@ def _toml_value(value: Any) -> str:
 
 
 def _ascii_where_unseen(text: str) -> str:
-    """A TOML text with escapes for what a reader cannot see, or a terminal obeys: controls,
-    blanks of no width.
+    """Escape characters of a TOML text that a reader cannot see or that a terminal obeys, such as
+    control characters and blanks of no width.
     """
     if text.isprintable():
         return text

@@ -1,5 +1,6 @@
-"""Entries of a declared column, from what a schema file may hold: each of its type, or a
-TypeError.
+"""Conversion of the entries of a declared column, ``[columns.NAME]`` of a schema file, to the types
+that the block's class takes.  A value of another type raises a TypeError, from which
+:func:`sottovoce.data.columns.block_from_dict` makes a SchemaError.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from .values import as_python_value, collide_in_a_frame, value_as_text
 
 
 def groups_from_values(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Names of groups with their members: a list makes one group a value."""
+    """Return the groups of a category, each with its members; a list gives one group per value."""
     if isinstance(values, Mapping):
         return tuple(
             (str(name), tuple(map(declared_text, _listed(group)))) for name, group in values.items()
@@ -21,8 +22,9 @@ def groups_from_values(values: object) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def declared_text(value: object) -> str:
-    """A declared text, number or truth value as `value_as_text` writes values; a TypeError for
-    anything else.
+    """Return a declared text, number or truth value as `value_as_text` writes it.
+
+    A TypeError for anything else.
     """
     value = as_python_value(value)
     if not isinstance(value, str | int | float):
@@ -31,7 +33,10 @@ def declared_text(value: object) -> str:
 
 
 def check_distinct_in_frames(field: str, texts: Iterable[str]) -> None:
-    """Refuse declared whole numbers, beyond 2^53, that a frame with a gap holds as one."""
+    """Refuse declared whole numbers beyond 2^53 that a frame would round to the same number.
+
+    Frames round them in a column with a missing value.
+    """
     if collide_in_a_frame(texts):
         rule = (
             "two of its whole numbers are equal in a data frame, "
@@ -41,7 +46,10 @@ def check_distinct_in_frames(field: str, texts: Iterable[str]) -> None:
 
 
 def _typed_converter(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
-    """Converts values of a kind, and raises a TypeError for others; True is no number."""
+    """Return a function that converts values of a type and raises a TypeError for others.
+
+    True and False do not count as numbers.
+    """
 
     def read(value: object) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -67,7 +75,7 @@ def _numbers(values: object) -> tuple[float, ...]:
 
 
 def _edges(values: object) -> tuple[float, ...]:
-    """Numbers; infinite ones as "inf" too, since JSON has no such number."""
+    """Read numbers; infinite ones may be "inf" or "-inf", since JSON has no such number."""
     return tuple(map(_edge, _listed(values)))
 
 
@@ -87,6 +95,7 @@ def _as_tuple(values: object) -> tuple[Any, ...]:
     return tuple(_listed(values))
 
 
+# How each entry of a block is converted, whatever its kind.
 CONVERT: dict[str, Any] = {
     "base": _whole,
     "column": _text,

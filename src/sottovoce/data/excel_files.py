@@ -74,6 +74,7 @@ def excel_header(path: str | Path) -> Header:
 
 
 def _header_of_first_row(rows: Iterator[Sequence[Any]], name: str) -> Header:
+    """Read the names of the columns from the first row, without empty cells at its end."""
     cells = ["" if cell is None else str(cell) for cell in next(rows, ())]
     while cells and not cells[-1].strip():
         del cells[-1]
@@ -97,7 +98,7 @@ def _append_cells(columns: list[list[Any]], row: Sequence[Any], number: int, nam
 
 
 def _value_of_cell(cell: Any) -> Any:
-    """A cell as it is, but for a day, which Excel writes as a point in time at midnight."""
+    """Return the cell's value; a point in time at midnight, as Excel writes a day, as a date."""
     if isinstance(cell, datetime) and cell.time() == time():
         return cell.date()
     return cell
@@ -105,7 +106,7 @@ def _value_of_cell(cell: Any) -> Any:
 
 @contextmanager
 def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
-    """The rows of the one visible sheet of a workbook, one in memory at a time."""
+    """Yield an iterator of the rows of a workbook's one visible sheet, one in memory at a time."""
     place = file_kinds.require_file_kind(path, file_kinds.EXCEL)
     try:
         from openpyxl import load_workbook
@@ -118,7 +119,7 @@ def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
     try:
         _check_unpacked_size(place)
         with place.open("rb") as file, warnings.catch_warnings():
-            # Warnings of features of a workbook that are no values.
+            # openpyxl warns of parts of a workbook that it does not read, such as formats.
             warnings.simplefilter("ignore")
             book = load_workbook(file, read_only=True, data_only=True)
             try:
@@ -131,7 +132,7 @@ def _open_rows_of_sheet(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
                         rule,
                         "save the sheet of the table as a workbook of its own",
                     )
-                # What a workbook says of its size may be wrong.
+                # The size of the sheet that a workbook declares may be wrong.
                 sheets[0].reset_dimensions()
                 yield sheets[0].iter_rows(values_only=True)
             finally:

@@ -31,12 +31,13 @@ divisor.
 CROWDED = 1.25
 """The divisor is too small if nine rows in ten are longer by at least this factor."""
 SHORTENED = 0.75
-"""The divisor is too small, too, if it shortens at least this share of rows; the proposed one
-shortens half of them.
+"""The divisor is also too small if at least this share of rows is clipped; with the proposed one
+it is half of them.
 """
 CONSTANT = 0.25
 """Largest share of a typical row's squared norm that the constant should take."""
 SMALL_CONSTANT = 0.5
+"""The intercept that is proposed where a larger one takes more than that share."""
 MANY = 0.1
 """Share of synthetic rows longer than the divisor from which on a note is written."""
 MOSTLY = 0.75
@@ -47,7 +48,7 @@ is .71."""
 _ENTRIES = 2_000_000
 # About how many entries the synthetic rows have from which `fill` takes its shares.
 _DRAWN = 20_000_000
-# A size that is larger than the divisor by less is as large.
+# A norm that exceeds the divisor by no more than this factor counts as equal to it.
 _ROUNDED = 1.0 + 1e-9
 _NAMED = 6  # columns in one sentence
 
@@ -123,7 +124,7 @@ def typical_undivided_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Arr
 
 
 def _rows_at_once(schema: Schema) -> int:
-    """How many synthetic rows are held in memory at a time."""
+    """Return how many synthetic rows are held in memory at a time."""
     return max(1, _ENTRIES // schema.n_features)
 
 
@@ -209,7 +210,7 @@ def share_of_long_rows(schema: Schema) -> float:
 
 
 def note_on_long_rows(schema: Schema) -> list[str]:
-    """Return a note if a training without row weights will shorten many rows; otherwise nothing."""
+    """Return a note if a training without row weights will clip many rows; otherwise nothing."""
     share = share_of_long_rows(schema)
     if share < MANY:
         return []
@@ -221,20 +222,25 @@ def note_on_long_rows(schema: Schema) -> list[str]:
 
 
 def _share_beyond_divisor(schema: Schema, sizes: Array) -> float:
-    """Share of rows that are longer than the schema's divisor; unit rows have none."""
+    """Compute the share of rows longer than the schema's divisor; 0 with unit rows.
+
+    `sizes` are the norms (n,) before the division.
+    """
     if schema.unit:
         return 0.0
     return _share_longer_than(sizes, schema.divisor)
 
 
 def _share_longer_than(sizes: Array, divisor: float) -> float:
-    """Share of rows before the division that are longer than a divisor."""
+    """Compute the share of norms (n,) before the division that exceed a divisor."""
     return float(np.mean(sizes > divisor * _ROUNDED))
 
 
 def _round_typical_size(typical: float, sizes: Array) -> float:
-    """The size of a typical row, rounded to three digits: up where rounding down would shorten
-    nearly all rows.
+    """Round the norm of a typical row to three digits: up where rounding down would clip nearly
+    all rows, as where all rows have one norm.
+
+    `sizes` are the norms (n,) of synthetic rows before the division.
     """
     nearest = float(f"{typical:.3g}")
     if _share_longer_than(sizes, nearest) < SHORTENED:
@@ -244,7 +250,9 @@ def _round_typical_size(typical: float, sizes: Array) -> float:
 
 
 def _shortest_exact_text(number: float) -> str:
-    """A number in few digits if they are all it has; a scale that was rounded up may be refused."""
+    """Format a number in six digits if they are exact, else in all: a scale rounded up may exceed
+    the bound and be refused.
+    """
     short = f"{number:g}"
     if float(short) == number:
         return short
@@ -252,12 +260,12 @@ def _shortest_exact_text(number: float) -> str:
 
 
 def _number_of_drawn_rows(schema: Schema) -> int:
-    """How many synthetic rows to estimate shares from."""
+    """Return how many synthetic rows to estimate shares from: fewer of more features."""
     return int(np.clip(_DRAWN // schema.n_features, 200, 4000))
 
 
 def _norms_after_division(schema: Schema, sizes: Array) -> Array:
-    """Norms of rows after the division, from those before."""
+    """Compute the norms (n,) of rows after the division, from those before."""
     # A unit row has norm 1, and a row of zeros stays one.
     if schema.unit:
         return np.sign(sizes)
@@ -279,7 +287,7 @@ class Fill:
     guessed : tuple of str
         Numbers without a typical range, taken to fill their bounds, which real values seldom do.
     mended : float
-        The median with `intercept` and `scale` as proposed.
+        The median norm if `intercept` and `scale` were changed as proposed.
     offset : float
         Norm of the mean row over that of a typical row, the constant aside: what all rows have in
         common.
@@ -442,8 +450,10 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
 
 
 def _propose_scale(sizes: Array, *, divisor: float, bound: float) -> float | None:
-    """The norm of a typical row, if rows fill the ball badly with this divisor; None to leave
-    it.
+    """Return a better divisor, the norm of a typical row, or None if this one is good enough.
+
+    `sizes` are the norms (n,) of synthetic rows before the division, `bound` the largest possible
+    one.
     """
     typical = _typical_row_size(sizes)
     far_too_long = float(np.quantile(sizes, 0.1)) > CROWDED * divisor
@@ -454,15 +464,13 @@ def _propose_scale(sizes: Array, *, divisor: float, bound: float) -> float | Non
 
 
 def _blocks_of_common_offset(shares: dict[str, float]) -> tuple[str, ...]:
-    """The blocks that have more than their part of the mean row: half of what each would have on
-    average.
-    """
+    """Return the blocks with at least half of an equal share in the mean row's squared norm."""
     large = 0.5 / len(shares)
     return tuple(name for name, share in shares.items() if share >= large)
 
 
 def _first_names_listed(names: tuple[str, ...]) -> str:
-    """The first few names."""
+    """List the first few names in words, and say how many more there are."""
     shown = ", ".join(names[:_NAMED])
     if len(names) > _NAMED:
         return f"{shown} and {len(names) - _NAMED} more"
@@ -470,5 +478,5 @@ def _first_names_listed(names: tuple[str, ...]) -> str:
 
 
 def _typical_row_size(sizes: Array) -> float:
-    """The size of a typical row: the median, or the root mean square where that is zero."""
+    """Return the norm of a typical row: the median, or the root mean square where that is zero."""
     return float(np.median(sizes)) or math.sqrt(float(np.mean(sizes**2)))

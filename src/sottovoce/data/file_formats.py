@@ -1,5 +1,7 @@
-"""One way to read a table from a file, for every command: by its ending, with which its first
-bytes must agree.
+"""Reading a table from a file, for every command.
+
+The file's ending selects the reader; the reader refuses a file whose first bytes are of another
+format.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ class Format:
     header : callable, optional
         From a path to its first row, which names the columns, and might be a row of data.
     names : callable, optional
-        From a path to the names of its columns, where these are no row of the file.
+        From a path to the names of its columns, where they are not in a row of the file.
     types : callable, optional
-        The same with the types that the file declares, in words.  One of these three is given; no
-        value of a row is read by it.
+        From a path to the names of its columns with their declared types, in words.  One of
+        `header`, `names` and `types` is given; it reads no value of a row.
     """
 
     read: Callable[[str | Path], Table]

@@ -1,7 +1,7 @@
-"""What a file is, told by its first bytes: a file that is no table must not be taken for one.
+"""The kind of a file, found from its first bytes, so that a file that is no table is refused.
 
-A text that is read as CSV has no signature, so everything that has one is refused by name.  No
-message shows anything of the file but what kind it is.
+A CSV text has no signature, so a file with any known signature is refused, and the message names
+its kind.  No message shows anything else of the file.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ..errors import InvalidInput
 from ..util.files import require_regular_file
 
 HEAD = 4096
-"""Bytes of a file by which its kind is told."""
+"""Number of first bytes from which the kind of a file is found."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of file.
 
-    `name` says in words what it is, `endings` are those under which it is read, and `remedy` says
-    what to do where it is not.
+    `name` says in words what it is.  `endings` are the file endings under which this program reads
+    it, empty if it does not; then `remedy` says what to do.
     """
 
     name: str
@@ -123,7 +123,7 @@ _BY_ENDING = {
     ".ods": Kind("an OpenDocument sheet", (), "save it as .xlsx or as CSV"),
     ".xlsb": Kind("a binary Excel workbook", (), "save it as .xlsx or as CSV"),
 }
-"""Kinds whose first bytes are those of a packing or an archive."""
+"""Kinds known by the ending, as their first bytes are only those of an archive or a packed file."""
 # version 104 to 115, byte order, type, a zero
 _OLD_STATA = re.compile(rb"[\x68-\x73][\x01\x02][\x01\x02]\0")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -143,7 +143,7 @@ _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 def detect_file_kind(head: bytes) -> Kind | None:
     """Find the kind of a file from its first :data:`HEAD` bytes; None for what may be a text.
 
-    A zip archive is told from an Excel workbook by the names that it holds.
+    An Excel workbook is a zip archive, and is known by the names of the files in it.
     """
     if head.startswith(b"PK\x03\x04"):
         if b"xl/" in head or b"[Content_Types].xml" in head[:64]:
@@ -156,8 +156,8 @@ def detect_file_kind(head: bytes) -> Kind | None:
 
 
 def _detect_kind_by_pattern(head: bytes) -> Kind | None:
-    """The kinds that a fixed start does not tell: of these a few bytes are free, or the mark
-    stands further on.
+    """Find kinds without a fixed start: some of their first bytes vary, or the signature stands
+    further on.
     """
     if _OLD_STATA.match(head):
         return STATA
@@ -177,7 +177,7 @@ def _detect_kind_by_pattern(head: bytes) -> Kind | None:
 
 
 def _detect_kind_of_text(head: bytes) -> Kind | None:
-    """What is text but no CSV, and what holds bytes that no text has."""
+    """Find kinds of text that are no CSV, such as JSON, and bytes that no text has."""
     start = head.removeprefix(_BOM).lstrip()
     if _MARKUP.match(start):
         return XML
@@ -200,8 +200,8 @@ def _detect_kind_of_text(head: bytes) -> Kind | None:
 
 
 def _looks_like_utf_16(head: bytes) -> bool:
-    """Whether most pairs of bytes have a NUL, and on the same side, as text in UTF-16 without a
-    mark has.
+    """Whether many of the even bytes are NUL and hardly any of the odd ones, or the other way
+    round, as in UTF-16 without a byte-order mark.
     """
     fewer, more = sorted((head[0::2].count(0), head[1::2].count(0)))
     return more > 0.2 * len(head) and fewer < 0.02 * len(head)

@@ -1,5 +1,5 @@
-"""Tables from what people have in memory: frames of pandas, polars or pyarrow, and NumPy arrays
-with names.
+"""Tables from data in memory: frames of pandas, polars or pyarrow, mappings of names to columns,
+and NumPy arrays with names.
 
 A gap (NaN, None, NaT, NA or null) becomes a missing value, categories become texts, truth values
 stay what they are, and points in time become UTC.  Frames are read through narwhals, which newer
@@ -77,6 +77,7 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
 
 
 def _table_from_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Table:
+    """Read an array with named columns, or one of shape (n, k) with `columns` as their names."""
     if X.dtype.names:
         return Table(name, {key: _column_without_gaps(key, X[key]) for key in X.dtype.names})
     if columns is None:
@@ -95,7 +96,9 @@ def _table_from_array(X: NDArray[Any], columns: Sequence[str] | None, name: str)
 
 
 def _column_without_gaps(name: object, values: Any) -> Column:
-    """One column of an array, or of a mapping: gaps become None."""
+    """Return one column of an array or a mapping; missing values become None, in an array of
+    objects, or NaT.
+    """
     if not isinstance(values, np.ndarray):
         # A series of a frame's library.
         if hasattr(values, "dtype") or hasattr(values, "type"):
@@ -119,13 +122,13 @@ def _column_without_gaps(name: object, values: Any) -> Column:
 
 
 def _is_missing_scalar(value: object) -> bool:
-    """Whether a value stands for none: None, NaN, NaT or NA, of whatever library."""
+    """Return True for None, NaN, NaT and NA of any library."""
     value = as_python_value(value)
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _objects_with_none(values: NDArray[Any], gone: NDArray[np.bool_]) -> Column:
-    """The values as they are, or if some are gone, as objects with None."""
+    """Return the values as they are, or as objects with None where `gone` (n,) is True."""
     if not gone.any():
         return values
     kept = values.astype(object)
@@ -139,8 +142,8 @@ def check_unique_names(field: str, names: Sequence[object]) -> None:
     Raises
     ------
     InvalidInput
-        It names the columns, but for names that read as numbers: those of a table without a header
-        are its first row.
+        It names the columns, except for names that read as numbers: in a table without a header
+        the names are its first row, and so values.
     """
     if any(isinstance(name, tuple) for name in names):
         rule = "has names of several levels, as a frame with a MultiIndex of columns"
@@ -157,7 +160,7 @@ def check_unique_names(field: str, names: Sequence[object]) -> None:
 
 
 def _describe_shared_names(shared: list[str]) -> str:
-    """What is said of names that columns share; those that may be values are not shown."""
+    """Describe the names that several columns share; names that may be values are not shown."""
     told = [
         repr(escape_unprintable(name, LONGEST_NAME))
         for name in shared[:_NAMED]
@@ -196,6 +199,7 @@ def reads_as_number(name: str) -> bool:
 
 
 def _table_from_frame(X: Any, name: str) -> Table:
+    """Read a frame of pandas, polars or pyarrow through narwhals."""
     # pyarrow's batches are no frames to narwhals, and its tables are.
     if type(X).__name__ == "RecordBatch" and hasattr(X, "to_struct_array"):
         X = import_module("pyarrow").Table.from_batches([X])
@@ -218,6 +222,7 @@ def _table_from_frame(X: Any, name: str) -> Table:
 
 
 def _column_from_series(name: str, values: Any) -> Column:
+    """Read a series of a frame's library, or any other array, as a column."""
     try:
         series = nw.from_native(values, series_only=True)
     except Exception:
@@ -230,8 +235,9 @@ def _column_from_series(name: str, values: Any) -> Column:
 
 
 def _block_from_lists(values: list[Any]) -> Column:
-    """Lists of numbers, of one length: a block, such as an image.  If one of them is not, all
-    stay lists.
+    """Return lists of numbers of one length as an array (n, length), such as images.
+
+    If a value is no such list, all stay lists, in an array of objects.
     """
 
     def like_the_first(one: Any) -> bool:
@@ -245,7 +251,7 @@ def _block_from_lists(values: list[Any]) -> Column:
 
 
 def _days_as_datetime64(series: Any) -> Column:
-    """Days as NumPy's, which has those beyond the dates of Python too."""
+    """Return a column of days as datetime64, which also has days beyond those of Python's date."""
     gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
     try:
         days = np.asarray(series.cast(nw.Int32).fill_null(0).to_numpy()).astype("datetime64[D]")
@@ -259,7 +265,7 @@ def _days_as_datetime64(series: Any) -> Column:
 
 
 def _values_of_series(series: Any) -> list[Any]:
-    """The values of a column; where one of them is beyond Python's, each is read by itself."""
+    """Return the values of a column, read one by one if the library cannot convert one of them."""
     try:
         return list(series.to_list())
     except Exception:  # of whatever library
@@ -267,7 +273,7 @@ def _values_of_series(series: Any) -> list[Any]:
 
 
 def _convert_column(name: str, series: Any) -> Column:
-    """A column of a frame as NumPy holds it."""
+    """Convert a column of a frame to a NumPy array; a refusal shows no value."""
     try:
         return _convert_series(name, series)
     except (InvalidInput, MemoryError):
@@ -281,7 +287,7 @@ def _convert_column(name: str, series: Any) -> Column:
 
 
 def _convert_series(name: str, series: Any) -> Column:
-    """What :func:`_convert_column` gives; errors of the frame's library pass."""
+    """Convert as :func:`_convert_column` does, but let errors of the frame's library through."""
     kind = series.dtype
     if kind == nw.Datetime:
         if kind.time_zone is not None:

@@ -1,8 +1,9 @@
-"""Public grids over the columns of a schema, and in which cell of them each value of a table lies.
+"""Public grids over the columns of a schema, and the cell in which each value of a table lies.
 
-A grid follows from the declarations alone.  A value outside the declared bounds lies in the last
-cell before them; one that is missing, or cannot be read, has a cell of its own, so that no row is
-refused.  Every value is read by itself: whatever a row holds, it moves no cell of another.
+The private survey (:mod:`sottovoce.answers.survey`) counts the rows in each cell.  A grid follows
+from the declarations alone.  A value outside the declared bounds lies in the outermost cell on
+that side; a missing or unreadable value has a cell of its own, so that no row is
+refused.  Every value is read by itself, so no row changes the cell of another.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .values import (
 )
 
 OCTAVES = 24
-"""Powers of two between the largest absolute value of a grid and what it takes for zero."""
+"""Powers of two between the largest absolute value of a grid and the end of its cell around 0."""
 LABEL = "(label)"
 
 
@@ -58,11 +59,11 @@ class Grid(ABC):
         return self.cells + 2
 
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        """The raw columns to read, of a table with these."""
+        """Return the names of the raw columns to read from a table."""
         return (self.source,)
 
     def cell_of_each_row(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
-        """Find the cell of every row, (n,)."""
+        """Find the number of every row's cell, (n,), from 1; `na` are marks of missing values."""
         marks = identities_of_marks(na)
         return np.array(
             [self._cell_number_of_row(row, marks) for row in self._iterate_raw_rows(columns)],
@@ -70,11 +71,11 @@ class Grid(ABC):
         )
 
     def _iterate_raw_rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
-        """What the grid is about, of each row."""
+        """Yield the value of each row that is placed in the grid."""
         return values_one_by_one(columns[self.source])
 
     def _cell_number_of_row(self, row: Any, marks: frozenset[str]) -> int:
-        """The cell of one row."""
+        """Return the number of one row's cell, from 1; the last two are unreadable and missing."""
         try:
             found = self._place_in_grid(row, marks)
         except (ValueError, OverflowError):
@@ -85,19 +86,21 @@ class Grid(ABC):
 
     @abstractmethod
     def _place_in_grid(self, row: Any, marks: frozenset[str]) -> int | None:
-        """The cell, from 0; None if the row is missing.  A ValueError or OverflowError if it
-        cannot be read.
+        """Return a value's cell, counted from 0, or None for a missing value.
+
+        A ValueError or OverflowError if it cannot be read.
         """
 
 
 @dataclass(frozen=True)
 class Dyadic(Grid):
-    """Powers of two to both sides of zero, within public bounds; what is nearer to zero has one
-    cell.
+    """Cells between powers of two on both sides of zero, within public bounds; one cell around zero
+    for all smaller values.
 
     Parameters
     ----------
     lo, hi : float
+        Public bounds, the outer ends of the first and the last cell.
     number : callable
         From a value to a number; a ValueError or OverflowError if it is none.
     """
@@ -153,12 +156,13 @@ class Norms(Dyadic):
     def _iterate_raw_rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         sources = self.sources(columns)
         parts = [values_one_by_one(columns[name]) for name in sources]
-        # One column of names apart for each entry, or a single one that holds all of them.
+        # Either one column for each entry, or a single column of lists.
         if sources == tuple(self.block.feature_names):
             return zip(*parts, strict=True)
         return parts[0]
 
     def _place_in_grid(self, row: Any, marks: frozenset[str]) -> int | None:
+        """Return the cell of the norm of a row's clipped entries; None if an entry is missing."""
         row = as_python_value(row)
         if not isinstance(row, list | tuple):
             if canonical_text(value_as_text(row)) in marks:
@@ -200,8 +204,8 @@ class Levels(Grid):
 def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid, ...]:
     """Return the grids of a schema's numbers, dates, categories, vectors with a norm, and label.
 
-    The label has one if it is a number to predict.  `columns` names some of them, ``"(label)"``
-    among them.  InvalidInput for one that has none.
+    The label has a grid if it is a number to predict; it is called ``"(label)"``.  With `columns`
+    only the grids of these names are returned; InvalidInput for a name without a grid.
     """
     found = {
         block.name: grid for block in schema.blocks if (grid := _grid_from_block(block)) is not None
@@ -230,7 +234,7 @@ def grids_from_schema(schema: Schema, columns: Sequence[str] | None = None) -> t
 
 
 def _grid_from_block(block: Block) -> Grid | None:
-    """The grid of one block; None for a kind that has none."""
+    """Return the grid of one block; None for a kind without one."""
     if isinstance(block, Number):
         return Dyadic(block.name, block.source_column, block.lo, block.hi, block.number_from_value)
     if isinstance(block, Category):

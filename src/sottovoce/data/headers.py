@@ -1,5 +1,4 @@
-"""Names of columns that are taken from the first row of a file, and what speaks against taking it
-for names.
+"""Column names from the first row of a file, and the checks that this row is a header and no data.
 
 In a file without a header the first row is somebody's data, and a schema is published.  So a first
 row is refused if one of its fields looks like a value.  A refusal says which field and why, and
@@ -22,7 +21,7 @@ INDEX_NOTE = (
     "the first column has no name: it is taken for row names, as R and pandas write "
     "them, and ignored"
 )
-# A second mark of the byte order, and a blank of no width, which no reader sees.
+# A second byte-order mark, and a blank of no width: both are invisible in an editor.
 _INVISIBLE = "\ufeff\u200b"
 _MISSING_MARKS = frozenset(
     {"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "null", "NULL", "Null", "<NA>", "NaT"}
@@ -50,8 +49,8 @@ _ANSWERS = frozenset(
         "missing",
     }
 )
-"""Words that are a value more often than a name: one is no reason to refuse a row, two that are
-half of it are.
+"""Words that are a value more often than a name.  One of them is no reason to refuse a first row;
+two or more are, if they are at least half of it.
 """
 _NUMBER = re.compile(r"[+-]?(\d[\d\s.,'’_]*|[.,]\d+)([eE][+-]?\d+)?")
 _COMPARED = re.compile(r"[<>≤≥=~≈]")
@@ -83,8 +82,9 @@ _HASH = re.compile(r"(?=.*\d)[0-9a-f]{16,}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Header:
-    """Names of the columns in order.  `index` says that an unnamed first column stands before
-    them, to be ignored.
+    """Names of the columns in order.
+
+    `index` is True if an unnamed first column of row names stands before them, to be ignored.
     """
 
     names: tuple[str, ...]
@@ -167,8 +167,8 @@ def check_declared_names(names: Sequence[str], name: str) -> None:
 
 
 def _check_stray_quotes(fields: Sequence[str], name: str) -> None:
-    """Refuse fields in quotes that are no quotes of a CSV file, which would be part of the names
-    and of all values.
+    """Refuse fields in quotes that a CSV reader does not remove, such as single quotes: they would
+    become part of the names and of all values.
     """
     quoted = [len(field) > 1 and _QUOTES.get(field[0]) == field[-1] for field in fields]
     if all(quoted) or any(
@@ -180,7 +180,7 @@ def _check_stray_quotes(fields: Sequence[str], name: str) -> None:
 
 
 def _remedy_for_header(names: Sequence[str], field: str) -> str:
-    """What to do about a field of the first row that is no name."""
+    """Return what to do about a field of the first row that is no name."""
     named = sum(map(bool, names))
     if not field and named == 1 and names[0]:
         return "delete the title above the header row"
@@ -195,11 +195,11 @@ _VALUES_WITH_LETTERS = (
     ("is an identifier", (_UUID, _HASH, _ACCOUNT)),
     ("is a quantity", (_EXACT_QUANTITY,)),
 )
-"""What a whole field may be that is no name, and the patterns that tell it."""
+"""Reasons why a whole field is no name, each with the patterns that show it."""
 
 
 def _reason_against_name(field: str) -> str:
-    """Why a field of a first row is no name of a column; empty if it may be one."""
+    """Return why a field of a first row is no column name; empty if it may be one."""
     if not field:
         return "is empty"
     if field in _MISSING_MARKS:
@@ -225,7 +225,7 @@ def _reason_against_name(field: str) -> str:
 def _first_matching_reason(
     field: str, kinds: Sequence[tuple[str, Sequence[re.Pattern[str]]]]
 ) -> str:
-    """The first kind one of whose patterns the whole field matches; empty if there is none."""
+    """Return the first reason with a pattern that the whole field matches; empty if none does."""
     for why, patterns in kinds:
         if any(pattern.fullmatch(field) for pattern in patterns):
             return why
@@ -237,7 +237,7 @@ def _has_control_characters(field: str) -> bool:
 
 
 def _looks_like_data(names: Sequence[str]) -> str:
-    """Why fields that may be names one by one are none together; empty if they may be."""
+    """Return why the fields together look like a row of data, though each may be a name; or ""."""
     if _values_among_names(names) >= max(2, len(names) / 2):
         return "at least half of its fields look like data values"
     letters = Counter(found[1] for found in map(_PERSON_CODE.fullmatch, names) if found is not None)
@@ -247,7 +247,7 @@ def _looks_like_data(names: Sequence[str]) -> str:
 
 
 def _values_among_names(names: Sequence[str]) -> int:
-    """How many fields that may be names are more often values: answers, quantities, and codes of
+    """Count the fields that are more often values than names: answers, quantities, and codes of
     people.
 
     Codes with the same letters, such as V001 and V002, are names of a series of columns.

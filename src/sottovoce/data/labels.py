@@ -38,6 +38,8 @@ _WRITE = (
 
 
 class _Classes:
+    """What labels of two and of several classes share."""
+
     def clipped_labels(self, column: Column, na: tuple[str, ...]) -> BoolArray:
         """Return a mask of the labels that were clipped to bounds: none of a class."""
         return np.zeros(len(column), dtype=bool)
@@ -109,7 +111,7 @@ class ClassLabel(_Classes):
         return ManyClasses(self.values)
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; a declared value is never read as missing."""
+        """Encode labels as `task` does; a declared value is never read as missing."""
         classes = Declared({value: k for k, value in enumerate(self.values)})
         return self.task.encode(classes.meanings_of_column(column, -1))
 
@@ -197,6 +199,7 @@ def label_from_entry(given: object) -> AnyLabel | None:
 
 
 def _convert_label_entry(key: str, value: Any) -> Any:
+    """Convert one entry of a label's declaration: texts to texts, bounds as they are."""
     try:
         if key == "values":
             if isinstance(value, str):

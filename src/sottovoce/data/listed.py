@@ -22,8 +22,9 @@ def split_column_names(given: str, known: Collection[str]) -> list[str]:
 
 
 def _longest_known_name(parts: list[str], start: int, known: Collection[str]) -> tuple[int, str]:
-    """The longest known name from a part on, and where it ends; that part alone if none is
-    known.
+    """Return the end and the name of the longest known name that begins at part `start`.
+
+    A name may span several parts, as it may hold commas; if none is known, it is that part alone.
     """
     for end in range(len(parts), start, -1):
         name = ",".join(parts[start:end])

@@ -1,4 +1,9 @@
-"""Loading: built-in data sets and the user's tables, by name or path, as encoded rows."""
+"""Loading: built-in data sets and the user's tables, by name or path, as encoded rows.
+
+The commands and `sottovoce.simulate` begin here: :func:`load` reads a table, encodes it by its
+schema (:mod:`sottovoce.data.schema`), and splits it into training rows and held-out rows, which
+are used for evaluation only.
+"""
 
 from __future__ import annotations
 
@@ -97,8 +102,9 @@ class Dataset:
 
     @property
     def n_held_out(self) -> int:
-        """Number of held-out rows, whatever their labels; secret where a person may have
-        several.
+        """Number of held-out rows, whatever their labels.
+
+        It is secret where a person may have several rows; :attr:`n_units_held_out` is public.
         """
         if self.held_out is None:
             return len(self.y_test)
@@ -116,8 +122,8 @@ class Dataset:
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
         """Return all held-out rows (n_held_out, d) and labels, from features X of the test rows.
 
-        Rows that were left out are zeros without a label: 0, -1 of several classes, or NaN of
-        numbers.
+        Held-out rows without a known label, which are no test rows, are zeros here; their labels
+        are 0, -1 of several classes, or NaN of numbers.
         """
         if self.kept_test is None:
             return X, self.y_test
@@ -338,7 +344,7 @@ def split_table(
 
 
 def _units_of_split(table: Table, schema: Schema) -> IntArray | list[IntArray]:
-    """Row numbers of all that stays together in a split: of each row, or of each person."""
+    """Return the units of a split: row numbers (n, 1) of single rows, or those of each person."""
     rows = np.arange(table.n_rows)
     # A table without the person's column will be refused by the encoding, which says so.
     if schema.person is None or schema.person.column not in table.columns:
@@ -348,7 +354,7 @@ def _units_of_split(table: Table, schema: Schema) -> IntArray | list[IntArray]:
 
 
 def _rows_of_units(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
-    """Row numbers of some units, sorted."""
+    """Return the sorted row numbers of some of the units, which are given by their numbers."""
     if isinstance(units, np.ndarray):
         return np.sort(units[some].ravel())
     # NumPy concatenates no empty list.
@@ -387,8 +393,9 @@ def table_digest(tables: Sequence[Table], deal: str) -> bytes:
 
 
 def _text_in_digest(value: object) -> str:
-    """A raw value in :func:`table_digest`: never changed, or ledgers would no longer know their
-    tables.
+    """Return the text of a raw value in :func:`table_digest`.
+
+    It must never change: ledgers recognise their tables by the digest.
     """
     if value is None:
         return ""
@@ -418,6 +425,7 @@ def _read_table_or_refuse(name: str) -> Table:
 
 
 def _schema_from(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
+    """Return a schema from whatever `load` was given for it."""
     if isinstance(given, Schema):
         return given
     if not isinstance(given, str | PathLike | Mapping):
@@ -433,6 +441,7 @@ def _schema_from(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
 
 
 def _load_builtin(name: str, schema: Schema | None) -> Dataset:
+    """Load a built-in table, with its public split into training and held-out rows."""
     table, used, train, test = _builtin_split(name, schema)
     if used.person is not None:
         rule = (
@@ -447,6 +456,7 @@ def _load_builtin(name: str, schema: Schema | None) -> Dataset:
 def _encode_split_table(
     name: str, table: Table, schema: Schema, train: IntArray, held_out: IntArray, about: str
 ) -> Dataset:
+    """Encode a table, and divide it by the row numbers `train` and `held_out`."""
     rows = schema.encode(table)
     assert rows.y is not None
     # A row without a label cannot be scored.
@@ -484,7 +494,7 @@ def _encode_split_table(
 
 
 def _builtin_split(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray, IntArray]:
-    """Table, schema, and training and test rows of a public split."""
+    """Return the table, its schema, and the training and held-out row numbers of a public split."""
     if name == "mnist37":
         rows = np.arange(14_434, dtype=np.int64)
         train, test = rows[:MNIST37_TRAIN], rows[MNIST37_TRAIN:]
@@ -500,6 +510,7 @@ def _builtin_split(name: str, schema: Schema | None) -> tuple[Table, Schema, Int
 
 
 def _load_synthetic(name: str, test_share: float | None) -> Dataset:
+    """Draw the rows that a name such as ``synthetic:n=1000,d=5`` describes."""
     given: dict[str, Any] = {"n": 40_000, "d": 50}
     told = set[str]()
     for part in filter(None, name.partition(":")[2].split(",")):

@@ -1,4 +1,4 @@
-"""Which entry of a schema a wrong one stands for."""
+"""Suggestions for misspelled or renamed entries of a schema, for error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CALLED = {
     "bins": "binned bucket buckets ordinal",
     "vector": "array list image pixels embedding",
 }
-"""Entries and kinds, and what people write for them."""
+"""Entries and kinds of a schema, and the words that other libraries and people use for them."""
 
 
 def suggest_spelling(key: str, known: Iterable[str]) -> str:

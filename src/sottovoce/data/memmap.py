@@ -1,8 +1,8 @@
 """Rows that outgrow memory: encoded once into files, which the solver reads block by block through
 the page cache.
 
-A folder holds, for every site, its signed rows in double and in single precision (for the solver's
-first sweeps), and one ``rows.json``.  Nothing is ever loaded whole.
+A folder holds, for every site, its signed rows ``y x`` in double and in single precision (for the
+solver's first sweeps), and one ``rows.json`` with their numbers.  Nothing is ever loaded whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AT_ONCE = 2**22
 
 @dataclass(frozen=True)
 class Mapped(Dense):
-    """Rows in a file, and in another file in single precision."""
+    """Rows of one node in a file, and in a second file in single precision."""
 
     short: NDArray[np.float32] | None = None
 
@@ -49,7 +49,7 @@ class Mapped(Dense):
 
 @dataclass(frozen=True)
 class MappedRows(Rows):
-    """Rows in the files of `folder`; ``signed`` is empty."""
+    """Rows in the files of `folder`, one node for each number in `sites`; ``signed`` is empty."""
 
     folder: Path = Path()
     sites: tuple[int, ...] = ()
@@ -60,10 +60,14 @@ class MappedRows(Rows):
         return np.memmap(name, dtype=np.dtype(kind).newbyteorder("<"), mode="r", shape=shape)
 
     def verify_file_digests(self, i: int, name: str) -> None:
-        """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball."""
+        """Refuse stored rows of node `i` that no guarantee covers, such as too long ones.
+
+        `name` is the site's name in messages.
+        """
         long = self._file_of_site(i, np.float64)[0]
         short = self._file_of_site(i, np.float32)[0]
-        # The norm was at most 1 as it was added up when they were written.
+        # When they were written, norms were at most 1 as computed then; another order of adding up
+        # may round a little differently.
         most = 1.0 + self.d * 2.0**-51
         step = max(1, _AT_ONCE // self.d)
         for start in range(0, len(long), step):
@@ -79,6 +83,7 @@ class MappedRows(Rows):
                 raise InvalidInput(name, None, rule, "write the rows again with write_rows")
 
     def _storage_of_nodes(self, nodes: IntArray) -> Storage:
+        """Return a view of a single node's files; rows of several nodes are copied and padded."""
         if len(nodes) == 1:
             i = int(nodes[0])
             return Mapped(self._file_of_site(i, np.float64), self._file_of_site(i, np.float32))
@@ -99,6 +104,7 @@ class MappedRows(Rows):
         return {"signed": self.signed[:1], "sites": self.sites[i : i + 1]}
 
     def _storage_of_pooled(self) -> dict[str, Any]:
+        """Refuse to pool the rows: they are files of sites, too large for memory."""
         rule = (
             "memory-mapped files of sites cannot be used with a trusted curator, who holds "
             "all rows in one place"
@@ -120,8 +126,8 @@ class _Stored:
 
     folder: Path
     d: int | None = None
-    rows: dict[int, int] = field(default_factory=dict)  # of every site
-    labels: dict[int, set[float]] = field(default_factory=dict)  # likewise
+    rows: dict[int, int] = field(default_factory=dict)  # number of rows, by site
+    labels: dict[int, set[float]] = field(default_factory=dict)  # labels that occur, by site
 
     def append_rows(self, site: int, X: Array, y: Array) -> None:
         """Validate rows of a site, and append them to its files."""
@@ -152,7 +158,7 @@ class _Stored:
                 self._path_of_site(site, kind).unlink(missing_ok=True)
 
     def description(self) -> dict[str, Any]:
-        """The entries of ``rows.json``."""
+        """Return the entries of ``rows.json``."""
         sites = sorted(self.rows)
         one_class = [k for k, site in enumerate(sites) if len(self.labels[site]) == 1]
         rows = [self.rows[site] for site in sites]
@@ -221,7 +227,7 @@ def map_rows(folder: str | Path) -> MappedRows:
 
 
 def _opened_rows(folder: Path) -> MappedRows:
-    """:func:`map_rows` without the check of the rows."""
+    """Open a folder as :func:`map_rows` does, without checking the rows."""
     try:
         meta = files.parse_bounded_json(files.read_bounded_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))

@@ -1,5 +1,7 @@
-"""Every mistake of a schema file at once: what :class:`sottovoce.data.Schema` would refuse one
-by one.
+"""All mistakes of a schema file in one pass, for ``sottovoce schema check``.
+
+:class:`sottovoce.data.Schema` raises the first error only.  Here each entry is read by itself, and
+then entries together, each time without those that were refused before.
 """
 
 from __future__ import annotations
@@ -21,19 +23,22 @@ from .schema import EXAMPLE, KEYS, LARGEST_NORM, Schema
 from .weights import CaseWeight
 
 OPEN = "?"
-"""What a draft says where its author has to decide."""
+"""What a drafted schema says where its author has to fill in a public fact."""
 # Entries of a date that may be days.
 _DAYS = ("lo", "hi", "missing", "typical")
 # Entries that are texts in a category alone.
 _TEXTS = ("base", "missing")
-# Mistakes that are looked for one after the other in one block, or in the whole.
+# How often a block, or the whole schema, is read again without what was refused.
 _ROUNDS = 50
+# Stands for the columns where all have mistakes, so that the other entries can be read.
 _SOME = {"kind": "number", "lo": 0, "hi": 1}
+# Known entries of the tables that declare a column with a role.
 _ENTRIES = {
     "label": ("column", "positive", "negative", "values", "lo", "hi", "unit"),
     "weight": ("column", "max"),
     "person": ("column", "rows"),
 }
+# The type of each entry of a block, in words; a text if it is not listed.
 _WANTED = {
     "lo": "a number",
     "hi": "a number",
@@ -95,8 +100,9 @@ def check(given: Mapping[str, Any]) -> Checked:
 
 
 def _mistakes_of_columns(columns: object) -> tuple[list[SchemaError], dict[str, Any]]:
-    """Mistakes of all blocks, and the blocks without any; those that are made from others come
-    last.
+    """Return the mistakes of all blocks, and the entries of the blocks without any.
+
+    Blocks that are derived from others come last.
     """
     found = list[SchemaError]()
     fine = dict[str, Any]()
@@ -125,7 +131,7 @@ def _is_derived_table(block: object) -> bool:
 
 
 def _mistakes_of_other_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, Any]]:
-    """Mistakes beside those of the columns, and the entries without those that have some."""
+    """Return the mistakes outside the columns, and the entries without those that have mistakes."""
     found = list[SchemaError]()
     entries = dict(given)
     for key, value in given.items():
@@ -164,10 +170,10 @@ def _still_open_error(field: str) -> SchemaError:
 def _mistakes_of_block(
     name: str, given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]
 ) -> list[SchemaError]:
-    """Mistakes of one block: unknown, missing and unreadable entries, then what they say together.
+    """Return the mistakes of one block: of single entries first, then of entries together.
 
-    `columns` names those that are not made from others, and `plain` has the blocks of these without
-    mistakes.
+    `columns` names the columns that are not derived from others, and `plain` has the blocks of
+    those without mistakes.
     """
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -197,9 +203,7 @@ def _mistakes_of_block(
 
 
 def _mistake_of_kind(name: str, kind: object) -> tuple[SchemaError, str]:
-    """What is wrong with a kind that is none, and the kind that it is likely to stand for; empty
-    if there is none.
-    """
+    """Return the error of an unknown or missing kind, and the kind that was likely meant, or ""."""
     field = f"{name}.kind"
     if kind == OPEN or kind is None:
         rule = "is not filled in" if kind == OPEN else "is missing"
@@ -214,7 +218,7 @@ def _mistake_of_kind(name: str, kind: object) -> tuple[SchemaError, str]:
 def _missing_entries(
     given: Mapping[str, Any], known: Collection[str], needed: Collection[str]
 ) -> list[str]:
-    """The needed entries that are not there, nor under a name that was misspelled."""
+    """Return the needed entries that are absent, except for those under a misspelled name."""
     misspelled = {
         _name_in_suggestion(suggest_spelling(key, known))
         for key in given
@@ -224,7 +228,7 @@ def _missing_entries(
 
 
 def _entries_of_kind(kind: str) -> tuple[list[str], list[str]]:
-    """The entries that a block of a kind may have, and those of them that it needs."""
+    """Return the entries that a block of a kind may have, and those of them that it needs."""
     declared = [field for field in fields(KINDS[kind]) if field.name != "name"]
     needed = [field.name for field in declared if field.default is MISSING]
     if kind == "date":
@@ -233,15 +237,16 @@ def _entries_of_kind(kind: str) -> tuple[list[str], list[str]]:
 
 
 def _name_in_suggestion(remedy: str) -> str:
-    """The name in a question of :func:`suggest_spelling`."""
+    """Return the name that a question of :func:`suggest_spelling` proposes."""
     return remedy.removeprefix("did you mean ").removesuffix("?")
 
 
 def _mistakes_of_entries(
     name: str, kind: str, given: Mapping[str, Any], known: Collection[str]
 ) -> tuple[list[SchemaError], dict[str, Any]]:
-    """Mistakes of the entries of a block, each by itself, and the entries that have none, the
-    kind among them.
+    """Return the mistakes of a block's entries, each read by itself, and the entries without any.
+
+    The kind is always among the latter.
     """
     found = list[SchemaError]()
     left = dict(given)
@@ -265,7 +270,7 @@ def _mistakes_of_entries(
 
 
 def _expected_type_in_words(kind: str, key: str) -> str:
-    """What an entry of a block of this kind has to be, in words."""
+    """Return the type that an entry of a block of this kind must have, in words."""
     if kind == "category" and key in _TEXTS:
         return "a text"
     wanted = _WANTED.get(key, "a text")
@@ -277,7 +282,7 @@ def _expected_type_in_words(kind: str, key: str) -> str:
 def _waits_for_source(
     given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]
 ) -> bool:
-    """Whether a block is made from a column that has mistakes of its own."""
+    """Whether a block is derived from a column that has mistakes of its own."""
     of = given.get("of")
     if not is_derived(given) or not isinstance(of, list | tuple):
         return False
@@ -307,7 +312,7 @@ def _is_readable_entry(kind: str, key: str, given: Mapping[str, Any]) -> bool:
 def _mistakes_of_role_entry(
     key: str, given: object, read: Callable[[Any], object]
 ) -> list[SchemaError]:
-    """Mistakes of the label or of weights."""
+    """Return the mistakes of the entry `key`: label, weight or person; `read` raises them."""
     if given is None:
         return []
     if isinstance(given, Mapping):
@@ -328,8 +333,22 @@ def _mistakes_of_role_entry(
 def _collect_refusals(
     read: Callable[[Any], object], given: Any, prefix: str, needed: Collection[str] = ("columns",)
 ) -> list[SchemaError]:
-    """What reading refuses, again and again without the entry that was refused, unless it is
-    `needed`.
+    """Return all errors of reading entries, which are read again without those that were refused.
+
+    Parameters
+    ----------
+    read : callable
+        Raises an InvalidInput for entries that it refuses.
+    given : mapping
+        The entries.
+    prefix : str
+        What stands before an entry's name in the fields of the errors, such as ``"age."``.
+    needed : collection of str
+        Entries without which nothing can be read; the search ends where one of them is refused.
+
+    Returns
+    -------
+    list of SchemaError
     """
     found = list[SchemaError]()
     left = dict(given) if isinstance(given, Mapping) else given

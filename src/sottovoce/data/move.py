@@ -1,8 +1,9 @@
-"""Moved rows: a public linear map of rows, after which each is shortened to norm 1 again.
+"""Moved rows: rows that are centred by a public mean, scaled, and clipped to norm 1 again.
 
-A row a has columns z and a constant: 0 but in its own constant's column, with the sum x of all
-constants' columns. The map A takes z to ``g (z - m x / k)`` and keeps the constants; k is the
-constant of a row that nothing shortened, so such a row becomes ``g (z - m)``.  The moved row is ``c
+A row a has features z and a constant, which stands in one of the constants' columns; x is the sum
+of these columns, so the row's constant.  The map A takes z to ``g (z - m x / k)`` and keeps the
+constants: m is the public (noisy) mean, g the gain, and k the constant of a row that was not
+clipped, so such a row becomes ``g (z - m)``.  The moved row is ``c
 A a`` with ``c = min(1, 1 / |A a|)``.  It depends on this row and on public numbers alone, has norm
 at most 1, and is zero if a is (``docs/privacy/centring.md``).
 
@@ -27,7 +28,7 @@ from .products import products_by_row
 
 # Rows whose lengths are computed at a time.
 _ROWS = 2**16
-# More than the rounding of a root, of a product and of a quotient.
+# A factor above the rounding errors of a root, of a product and of a quotient together.
 _UP = 1.0 + 2.0**-50
 
 
@@ -41,7 +42,7 @@ def stretch_bound(gain: float, k: float, constants: int = 1) -> float:
     gain : float
         g, at least 1.
     k : float
-        The constant of a row that nothing shortened, in (0, 1].
+        The constant of a row that was not clipped, in (0, 1].
     constants : int
         Number of columns that hold a constant.
 
@@ -63,9 +64,9 @@ class Move:
     constants : tuple of int
         The constants' columns.  A row has its constant in one of them.
     k : float
-        The constant of a row that nothing shortened.
+        The constant of a row that was not clipped.
     gain : float
-        g.
+        g, by which centred rows are multiplied.
     """
 
     mean: Array
@@ -113,7 +114,7 @@ class Move:
 
     @property
     def stretch_bound(self) -> float:
-        """:func:`stretch_bound` this map."""
+        """The :func:`stretch_bound` of this map."""
         return stretch_bound(self.gain, self.k, len(self.constants))
 
     def for_replicate(self, replicate: int) -> Move:
@@ -133,8 +134,8 @@ class Move:
     def fold_into_models(self, w: Array) -> Array:
         """Fold the map into models (..., K p) of moved rows: ``A'w``; replicates come first.
 
-        The result is a model of rows as they were.  ``c (a.fold(w))`` is the margin of the moved
-        row, so an answer that needs no length is that of ``fold_into_models(w)``.
+        The result v is a model of rows as they were before the map: ``c (a.v)`` is the margin of
+        the moved row.  The sign of a margin, and so the predicted class, does not depend on c.
         """
         v, mean = self._split_by_class(w)
         # A' takes v to g v, and a constant's entry to v - (g / k) v.m (docs/privacy/centring.md).
@@ -160,7 +161,7 @@ class Move:
         return moved.reshape(v.shape)
 
     def _split_by_class(self, w: Array) -> tuple[Array, Array]:
-        """One vector a class, (..., K, p), and the mean in a shape that fits."""
+        """Return one vector per class, (..., K, p), and the mean in a shape that fits."""
         v = w.reshape(*w.shape[:-1], -1, self.width)
         mean = self.mean
         if mean.ndim == 2:
@@ -192,9 +193,10 @@ class Move:
         return np.asarray(found)
 
     def shorten_rows(self, X: Any) -> Any:
-        """Multiply rows by their c, for one map.
+        """Multiply encoded rows X (n, p), dense or sparse, by their factors c, for one map.
 
-        Products with a folded model are then the margins of the moved rows.
+        Products with a folded model (:meth:`fold_into_models`) are then the margins of the moved
+        rows.
         """
         c = self.shortening_factors(X)[:, None]
         if isinstance(X, np.ndarray):
@@ -220,11 +222,12 @@ class RowByRow(Dense):
 
 
 def _factors_and_lengths(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array]:
-    """c and upper bounds on the norms of moved rows, (M, n) each; without `short` every c is 1.
+    """Return the factors c and upper bounds on the norms of moved rows, (M, n) each.
 
-    ``|A a|^2 = g^2 (|z|^2 - 2 (z.m) x / k + |m|^2 x^2 / k^2) + sum of squared constants``, from
-    products with a alone. `slip` bounds what rounding adds, so that a bound is one, and the row
-    that is meant has norm at most 1.
+    Without `short` every c is 1, and moved rows are not clipped.  ``|A a|^2 = g^2 (|z|^2 - 2 (z.m)
+    x / k + |m|^2 x^2 / k^2) + sum of squared constants`` is computed from products with the rows a
+    alone. `slip` times ``|a|^2`` bounds its rounding error and is added, so that the results are
+    upper bounds and a moved row has norm at most 1.
     """
     J = len(move.constants)
     p = move.width
@@ -280,7 +283,7 @@ class Moved(Storage):
         move : Move
             Of one replicate.
         short : bool
-            Shorten each moved row to norm 1; without it, moved rows have any length.
+            Clip each moved row to norm 1; without it, moved rows have any norm.
 
         Returns
         -------
@@ -307,8 +310,10 @@ class Moved(Storage):
         return self.move.apply_to_row_sums(half.swapaxes(1, 2))
 
     def gram_diagonal(self, weights: Any) -> Array:
-        """From the diagonal, the column of the constant, and its square: the whole matrix is
-        never made.
+        """Compute the diagonal of the moved rows' Gram matrix from three sums over the rows.
+
+        They are the diagonal of the rows before the map, their products with the constant, and the
+        constant's square; the whole matrix is never built.
         """
         weights = weights * self.factors**2
         constant = self.move._constant_columns_mask
@@ -342,7 +347,10 @@ class Moved(Storage):
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
     def with_distinct_rows(self, base: Storage, which: IntArray) -> Self:
-        """Return these products with some rows of every node, which `base` holds."""
+        """Return these products for some rows of every node.
+
+        `base` holds these rows, and `which` has their numbers among the present ones.
+        """
         return replace(
             self, base=base, factors=self.factors[:, which], lengths=self.lengths[:, which]
         )

@@ -80,7 +80,7 @@ def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
 
 
 def _open_record_batches(path: str | Path, rows: int) -> Iterator[Any]:
-    """Record batches of a Parquet file, of at most `rows` rows each."""
+    """Yield the record batches of a Parquet file, of at most `rows` rows each."""
     pa, pq = _import_pyarrow(path)
     place = require_file_kind(path, PARQUET)
     try:
@@ -96,7 +96,7 @@ def _open_record_batches(path: str | Path, rows: int) -> Iterator[Any]:
 
 
 def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
-    """Record batches of an open file, as long as it unpacks to no more than it may."""
+    """Yield record batches of an open file; InvalidInput if it unpacks to more than it may."""
     names = file.schema_arrow.names
     total = file.metadata.num_rows
     if len(set(names)) != len(names):
@@ -108,7 +108,7 @@ def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
     unpacked, longest = _declared_sizes(file, groups)
     if unpacked > most:
         raise bomb
-    # A long text may stand in a chunk once and be meant in every row.
+    # A chunk may hold a long text once and refer to it in every row.
     rows = min(rows, max(1, most // max(1, longest)))
     if total < 1:
         raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
@@ -127,7 +127,7 @@ def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
 
 
 def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
-    """Bytes that a file unpacks to, by what it says of itself, and those of its longest chunk."""
+    """Return the bytes that a file declares to unpack to, and those of its longest chunk."""
     chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
     sizes = [chunk.total_uncompressed_size for chunk in chunks]
     in_cells = file.metadata.num_rows * len(file.schema_arrow.names)
@@ -137,8 +137,9 @@ def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
 
 
 def _read_all_batches(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
-    """Row groups to read with one reader, which keeps all that it has read: just enough for a
-    batch of `rows`.
+    """Yield lists of row groups (of these `sizes`) that hold just enough for a batch of `rows`.
+
+    Each list gets a reader of its own, because a reader keeps in memory all that it has read.
     """
     some, held = list[int](), 0
     for k, size in enumerate(sizes):
@@ -151,7 +152,7 @@ def _read_all_batches(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
 
 
 def _import_pyarrow(path: str | Path) -> tuple[Any, Any]:
-    """pyarrow and its Parquet module."""
+    """Import pyarrow and its Parquet module; an InvalidInput if it is not installed."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -168,6 +169,7 @@ def table_from_batches(batches: list[Any], path: str | Path) -> Table:
 
 
 def _table_from_arrow(frame: Any, path: str | Path) -> Table:
+    """Convert an Arrow table column by column; nulls become None."""
     pa, _ = _import_pyarrow(path)
     columns = {}
     try:
@@ -193,8 +195,9 @@ def _table_from_arrow(frame: Any, path: str | Path) -> Table:
 
 
 def _block_from_lists(pa: Any, column: Any) -> Column | None:
-    """A column of numbers in lists of one length, such as images, as an array (n, length); None
-    for another.
+    """Return a column of lists of numbers of one length, such as images, as an array (n, length).
+
+    None for a column of another type.
     """
     if not pa.types.is_fixed_size_list(column.type) or column.null_count:
         return None
@@ -209,7 +212,7 @@ def _block_from_lists(pa: Any, column: Any) -> Column | None:
 
 
 def _values_of_column(pa: Any, column: Any) -> list[object]:
-    """Values of a column; those of a dictionary column are made once."""
+    """Return the values of a column; each value of a dictionary column is converted once."""
     if not pa.types.is_dictionary(column.type):
         return values_as_python(pa, column)
     found: list[object] = []
@@ -231,8 +234,7 @@ def values_as_python(pa: Any, values: Any) -> list[object]:
 
 
 def _scalar_as_python(pa: Any, scalar: Any) -> object:
-    """One value; a point in time beyond the dates of Python, or finer than its microseconds, as
-    NumPy's.
+    """Return one value as Python's own; NumPy's for a point in time that Python cannot represent.
 
     So a typing error in one year does not make a table unreadable, and bytes that are no text spoil
     one row alone.

@@ -1,4 +1,8 @@
-"""Partitions of a data set over nodes, from even to as uneven as in practice."""
+"""Partitions of a data set over nodes (the sites of a simulation): even, or uneven in labels, in
+sizes or in a column, as sites are in practice.
+
+Runs, estimators and studies name one by a *spec* such as ``"label"`` or ``"site:hospital"``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ HOW = "iid, label, dirichlet:ALPHA, column:NAME, site:NAME"
 # their middle: with five nodes and 24% positives about 1% to 70%, a screening site next to a
 # specialised one.
 LABEL_SPREAD = 2.75
-DIRICHLET_TRIES = 1000
+DIRICHLET_TRIES = 1000  # draws until every node has a row; then the partition is refused
 
 
 def partition(
@@ -107,8 +111,9 @@ def partition(
 
 
 def _parse_partition_spec(how: str, sizes: Sequence[float] | None) -> tuple[str, str]:
-    """The kind of a partition and its argument, empty if it has none; InvalidInput if there is
-    none such.
+    """Split a spec such as ``"site:NAME"`` into kind and argument, "" if it has none.
+
+    InvalidInput for an unknown spec, or for `sizes` with another kind than ``iid``.
     """
     kind = argument = ""
     if isinstance(how, str):
@@ -124,7 +129,7 @@ def _parse_partition_spec(how: str, sizes: Sequence[float] | None) -> tuple[str,
 
 
 def _proportional_counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArray:
-    """Integers of sum n in proportion to `sizes` (default: equal)."""
+    """Return integers (nodes,) that add up to n, in proportion to `sizes` (default: equal)."""
     relative = np.ones(nodes) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if relative.shape != (nodes,) or not np.all(np.isfinite(relative)) or np.any(relative <= 0):
         raise InvalidInput(
@@ -141,7 +146,7 @@ def _proportional_counts(n: int, nodes: int, sizes: Sequence[float] | None = Non
 
 
 def _round_to_total(shares: Array, total: int) -> IntArray:
-    """Largest-remainder rounding: integers within 1 of the shares, of the given sum."""
+    """Round shares to integers of the given sum, each within 1 of its share (largest remainder)."""
     counts = np.floor(shares).astype(np.int64)
     order = np.argsort(counts - shares, kind="stable")
     counts[order[: total - int(counts.sum())]] += 1
@@ -155,6 +160,7 @@ def _cut_into_parts(order: IntArray, counts: IntArray) -> list[IntArray]:
 def _partition_by_label(
     strata: Sequence[IntArray], nodes: int, strength: float, rng: np.random.Generator
 ) -> list[IntArray]:
+    """Partition ``label`` of :func:`partition`; `strata` are the row numbers of each class."""
     if not 0 <= strength < 10:
         raise InvalidInput(
             "strength", strength, "must be at least 0 and below 10", "1 is the default"
@@ -172,7 +178,8 @@ def _partition_by_label(
     elif len(positive) == n:
         wanted = counts.astype(np.float64)
     else:
-        # The log-odds in the middle for which positives add up to as many as there are.
+        # Find the middle log-odds for which the nodes' expected positives add up to the number of
+        # positive rows; 40 beyond the tilt the logistic function is 0 or 1 in floating point.
         reach = float(np.abs(tilt).max()) + 40.0
         middle = optimize.brentq(
             lambda a: counts @ special.expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12
@@ -190,6 +197,7 @@ def _partition_by_label(
 def _partition_by_dirichlet(
     strata: Sequence[IntArray], nodes: int, argument: str, rng: np.random.Generator
 ) -> list[IntArray]:
+    """Partition ``dirichlet:ALPHA`` of :func:`partition`; `argument` is the text of ALPHA."""
     try:
         alpha = float(argument)
     except ValueError:
@@ -214,6 +222,7 @@ def _partition_by_dirichlet(
 
 
 def _raw_column(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
+    """Return the raw column that a partition needs, (n,), or raise an InvalidInput."""
     if not columns:
         raise InvalidInput(
             "columns", None, "this partition needs the raw columns", "use iid, label or dirichlet"
@@ -229,7 +238,7 @@ def _raw_column(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
 
 
 def _partition_by_column(column: Column, name: str, nodes: int) -> list[IntArray]:
-    """Rows in the order of their values: numbers, then other texts, then missing values."""
+    """Cut rows into equal parts in the order of a column: numbers, other texts, missing values."""
     if column.dtype.kind in "iu":
         return _cut_into_parts(
             np.argsort(column, kind="stable"), _proportional_counts(len(column), nodes)
@@ -242,6 +251,7 @@ def _partition_by_column(column: Column, name: str, nodes: int) -> list[IntArray
 
 
 def _partition_by_site(column: Column, name: str, nodes: int | None) -> list[IntArray]:
+    """Partition ``site:NAME`` of :func:`partition`: one node for each value of the column."""
     found, node, none = sites_named_in_column(column)
     if none.any():
         raise InvalidInput(

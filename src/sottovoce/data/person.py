@@ -1,5 +1,5 @@
-"""A person's rows, bounded together: the column that says whose row it is, and the weights that
-make one row of them.
+"""User-level privacy: the column that says whose row it is, and weights that bound all rows of a
+person together.
 
 Each of a person's k rows at a site weighs ``1 / k``, so that all of them together move any weighted
 sum over rows no further than one row of weight 1 would (docs/privacy/person.md).
@@ -20,10 +20,11 @@ from .partition import partition
 from .values import MISSING_MARKS, Column, canonical_text, distinct_texts, mask_of_missing
 
 MOST = 100
-"""Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to
-allow many.
+"""Largest number of rows of a person that are read at a site, unless a schema says otherwise; to
+allow many costs next to nothing.
 """
 _LARGEST = 10_000
+# Identifiers that are whole numbers, and the characters beyond which none is taken for a number.
 _WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+(\.0*)?"), 1000
 # A little less than 1, so that rounded weights add up to at most 1.
 _BELOW = 1.0 - 2.0**-40
@@ -112,11 +113,11 @@ class Person:
 
 
 def _comparable_identifier(text: str) -> str:
-    """An identifier as it is compared: whole numbers by value too, so that 1, 1.0 and 01 are one
+    """Return an identifier as it is compared: whole numbers by value, so that 1, 1.0 and 01 are one
     person.
 
-    Two people who are taken for one are bounded together, and what is promised of one holds for
-    each of them.
+    That is safe for privacy: two people who are taken for one are bounded together, and the
+    guarantee of one person holds for each of them.
     """
     text = canonical_text(text)
     # Python refuses to convert texts of very many digits.
@@ -147,13 +148,19 @@ def weights_within_person(people: IntArray) -> Array:
 
 
 def group_rows_by_person(people: IntArray, rows: IntArray) -> list[IntArray]:
-    """Group row numbers by person, in the order of the people; `rows` are those of `people`."""
+    """Group row numbers by person, sorted by the person's number.
+
+    `rows` (n,) are row numbers, and `people` (n,) the number of each one's person.
+    """
     order = np.argsort(people, kind="stable")
     return np.split(rows[order], np.flatnonzero(np.diff(people[order])) + 1)
 
 
 def rows_of_dealt_people(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
-    """Return the rows of each node, sorted, from the people of each node."""
+    """Return the sorted row numbers of each node, from the people of each node.
+
+    `people` (n,) is the person of each row; ``parts[i]`` are the people of node i.
+    """
     node_of_person = np.full(int(people.max(initial=-1)) + 1, -1)
     for node, part in enumerate(parts):
         node_of_person[part] = node

@@ -1,10 +1,10 @@
 """Products of rows with public vectors in which every result depends on its own row alone, to the
 last bit.
 
-A linear algebra library rounds a row's product by where the row stands: the last rows of a matrix,
-one to three of them, go through another kernel than those before.  So one person's number of rows
-may change the bits of other people's scores, and where scores are then counted in cells, carry
-those people over an edge that no sensitivity covers.
+How a linear algebra library rounds a row's product depends on where the row stands: the last one
+to three rows of a matrix go through another kernel than those before.  So the number of one
+person's rows may change the last bits of other people's scores.  Where scores are then counted in
+cells, that could move other people into another cell, which no sensitivity covers.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Rows:
     n : array (N, 1)
         True number of rows per node.
     one_class : tuple of int
-        Nodes whose rows are all of one class: allowed, but for the holder's eyes only.
+        Nodes whose rows are all of one class: allowed, and told to the holder of the rows only.
     backend : str
         The array library that multiplies them, see :meth:`with_backend`.
     weight : array (N, n_max), optional
@@ -67,10 +67,11 @@ class Rows:
     move : Move, optional
         The public map of one replicate by which rows are multiplied (:mod:`sottovoce.data.move`).
     people : int, optional
-        The most rows of a person, if a person may have several, which weigh no more than 1
-        together: then `n` counts people (:meth:`with_people`).
+        Largest number of rows of one person at a node, if a person may have several.  A person's
+        rows then have weights that add up to at most 1, and `n` counts people
+        (:meth:`with_people`).
     held : array of int (N,), optional
-        Rows of each node, where `n` counts people.
+        Number of rows of each node, where `n` counts people.
     """
 
     signed: Array
@@ -155,7 +156,8 @@ class Rows:
         """Return all rows at one node."""
         counts = self.rows_per_node
         n = self.n.sum(axis=0, keepdims=True)
-        # Nodes of one class each may hold both classes together, so only a single node is known.
+        # Two nodes of one class each may hold both classes together, so it is known only of a
+        # single node whether the pooled rows are of one class.
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
         part = self._with_row_subset(
             self._storage_of_pooled(), n, alike, lambda x: _concatenate_nodes(x, counts)
@@ -173,7 +175,11 @@ class Rows:
         one_class: tuple[int, ...],
         pick: Callable[[Any], Any],
     ) -> Self:
-        """A subset of these rows, `rows_per_node` so; `pick` selects their entries of a field."""
+        """Return a subset of these rows.
+
+        `stored` has the fields that store the rows, `n` (N, 1) and `one_class` are those of the
+        subset, and `pick` selects its entries of a per-row field (N, n_max).
+        """
         fields = {name: pick(x) for name, x in self._present_fields.items()}
         return replace(self, n=n, one_class=one_class, **stored, **fields)
 
@@ -188,17 +194,17 @@ class Rows:
         return {name: x for name, x in fields.items() if x is not None}
 
     def _storage_of_node(self, i: int) -> dict[str, Any]:
-        """How node `i` is stored alone."""
+        """Return the fields that store node `i` alone."""
         return {
             "signed": np.ascontiguousarray(self.signed[i : i + 1, : int(self.rows_per_node[i])])
         }
 
     def _storage_of_pooled(self) -> dict[str, Any]:
-        """How all rows are stored at one node."""
+        """Return the fields that store all rows at one node."""
         return {"signed": _concatenate_nodes(self.signed, self.rows_per_node)}
 
     def _storage_of_nodes(self, nodes: IntArray) -> Storage:
-        """Products with the rows of those nodes."""
+        """Return the storage that multiplies the rows of these nodes, padded to the largest."""
         longest = int(self.rows_per_node[nodes].max())
         some: Any = nodes
         if len(nodes) == 1:
@@ -293,15 +299,20 @@ class Rows:
         return replace(self.with_weight(weights), n=n, people=most, held=self.rows_per_node)
 
     def check_privacy_unit(self, rows_per_person: int | None) -> None:
-        """Refuse a run whose statement would be about another unit than these rows are bounded
-        in.
+        """Refuse a run whose privacy statement covers another unit than the rows' weights do.
+
+        `rows_per_person` is what the run declares: None or 1 if the unit is a row, else the most
+        rows of a person.
         """
         asked = rows_per_person or 1
         own = self.people or 1
         # A statement about people with more rows covers those with fewer, but rows that are not
         # bounded by person are covered by none about several.
         if asked < own or (asked > 1 and self.people is None):
-            rule = f"covers people with up to {asked} rows, but these rows are bounded for {own}"
+            rule = (
+                f"would cover people with up to {asked} rows, "
+                f"but these rows are weighted for people with up to {own}"
+            )
             raise InvalidInput("rows_per_person", rows_per_person, rule, f"use {self.people}")
 
     def with_weight(self, weights: Sequence[Array]) -> Self:
@@ -318,7 +329,10 @@ class Rows:
     def _stack_and_pad_field(
         self, field: str, given: Sequence[Array], low: float, high: float, rule: str, remedy: str
     ) -> Array:
-        """A number for every row within these bounds, (N, n_max), padded with 0."""
+        """Stack one number per row, (n_i,) for each node, into (N, n_max), padded with 0.
+
+        InvalidInput with `rule` and `remedy` for numbers outside [low, high].
+        """
         if len(given) != len(self.n):
             raise InvalidInput(
                 field, len(given), f"there are {len(self.n)} sites", "give one array per site"
@@ -369,7 +383,7 @@ class Rows:
         These are :class:`sottovoce.problem.weighted_loss.Weighted` losses.  Otherwise as
         :meth:`build_from_parts`.
         """
-        short = []
+        short = []  # for each node: rows of norm at most LONGEST, labels, and norms rounded up
         for X, y in parts:
             # The norm itself may overflow, and refusals must be about a row, so it is computed as
             # the largest entry times the norm of the row divided by it.
@@ -450,8 +464,9 @@ class Rows:
     def _check_parts(
         parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]
     ) -> tuple[int, ...]:
-        """Refuse what :meth:`build_from_parts` refuses, given the rows' squared norms; returns the
-        nodes of one class.
+        """Refuse unfit rows and labels (:meth:`build_from_parts`); return the nodes of one class.
+
+        `squares` has the squared norms (n_i,) of each node's rows.
         """
         one_class = []
         for i, ((X, y), norms) in enumerate(zip(parts, squares, strict=True)):
@@ -477,7 +492,7 @@ class Rows:
 
 
 def _stacked_signed(parts: Sequence[tuple[Array, Array]], d: int) -> Array:
-    """Rows times their labels, of every node, padded with zeros: (N, n_max, d)."""
+    """Return every node's rows times their labels, padded with zeros: (N, n_max, d)."""
     signed = np.zeros((len(parts), max(len(X) for X, _ in parts), d))
     for i, (X, y) in enumerate(parts):
         np.multiply(X, y[:, None], out=signed[i, : len(X)])
@@ -502,7 +517,7 @@ class SparseRows(Rows):
 
     @classmethod
     def sparse_rows_from_parts(cls, parts: Sequence[tuple[csr_array, Array]]) -> SparseRows:
-        """From the (X, y) of every node, validated as by :meth:`Rows.build_from_parts`."""
+        """Build from the (X, y) of every node, validated as by :meth:`Rows.build_from_parts`."""
         d = parts[0][0].shape[1]
         parts = [(_divide_rounded_rows(X), y) for X, y in parts]
         squares = [_squared_row_norms(X) for X, _ in parts]
@@ -532,8 +547,9 @@ class SparseRows(Rows):
 
 
 def _squared_row_norms(X: Any) -> Array:
-    """Squared norms of rows, dense or CSR, (n,); an array of another shape as it is, for
-    :meth:`Rows._check_parts`.
+    """Compute the squared norms (n,) of dense or CSR rows.
+
+    An array that is not 2-D is returned as it is: :meth:`Rows._check_parts` refuses it.
     """
     # No warning of overflow: such rows are refused.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -545,9 +561,7 @@ def _squared_row_norms(X: Any) -> Array:
 
 
 def _divide_rounded_rows(X: Any) -> Any:
-    """Rows of which those that rounding left just outside the unit ball are divided by their
-    norms.
-    """
+    """Divide rows that rounding left just outside the unit ball (`ROUNDED`) by their norms."""
     if isinstance(X, np.ndarray) and X.dtype != np.float64 and X.dtype.kind in "fiub":
         # A square in single precision would round again.
         X = X.astype(float)
@@ -566,7 +580,7 @@ def _divide_rounded_rows(X: Any) -> Any:
 
 
 def _signed_sparse_rows(X: csr_array, y: Array) -> csr_array:
-    """Rows times their labels, entries that are stored twice added up."""
+    """Return CSR rows times their labels; entries that are stored twice are added up."""
     signed = X.copy()
     signed.sum_duplicates()
     signed.data *= np.repeat(y, np.diff(signed.indptr))
@@ -574,18 +588,18 @@ def _signed_sparse_rows(X: csr_array, y: Array) -> csr_array:
 
 
 def _concatenate_nodes(x: Array, counts: IntArray) -> Array:
-    """The first entries of every node, concatenated."""
+    """Concatenate the first ``counts[i]`` entries of every node i, as (1, n, ...): one node."""
     return np.concatenate([own[:n] for own, n in zip(x, counts, strict=True)])[None]
 
 
 def _nodes_of_one_class(labels: IntArray, counts: IntArray) -> tuple[int, ...]:
-    """Nodes whose rows are all of one class."""
+    """Return the nodes whose known labels are all of one class, or that have none."""
     known = [own[:m][own[:m] >= 0] for own, m in zip(labels, counts, strict=True)]
     return tuple(i for i, own in enumerate(known) if np.all(own == own[:1]))
 
 
 def _to_numpy_array(x: Any) -> Array:
-    """A NumPy array, from an array of any library."""
+    """Convert an array of any library to a NumPy array."""
     spec = backend_spec_of(x)
     if spec == "numpy":
         return np.asarray(x, dtype=float)
@@ -593,7 +607,7 @@ def _to_numpy_array(x: Any) -> Array:
 
 
 def _known_offsets(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list[Array]:
-    """Offsets, set to 0 for rows of zeros."""
+    """Return the offsets (n_i,) of each node, set to 0 for rows of zeros (label 0)."""
     if len(offsets) != len(parts):
         raise InvalidInput(
             "offsets", len(offsets), f"there are {len(parts)} sites", "give one array per site"

@@ -2,6 +2,10 @@
 
 Nothing in it may be computed from private rows.  It is published with the model, and every site
 must use the same one; `Schema.fingerprint` lets sites compare.
+
+A *block* (:mod:`sottovoce.data.columns`) is one declared column, or several, with its features.
+The weighted features of a row are divided by one public number, the *divisor*; a row that is then
+longer than 1 is clipped to norm 1.  `sottovoce.estimators` and the commands encode tables here.
 """
 
 from __future__ import annotations
@@ -54,12 +58,13 @@ EXAMPLE = (
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
 SURVEYED = (
-    "the schema was proposed by a survey, whose price is its own; what the same rows have "
-    "spent is the sum"
+    "the schema was proposed by a private survey of the rows, whose budget is not included here; "
+    "if these are the same rows, add it"
 )
 LARGEST_NORM = "the largest norm that a row can have"
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
-"""Of a block and of the intercept: beyond them squares of features vanish beside the others."""
+"""Bounds of a block's weight and of the intercept: beyond them the squares of some features would
+be lost to rounding when they are added to those of the others."""
 _NAMED = 6  # columns that a note names
 # What stands before a category's name in keys of `Encoded.clipped`: values that are not declared
 # and count as other, missing ones without a level.
@@ -110,10 +115,10 @@ def describe_unfit_rows(
     clipped : mapping of str to int
         Numbers of rows, as in :attr:`Encoded.clipped`.
     shortened : bool
-        With False, nothing is said of rows that are longer than the divisor.
+        With False, rows longer than the divisor are not reported.
     weighed : bool
-        Say that such rows count for less, where they are weighted instead of being clipped to norm
-        1.
+        Whether the fit lowers the weight of such rows instead of clipping them to norm 1; the
+        sentence about them says so.
 
     Returns
     -------
@@ -148,7 +153,7 @@ def describe_unfit_rows(
 
 
 def _named_columns(columns: list[tuple[int, str]]) -> str:
-    """The first few columns, each with its number of rows, and how many more there are."""
+    """Name the first few of the columns (number of rows, name), and say how many more there are."""
     named = ", ".join(f"{format_declared_value(name)} in {n} rows" for n, name in columns[:_NAMED])
     if len(columns) > _NAMED:
         return f"{named}, and {len(columns) - _NAMED} more columns"
@@ -385,11 +390,12 @@ class Schema:
         if not labels:
             return Encoded(X, None, clipped)
         y, beyond_bounds = _encode_labels(self, table.columns)
-        strange = ~self.task.has_known_label(y)
-        # Which labels occur is private, so such a row is not refused: it counts, and adds nothing.
-        X[strange] = 0.0
-        if strange.any():
-            clipped[LABEL] = int(strange.sum())
+        undeclared = ~self.task.has_known_label(y)
+        # Which labels occur is private, so such a row is not refused: it becomes a row of zeros,
+        # which counts in n and adds nothing to a gradient.
+        X[undeclared] = 0.0
+        if undeclared.any():
+            clipped[LABEL] = int(undeclared.sum())
         if beyond_bounds:
             clipped[BEYOND] = beyond_bounds
         if not self.weighs:
@@ -498,6 +504,7 @@ def errors_of_columns(
 
 
 def _missing_column_error(schema: Schema, name: str, columns: Mapping[str, Column]) -> SchemaError:
+    """Return the error for a declared column that the table lacks."""
     rule = f"the schema {schema.name!r} declares this column and the table does not have it"
     remedy = "add the column, or remove its declaration; a CSV file needs a header row"
     if name.strip().casefold() in {written.strip().casefold() for written in columns}:
@@ -511,6 +518,7 @@ def _missing_column_error(schema: Schema, name: str, columns: Mapping[str, Colum
 def _undeclared_column_errors(
     schema: Schema, columns: Mapping[str, Column], declared: set[str]
 ) -> list[SchemaError]:
+    """Return the errors for columns of the table that the schema neither declares nor ignores."""
     if "*" in schema.ignore:
         return []
     rule = f"the schema {schema.name!r} does not declare this column of the table"
@@ -592,7 +600,7 @@ def divide_into_unit_ball(schema: Schema, X: Array) -> tuple[Array, int]:
 
 
 def _encode_labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array, int]:
-    """Encoded labels, and how many were clipped."""
+    """Return the encoded labels (n,), and how many numbers were clipped to their bounds."""
     if schema.label is None:
         remedy = 'add label = {column = "NAME", positive = "VALUE"}'
         raise SchemaError("label", None, f"the schema {schema.name!r} declares no label", remedy)
@@ -609,7 +617,10 @@ def _encode_labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array
 def _encode_sample_weights(
     schema: Schema, columns: Mapping[str, Column], y: Array
 ) -> tuple[Array, int]:
-    """Sample weights in [0, 1], and how many were above their cap."""
+    """Return the sample weights (n,) in [0, 1], and how many were lowered to their cap.
+
+    `y` are the encoded labels (n,): a row's weight is multiplied by the public one of its class.
+    """
     weight, heavy = np.ones(len(y)), 0
     if schema.weight is not None:
         weight, heavy = schema.weight.encode_weights(
@@ -623,8 +634,8 @@ def _encode_sample_weights(
 
 
 def _read_nested_tables(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries of a schema file, those that are tables read: weights, persons and the weights of
-    classes.
+    """Return the entries of a schema file, with the tables `weight`, `person` and `class_weight`
+    as the objects that they declare.
     """
     read = dict(entries)
     if "weight" in entries:
@@ -753,7 +764,7 @@ RULES: tuple[Rule, ...] = (
     check_person_column,
     check_feature_columns,
 )
-"""What the entries of a schema must be together."""
+"""Checks of several entries of a schema together; single entries are checked beside the fields."""
 
 KEYS = (
     "columns",
@@ -766,7 +777,7 @@ KEYS = (
 def count_unfit_rows(
     block: Block, outside: BoolArray, columns: Mapping[str, Column], na: frozenset[str]
 ) -> dict[str, int]:
-    """Count the rows that do not fit a block; of a category, unknown and missing values apart.
+    """Count the rows that do not fit a block; a category's unlisted and missing values separately.
 
     Parameters
     ----------
@@ -786,11 +797,11 @@ def count_unfit_rows(
     if not isinstance(block, Category):
         counts = {block.name: outside}
     elif block.other or outside.any():
-        strange, gone = block.unlisted_and_missing(columns, na)
+        unlisted, missing = block.unlisted_and_missing(columns, na)
         key = OTHER + block.name if block.other else block.name
         # A missing value is outside only where no level and no other value stands for it.
-        counts = {key: strange, ABSENT + block.name: gone & outside}
+        counts = {key: unlisted, ABSENT + block.name: missing & outside}
     else:
-        # Without `other` an unlisted value is outside, and no row is.
+        # Without `other`, every unlisted value is marked in `outside`, and here no row is.
         return {}
     return {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}

@@ -1,8 +1,8 @@
 """Rows of a database: a query in a file, read by Python's own module (SQLite) or through Arrow
 (ADBC).
 
-The file ``visits.sql`` holds one query.  Which database it is asked is not written down anywhere:
-it stands in the environment variable ``SOTTOVOCE_DATABASE``, as ``postgresql://user@host/clinic``
+A file such as ``visits.sql`` holds one query.  The address of the database is in the environment
+variable ``SOTTOVOCE_DATABASE``, as ``postgresql://user@host/clinic``
 or ``sqlite:///clinic.db``, so no password gets into a command, a record or a message.
 
 A value must not depend on what other rows hold.  Databases whose columns have a type keep to that.
@@ -48,8 +48,8 @@ _VALUE = 64.0
 
 
 def read_sql(path: str | Path) -> Table:
-    """The rows that the query in a file selects; types and missing values are those of the
-    database.
+    """Read the rows that the query in a file selects, with the database's types and missing
+    values.
 
     Rows come in the order of the query: a ledger and held-out rows go by it, so the query should
     end with ``ORDER BY`` a column that nobody's values change.
@@ -92,7 +92,11 @@ def sql_names(path: str | Path) -> list[str]:
 
 @contextmanager
 def _open_query_result(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
-    """The answer to a query: names and lists of rows, or None and a reader of record batches."""
+    """Yield the answer to the query in a file.
+
+    It is the columns' names and an iterator of lists of rows from SQLite, or None and a reader of
+    Arrow record batches from a driver.
+    """
     query = read_bounded_text("data", Path(path))
     address = os.environ.get(DATABASE, "")
     scheme, mark, rest = address.partition("://")
@@ -134,12 +138,12 @@ def _open_query_result(path: str | Path) -> Iterator[tuple[list[str] | None, Any
 
 
 class _Refused(Exception):
-    """What a database said, which is not shown."""
+    """The database has refused a query; its message is dropped, as it may hold values."""
 
 
 @contextmanager
 def _query_sqlite(query: str, file: str) -> Iterator[tuple[list[str], Any]]:
-    """Names, and lists of rows, of a file that is opened for reading alone."""
+    """Yield names and lists of rows that a query selects from a SQLite file, opened read-only."""
     try:
         with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
             database.text_factory = lambda text: text.decode("utf-8", "replace")
@@ -156,13 +160,13 @@ def _query_sqlite(query: str, file: str) -> Iterator[tuple[list[str], Any]]:
 def _query_with_driver(
     path: str | Path, query: str, scheme: str, address: str
 ) -> Iterator[tuple[None, Any]]:
-    """A reader of record batches."""
+    """Yield None and a reader of the record batches that a query selects through an ADBC driver."""
     package = DRIVERS[scheme].replace("_", "-")
     try:
         driver = import_module(f"{DRIVERS[scheme]}.dbapi")
     except ImportError:
         rule, remedy = (
-            f"a {scheme} database is read by {package}",
+            f"reading a {scheme} database needs {package}",
             f"run: pip install 'sottovoce[sql]' {package}",
         )
         raise InvalidInput("data", Path(path), rule, remedy) from None

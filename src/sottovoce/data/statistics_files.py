@@ -1,7 +1,8 @@
 """Tables in files of Stata, SPSS and SAS, read by pyreadstat (the extra ``sottovoce[files]``).
 
-How a column is read is what the file declares of it, and never what its rows hold: dates by their
-format, codes by their value labels.  Missing values of every kind are missing: Stata's ``.`` and
+How a column is read depends on the file's declarations and never on its rows: dates are known by
+their format, codes by their value labels.  Missing values of every kind are missing: Stata's ``.``
+and
 ``.a`` to ``.z``, SAS's, and those that a user of SPSS declared.
 
 These programs keep points in time as numbers, which are converted here, each by itself: a date
@@ -45,8 +46,9 @@ _NAMED = 6  # columns that a note names
 
 @dataclass(frozen=True)
 class _Clock:
-    """How a format counts time: `seconds` a unit, since `epoch`; `day` says that it shows no
-    time of day.
+    """How a format counts time: in units of `seconds` since `epoch`.
+
+    `day` is True for formats that show no time of day.
     """
 
     epoch: np.datetime64
@@ -54,11 +56,9 @@ class _Clock:
     day: bool
 
     def point_in_time(self, value: float) -> Any:
-        """The point in time that a number stands for, a day without a time if the format is of
-        days.
+        """Return the point in time that a number stands for; a date if the format is of days.
 
-        A :class:`numpy.datetime64`, of the first or the last point that has one, beyond the dates
-        of Python.
+        Beyond the dates of Python it is a :class:`numpy.datetime64`, clipped to `MOST_MICROS`.
         """
         micros = min(max(value * self.seconds * 1e6, -MOST_MICROS), MOST_MICROS)
         found = as_python_value(self.epoch + np.timedelta64(round(micros), "us"))
@@ -157,7 +157,7 @@ def statistics_types(path: str | Path) -> dict[str, str]:
 
 
 def _clocks_of_columns(about: Any, place: Path) -> dict[str, _Clock]:
-    """How those columns count time whose format is of days or points in time."""
+    """Return, for each column whose format is of days or points in time, how it counts time."""
     found = dict[str, _Clock]()
     known = _CLOCKS[place.suffix.lower()]
     for name, form in about.original_variable_types.items():
@@ -170,7 +170,7 @@ def _clocks_of_columns(about: Any, place: Path) -> dict[str, _Clock]:
 
 
 def _read_metadata(path: str | Path) -> Any:
-    """What the file says of its columns; every column must have a name of its own."""
+    """Read what the file declares of its columns; InvalidInput if two share a name."""
     _, about = _read_with_pyreadstat(path, metadataonly=True)
     names = about.column_names
     if len(set(names)) != len(names):
@@ -179,7 +179,7 @@ def _read_metadata(path: str | Path) -> Any:
 
 
 def _read_with_pyreadstat(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], Any]:
-    """Columns as lists, None where a value is missing, and what the file says of them."""
+    """Read columns as lists, None where a value is missing, and the file's metadata."""
     function, kind = _READERS[Path(path).suffix.lower()]
     place = file_kinds.require_file_kind(path, kind)
     try:
@@ -208,7 +208,7 @@ def _read_with_pyreadstat(path: str | Path, **options: Any) -> tuple[Mapping[str
 
 
 def _declared_value_labels(about: Any) -> dict[str, Mapping[Any, str]]:
-    """Value labels of the columns that are read as labels."""
+    """Return the value labels of the columns that are read as labels, by column."""
     measures = about.variable_measure
     return {
         name: labels
@@ -226,8 +226,9 @@ def _unchanged_value(value: Any) -> Any:
 
 
 def _column_of_objects(values: list[Any], read: Callable[[Any], Any]) -> Any:
-    """Values as objects, each read by itself, so that a missing one changes nothing about the
-    others.
+    """Return an array of objects with ``read(value)``, or None where a value is missing.
+
+    Each value is read by itself, so that a missing one does not change how others are read.
     """
     column = np.empty(len(values), dtype=object)
     for k, value in enumerate(values):
@@ -237,6 +238,7 @@ def _column_of_objects(values: list[Any], read: Callable[[Any], Any]) -> Any:
 
 
 def _notes_on_labels(labels: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a note that names the columns read as value labels, or nothing."""
     if not labels:
         return ()
     more = ""

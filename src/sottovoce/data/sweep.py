@@ -1,5 +1,6 @@
 """Sweeps: one pass over all rows, for gradients of many classifiers at once.
 
+The solver, the answers and the checks of a model compute all their sums over private rows here.
 A sweep costs two products with the rows and one exponential per margin.  A block's margins are used
 while they are in cache, and never stored.  Nodes of similar size share one batched product; large
 nodes have their own.  Blocks are distributed over our threads, in each of which the linear algebra
@@ -109,8 +110,9 @@ class Batch:
     design: Design
 
     def task_spans(self, size: int) -> list[tuple[int, int]]:
-        """Parts of the rows for one task each, of about `size`, or as many as the storage
-        prefers.
+        """Split the rows into (first, last) spans for one task each, of about `size` rows.
+
+        They are longer where the storage prefers larger blocks (its `margins_per_block`).
         """
         return equal_spans(self.design.n, max(size, self.design.storage.margins_per_block // 64))
 
@@ -165,7 +167,7 @@ class Sweep:
         )
 
     def select_nodes(self, nodes: BoolArray) -> Sweep:
-        """Return the rows of some nodes, numbered anew; `number_of_nodes` is a mask (M,)."""
+        """Return the rows of some nodes, numbered from 0 again; `nodes` is a mask (M,)."""
         number = np.cumsum(nodes) - 1
         kept = []
         for batch in self.batches:
@@ -202,7 +204,7 @@ class Sweep:
         return self._with_designs(designs)
 
     def _with_designs(self, designs: list[Design]) -> Sweep:
-        """The same nodes, with other products with their rows."""
+        """Return a sweep over the same nodes, with another design for each batch."""
         pairs = zip(self.batches, designs, strict=True)
         return Sweep(tuple(Batch(batch.nodes, design) for batch, design in pairs), self.width)
 
@@ -246,7 +248,7 @@ class Sweep:
                 loss.for_row_norms(block.row_norm_bounds).value(block.margins_at(w[nodes]))
             )
             clipped = np.clip(losses, 0.0, clip)
-            # Padding has a loss too, and is no row.
+            # Padding has a loss too, and must not be counted.
             real = np.arange(first, first + block.n) < n[nodes][:, :, None]
             out[nodes] += np.sum(block.apply_row_weights(clipped) * real, axis=-1, keepdims=True)
         return out
@@ -336,7 +338,7 @@ class Sweep:
         return out
 
     def _iterate_row_blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
-        """Blocks of rows in a fixed order: their nodes, their products, and the index of the
+        """Yield blocks of rows in a fixed order: their nodes, their design, and the index of the
         first row.
         """
         for batch in self.batches:
@@ -350,8 +352,10 @@ class Sweep:
         tasks: list[tuple[Batch, int, int]],
         replicates: int,
     ) -> Array:
-        """`out` plus what `one` gives for every task, on threads where that pays, in the order
-        of the tasks.
+        """Add the result of every task to `out`, in the order of the tasks; return `out`.
+
+        A task is a batch with the first and the last row of a span; `one` computes its part for
+        the batch's nodes.  Tasks run on threads where that saves time.
         """
         n_rows = sum((last - first) * len(batch.nodes) for batch, first, last in tasks)
         few = len(tasks) == 1 or n_rows * self.width * replicates < INLINE
@@ -364,14 +368,14 @@ class Sweep:
 
 
 def equal_spans(n: int, size: int) -> list[tuple[int, int]]:
-    """Split ``mapped_range(n)`` into equal parts of about `size`."""
+    """Split ``range(n)`` into parts of about `size`, equal up to one: their (start, end)."""
     parts = max(1, round(n / size))
     edges = [n * k // parts for k in range(parts + 1)]
     return list(pairwise(edges))
 
 
 def _gradient_of_task(design: Design, loss: Loss, w: Array) -> Array:
-    """One task: blocks of rows and of replicates small enough for the cache."""
+    """Compute the gradients of one task, in blocks of rows and replicates that fit the cache."""
     with np.errstate(over="ignore"):
         margins_of_a_row = w.shape[0] * min(w.shape[1], _MOST) * loss.outputs
         rows = max(128, design.storage.margins_per_block // max(1, margins_of_a_row))

@@ -100,6 +100,7 @@ def make_synthetic(
 
 
 def _directions(rng: np.random.Generator, n: int, d: int) -> Array:
+    """Draw n directions (n, d), uniform on the unit sphere."""
     z = rng.normal(size=(n, d))
     directions: Array = z / np.linalg.norm(z, axis=1, keepdims=True)
     return directions

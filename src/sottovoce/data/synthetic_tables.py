@@ -1,9 +1,10 @@
 """Synthetic tables, drawn from public facts alone, on which methods are tried in advance.
 
-Rows come from a *sketch*: rows that a schema lets one expect, rows of public people, or, where only
-the number of features is known, rows of a few kinds.  Labels follow a softmax model; classes are
-unevenly frequent, and a few labels are random.  A row counts for every class with its probability,
-so a few hundred rows stand for a site of any size.
+`auto`, which chooses a method, and the accuracy forecasts draw them.  Rows come from a *sketch*, a
+function that draws n rows: from a schema, like given public rows, or, where only the number of
+features is known, of a few kinds.  Labels follow a softmax model; classes are
+unevenly frequent, and a few labels are random.  A table with its labels is a *world*.  A row counts
+for every class with its probability, so a few hundred rows stand for a site of any size.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ LABELS = (
     Labels(1.5, 0.05, 0.0, 1.0),
     Labels(4.0, 0.01, 2.0, 0.0),
 )
-"""Of worlds in turn: hard to tell apart; sharp in all columns; hard in all columns; sharp in wide
-columns.
+"""Label laws that worlds take in turn: classes that are hard to tell apart, by wide columns; easy,
+by all columns alike; hard, by all columns alike; easy, by wide columns.
 
 Half of them are as hard as most tables of people are: where all are easy, large coefficients look
 right, and then the probabilities of a run are too sure."""
-# the same for rows of many columns
+# The same for rows of more than `MANY` columns.
 WIDE = (
     Labels(3.0, 0.03, 1.0, 0.0),
     Labels(4.0, 0.01, 2.0, 0.0),
@@ -156,7 +157,10 @@ def draw_world(
 
 
 def _apart(X: Array, W: Array, gap: float) -> Array:
-    """Shifts of rows towards the class of the highest score, along that class's direction."""
+    """Compute shifts (n, d) of rows X (n, d) towards their class of the highest score.
+
+    W (d, K) has a direction per class; `gap` is in standard deviations of that class's score.
+    """
     scores = X @ W
     scores -= scores.mean(axis=0)
     best = scores.argmax(axis=1)
@@ -192,6 +196,7 @@ def draw_site_labels(chances: Array, sites: Sequence[int] | Array, tilt: float) 
     size = np.asarray(sites, dtype=float) / np.sum(sites)
     have = chances.mean(axis=0)
     along = np.linspace(-1.0, 1.0, len(size)) if len(size) > 1 else np.zeros(1)
+    # Wanted shares of sites and classes in all rows, (N, K), before the sums are fitted.
     want = (
         np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have))))
         * have
@@ -204,8 +209,8 @@ def draw_site_labels(chances: Array, sites: Sequence[int] | Array, tilt: float) 
 
 
 def one_hot_sketch(d: int) -> Sketch:
-    """Rows like encoded categories: groups of about six columns with one active in each, and a
-    constant.
+    """Return a sketch of rows like encoded categories: groups of about six columns with one
+    active in each, and a constant.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -223,8 +228,9 @@ def one_hot_sketch(d: int) -> Sketch:
 
 
 def dense_sketch(d: int, norm: float = 1.0) -> Sketch:
-    """Gaussian rows with spectrum 1, 1/2, 1/3, ..., and a constant; of typical norm `norm`, at
-    most 1.
+    """Return a sketch of Gaussian rows with variances 1, 1/2, 1/3, ... and a constant.
+
+    Their typical norm is `norm`, half of its square from the constant; rows are clipped to norm 1.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -249,9 +255,10 @@ def correlated_sketch(
     decay : float
         The k-th eigenvalue of the correlations is ``k^-decay``.
     astray : float
-        Standard deviations of the column by which means are off; if not 0, spreads are off too.
+        By how much the columns' means deviate from the sketch's, in standard deviations of the
+        column; if not 0, the columns' spreads deviate too.
     share : float
-        Median of the spreads relative to the sketch's, where they are off.
+        Median of the columns' spreads relative to the sketch's, where they deviate.
 
     Returns
     -------
@@ -302,6 +309,7 @@ def condensed_sketch(sketch: Sketch, d: int, decay: float) -> Sketch:
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = sketch(500, rng)
+        # variances of all principal directions, of which `some` get a coordinate
         size = np.arange(1.0, d + 1.0) ** -decay
         size *= X.var(axis=0).sum() / size.sum()
         some = MANY - 2
@@ -317,7 +325,7 @@ def condensed_sketch(sketch: Sketch, d: int, decay: float) -> Sketch:
 def narrowed_sketch(sketch: Sketch, d: int) -> Sketch:
     """Return a sketch of the same rows in at most d dimensions, with their norms.
 
-    All coordinates but one are the first principal ones, and the last has what is left.  Norms
+    All coordinates but one are the first principal ones; the last has the norm of the rest.  Norms
     stay, and so does the spread of a margin under isotropic noise.
     """
 
@@ -431,8 +439,27 @@ class Sketches(Expected):
         tilt: float,
         widest: int,
     ) -> World:
-        """Draw world `number` from sketches and labels in turn: see
-        :meth:`Expected.draw_expected_world`.
+        """Draw world `number`: sketches take turns, and so do laws of labels, one step further in
+        every round of sketches.
+
+        Parameters
+        ----------
+        number : int
+            From 0 on.
+        rows : int
+            Number of training rows.
+        sites : sequence of int
+            Number of rows of each site; only their proportions matter.
+        classes : int
+            Number of classes.
+        tilt : float
+            How much the sites' labels differ, see :func:`draw_world`.
+        widest : int
+            Most features of a row; others are projected (:func:`narrowed_sketch`).
+
+        Returns
+        -------
+        World
         """
         sketch = narrowed_sketch(self.sketches[number % len(self.sketches)], widest)
         labels = self.labels[(number + number // len(self.sketches)) % len(self.labels)]

@@ -67,8 +67,10 @@ class Table:
 
 
 def _column_as_array(values: Any) -> Column:
-    """A column as an array; in lists values stay what they are, or one of them would change the
-    others.
+    """Convert a column to an array.
+
+    A list with values of several types becomes an array of objects: NumPy would convert them all
+    to one type, so that one value would change how the others are read.
     """
     if is_masked_array(values):
         return masked_as_none(values)

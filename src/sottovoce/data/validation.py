@@ -1,5 +1,5 @@
-"""Validation of an estimator's input: rows, labels and sites as arrays, or a one-line error that
-shows none of them.
+"""Validation of an estimator's input: rows, labels and sites are converted to arrays, or refused in
+one line that shows no value of them.
 
 scikit-learn does the checking.  Its messages are replaced: they repeat values of the data, and
 advise to impute missing values from the other rows, which voids the guarantee.
@@ -32,13 +32,13 @@ from .values import (
     values_one_by_one,
 )
 
-_SHOWN = 8
+_SHOWN = 8  # columns that a message names
 NORM_SLACK = 1.0 + 1e-6
-"""Rows that were divided by their own norms, in single or double precision, are not spoken of as
-longer than 1.
+"""Rows longer than the bound by no more than this factor are not counted as longer: rows that were
+divided by their own norms, in single or double precision, are.
 """
 MOST_BEYOND = 0.9
-"""Share of rows beyond the bound on their norms of which their holder is not told."""
+"""Share of rows beyond the bound on their norms above which their holder gets a note."""
 T = TypeVar("T")
 
 # Messages of scikit-learn and NumPy: pattern, rule, remedy.  Groups match counts, shapes, class
@@ -140,6 +140,7 @@ def run_without_data_in_errors(field: str, check: Callable[[], T], frame: Any = 
 
 
 def _refusal_without_data(field: str, error: Exception, frame: Any) -> InvalidInput:
+    """Return the error that replaces one of scikit-learn or NumPy, without values of the data."""
     text = str(error)
     kind = InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
@@ -189,7 +190,7 @@ def check_column_types(X: Any) -> None:
 
 
 def _column_dtypes(X: Any) -> list[Any]:
-    """The types of the columns of a frame or an array."""
+    """Return the types of the columns of a frame, or the one type of an array."""
     # An array or a series has one type, a frame of pandas or polars one for each column.
     if hasattr(X, "dtype"):
         return [X.dtype]
@@ -206,8 +207,9 @@ def _is_temporal_dtype(dtype: Any) -> bool:
 
 
 def _name_refused_columns(frame: Any, *, text: bool) -> str:
-    """The names of a frame's columns that hold text, or values that are missing or not finite;
-    for a message.
+    """Name the frame's columns that hold text, or missing and infinite values, for a message.
+
+    `text` selects which of the two; the result is "" or such as " in column age".
     """
     if not hasattr(type(frame), "columns"):
         return ""
@@ -232,7 +234,7 @@ def _name_refused_columns(frame: Any, *, text: bool) -> str:
 
 
 def _printable_feature_names(text: str) -> str:
-    """scikit-learn's list of columns (its own checks expect these words), made safe for a terminal.
+    """Return scikit-learn's list of columns, in its own words, made safe for a terminal.
 
     Names are declared facts, but those of a file without a header are its first row: names that
     look like numbers are not shown.
@@ -262,8 +264,9 @@ def validate_declared_classes(classes: Any) -> Array:
 
 
 def _rule_broken_by_labels(values: Sequence[Any]) -> tuple[str, str] | None:
-    """The rule that labels break, and what to do if there is more to say than to give others;
-    None if they are fine.
+    """Return the rule that declared labels break, with its remedy, or None.
+
+    The remedy is "" where that of the caller will do.
     """
     kinds = {_kind_of_label_value(value) for value in values}
     if len(kinds) > 1 or None in kinds:
@@ -281,7 +284,7 @@ def _rule_broken_by_labels(values: Sequence[Any]) -> tuple[str, str] | None:
 
 
 def _kind_of_label_value(value: object) -> str | None:
-    """Of one of Python's own values, what it is as a label; None for a missing one or another."""
+    """Return "text", "boolean" or "number" for a label of Python's own types; None for others."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, bool):
@@ -342,15 +345,16 @@ def class_index_of_labels(y: ArrayLike, classes: Array, n: int) -> IntArray:
 
 
 def _flatten_single_column(array: Array) -> Array:
-    """An array of one column as its values, (n,); others as they are."""
+    """Return an array (n, 1) as (n,); others as they are."""
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     return array
 
 
 def _untyped_array(field: str, given: Any) -> Array:
-    """What is given for every row, as an array: of objects if it is none yet, as NumPy makes
-    text of numbers too.
+    """Convert one value per row to an array; a list becomes an array of objects.
+
+    NumPy would make texts of a list's numbers if one of its values is a text.
     """
     if is_masked_array(given):
         return masked_as_none(given)
@@ -432,7 +436,7 @@ def sites_from_groups(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]
 
 
 def _number_of_site_name(text: str) -> int | float:
-    """The number that a site's name is."""
+    """Convert a site's name that is a number to an int, or else to a float."""
     try:
         return int(text)
     except ValueError:
@@ -526,6 +530,7 @@ def validate_initial_model(
 
 
 def _initial_array(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:
+    """Return the array that a fit starts from, zeros if None is given, or raise an InvalidInput."""
     if given is None:
         return np.zeros(shape)
     array: Array = run_without_data_in_errors(field, lambda: np.asarray(given, dtype=np.float64))

@@ -93,8 +93,8 @@ _TRUTH_VALUES = {
 def as_python_value(value: object) -> Any:
     """Convert one value to Python's own type, whatever library it comes from.
 
-    None stands for the gaps of all libraries but a floating-point NaN, which stays a number that is
-    none.  Points in time become a :class:`datetime.datetime` in UTC without a zone, or a
+    The markers of missing values of all libraries become None; a floating-point NaN stays NaN.
+    Points in time become a :class:`datetime.datetime` in UTC without a zone, or a
     :class:`numpy.datetime64` beyond its range.
     """
     kind = type(value)
@@ -118,14 +118,16 @@ def as_python_value(value: object) -> Any:
 
 
 def _drop_zero_imaginary(value: complex) -> float | complex:
-    """A number without an imaginary part: a frame makes all numbers complex if one is."""
+    """Return the real part if the imaginary one is 0: a frame makes all numbers complex if one
+    is.
+    """
     if value.imag == 0:
         return value.real
     return value
 
 
 def _value_from_library(value: object, library: str) -> Any:
-    """A value of pandas or pyarrow as Python's own; others as they are."""
+    """Convert a value of pandas or pyarrow to Python's own type; others stay as they are."""
     if library == "pandas" and type(value).__name__ == "NAType":
         return None
     as_py = getattr(value, "as_py", None)  # of a scalar of pyarrow
@@ -135,7 +137,7 @@ def _value_from_library(value: object, library: str) -> Any:
 
 
 def _from_point_or_scalar(value: np.generic | date | timedelta) -> Any:
-    """A scalar of NumPy, a point in time or a span; None for pandas' NaT."""
+    """Convert a scalar of NumPy, a point in time or a time span; None for pandas' NaT."""
     if isinstance(value, np.generic):
         return _value_from_numpy(value)
     if isinstance(value, datetime):
@@ -149,6 +151,7 @@ def _from_point_or_scalar(value: np.generic | date | timedelta) -> Any:
 
 
 def _value_from_numpy(value: np.generic) -> Any:
+    """Convert a scalar of NumPy to Python's own type."""
     if isinstance(value, np.datetime64):
         return _from_datetime64(value)
     if isinstance(value, np.timedelta64):
@@ -166,6 +169,7 @@ def _value_from_numpy(value: np.generic) -> Any:
 
 
 def _from_datetime64(value: np.datetime64) -> Any:
+    """Convert a datetime64 to a datetime, or keep it if Python has no such date; None for NaT."""
     point = points_in_microseconds(np.array([value]))[0]
     if np.isnat(point):
         return None
@@ -186,8 +190,9 @@ def _from_timedelta64(value: np.timedelta64) -> Any:
 
 
 def _datetime_in_utc(value: datetime) -> Any:
-    """A point in time without a zone; None for pandas' NaT, and a text for one whose UTC is no
-    date.
+    """Return a point in time in UTC, without a zone; None for pandas' NaT.
+
+    Where UTC would lie outside the years that Python has, it is the text in ISO 8601.
     """
     if value != value:
         return None
@@ -208,8 +213,9 @@ def _datetime_in_utc(value: datetime) -> Any:
 
 
 def _number_from_exact(value: Decimal | Fraction) -> Any:
-    """A whole number, or the 64-bit number that it is written as; the decimal itself if it has
-    more digits.
+    """Convert an exact number to an int if it is whole, or else to a float.
+
+    A decimal with more digits than a float keeps stays a decimal, without zeros at its end.
     """
     if isinstance(value, Decimal) and not value.is_finite():
         # A signalling NaN cannot be converted.
@@ -253,9 +259,7 @@ def value_as_text(value: object) -> str:
 
 
 def _strip_blanks_and_nul(text: str) -> str:
-    """Without blanks at the ends, and without the NUL characters that no array of texts keeps
-    there.
-    """
+    """Strip blanks at both ends, and NUL characters at the end, which NumPy's texts cannot keep."""
     if "\0" in text:
         return _TRAILING.sub("", text).lstrip()
     return text.strip()
@@ -285,9 +289,7 @@ def _texts_of_times(points: Column) -> Column:
 
 
 def points_in_microseconds(values: Column) -> Column:
-    """An array of points in time, in microseconds; those that have none become the first or the
-    last that have.
-    """
+    """Convert an array of datetime64 to microseconds; points beyond 2^62 of them are clipped."""
     unit, _ = np.datetime_data(values.dtype)
     # Finer units cannot hold a point that microseconds cannot; "generic" is NaT without a unit.
     if unit in ("ns", "ps", "fs", "as", "generic"):
@@ -298,8 +300,8 @@ def points_in_microseconds(values: Column) -> Column:
 
 
 MOST_MICROS = 2**62
-"""The last point in time that is told from later ones, in microseconds since 1970; its negative
-is the first.
+"""Largest distance of a point in time from 1970, in microseconds; points farther away are clipped
+to it, so that conversions cannot overflow 64 bits.
 """
 
 
@@ -330,8 +332,8 @@ def values_one_by_one(column: Column) -> list[Any]:
 
 
 def objects_or_rows(values: Iterable[Any]) -> Column:
-    """Values as they are in an array of objects; lists of one length, if all values are such, as
-    its rows.
+    """Return values as an array of objects (n,); if all are lists of one length, as its rows
+    (n, width).
     """
     some = list(values)
     if some and all(map(_is_row_of_values, some)):
@@ -342,7 +344,7 @@ def objects_or_rows(values: Iterable[Any]) -> Column:
 
 
 def array_of_objects(values: Iterable[Any]) -> Column:
-    """Values in an array of objects of shape (n,), whatever they are."""
+    """Return values in an array of objects of shape (n,), also if they are lists."""
     some = list(values)
     found = np.empty(len(some), dtype=object)
     for k, one in enumerate(some):
@@ -358,7 +360,7 @@ def is_masked_array(values: object) -> bool:
 
 
 def masked_as_none(values: Any) -> Column:
-    """A masked array with None for what is masked, as objects if anything is."""
+    """Return a masked array as a plain one: of objects, with None for masked values, if any is."""
     gone = np.ma.getmaskarray(values)
     if not gone.any():
         return np.asarray(values)
@@ -460,8 +462,9 @@ def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Arr
 def _parse_number_or_missing(
     value: object, marks: frozenset[str], known: dict[str, float | None]
 ) -> float | None:
-    """A number, or None for a mark of a missing value; texts repeat and are parsed once, in
-    `known`.
+    """Return a value's number, or None for a mark of a missing value.
+
+    `known` holds the numbers of texts that were parsed before, as texts of a column repeat.
     """
     if type(value) is str and value in known:
         return known[value]
@@ -532,15 +535,15 @@ def mask_of_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MI
 
 
 def _map_each_text_once(levels: Column, read: Callable[[str], T]) -> list[T]:
-    """What `read` makes of every text, computed once for those that repeat."""
+    """Return ``read(text)`` for every text, computed once for texts that repeat."""
     texts = levels.tolist()
     found = {text: read(text) for text in dict.fromkeys(texts)}
     return [found[text] for text in texts]
 
 
 def canonical_text(text: str) -> str:
-    """The text that stands for all that are one with it, as labels, levels, sites, persons and
-    declared values.
+    """Return the text that stands for all spellings of one label, level, site, person or declared
+    value.
 
     Blanks at the ends are dropped and characters are in Unicode's form NFC.  ``True`` and ``TRUE``
     are ``true``, and so for ``false``.  A whole number that is written with a point, such as
@@ -593,10 +596,11 @@ def natural_sort_key(text: str) -> tuple[bool, float, str]:
 
 
 def _identity_in_a_frame(text: str) -> str:
-    """The :func:`canonical_text` of a text; of a whole number beyond `EXACT`, that of the nearest
+    """Return the :func:`canonical_text` of a text; of a long whole number, that of the nearest
     floating-point number.
 
-    A frame makes such a number of it as soon as another row has a gap.
+    A frame converts whole numbers to floating point as soon as another row has a gap, and beyond
+    2^53 that rounds them.
     """
     text = canonical_text(text)
     # Floating-point numbers hold every whole number of 15 digits, and not every longer one.
@@ -609,15 +613,16 @@ def _identity_in_a_frame(text: str) -> str:
 
 
 class Declared(Generic[T]):
-    """Declared texts, and what each stands for: a value is looked up as it is written, and then by
-    its identity.
+    """A lookup of declared texts and their meanings, such as the numbers of levels.
 
-    Where two declared texts are one by :func:`canonical_text` and stand for different things, such
-    as ``true`` beside ``True``, values are told apart as they are written.
+    A value is looked up as it is written, and then by its :func:`canonical_text`.  Where two
+    declared texts have one canonical text and different meanings, such as ``true`` beside
+    ``True``, only the exact spelling counts.
 
     Parameters
     ----------
     entries : mapping of str to object
+        The meaning of every declared text.
     """
 
     def __init__(self, entries: Mapping[str, T]) -> None:
@@ -643,7 +648,7 @@ class Declared(Generic[T]):
     def extended_by(self, entries: Mapping[str, T]) -> Declared[T]:
         """Return these, extended by the meanings of other texts.
 
-        Where both declare a text, these count.
+        Where both declare a text, the meaning in these counts.
         """
         return _Joined(self, Declared(entries))
 
@@ -654,7 +659,7 @@ class Declared(Generic[T]):
     def meanings_by_spelling(self) -> dict[str, T]:
         """Return the meanings of declared texts and of the other common spellings of each.
 
-        It is for what can only compare texts as written.
+        It is for databases and other programs that compare texts only as they are written.
         """
         found = dict[str, T]()
         for text, meaning in self._alike.items():
@@ -676,7 +681,7 @@ class Declared(Generic[T]):
 
 
 class _Joined(Declared[T]):
-    """Two of them: the first says what a text stands for, or else the second."""
+    """A lookup in two declarations: in `first`, and in `second` for texts that it lacks."""
 
     def __init__(self, first: Declared[T], second: Declared[T]) -> None:
         self._first = first

@@ -1,5 +1,8 @@
-"""Sample weights in [0, 1] from declared caps and numbers: see
-:meth:`sottovoce.data.rows.Rows.with_weight`.
+"""Sample weights: a column of weights under a public cap, and public weights of classes, both
+scaled to [0, 1], for :meth:`sottovoce.data.rows.Rows.with_weight`.
+
+A weight of at most 1 raises no sensitivity, so no price depends on weights
+(docs/privacy/weights.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Records (dataclasses and named tuples) as plain data for JSON, and back: one strict reader for
-files of others.
+files that others may have written.
 
 A record's keys are the names of its fields, so that a class shows what its file holds, and its
 annotations are what the reader accepts.  Every key must be there, and no other; every value must
@@ -104,7 +104,7 @@ def is_record_type(kind: object) -> bool:
 
 
 _KNOWN: dict[type, dict[str, Any]] = {}
-"""Of each record that was asked for: to resolve annotations takes longer than to read a record."""
+"""Resolved field types of records, cached: to resolve annotations takes longer than to read one."""
 
 
 def _record_field_types(cls: type) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""What goes on from one version to the next, and the line that refuses what does not.
+"""Compatibility of files between versions, and the message that refuses files of other formats.
 
-A ledger opens in every later version, at the price of its events: what it holds is data, and a
-published event never changes its meaning.  Nothing else of versions before 0.3 goes on.  Since then
-saved models, plans, checkpoints, pickled estimators, and runs in ledgers say of which format they
-are; one that says none, or an earlier one, is refused before anything is read as what it may not
-be.
+A ledger opens in every later version with the same privacy loss: it holds events, and a published
+event never changes its meaning.  Nothing else of versions before 0.3 can be used.  Since then
+saved models, plans, checkpoints, pickled estimators, and runs in ledgers record their format; one
+without a format, or of an earlier one, is refused before anything else of it is read.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from .typing import Any
 
 FORMAT = 3
-"""Of what this version writes and goes on with."""
+"""Number of the format that this version writes and reads."""
 FORMER = "is from a version before 0.3, which this version cannot continue"
 """The rule by which a file, or a run in a ledger, of an earlier format is refused."""
 

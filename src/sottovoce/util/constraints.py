@@ -1,16 +1,16 @@
 """Constraints, declared beside the fields that they bind, and the one function that checks them.
 
-A frozen dataclass states what its fields may hold, as scikit-learn's estimators do, and asks for
+A frozen dataclass states what its fields may hold, as scikit-learn's estimators do, and calls
 the check when it is made::
 
     @dataclass(frozen=True)
     class Run:
-        rounds: int = constrained(10, Count(most=50_000))
-        seed: int | None = constrained(0, optional(Count(least=0)))
-        replicates: int = constrained(1, Count())
+        rounds: int = constrained_field(10, Count(most=50_000))
+        seed: int | None = constrained_field(0, optional_constraint(Count(least=0)))
+        replicates: int = constrained_field(1, Count())
 
         def __post_init__(self) -> None:
-            validate(self, rules=(one_run_without_a_seed,))
+            validate_fields_and_rules(self, rules=(one_run_without_a_seed,))
 
 A rule over several fields is a named function of the object, which yields an :class:`InvalidInput`
 for what is wrong. :func:`validate_fields_and_rules` collects everything that is wrong and raises
@@ -51,7 +51,11 @@ class Constraint(ABC):
         """Return True if a value satisfies the constraint."""
 
     def concerns_kind_of(self, value: object) -> bool:
-        """Return True for a value of the kind that is bounded, as any number is for an interval."""
+        """Return True for a value of the constrained kind, such as any number for an interval.
+
+        Of the options of :class:`AnyOf`, a message shows the rule of the one that concerns the
+        value's kind.
+        """
         return self.is_satisfied_by(value)
 
     def broken_rule_text(self, value: object) -> str:
@@ -337,7 +341,7 @@ class PerNode(Constraint):
 
     @property
     def requirement_text(self) -> str:
-        return f"{self.each.requirement_text}, or a tuple of them, one a node"
+        return f"{self.each.requirement_text}, or a tuple of them, one per node"
 
     def is_satisfied_by(self, value: object) -> bool:
         return all(map(self.each.is_satisfied_by, _entries_of_value(value)))
@@ -371,9 +375,10 @@ class Each(Constraint):
 
 @dataclass(frozen=True)
 class UsableSize(Constraint):
-    """No number, nor a number of a tuple, with which arithmetic overflows or vanishes.
+    """Numbers, also those of a tuple, of a size at which arithmetic neither overflows nor
+    underflows.
 
-    Zero, the infinities and what is no number keep to it.
+    Zero, infinities, and values that are no numbers satisfy it.
     """
 
     smallest: float = 1e-100

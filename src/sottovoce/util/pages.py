@@ -56,6 +56,10 @@ def render_template(template: str, /, *, package: str = "sottovoce", **values: A
     **values
         All that the template names: texts that will be escaped, numbers, and sequences of them.
 
+    Returns
+    -------
+    str
+
     Raises
     ------
     jinja2.UndefinedError
@@ -106,6 +110,7 @@ def render_for_notebook(
 
 @cache
 def _template_environment(package: str) -> Environment:
+    """Return jinja2's environment for the templates of a package, with escaping always on."""
     # jinja2 takes longer to load than most commands take to start, and only pages need it
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 

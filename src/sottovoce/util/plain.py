@@ -1,4 +1,4 @@
-"""Canonical JSON and hashes of plain data."""
+"""Canonical JSON and digests of plain data, which are stored in ledgers and sent between sites."""
 
 from __future__ import annotations
 
@@ -82,15 +82,16 @@ def _replace_nan_by_none(value: Any) -> Any:
 
 
 HOLDER_ONLY = "holder_only"
-"""Key of what a release holds back: functions of the rows without noise, for the holder of the
-rows alone.
+"""Key in JSON of the numbers that a release does not publish: functions of the rows without noise,
+for the holder of the rows only.
 """
 
 
 def select_shown_figures(
     released: dict[str, Any], held_back: dict[str, Any], *, release: bool, holder: bool
 ) -> dict[str, Any]:
-    """Select what a command may print as JSON: of a release what was released, of a simulation all.
+    """Select what a command may print as JSON: for a release only what was released, for a
+    simulation everything.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""What other installed packages bring: methods, commands and audits, which they name as entry
-points.
+"""Plug-ins: methods, commands and audits of other installed packages, found by entry points.
 
 A package declares them in its ``pyproject.toml``::
 
@@ -34,16 +33,16 @@ _ENTRY = re.compile(r"(?P<name>[^=]+?)\s*=\s*(?P<module>[\w.]+)\s*:\s*(?P<attrib
 
 
 class EntryPoint(NamedTuple):
-    """An object that a package brings.
+    """An object that a package provides.
 
     Parameters
     ----------
     name : str
-        By which it is asked for.
+        Its name, such as that of a method.
     module, attribute : str
-        Where it is.
+        The module that holds it, and its name there.
     package : str
-        The distribution that brings it, as its files write it.
+        The distribution that provides it, as its files write it.
     """
 
     name: str
@@ -166,6 +165,7 @@ def _read_text_or_empty(path: str) -> str:
 
 
 def _parse_entry_points(text: str, group: str, package: str) -> list[EntryPoint]:
+    """Parse the entry points of one group from the text of an ``entry_points.txt`` file."""
     found = []
     section = ""
     for raw in text.splitlines():
@@ -180,7 +180,7 @@ def _parse_entry_points(text: str, group: str, package: str) -> list[EntryPoint]
 
 
 def _find_module_source(module: str) -> str | None:
-    """The file of a module; nothing is imported, so its folders' ``__init__`` do not run either."""
+    """Return the path of a module's file without importing it or the packages that contain it."""
     places, prefix = None, ""
     origin = None
     for part in module.split("."):

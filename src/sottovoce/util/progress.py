@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, or lines."""
+"""Progress of long work: a bar on a terminal, or lines on the standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from .typing import Any
 
 AFTER = 3.0
-"""Seconds after which work that nobody asked about shows a bar."""
+"""Seconds after which work shows a bar without being asked to (``verbose=None``)."""
 
 
 @contextmanager
@@ -71,8 +71,8 @@ def show_bar_on_console(
 
 
 class Teller:
-    """Progress of a fit: ``told.phase("choosing a method")``, then ``open_progress_teller(k)``
-    after each round.
+    """Reports the progress of a fit: ``teller.begin_phase("choosing a method", total)``, then
+    ``teller(k)`` after each round k.
     """
 
     def __init__(self, update: Callable[..., None] | None, lines: bool) -> None:

@@ -1,4 +1,6 @@
-"""``sottovoce claims``: what the papers claim, what holds, and what ships instead."""
+"""``sottovoce claims``: a table of the papers' privacy claims, what is proved of each, and the
+mechanism that this package runs instead; with ``--rows`` of their sample sizes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _COLOURS = {"false": "bold red", "unproved": "yellow"}
 @click.option(
     "--rows",
     is_flag=True,
-    help="The theorems on accuracy instead: how many rows each asks of a node.",
+    help="Show the theorems on accuracy instead: how many rows a node needs by each.",
 )
 @json_flag_option()
 def claims(rows: bool, as_json: bool) -> None:
@@ -42,11 +44,13 @@ def claims(rows: bool, as_json: bool) -> None:
 
 
 def _print_rows(found: list[dict[str, Any]]) -> None:
+    """Print the table of sample sizes."""
     setting = ", ".join(f"{name}={value:g}" for name, value in sample_size.SETTING.items())
     caption = (
         f"{setting}. "
-        "Free constants are set to 1: compare two bounds of one theorem, and take no number for "
-        "the rows that are needed. inf: promised for no number of rows. "
+        "Constants that the papers leave free are set to 1: compare the two bounds of one "
+        "theorem, but do not read them as required sample sizes. inf: the theorem promises this "
+        "accuracy for no number of rows. "
         "Formulas: docs/explanation/design_tools.md"
     )
     table = Listing(title="Rows for an accuracy", caption=caption, caption_justify="left")
@@ -66,6 +70,7 @@ def _print_rows(found: list[dict[str, Any]]) -> None:
 
 
 def _print_claims() -> None:
+    """Print the table of privacy claims."""
     console = Console()
     setting = (
         f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "

@@ -25,7 +25,7 @@ _OPTIONS = [
         "--schema", "TOML file declaring the public facts of your table.", type=click.Path()
     ),
     make_option("--sites", "Number of sites.", type=int, default=_DEFAULT.sites),
-    make_option("--rows", "Training rows of every site.", type=int, default=_DEFAULT.rows),
+    make_option("--rows", "Training rows per site.", type=int, default=_DEFAULT.rows),
     make_option(
         "--aggregator-rows",
         "Training rows of the aggregator.",
@@ -34,11 +34,12 @@ _OPTIONS = [
     ),
     make_option(
         "--setting",
-        "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
+        "Whose rows are protected: non-private, nobody's; public-private, those of the sites "
+        "(the aggregator's are public); private, everybody's.",
         type=click.Choice(SETTINGS),
         default=_DEFAULT.setting,
     ),
-    make_option("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
+    make_option("--epsilon", "Total epsilon of each party.", type=float, default=_DEFAULT.epsilon),
     make_option(
         "--delta",
         "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]",
@@ -57,7 +58,12 @@ _OPTIONS = [
         type=int,
         default=_DEFAULT.replicates,
     ),
-    make_option("--seed", "Keys noise and split: a simulation.", type=int, default=_DEFAULT.seed),
+    make_option(
+        "--seed",
+        "Seed of the noise and of the partition of rows (a simulation).",
+        type=int,
+        default=_DEFAULT.seed,
+    ),
     json_flag_option(),
 ]
 
@@ -65,15 +71,15 @@ _OPTIONS = [
 @click.command(name="compare")
 @decorate_with_options(_OPTIONS)
 def compare(as_json: bool, **knobs: Any) -> None:
-    """Compare ways to aggregate the models of sites: accuracy, and what each promises to whom.
+    """Compare ways to combine the models of several sites: accuracy and privacy guarantees.
 
-    Every site releases one model.  They are used alone (local), averaged, or weighted by an
+    Every site releases one model.  The models are used alone (local), averaged, or weighted by an
     aggregator that has rows of its own (feature); the global method pools all rows at a trusted
     curator.
 
     \b
-      sottovoce compare                                003's: MNIST, epsilon 0.1
-      sottovoce compare --setting private --epsilon 5  its aggregator protected
+      sottovoce compare                                setting of paper 003: MNIST, epsilon 0.1
+      sottovoce compare --setting private --epsilon 5  the aggregator's rows are protected too
       sottovoce compare --data adult --rows 3000 --epsilon 1 --delta 1e-5
     """
     config = CompareConfig(**knobs)
@@ -85,6 +91,7 @@ def compare(as_json: bool, **knobs: Any) -> None:
 
 
 def _total(said: dict[str, Any]) -> str:
+    """Format the total of a statement, with what 003 claims if that is another number."""
     text = ceil_text(float(said["epsilon"]))
     if said["delta"] != 0:
         text += f", delta {said['delta']:g}"
@@ -94,6 +101,7 @@ def _total(said: dict[str, Any]) -> str:
 
 
 def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console) -> None:
+    """Print the table of methods, and what each of them protects."""
     console.print(
         f"[bold]{escape_markup(config.data)}[/], {config.setting}: {config.sites} sites of "
         f"{config.rows:,} rows, an "
@@ -108,8 +116,8 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
         table.add_row(row["method"], scored, _total(row["sites"]), _total(row["aggregator"]))
     console.print(table)
     console.print(
-        f"\n[bold]What that means[/] ({config.relation}; {quality} ± its standard deviation over "
-        "the noise)"
+        f"\n[bold]What is protected[/] ({config.relation} neighbours; {quality} ± standard "
+        "deviation over replicates of the noise)"
     )
     for row in rows:
         for who in ("sites", "aggregator"):
@@ -121,5 +129,6 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
     if caveat := rows[0]["sites"].get("caveat"):
         console.print(f"[bold yellow]Not covered[/]: {escape_markup(caveat)}.")
     console.print(
-        "[dim]A simulation, not a release: whoever knows the seed can remove the noise.[/]"
+        "[dim]This is a simulation, not a release: anyone who knows the seed can remove the "
+        "noise.[/]"
     )

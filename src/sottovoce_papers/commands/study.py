@@ -27,31 +27,35 @@ from ..studies.verdicts import BASES, UNSEEN, Judged, judged
 _OPTIONS = [
     make_option(
         "--quick",
-        "Smaller grids, fewer rounds and replicates: seconds instead of minutes.",
+        "Run smaller grids with fewer rounds and replicates: seconds instead of minutes.",
         is_flag=True,
     ),
     make_option(
         "--out",
-        "Folder that gets a folder a study.",
+        "Folder in which each study gets a folder of its own.",
         default="studies",
         type=click.Path(file_okay=False),
     ),
     make_option(
         "--jobs",
-        "Cells at a time, as joblib's n_jobs; -1 is every processor.",
+        "Number of cells to run in parallel, as joblib's n_jobs; -1 uses all processors.",
         type=int,
         default=-1,
     ),
-    make_option("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
-    make_option("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
-    make_option("--data", "Your own table, for a study that takes one.", type=click.Path()),
-    make_option("--list", "Name every study.", name="listed", is_flag=True),
+    make_option(
+        "--replicates",
+        "Number of repetitions of the noise, in place of the study's own.",
+        type=click.IntRange(min=1),
+    ),
+    make_option("--seed", "Random seed, in place of the study's own.", type=click.IntRange(min=0)),
+    make_option("--data", "Your own table, for a study that needs one.", type=click.Path()),
+    make_option("--list", "List all studies.", name="listed", is_flag=True),
     json_flag_option(),
 ]
 
 
 class FinishedStudy(NamedTuple):
-    """A study that was run, its first panel and its claims."""
+    """A study that was run, its first panel (None without figures) and its judged claims."""
 
     done: StudyRun
     first: figures.Panel | None
@@ -72,14 +76,15 @@ def study(
     listed: bool,
     as_json: bool,
 ) -> None:
-    """Run the study NAME, `all`, or one of your own from a TOML file.
+    """Run the study NAME, `all` of them, or one of your own from a TOML file.
 
-    Writes OUT/NAME: every replicate (table.csv, and table.parquet with pyarrow), figures (PNG and
-    SVG), a page, index.html, and its verdicts as data (verdicts.json).  Finished cells are kept, so
-    a killed study goes on where it stood.
+    A study runs one cell for each combination of its parameters.  It writes to OUT/NAME: every
+    replicate (table.csv, and table.parquet with pyarrow), figures (PNG and SVG), a page,
+    index.html, and its verdicts as data (verdicts.json).  Finished cells are kept, so an
+    interrupted study continues where it stopped.
 
     \b
-      sottovoce study --list              what there is
+      sottovoce study --list              all studies
       sottovoce study 002-fig5 --quick    a first look
       sottovoce study all --quick         every study, and an index page
       sottovoce study my.toml --jobs 4    your own, four cells at a time
@@ -100,7 +105,7 @@ def study(
     finished, skipped, failed = [], [], []
     for one in chosen:
         if name == "all" and one.file is not None and not one.file.optional:
-            skipped.append(f"{one.name}: needs a table of yours; {one.file.how}")
+            skipped.append(f"{one.name}: needs your own table; {one.file.how}")
             continue
         try:
             finished.append(_one(changed(one, replicates, seed), out, quick, jobs, data, console))
@@ -123,6 +128,7 @@ def study(
 def _one(
     one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console
 ) -> FinishedStudy:
+    """Run one study, judge its claims, draw its figures, and write all its files."""
     with show_progress_bar(console, one.name, left=True) as bar:
         tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
@@ -131,7 +137,7 @@ def _one(
         mark = page.MARK
     drawn = panels(done, mark)
     claims = judged(done.study, done.rows)
-    for line in [*done.study.strangers(done.columns), *_unjudged(done, claims)]:
+    for line in [*done.study.unknown_columns(done.columns), *_unjudged(done, claims)]:
         console.print(f"[yellow]note[/] {escape_markup(line)}", highlight=False, soft_wrap=True)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
@@ -140,8 +146,8 @@ def _one(
 
 
 def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
-    """What leaves claims without a verdict: values that no row has, and claims that found no
-    rows.
+    """Return notes on claims without a verdict: those that select no rows, and values that no row
+    has; none for a quick run.
     """
     unseen = [
         one for one in claims if any(verdict.word == UNSEEN for verdict in one.verdicts.values())
@@ -154,6 +160,7 @@ def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
 
 
 def _list(as_json: bool) -> None:
+    """Print all studies, as a table or as JSON."""
     studies = [spec.load(name) for name in spec.names()]
     if as_json:
         plain = [
@@ -169,12 +176,12 @@ def _list(as_json: bool) -> None:
         ]
         print_json(plain, indent=2)
         return
-    table = make_listing("<name", "<what", "<after", ">cells")
+    table = make_listing("<name", "<title", "<paper", ">cells")
     table.title, table.columns[0].no_wrap = "Studies", True
     for one in studies:
         title = escape_markup(one.title)
         if one.file:
-            title += " [dim](your own table)[/]"
+            title += " [dim](needs your own table)[/]"
         table.add_row(
             escape_markup(one.name),
             title,
@@ -187,6 +194,8 @@ def _list(as_json: bool) -> None:
 def _plain(
     finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None
 ) -> dict[str, Any]:
+    """Return the results of the command as plain data for JSON."""
+
     def words(one: Judged) -> dict[str, Any]:
         found = {basis: verdict.word for basis, verdict in one.verdicts.items()}
         return {"says": one.claim.says, "reading": one.reading} | dict.fromkeys(BASES, None) | found
@@ -217,11 +226,12 @@ def _plain(
 def _render(
     finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None
 ) -> None:
+    """Print the verdicts of every study, and the paths of their pages."""
     console = Console()
     for done, _, claims in finished:
         told = f"{done.cells} cells"
         if done.reused:
-            told += f", {done.reused} of them kept from before"
+            told += f", {done.reused} reused from an earlier run"
         told += f", {done.seconds:.0f} s"
         console.print(f"[bold]{escape_markup(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
@@ -235,7 +245,7 @@ def _render(
             f"  {escape_markup(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True
         )
     for line in skipped:
-        console.print(f"[yellow]left out[/] {escape_markup(line)}", highlight=False)
+        console.print(f"[yellow]skipped[/] {escape_markup(line)}", highlight=False)
     for line in failed:
         console.print(f"[red]failed[/] {escape_markup(line)}", highlight=False)
     if index is not None:

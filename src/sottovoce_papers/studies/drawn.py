@@ -1,4 +1,6 @@
-"""Panels of a study, drawn anew only if its table, its file or the code that draws changed."""
+"""A cache of a study's figures: panels are drawn again only if the table, the study's file or the
+drawing code has changed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ Drawn = list[tuple[Figure, list[Panel]]]
 
 
 def panels(done: StudyRun, mark: str = "") -> Drawn:
-    """Every figure with its panels, which also lie in ``FOLDER/figures`` as SVG and PNG."""
+    """Draw every figure, or read its panels if nothing changed; they are stored in
+    ``FOLDER/figures`` as SVG and PNG.
+
+    `mark` stands behind the title of every panel, such as "quick run".
+    """
     folder, stamp = done.folder / "figures", _stamp(done, mark)
     kept = _kept(folder, stamp, done)
     if kept is not None:
@@ -44,7 +50,7 @@ _INDEX = "panels.json"
 
 
 def _kept(folder: Path, stamp: str, done: StudyRun) -> Drawn | None:
-    """Panels that were drawn before, if the table, the file and the code are the same."""
+    """Read the panels that were drawn before; None unless their stamp is the same."""
     path = folder / _INDEX
 
     def panel(name: str, title: str) -> Panel:
@@ -67,7 +73,7 @@ def _kept(folder: Path, stamp: str, done: StudyRun) -> Drawn | None:
 
 
 def _stamp(done: StudyRun, mark: str) -> str:
-    """Digest of everything that a panel shows, and of what draws it."""
+    """Compute a digest of everything that a panel shows, and of the code that draws it."""
     study, here = done.study, resources.files(__package__)
     said = [
         version("sottovoce"),

@@ -24,7 +24,7 @@ from .spec import Figure, PaperPoints, select
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#8C510A")
 BLACK, EXACT = "#000000", ("admm", "without noise")
-"""The colour of what runs without noise, and the methods that do."""
+"""The colour of methods that run without noise, and the names of these methods."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 2)))
 STYLE: Any = {  # of matplotlib
@@ -44,7 +44,7 @@ STYLE: Any = {  # of matplotlib
 }
 WIDTH, HEIGHT = 5.2, 3.3
 Look = dict[str, Any]  # colour, marker and line of a series
-_LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
+_LETTER = 0.022  # width of one letter of a tick label, as a share of the width of the axes
 _FLAT = 0.02  # share of the axis below which a whole curve cannot be told from zero
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
@@ -58,7 +58,7 @@ SPREADS = {
 
 @dataclass(frozen=True)
 class Panel:
-    """An image of a figure."""
+    """One image of a figure, as bytes of SVG and PNG."""
 
     name: str
     title: str
@@ -67,9 +67,7 @@ class Panel:
 
 
 def require() -> None:
-    """Refuse with :class:`~sottovoce.errors.InvalidInput` a study whose figures cannot be drawn,
-    without matplotlib.
-    """
+    """Raise an :class:`~sottovoce.errors.InvalidInput` if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -81,10 +79,22 @@ def require() -> None:
 def draw(
     figure: Figure, rows: list[Row], points: Sequence[PaperPoints] = (), mark: str = ""
 ) -> list[Panel]:
-    """The panels of a figure; none if no row passes its filter.
+    """Draw the panels of a figure; none if no row passes its filter.
 
-    `rows` is the whole table of the study: a method has one colour in all figures of it.  `points`
-    of the paper are drawn hollow; `mark` stands behind the title of every panel.
+    Parameters
+    ----------
+    figure : Figure
+        As the study's file describes it.
+    rows : list of Row
+        The whole table of the study, so that a method has one colour in all figures of it.
+    points : sequence of PaperPoints
+        Points that the paper prints, drawn hollow.
+    mark : str
+        Stands behind the title of every panel.
+
+    Returns
+    -------
+    list of Panel
     """
     kept = [
         row for row in select(rows, figure.filter) if not figure.y or _number(row.get(figure.y))
@@ -126,6 +136,11 @@ def _panel(
     points: Sequence[PaperPoints],
     mark: str,
 ) -> Panel:
+    """Draw one panel.
+
+    `rows` are those of this panel, `order` has the look of every series in the order of the
+    legend, and `limits` are those of the y axis, or None.
+    """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -184,7 +199,7 @@ def _panel(
 
 
 def _reference(axes: Any, line: Mapping[str, Any]) -> None:
-    """A dashed line at a level of x or y, or along y = x over the width of the axes."""
+    """Draw a dashed line at a level of x or y, or along y = x over the width of the axes."""
     look: dict[str, Any] = {
         "color": "#444",
         "lw": 1.2,
@@ -206,7 +221,7 @@ def _reference(axes: Any, line: Mapping[str, Any]) -> None:
 
 
 def _format_logarithmic(axis: Any, low: float, high: float) -> None:
-    """Numbers at an axis of powers of ten; between them too, where it spans about one power."""
+    """Write plain numbers at a logarithmic axis; between powers too if it spans about one power."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     plain_numbers = FuncFormatter(_tick)
@@ -218,7 +233,7 @@ def _format_logarithmic(axis: Any, low: float, high: float) -> None:
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
-    """As many columns as labels of this length leave room for in the width of the figure."""
+    """Return how many legend columns with labels of this length fit into the figure's width."""
     longest = max(len(label) for label in labels)
     room = 1
     if longest < 14:
@@ -231,8 +246,9 @@ def _legend_columns(labels: Sequence[str]) -> int:
 def _paper(
     axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look], one: PaperPoints
 ) -> None:
-    """Hollow markers at the paper's points, in the colour of their series, with the error of
-    their reading.
+    """Draw hollow markers at the paper's points, in the colour of their series.
+
+    Their error bars are the uncertainty of reading values off a plot.
     """
     if figure.kind == "hist":
         return
@@ -260,8 +276,8 @@ def _paper(
 
 
 def _scaled(figure: Figure, rows: list[Row]) -> Figure:
-    """With a logarithmic y axis where a series of positive values would lie on zero on a linear
-    one.
+    """Return the figure with a logarithmic y axis if a positive series would look like zero on a
+    linear one.
     """
     if figure.kind != "line" or "y" in figure.log:
         return figure
@@ -276,8 +292,9 @@ def _scaled(figure: Figure, rows: list[Row]) -> Figure:
 
 
 def _least(figure: Figure, rows: list[Row], axis: str) -> float | None:
-    """The least positive value of a logarithmic axis on which some values are not positive; None
-    if all are.
+    """Return the smallest nonzero size on a logarithmic axis that has values of 0 or below.
+
+    It is where the axis becomes linear around 0; None if all values are positive.
     """
     columns = {"x": figure.x, "y": figure.y}
     values = _column(rows, columns[axis])
@@ -290,7 +307,7 @@ def _least(figure: Figure, rows: list[Row], axis: str) -> float | None:
 
 
 def _tick(value: float, place: int | None = None) -> str:
-    """A number at a logarithmic axis; very small and very large powers of ten as powers."""
+    """Format a number at a logarithmic axis; very small and large powers of ten as powers."""
     if value > 0:
         power = round(math.log10(value))
         if abs(power) > 3 and math.isclose(value, 10.0**power, rel_tol=1e-9):
@@ -327,7 +344,7 @@ def _column(rows: list[Row], column: str) -> Array:
 
 
 def _values(rows: list[Row], column: str) -> list[Any]:
-    """Distinct values, numbers in their order."""
+    """Return the distinct values of a column: numbers sorted, others in the order of the rows."""
     found = list(dict.fromkeys(row.get(column) for row in rows))
     numbers = [value for value in found if value is not None]
     if not all(_number(value) for value in numbers):
@@ -338,6 +355,7 @@ def _values(rows: list[Row], column: str) -> list[Any]:
 
 
 def _said(figure: Figure, value: Any) -> str:
+    """Return a value as the figure writes it: by its name, if the figure gives one."""
     text = str(value)
     if isinstance(value, float):
         text = f"{value:g}"
@@ -345,7 +363,10 @@ def _said(figure: Figure, value: Any) -> str:
 
 
 def series_of(row: Row, figure: Figure) -> str:
-    """The name of a row's series: its values, numbers behind the name of their column."""
+    """Return the name of a row's series, from its values in the columns that tell series apart.
+
+    A number stands behind the name of its column.
+    """
     parts = []
     for column in figure.series_columns:
         value = row.get(column)
@@ -360,8 +381,11 @@ def series_of(row: Row, figure: Figure) -> str:
 
 
 def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str, Look]:
-    """Of every series, in order: by its method where it has one, by its place elsewhere; no two
-    are the same.
+    """Choose colour, marker and line of every series; no two series have the same.
+
+    The colour is that of the series' method among all `rows` of the study, so that a method looks
+    alike in all figures; without methods it follows the order of `series`, which has one row of
+    each.
     """
     first = next(iter(figure.series_columns), "")
     known: list[str] = []
@@ -397,12 +421,12 @@ def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str,
 
 
 def plain(method: str) -> str:
-    """A method's name without what tells its printed form apart."""
+    """Return a method's name without the mark of its printed form."""
     return method.removesuffix(LETTER)
 
 
 def summary(values: Array, spread: str) -> tuple[float, float, float]:
-    """The mean, and how far the spread reaches below and above it."""
+    """Return the mean, and how far the spread of that kind reaches below and above it."""
     mean, n = float(values.mean()), values.size
     if n < 2 or spread == "none":
         return mean, 0.0, 0.0
@@ -415,8 +439,9 @@ def summary(values: Array, spread: str) -> tuple[float, float, float]:
 
 
 def _summed(figure: Figure, rows: list[Row]) -> tuple[float, float, float]:
-    """:func:`summary` of these rows; the interval of a mean is over draws of graph and rows if
-    there are several.
+    """Return the :func:`summary` of the figure's y over these rows.
+
+    An interval of a mean is over draws of graph and rows if there are several.
     """
     values = _column(rows, figure.y)
     if figure.spread == "ci":
@@ -429,6 +454,7 @@ def _summed(figure: Figure, rows: list[Row]) -> tuple[float, float, float]:
 
 
 def _groups(figure: Figure, rows: list[Row], order: dict[str, Look]) -> dict[str, list[Row]]:
+    """Group rows by series, in the order of the legend; series without rows are left out."""
     found: dict[str, list[Row]] = {name: [] for name in order}
     for row in rows:
         found[series_of(row, figure)].append(row)
@@ -436,7 +462,7 @@ def _groups(figure: Figure, rows: list[Row], order: dict[str, Look]) -> dict[str
 
 
 def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
-    """x values, and (mean, below, above) at each."""
+    """Return the x values, and an array (values, 3) of the mean and its reach below and above."""
     at: dict[Any, list[Row]] = {}
     for row in rows:
         at.setdefault(row.get(figure.x), []).append(row)
@@ -447,6 +473,7 @@ def _points(figure: Figure, rows: list[Row]) -> tuple[list[Any], Array]:
 
 
 def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a line for each series: means over replicates with their spread."""
     for name, those in _groups(figure, rows, order).items():
         look = order[name]
         moving = [row for row in those if _number(row.get(figure.x))]
@@ -478,6 +505,7 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
 
 
 def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a group of bars at each x, one bar for each series."""
     groups, places = _groups(figure, rows, order), _values(rows, figure.x)
     width = 0.8 / len(groups)
     hatches = ("", "//", "..", "\\\\", "xx", "--", "oo", "++")
@@ -513,6 +541,7 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> 
 
 
 def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a histogram of x for each series, as shares of its values."""
     edges = np.histogram_bin_edges(_column(rows, figure.x), bins=figure.bins)
     for name, those in _groups(figure, rows, order).items():
         own = _column(those, figure.x)
@@ -523,6 +552,7 @@ def _hist(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
 
 
 def _scatter(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> None:
+    """Draw a point for every row."""
     for name, those in _groups(figure, rows, order).items():
         points = [(row[figure.x], row[figure.y]) for row in those if _number(row.get(figure.x))]
         if points:
@@ -533,7 +563,7 @@ def _scatter(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look])
 
 
 def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
-    """One y axis for all panels."""
+    """Return limits of the y axis that suit all panels; None to leave each panel its own."""
     if figure.kind not in ("line", "bar"):
         return None
     groups: dict[tuple[Any, ...], list[Row]] = {}

@@ -1,8 +1,7 @@
-"""Every word of a verdict on a paper with the rule that gives it: one legend, which pages and
-documentation print.
+"""The legend of verdicts: every word for a verdict on a paper, with the rule behind it.
 
-A word belongs to what gives it: the same "holds" of a study's claim, of a test and of a row of
-``sottovoce claims`` follows from three rules.
+Pages and documentation print it.  A word's rule depends on the source of the verdict: "holds" of a
+study's claim, of a test and of a row of ``sottovoce claims`` follows from three different rules.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from .. import claims, sample_size
 from . import verdicts
 
 AMBIGUOUS = "ambiguous"
-"""Stands before the verdict on one reading of several."""
+"""Stands before the verdict on one reading of several, where a paper's words are ambiguous."""
 SAME_FORM, OTHER_FORM = "the printed form holds", "printed and corrected forms differ"
 _READING = "of one reading of several; the row says which"
 _FREE = (
@@ -25,7 +24,7 @@ _FREE = (
 
 @dataclass(frozen=True)
 class Source:
-    """What gives a verdict, how it judges, and what its words mean."""
+    """A source of verdicts: how it judges, and the meaning of each of its words."""
 
     name: str
     judges: str
@@ -77,11 +76,11 @@ SOURCES = {
         FORMS,
     ),
 }
-"""By the key of an item in bench/papers.toml."""
+"""Sources by the key of an item in bench/papers.toml."""
 
 
 def table() -> str:
-    """The whole legend as a table in Markdown, a word a line."""
+    """Return the whole legend as a table in Markdown, one line for each word."""
     lines = ["| what gives it | verdict | rule |", "|---|---|---|"]
     for source in SOURCES.values():
         lines += [f"| {source.name} | {word} | {rule} |" for word, rule in source.words.items()]

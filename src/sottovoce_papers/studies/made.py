@@ -1,7 +1,6 @@
-"""With what a study was made: versions, commit, day and machine, without names of hosts and without
-paths.
+"""Provenance of a study: versions, commit, day and machine, without host names and paths.
 
-None of it is part of a result: tables and verdicts do not change with it, and their checksums leave
+None of it is part of a result: tables and verdicts do not depend on it, and their checksums leave
 it out.
 """
 
@@ -20,13 +19,13 @@ from pathlib import Path
 from sottovoce.util.typing import Any
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "networkx", "matplotlib")
-"""Whose versions are told: those that compute, and the one that draws."""
+"""Libraries whose versions are recorded: those that compute, and the one that draws."""
 _PACKAGE = Path(__file__).parents[1]
 
 
 @lru_cache
 def here() -> dict[str, Any]:
-    """What a process of now is made with.
+    """Describe the versions and the machine of this process.
 
     Returns
     -------
@@ -50,7 +49,7 @@ def here() -> dict[str, Any]:
 
 
 def sentence(made: Mapping[str, Any]) -> str:
-    """What :func:`here` tells, in a line."""
+    """Write what :func:`here` returns as one line of text."""
     at = ""
     if made.get("commit"):
         at = f" (commit {made['commit'][:12]})"
@@ -69,9 +68,7 @@ def sentence(made: Mapping[str, Any]) -> str:
 
 
 def processor() -> str:
-    """The kind of the processor, such as "AMD EPYC 7763"; of the machine ("x86_64") where the
-    system does not tell.
-    """
+    """Return the processor's model, such as "AMD EPYC 7763", or the machine type ("x86_64")."""
     listed = Path("/proc/cpuinfo")
     if listed.is_file():
         for line in listed.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -82,8 +79,9 @@ def processor() -> str:
 
 
 def linear_algebra() -> list[str]:
-    """Libraries of linear algebra that are loaded, each once; kernels differ in the last digit
-    of a sum.
+    """List the loaded libraries of linear algebra, with the kernels chosen for this processor.
+
+    They are recorded because kernels differ in the last digit of a sum.
     """
     import scipy.linalg  # noqa: F401  # loaded, and NumPy with it, so that their libraries are told
     from threadpoolctl import threadpool_info
@@ -97,11 +95,9 @@ def linear_algebra() -> list[str]:
 
 
 def commit(package: Path) -> str | None:
-    """The commit of the clone that a package lies in, with "+" if its files were changed since;
-    None outside a clone.
+    """Return the commit of the clone that holds a package, with "+" if its files were changed.
 
-    A package that is installed below some other repository, in an environment inside a project, is
-    in no clone.
+    None outside a clone, also for a package in an environment inside some other repository.
     """
     git = shutil.which("git")
     if git is None:
@@ -117,7 +113,7 @@ def commit(package: Path) -> str | None:
 
 
 def _git(git: str, folder: Path, *arguments: str) -> str | None:
-    """What git prints; None if it fails or takes long."""
+    """Return what git prints; None if it fails or takes more than 30 seconds."""
     try:
         done = subprocess.run(
             [git, "-C", str(folder), *arguments],

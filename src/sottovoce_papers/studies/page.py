@@ -1,4 +1,9 @@
-"""The pages of studies: one file a study, and an index of several."""
+"""HTML pages of studies: one self-contained page for each study, and an index of several.
+
+Templates are in ``sottovoce_papers/templates``; this module prepares the texts and numbers that
+they show (:func:`sottovoce.util.pages.render_template`).  Verdicts are also written as data, for
+the generated pages of the documentation.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,7 @@ _MOST = 400  # rows of a page's table
 
 
 def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
-    """The verdicts of a study, and how it was run, as JSON."""
+    """Return the verdicts of a study, and how it was run, as JSON text."""
     study = done.study
     content = {
         "study": study.name,
@@ -58,7 +63,24 @@ def page(
     claims: Sequence[Judged],
     command: str,
 ) -> str:
-    """A study's self-contained page."""
+    """Build the self-contained page of a study.
+
+    Parameters
+    ----------
+    done : StudyRun
+        The study with its table.
+    drawn : sequence of (Figure, list of Panel)
+        Its figures.
+    claims : sequence of Judged
+        Its claims with their verdicts.
+    command : str
+        The command line that made it, which the page shows.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     study = done.study
     made_with = (
         f"{made.sentence(made.here())}. "
@@ -92,7 +114,7 @@ def page(
 
 
 class Picture(NamedTuple):
-    """An SVG as text for an address, and what it shows, for screen readers."""
+    """An SVG in base64, for a data URL, and its description for screen readers."""
 
     base64: str
     about: str
@@ -120,7 +142,7 @@ def _figure(figure: Figure, panels: list[Panel]) -> ShownFigure:
 
 
 class ShownVerdict(NamedTuple):
-    """A verdict in words, and its details behind a line, `summary`; none if that is empty."""
+    """A verdict in words; its details are folded behind the line `summary`, if that is not ""."""
 
     basis: str
     reason: str
@@ -138,6 +160,7 @@ class ShownClaim(NamedTuple):
 
 
 def _verdicts(one: Judged) -> list[ShownVerdict]:
+    """Return the verdicts of a claim as the page shows them, one for each basis."""
     return [
         ShownVerdict(
             basis=verdicts.BASES[basis].capitalize(),
@@ -160,9 +183,7 @@ def _details_in_words(verdict: Judgement) -> str:
 
 
 def said_of(one: Judged) -> str:
-    """The sentence of a claim, with the paper's numbers and the reading under which it is
-    judged.
-    """
+    """Return the sentence of a claim, with the paper's numbers and the reading it is judged by."""
     sentences = [one.claim.says]
     if one.claim.paper:
         sentences.append(f"The paper: {one.claim.paper}.")
@@ -172,7 +193,7 @@ def said_of(one: Judged) -> str:
 
 
 def _meanings(claims: Sequence[Judged]) -> str:
-    """The rule of the verdicts, and what the words mean that were used."""
+    """Return the rule by which claims are judged, and the meaning of each word that occurs."""
     told = {verdict.word for one in claims for verdict in one.verdicts.values()}
     words = [f'"{word}": {meaning}.' for word, meaning in verdicts.MEANINGS.items() if word in told]
     return " ".join([verdicts.RULE, *words, "± is two standard errors."])
@@ -183,7 +204,7 @@ _EPSILON = re.compile(r"^(.*?): epsilon = ([0-9.]+|inf)(?:, delta = ([^ ,]+))?")
 
 
 class Promised(NamedTuple):
-    """Against whom, and the totals of every method; those are folded if they are many."""
+    """Against whom methods protect, and each one's total, folded if there are many."""
 
     against: str
     totals: list[str]
@@ -191,7 +212,10 @@ class Promised(NamedTuple):
 
 
 def _privacy(done: StudyRun) -> Promised | None:
-    """What is promised, a line a method; the statements in full are in a file of their own."""
+    """Summarise the privacy statements, one line per method; None if there are none.
+
+    The full statements are in a file of their own.
+    """
     totals: dict[tuple[str, str], list[float]] = {}
     others, against = list[str](), list[str]()
     for statement in done.privacy:
@@ -221,7 +245,7 @@ def _range(found: list[float]) -> str:
 
 
 def _last(rows: list[Row]) -> list[Row]:
-    """The rows of a curve's last round; other rows as they are."""
+    """Return the rows of the last round, if rows have rounds; otherwise all."""
     rounds = [row["round"] for row in rows if "round" in row]
     if not rounds:
         return rows
@@ -238,7 +262,7 @@ class Summary(NamedTuple):
 
 
 def _summary(done: StudyRun) -> Summary | None:
-    """Means over replicates of what the figures show."""
+    """Build the table of means over replicates of the columns that the figures show, or None."""
     study = done.study
     keys = list(study.table) or [key for key in study.varied() if key in done.columns]
     shown = dict.fromkeys(figure.y or figure.x for figure in study.figures)
@@ -275,7 +299,7 @@ def _summary(done: StudyRun) -> Summary | None:
 def _columns(
     study: Study, keys: Sequence[str], values: Sequence[str], names: Mapping[str, str]
 ) -> list[Column]:
-    """The heads of the table of means: what the figures call each column."""
+    """Return the headings of the table of means, by the names and units that the figures use."""
     units: dict[str, str] = {}
     # the first figure that shows a column names it, so the later ones are read before it
     for figure in reversed(study.figures):
@@ -291,7 +315,7 @@ def _columns(
 
 
 def _means(rows: Sequence[Row], values: Sequence[str]) -> list[str]:
-    """The mean of each value over rows, where it is a number."""
+    """Format the mean of each column in `values` over the rows where it is a number."""
     return [
         _mean([float(row[name]) for row in rows if isinstance(row.get(name), int | float)])
         for name in values
@@ -301,7 +325,7 @@ def _means(rows: Sequence[Row], values: Sequence[str]) -> list[str]:
 def _printed(
     study: Study, groups: Mapping[tuple[Any, ...], list[Row]], keys: list[str]
 ) -> dict[tuple[Any, ...], str]:
-    """The paper's numbers, by the setting of the table that they belong to."""
+    """Return the paper's numbers as texts, by the setting (row of the table) they belong to."""
     found: dict[tuple[Any, ...], list[str]] = {}
     for points in study.paper_points:
         figure = next(figure for figure in study.figures if figure.name == points.figure)
@@ -325,6 +349,7 @@ def _printed(
 
 
 def _mean(values: list[float]) -> str:
+    """Format a mean ± standard deviation; "∞" or "–" where there is no finite mean."""
     if not values:
         return ""
     array = np.array(values)
@@ -340,7 +365,7 @@ def _mean(values: list[float]) -> str:
 
 
 class Card(NamedTuple):
-    """What leads to a study's page."""
+    """An entry of the index, which links to a study's page."""
 
     name: str
     title: str
@@ -353,7 +378,22 @@ def index(
     skipped: Sequence[str],
     command: str,
 ) -> str:
-    """A page that leads to the studies' pages."""
+    """Build the index page, which links to the studies' pages.
+
+    Parameters
+    ----------
+    done : sequence of (StudyRun, Panel or None, sequence of Judged)
+        Each study with its first panel and its claims.
+    skipped : sequence of str
+        Lines about studies that did not run.
+    command : str
+        The command line, which the page shows.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     cards = []
     for one, panel, claims in done:
         found = [

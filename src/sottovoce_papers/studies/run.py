@@ -42,8 +42,9 @@ _OWN = "sottovoce_papers"
 Progress = Callable[[int, int], None]  # called with the number of finished cells and of all
 
 _APART = {"sottovoce": ("cli/", "util/pages.py"), "sottovoce_papers": ("commands/", "studies/")}
-"""Files of each package that no cell runs; those of a kind and ``studies/tables.py`` are added
-to the digest.
+"""Files of each package that are left out of a cell's digest, as no cell runs them.
+
+Of ``studies/`` the files of the cell's kind and ``tables.py`` are part of it all the same.
 """
 
 
@@ -76,8 +77,28 @@ def run(
     """Run the cells that are missing, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with
     pyarrow).
 
-    `quick` takes the study's overrides, `jobs` is joblib's ``n_jobs``, and `file` the user's table
-    of a study that needs one.
+    Parameters
+    ----------
+    study : Study
+    out : path
+        Folder that gets a folder of the study's name.
+    quick : bool
+        Use the study's overrides for a quick run.
+    jobs : int, optional
+        joblib's ``n_jobs``: how many cells run at a time.
+    file : path, optional
+        The user's table, for a study that needs one.
+    progress : callable, optional
+        Called with the number of finished cells and of all cells.
+
+    Returns
+    -------
+    StudyRun
+
+    Raises
+    ------
+    InvalidInput
+        If a cell refuses its parameters, the user's table is missing, or a stored cell is damaged.
     """
     if quick:
         study = study.quickly()
@@ -124,7 +145,7 @@ def run(
     if find_spec("pyarrow") is not None:
         write(folder / "table.parquet", _parquet(rows, columns))
     privacy, notes = (list(dict.fromkeys(pair[k] for pair in said if pair[k])) for k in (0, 1))
-    notes += study.strangers(columns)
+    notes += study.unknown_columns(columns)
     # a quick run leaves settings out, and says so
     if not quick:
         notes += study.unmatched(rows)
@@ -143,7 +164,7 @@ def run(
 
 
 def _kept(path: Path) -> dict[str, Any]:
-    """A finished cell."""
+    """Read a finished cell: its rows and its seconds; an InvalidInput if the file is damaged."""
     try:
         kept = dict(json.loads(gzip.decompress(path.read_bytes())))
         if not isinstance(kept["seconds"], int | float) or not all(
@@ -158,7 +179,7 @@ def _kept(path: Path) -> dict[str, Any]:
 
 
 class _Pool(Parallel):
-    """joblib's, telling how many calls are finished; every backend of it calls this."""
+    """joblib's pool, which reports the number of finished calls to `tell`."""
 
     tell: Callable[[int], None]
 
@@ -167,7 +188,7 @@ class _Pool(Parallel):
 
 
 class _Parameters(dict[str, Any]):
-    """Parameters of a cell; a missing one is refused by its name."""
+    """Parameters of a cell; a missing one raises an InvalidInput that names it."""
 
     def __missing__(self, key: str) -> Any:
         rule = "is required by this kind of cell"
@@ -176,6 +197,10 @@ class _Parameters(dict[str, Any]):
 
 
 def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
+    """Run one cell with parameters `p`, and store it at `path` if this machine has the folder.
+
+    Returns the content of the file, for a caller on another machine.
+    """
     # processor time: the machine may do other work at the same time
     started = time.process_time()
     try:
@@ -200,8 +225,8 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
 
 
 def _shelf(cell: Path) -> Shelf | None:
-    """Where runs that cells share are kept: beside the studies, on a machine that has their
-    folder.
+    """Return where runs that cells share are kept: beside the studies; None if this machine does
+    not have their folder.
     """
     folder = cell.parent
     if not folder.is_dir():
@@ -210,6 +235,7 @@ def _shelf(cell: Path) -> Shelf | None:
 
 
 def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
+    """Return the parameters that a user's table adds to every cell; {} without one."""
     if study.file is not None and study.file.optional:
         if file is not None:
             tables.digest(file)  # it can be read
@@ -218,18 +244,20 @@ def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
         return {}
     if study.file is None:
         raise InvalidInput(
-            "data", str(file), f"{study.name} has data of its own", "leave --data out"
+            "data", str(file), f"{study.name} does not take a table", "leave --data out"
         )
     if file is None:
         raise InvalidInput(
-            "data", None, f"{study.name} needs a table of yours (--data FILE)", study.file.how
+            "data", None, f"{study.name} needs your own table (--data FILE)", study.file.how
         )
     return {"data": study.file.loader, "file": str(file), "digest": tables.digest(file)}
 
 
 def also(study: Study) -> dict[str, Any]:
-    """``also``, for a kind that can tell where errors say nothing, in a study with a claim on
-    them; else nothing.
+    """Return the parameter ``also = "noiseless_error"`` for a study that judges errors, or {}.
+
+    It makes cells report the error without noise, so that settings are left out in which no method
+    learns anything (:func:`.verdicts.barred`); only some kinds of cells know it.
     """
     wanted = any(claim.value in ERRORS for claim in study.claims)
     if wanted and study.kind in kinds.NOISELESS:
@@ -238,7 +266,7 @@ def also(study: Study) -> dict[str, Any]:
 
 
 def plain(p: Mapping[str, Any]) -> dict[str, Any]:
-    """A cell's parameters with the content of a user's file in the place of its path."""
+    """Return a cell's parameters with the digest of a user's file in place of its path."""
     kind, _, source = str(p.get("data", "")).partition(":")
     known = {key: value for key, value in p.items() if key != "file"}
     if kind in tables.SOURCED and source not in ("", tables.CACHED):
@@ -247,10 +275,10 @@ def plain(p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(kind: str, p: Mapping[str, Any]) -> str:
-    """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and
-    the code.
+    """Compute the digest of a cell, from its parameters, its kind and the code that it runs.
 
-    The code is that of both packages, and of a package that brings a method that the cell names.
+    Of a user's file the content counts, not the path.  The code is that of both packages, and of
+    any other package that provides a method that the cell names.
     """
     brought = {name: _code_of(name) for name in _methods(p)}
     parts = [kind, plain(p), code(kind), {name: found for name, found in brought.items() if found}]
@@ -259,7 +287,7 @@ def digest(kind: str, p: Mapping[str, Any]) -> str:
 
 
 def _methods(p: Mapping[str, Any]) -> set[str]:
-    """Names of methods in a cell's parameters, and in those of the run that it is matched with."""
+    """Return the names of methods in a cell's parameters, nested ones (`match`) included."""
     own = set[str]()
     if isinstance(p.get("method"), str):
         own.add(p["method"])
@@ -268,7 +296,7 @@ def _methods(p: Mapping[str, Any]) -> set[str]:
 
 
 def _code_of(name: str) -> str:
-    """Digest of the package that brings a method; empty for a method of ours, or for none."""
+    """Return the digest of the package that provides a method; "" for our own methods."""
     method = find_method(name)
     if method is None or method.__module__.partition(".")[0] in _APART:
         return ""
@@ -278,7 +306,7 @@ def _code_of(name: str) -> str:
     if not folders and getattr(module, "__file__", None):
         paths = [Path(str(module.__file__))]
     if not paths:
-        rule = "is not defined in a file, so cells of two versions of it could not be told apart"
+        rule = "is not defined in a file, so results of its versions could not be distinguished"
         raise InvalidInput("method", name, rule, "define it in a module")
     hashed = hashlib.blake2b(digest_size=16)
     for path in paths:
@@ -288,7 +316,7 @@ def _code_of(name: str) -> str:
 
 @lru_cache
 def code(kind: str) -> str:
-    """Version of the package and a digest of the files that a cell of this kind can run."""
+    """Return the package's version and a digest of the files that a cell of this kind can run."""
     own = {"studies/tables.py"} | {f"studies/kinds/{name}" for name in kinds.files(kind)}
     hashed = hashlib.blake2b(digest_size=16)
     for package, apart in _APART.items():
@@ -318,6 +346,7 @@ def _csv(rows: list[Row], columns: list[str]) -> str:
 
 
 def _parquet(rows: list[Row], columns: list[str]) -> bytes:
+    """Return the table as the bytes of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -340,7 +369,20 @@ def _parquet(rows: list[Row], columns: list[str]) -> bytes:
 
 
 def changed(study: Study, replicates: int | None, seed: int | None) -> Study:
-    """The study with replicates and seed of the command line, quick runs included."""
+    """Return the study with the replicates and the seed of the command line.
+
+    Parameters
+    ----------
+    study : Study
+    replicates : int or None
+        Replaces the study's own, also under ``--quick``; None to keep it.
+    seed : int or None
+        Replaces the study's own; None to keep it.
+
+    Returns
+    -------
+    Study
+    """
     if replicates is not None:
         study = replace(
             study, replicates=replicates, quick={**study.quick, "replicates": replicates}

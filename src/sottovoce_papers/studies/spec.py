@@ -1,4 +1,6 @@
-"""A study's TOML file: cells, figures and claims.  An unknown key or value is refused in one line.
+"""The TOML file of a study: its cells, figures and claims.
+
+This is the reference of its keys; an unknown key or value is refused in one line.
 
 ::
 
@@ -110,7 +112,7 @@ from sottovoce.util.typing import Any
 
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
-MOST_CELLS, _MOST_BINS = 100_000, 1000
+MOST_CELLS, _MOST_BINS = 100_000, 1000  # of a study, and of a histogram
 # By the type of a field, as it is written: that type in words, and whether a value is of it.
 _KINDS: dict[str, tuple[str, Any]] = {
     "str": ("text", lambda v: isinstance(v, str)),
@@ -132,6 +134,7 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "Mapping[str, tuple[Any, ...]]": ("a table of lists", lambda v: isinstance(v, Mapping)),
     "None": ("left out", lambda v: v is None),
 }
+# The tests of claims, and the keys that each of them needs.
 _NEEDS = {
     "least": ("of", "among"),
     "greatest": ("of", "among"),
@@ -197,13 +200,13 @@ class Figure:
 
     @property
     def series_columns(self) -> tuple[str, ...]:
-        """The columns whose values name a series."""
+        """The columns whose values tell series apart."""
         if isinstance(self.series, str):
             return (self.series,)
         return self.series
 
     def columns(self) -> set[str]:
-        """The columns of the table that the figure names."""
+        """Return the columns of the table that the figure names."""
         return {self.x, self.y, self.facet, *self.series_columns, *self.filter} - {""}
 
 
@@ -259,7 +262,7 @@ class Sentence:
         return self.says.startswith("Ours")
 
     def columns(self) -> set[str]:
-        """The columns of the table that the claim names."""
+        """Return the columns of the table that the claim names."""
         return {self.value, self.x, self.among, *self.by}.union(*self.selectors) - {""}
 
     @property
@@ -277,8 +280,10 @@ class Sentence:
 
 @dataclass(frozen=True)
 class UserFile:
-    """A table that the user provides: the loader that reads it, how to get it, and whether other
-    rows can stand in.
+    """A table that the user provides.
+
+    `loader` names the function that reads it, `how` says how to get it, and `optional` is True if
+    synthetic rows can be used in its place.
     """
 
     loader: str
@@ -426,6 +431,7 @@ class Study:
             self.quickly()
 
     def _check_readings(self) -> None:
+        """Refuse readings that share a name, or that are not exactly those of the cells."""
         names = [one.name for one in self.readings]
         if len(set(names)) != len(names):
             raise InvalidInput(
@@ -442,11 +448,12 @@ class Study:
                 raise InvalidInput("readings.name", listed, rule, remedy)
 
     def _axes(self, cell: Mapping[str, Any]) -> list[list[tuple[str, Any]]]:
+        """Return the (key, value) pairs along each axis of the grid that the cell repeats."""
         free = [key for key in self.grid if key not in cell.get("without", ())]
         return [[(key, value) for value in self.grid[key]] for key in free]
 
     def quickly(self) -> Study:
-        """The same study with its overrides for a quick run."""
+        """Return the same study with its overrides for a quick run."""
         over = dict(self.quick)
         for key in ("fixed", "grid"):
             over[key] = {**getattr(self, key), **over.get(key, {})}
@@ -455,7 +462,9 @@ class Study:
         return replace(self, **over, quick={})
 
     def points(self) -> list[dict[str, Any]]:
-        """The parameters of every cell, in order, without `fixed`, `seed` and `replicates`."""
+        """Return the parameters of every cell, in order, without `fixed`, `seed` and
+        `replicates`.
+        """
         found = []
         for cell in self.cells:
             own = {key: value for key, value in cell.items() if key != "without"}
@@ -463,11 +472,11 @@ class Study:
         return found
 
     def labels(self) -> list[dict[str, Any]]:
-        """What the rows of every cell have in the columns of parameters: those that tell cells
-        apart, in plain values.
+        """Return, for every cell, the table's columns that tell it apart: parameters as plain
+        values.
 
-        In the order of :meth:`points`.  A cell that leaves out what others vary has the value under
-        `fixed`.
+        They are in the order of :meth:`points`.  A cell without a parameter that others vary has
+        the value under `fixed`.
         """
         varied = set(self.varied())
         shared = {key: value for key, value in self.fixed.items() if key in varied}
@@ -484,8 +493,8 @@ class Study:
             found.append(label)
         return found
 
-    def strangers(self, columns: Iterable[str]) -> list[str]:
-        """Messages for references of figures and claims to columns that the table does not have."""
+    def unknown_columns(self, columns: Iterable[str]) -> list[str]:
+        """Return messages about figures and claims that name columns the table does not have."""
         known = set(columns)
         spoken = [(f"figure {figure.name!r}", figure.columns()) for figure in self.figures]
         spoken += [(f"claim {claim.says!r}", claim.columns()) for claim in self.claims]
@@ -497,9 +506,9 @@ class Study:
         ]
 
     def unmatched(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        """A line for every figure and claim that selects by a value that no row of the table has.
+        """Return messages about figures and claims that select a value that no row has.
 
-        Columns that the table lacks altogether are :meth:`strangers`.
+        Columns that the table lacks altogether are reported by :meth:`unknown_columns`.
         """
         spoken = [(f"figure {figure.name!r}", figure.filter) for figure in self.figures]
         spoken += [
@@ -529,12 +538,12 @@ class Study:
         return list(dict.fromkeys(lines))
 
     def varied(self) -> list[str]:
-        """The parameters that tell cells apart, in order."""
+        """Return the names of the parameters that tell cells apart, in order."""
         return list(dict.fromkeys(key for point in self.points() for key in point))
 
 
 def names() -> list[str]:
-    """The studies that come with the package."""
+    """Return the names of the studies that come with the package."""
     folder = resources.files(__package__) / "specs"
     return sorted(
         each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml")
@@ -542,7 +551,7 @@ def names() -> list[str]:
 
 
 def load(name_or_path: str) -> Study:
-    """A study of the package by its name, or one of the user's by the path of its file.
+    """Read a study of the package by its name, or one of the user's by the path of its file.
 
     :class:`~sottovoce.errors.InvalidInput` if there is none, or its file breaks a rule.
     """
@@ -559,7 +568,7 @@ def load(name_or_path: str) -> Study:
 
 
 def parse(text: str, name: str) -> Study:
-    """A study from the text of its file."""
+    """Build a study from the text of its file; `name` is that of the file."""
     try:
         given = parse_bounded_toml(text)
     except ValueError as error:
@@ -592,6 +601,11 @@ def _tables(given: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
+    """Build a frozen class of this module from a TOML table.
+
+    An InvalidInput for unknown or missing keys, or values of another type; `where` is the table's
+    name in messages.
+    """
     known = {f.name: f for f in fields(cls)}
     for key in given:
         if key not in known:
@@ -617,7 +631,7 @@ def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
 
 
 def _all(values: object, kind: type) -> bool:
-    """Whether this is a list with values of that kind only."""
+    """Return True for a list or tuple with values of this type only."""
     return isinstance(values, list | tuple) and all(isinstance(value, kind) for value in values)
 
 
@@ -636,8 +650,9 @@ def _unknown(where: str, key: str, known: tuple[str, ...]) -> None:
 
 
 def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows with the wanted values; "last" stands for the largest value of a column among the
-    rows that are left.
+    """Return the rows with the wanted values, by column; see :func:`matches`.
+
+    "last" stands for the largest value of the column among the rows that have the other values.
     """
     last = [key for key, value in wanted.items() if value == "last"]
     plain = {key: value for key, value in wanted.items() if key not in last}
@@ -650,8 +665,9 @@ def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[s
 
 
 def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a row has the wanted values; any value of a wanted list will do, and "" means that
-    there is none.
+    """Return True if a row has the wanted value in every column.
+
+    Of a list any value will do; "" means that the row has no value there.
     """
     for key, value in wanted.items():
         any_of = [value]

@@ -1,5 +1,8 @@
-"""Rows for studies, dealt to sites once in each process: the package's data sets, Covertype, and
-a census extract.
+"""The data of studies: the package's data sets, Covertype and census extracts, partitioned over
+sites.
+
+Each process loads and partitions a data set once.  Where Covertype is not on this machine,
+synthetic rows are used in its place, and every result says so.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from sottovoce.runs.simulate import pooled_minimiser, simulate
 from sottovoce.util.typing import Any, Array
 
 COVERTYPE, COVERTYPE_12 = "covertype", "covertype-12"
-"""All types, and types 1 and 2 (003, Figure 5.29), with a twentieth held out: its Figure 5.17
-trains on 470,382.
+"""Names of two data sets: all cover types; and types 1 and 2 (003, Figure 5.29), with a twentieth
+held out, as 003's Figure 5.17 trains on 470,382 rows.
 """
 COLUMNS = (
     "Elevation",
@@ -47,15 +50,16 @@ ABSENT = (
 )
 SOURCED = (COVERTYPE, COVERTYPE_12)
 STAND_IN, STAND_IN_ROWS, STAND_IN_12 = "synthetic:n={n},d=54,seed=7", 464_809, 470_384
-"""As many columns as Covertype has, and training rows as it and its types 1 and 2 have."""
+"""The synthetic data in place of Covertype: as many columns as it has, and as many training rows as
+it and its types 1 and 2 have."""
 
-INCOME = {"census-us": 25_000.0, "census-brazil": 300.0}  # 004, section 5
+INCOME = {"census-us": 25_000.0, "census-brazil": 300.0}  # threshold of the label (004, section 5)
 NO_INCOME = 9_999_998.0  # INCTOT: 9999998 unknown, 9999999 not in universe
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """Rows at their sites, and test rows."""
+    """Training rows partitioned over sites, and test rows."""
 
     rows: Rows
     parts: tuple[tuple[Array, Array], ...]  # (X, y) of every site
@@ -64,23 +68,24 @@ class Dealt:
     note: str = ""  # what the page must say about the data
     caveat: str | None = None  # what privacy statements must say about it
     task: Task = field(default_factory=TwoClasses)
-    optima: dict[tuple[str, float], Array] = field(default_factory=dict)
+    optima: dict[tuple[str, float], Array] = field(default_factory=dict)  # by loss and l2
     free: dict[RunConfig, float] = field(default_factory=dict)  # test errors of runs without noise
 
     def errors(self, models: Array) -> Array:
-        """Of models, shape (..., d), on the test rows."""
+        """Compute the test errors (...) of models (..., d)."""
         return self.task.model_errors(self.X_test, self.y_test, models)
 
     def optimum(self, loss: str, l2: float) -> Array:
-        """The minimiser over all rows without noise, cached: see
-        :func:`sottovoce.runs.simulate.pooled_minimiser`.
+        """Compute the minimiser (d,) over all rows without noise, cached; `l2` is the regulariser.
+
+        See :func:`sottovoce.runs.simulate.pooled_minimiser`.
         """
         if (loss, l2) not in self.optima:
             self.optima[loss, l2] = pooled_minimiser(self.rows, RunConfig(loss=loss), l2)
         return self.optima[loss, l2]
 
     def without_noise(self, config: RunConfig) -> float:
-        """The test error of a run's average model with all noise left out, after its last round,
+        """Compute the test error of a run's average model after its last round, without any noise;
         cached.
         """
         defaults = RunConfig.defaults()
@@ -92,9 +97,7 @@ class Dealt:
 
     @property
     def commoner(self) -> float | None:
-        """The test error of always the commoner class of the test rows; None if the label is a
-        number.
-        """
+        """The test error of always predicting the commoner class; None if the label is a number."""
         margins = self.task.baseline_margins(self.y_test).get("majority")
         if margins is None or margins.shape != (1,):
             return None
@@ -122,15 +125,15 @@ _OF_PRIVACY = (
     "test_sensitivity",
     "zeta",
 )
-"""Fields and options of a run that say nothing about one without noise."""
+"""Fields and options of a run that make no difference without noise."""
 
 
 def sourced(p: Mapping[str, Any], file: str | Path | None = None) -> dict[str, Any]:
-    """A cell's parameters, with the source of Covertype in `data`: the user's file, else
-    scikit-learn's cache.
+    """Add the source of Covertype to a cell's parameter `data`: a user's file, or scikit-learn's
+    cache.
 
-    ``covertype:PATH`` or ``covertype:scikit-learn``; unchanged where synthetic rows stand in, and
-    of other data.
+    It becomes ``covertype:PATH`` or ``covertype:scikit-learn``.  Other data stay as they are, and
+    so does Covertype where neither source is there and synthetic rows are used.
     """
     if p.get("data") not in SOURCED:
         return dict(p)
@@ -145,7 +148,7 @@ def sourced(p: Mapping[str, Any], file: str | Path | None = None) -> dict[str, A
 
 
 def stands_in(p: Mapping[str, Any]) -> str:
-    """Why rows of a cell are not those of its paper; empty if they are."""
+    """Return why the rows of a cell are not those of its paper; "" if they are."""
     # a name without a source after it: see `sourced`
     if p.get("data") in SOURCED:
         return ABSENT
@@ -153,10 +156,11 @@ def stands_in(p: Mapping[str, Any]) -> str:
 
 
 def deal(p: Mapping[str, Any]) -> Dealt:
-    """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength` and `nodes`.
+    """Load and partition the rows of a cell; cached in this process.
 
-    `row_draw` is the number of the draw, from 0, of the rows that `limit` leaves and of which node
-    has which.
+    The parameters are `data` (and `file`), `limit` (the number of training rows), `partition` and
+    `strength` (:func:`sottovoce.data.partition`), `nodes`, and `row_draw`: the number of the random
+    draw, from 0, that selects the rows and their nodes.
 
     :class:`~sottovoce.errors.InvalidInput` if `nodes` or `limit` is no whole number of at least 1.
     """
@@ -193,6 +197,7 @@ def _deal(
     nodes: int,
     draw: int,
 ) -> Dealt:
+    """Load and partition rows: the parameters are those of :func:`deal`, as plain values."""
     # The loader's cache is by what it is asked for.  Of Covertype's stand-in it makes as many rows
     # as are used; other data are loaded whole, and once for all limits.
     limit_of_loader = None
@@ -209,16 +214,18 @@ def _deal(
 
 _deal_first = lru_cache(maxsize=2)(_deal)
 _deal_again = lru_cache(maxsize=9)(_deal)
-"""Further draws, which every cell of a study takes in turn: as many as are kept can be drawn
-without dealing anew.
+"""The cache of further draws, which every cell of a study takes in turn: up to nine of them are
+kept.
 """
 
 
+# X, y, X_test, y_test, raw columns of the training rows, note, caveat and task
 _Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, Task]
 
 
 @lru_cache(maxsize=2)
 def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
+    """Load a data set by name: training rows, test rows, and what must be said of them."""
     note = ""
     kind, _, source = name.partition(":")
     if kind in SOURCED and source:
@@ -241,7 +248,7 @@ def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
 
 
 def _load_covertype(kind: str, source: str) -> _Loaded:
-    """Covertype, or its types 1 and 2, from scikit-learn's cache or a user's file."""
+    """Load Covertype, or its types 1 and 2, from scikit-learn's cache or a user's file."""
     schema = data.builtin_schema(COVERTYPE)
     few, which, held = False, "Covertype", 5
     if kind == COVERTYPE_12:
@@ -252,7 +259,7 @@ def _load_covertype(kind: str, source: str) -> _Loaded:
 
 
 def _load_census(name: str, file: str | None) -> _Loaded:
-    """A user's census extract, which the package may not bring."""
+    """Load a user's census extract; its licence does not allow the package to ship it."""
     if file is None:
         raise InvalidInput(
             "data", name, "is your own IPUMS extract", "give its CSV file with --data FILE"
@@ -265,7 +272,10 @@ def _load_census(name: str, file: str | None) -> _Loaded:
 def _split(
     table: data.Table, schema: data.Schema, held: int = 5
 ) -> tuple[Array, Array, Array, Array]:
-    """Encoded training rows, and one in `held` as test rows, by a fixed permutation."""
+    """Encode a table, and hold out one row in `held` by a fixed permutation.
+
+    Returns X and y of the training rows, then of the test rows.
+    """
     rows = schema.encode(table)
     assert rows.y is not None
     order = np.random.default_rng(0).permutation(table.n_rows)
@@ -274,8 +284,7 @@ def _split(
 
 
 def census(path: str | Path, name: str) -> data.Table:
-    """A user's IPUMS International extract (CSV), with the column `income` that the schema
-    predicts.
+    """Read a user's IPUMS International extract (CSV), and add the label `income` of the schema.
 
     Rows whose income is unknown or not in universe are left out.
     :class:`~sottovoce.errors.InvalidInput` if the file cannot be read, or has no numeric column
@@ -307,7 +316,7 @@ def census(path: str | Path, name: str) -> data.Table:
 
 @lru_cache
 def cached() -> bool:
-    """Whether scikit-learn's cache holds Covertype; nothing is fetched."""
+    """Return True if scikit-learn's cache holds Covertype; nothing is downloaded."""
     try:
         _cached()
     except OSError:
@@ -323,11 +332,10 @@ def _cached() -> tuple[Array, Array]:
 
 
 def covertype(source: str, few: bool = False) -> data.Table:
-    """Covertype (with `few` its types 1 and 2) from ``"scikit-learn"``, its cache, or from a path
-    of UCI's file.
+    """Read Covertype from scikit-learn's cache (``"scikit-learn"``) or from a path of UCI's file.
 
-    The label is lodgepole pine.  :class:`~sottovoce.errors.InvalidInput` if the file has not its 55
-    columns of numbers.
+    With `few` only types 1 and 2 are kept.  The label is lodgepole pine.
+    :class:`~sottovoce.errors.InvalidInput` if the file does not have its 55 columns of numbers.
     """
     if source == CACHED:
         values, kinds = _cached()
@@ -353,7 +361,7 @@ def covertype(source: str, few: bool = False) -> data.Table:
 
 @lru_cache
 def digest(path: str | Path) -> str:
-    """Digest of a file's bytes: cells of another file are not reused."""
+    """Compute the digest of a file's bytes, so that cells of another file are not reused."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

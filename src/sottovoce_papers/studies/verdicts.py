@@ -1,5 +1,9 @@
-"""Test a claim over the table: does it hold, as printed and at the proved epsilon, beyond the
-noise of replicates?
+"""Judging a study's claims over its table: whether each holds, beyond the noise of replicates, as
+printed and at the proved epsilon.
+
+A claim is tested in each *setting*, the rows with one combination of values of its columns `by`.
+The words of all settings give its verdict.  The texts here are printed on the generated pages and
+stored with verdicts.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
@@ -33,28 +38,28 @@ SAME, UNSEEN = (
 REFUTED, MISPRINT = "refuted (by proof)", "misprint, corrected"
 UNTESTABLE, NOT_RUN = "untestable here", "not run"
 BARRED = (UNTESTABLE, NOT_RUN)
-"""Words of settings that do not count: nothing can be told there, or the paper's rows are not on
-this machine.
+"""Words for settings that do not count: they cannot be tested, or the paper's rows are not on this
+machine.
 """
 ERRORS = ("test_error", "accuracy", "site_test_error", "train_error", "error")
-"""Columns that say nothing where even the run without noise is no better than always the
-commoner class.
+"""Columns of errors, on which a claim is not tested where even the run without noise is no better
+than always predicting the commoner class.
 """
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
-"""Of one setting.  A trend holds in part if its ends show it and a step on the way goes against
-it.
+"""Words for one setting.  A trend holds in part if its ends show it and a step between them goes
+the other way.
 """
 MOSTLY_FAILS = "mostly fails"
 OURS = {REPRODUCED: HOLDS, PART: SOME, MOSTLY_NOT: MOSTLY_FAILS, NOT: FAILS}
-"""Verdicts on a claim that the paper does not make: nothing is there to reproduce."""
+"""Words for a claim that the paper does not make, in place of those for reproduction."""
 BASES = {
     "printed": "as printed",
     "proof": "with the constants of the paper's proof",
     "proved": "at the proved epsilon",
 }
-"""What a claim may be judged on: the keys of a claim that select the rows, and their names."""
-SURE = 2.0  # standard errors of a difference that are beyond the noise, with many replicates
-CHANCE = float(stats.norm.sf(SURE))  # of a difference of nothing that large, in one direction
+"""The bases on which a claim may be judged: keys of a claim that select rows, and their names."""
+SURE = 2.0  # standard errors above which a difference is beyond the noise, with many replicates
+CHANCE = float(stats.norm.sf(SURE))  # one-sided probability of such a difference by chance alone
 RULE = (
     "A claim is tested in every setting (a value of alpha, a round, a data set) on its own. It "
     "holds there if the "
@@ -134,10 +139,10 @@ _TEXTS = ("label", "panel", "method", "reading", "basis")  # columns whose value
 
 @lru_cache
 def sure(free: float, many: int = 1) -> float:
-    """Standard errors, with `free` degrees of freedom, that one of `many` differences exceeds with
-    chance ``CHANCE``.
+    """Compute how many standard errors the largest of `many` differences exceeds with probability
+    ``CHANCE``.
 
-    Student's law, and Bonferroni's bound for the many.
+    By Student's law with `free` degrees of freedom and Bonferroni's bound.
     """
     if math.isfinite(free):
         return float(stats.t.isf(CHANCE / many, free))
@@ -146,8 +151,10 @@ def sure(free: float, many: int = 1) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict in a word and its reason; of each setting a text, and its values of `by`, word
-    and numbers as data.
+    """A verdict and its reason.
+
+    `details` has a text for each setting, and `settings` the same as data: its values of `by`, its
+    word and its numbers.
     """
 
     word: str
@@ -158,7 +165,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Mean:
-    """A mean over replicates, and its standard error: 0 for one alone."""
+    """A mean over replicates and its standard error, which is 0 for a single replicate."""
 
     mean: float
     error: float = 0.0
@@ -173,8 +180,8 @@ class _Mean:
         return f"{mean} ± {_digits(SURE * self.error, 2)}"
 
     def __sub__(self, other: _Mean) -> tuple[_Mean, float]:
-        """The difference, and its degrees of freedom: replicate by replicate where both have the
-        same ones.
+        """Return the difference and its degrees of freedom; paired if both have the same
+        replicates.
         """
         noise = math.hypot(self.noise, other.noise)
         # Paired differences, where both have the same units: what the pairs share cancels, and
@@ -189,12 +196,14 @@ class _Mean:
 
 
 def _digits(value: float, many: int) -> str:
-    """A number with so many digits, and without a power of ten below a million."""
+    """Format a number in `many` significant digits."""
     return f"{float(f'{value:.{many}g}'):g}"
 
 
 def _over(values: Mapping[Any, float], noise: float) -> _Mean:
-    """The mean of these values, one a unit, with `noise` beside the error that they show."""
+    """Compute the mean of values, one per unit; `noise` is a further standard error, which their
+    spread does not show.
+    """
     own = np.array(list(values.values()))
     error = 0.0
     if own.size > 1:
@@ -207,14 +216,14 @@ def _over(values: Mapping[Any, float], noise: float) -> _Mean:
 
 @dataclass(frozen=True)
 class Barred:
-    """Why a setting says nothing of a claim, and the word for it."""
+    """The word for a setting that cannot be tested, and the reason."""
 
     word: str
     why: str
 
 
 def barred(rows: list[Row], value: str) -> Barred | None:
-    """Why a claim on `value` cannot be tested on these rows; None if it can.
+    """Return why a claim about the column `value` cannot be tested on these rows; None if it can.
 
     A row of the column `stands_in` or `untestable` is reason enough for every claim;
     `untestable_error` only for claims on errors, and if all rows have it: where one of the methods
@@ -231,15 +240,29 @@ def barred(rows: list[Row], value: str) -> Barred | None:
 
 
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
-    """The verdict over the rows that `basis` selects.
+    """Judge a claim on the rows that `basis` selects.
 
-    A test holds in a setting by two standard errors of each difference, replicate by replicate, and
-    by more with few replicates; it fails by as much the other way round, and by more where it is
-    tested in many settings: see :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings
-    that cannot be tested (:func:`barred`) are left out; what was measured of errors there stands in
-    the reason.  "refuted (by proof)" or "misprint, corrected" if the claim says so, whatever was
-    measured, and "untestable here" where it names what decides it and is not printed; of a claim
-    that the paper does not make :data:`OURS`.
+    A test holds in a setting if the difference is more than two standard errors (more with few
+    replicates), and fails if it is as much the other way round (more if there are many settings):
+    see :func:`sure`.  Settings that cannot be tested (:func:`barred`) are left out; what was
+    measured of errors there stands in the reason.
+
+    Parameters
+    ----------
+    claim : Sentence
+        The claim and its test.
+    rows : list of Row
+        The study's table.
+    basis : mapping
+        Values by column that select the rows.
+
+    Returns
+    -------
+    Judgement
+        Its word is one of :data:`MEANINGS`: "refuted (by proof)" or "misprint, corrected" if the
+        claim says so, whatever was measured; "untestable here" where the claim says that a setting
+        which the paper does not print decides it; for a claim that the paper does not make one of
+        :data:`OURS`.
     """
     found = _measured(claim, rows, basis)
     if claim.refuted:
@@ -254,7 +277,7 @@ def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgeme
 
 
 def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
-    """The verdict that the numbers give, whatever the claim says of proofs."""
+    """Judge a claim by the numbers alone, whatever it says of proofs."""
     kept = [row for row in rows if matches(row, basis) and _number(row.get(claim.value))]
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
@@ -313,8 +336,9 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with its verdicts, under one reading of the paper if the study has several;
-    `place` counts claims.
+    """A claim with its verdicts, under one reading of the paper if the study has several.
+
+    `place` is the claim's number in the study, from 0.
     """
 
     claim: Sentence
@@ -326,12 +350,12 @@ class Judged:
 
     @property
     def verdicts(self) -> dict[str, Judgement]:
-        """The verdicts that there are, by the keys of :data:`BASES`, in their order."""
+        """The verdicts by basis, in the order of :data:`BASES`; bases without one are left out."""
         found = {basis: getattr(self, basis) for basis in BASES}
         return {basis: verdict for basis, verdict in found.items() if verdict is not None}
 
     def plain(self) -> dict[str, Any]:
-        """As plain data: what ``verdicts.json`` holds."""
+        """Return the claim and its verdicts as plain data, for ``verdicts.json``."""
 
         def one(basis: str) -> dict[str, Any] | None:
             found: Judgement | None = getattr(self, basis)
@@ -361,11 +385,11 @@ class Judged:
 
 
 def judged(study: Study, rows: list[Row]) -> list[Judged]:
-    """The verdicts on every claim of a study, once a reading where its claim speaks of none.
+    """Judge every claim of a study, once for each reading of the paper.
 
-    Where readings are of several lines of the paper, and so in several columns of the table, once
-    each way to combine them.  `refuted` and `misprint` are about what is printed: other forms are
-    judged by their numbers.
+    Where readings are of several lines of the paper, and so in several columns of the table, a
+    claim is judged once for each combination; a column that the claim itself names is left out.
+    `refuted` and `misprint` are about what is printed: other forms are judged by their numbers.
     """
     found = []
     for place, claim in enumerate(study.claims):
@@ -389,8 +413,8 @@ def judged(study: Study, rows: list[Row]) -> list[Judged]:
 
 
 def _ways(study: Study, claim: Sentence) -> list[tuple[Reading, ...]]:
-    """The readings under which a claim is judged: one for each column of them that the claim
-    does not speak of.
+    """Return the combinations of readings under which a claim is judged: one reading for each
+    column of readings that the claim does not name.
     """
     free: dict[str, list[Reading]] = {}
     for one in study.readings:
@@ -400,10 +424,9 @@ def _ways(study: Study, claim: Sentence) -> list[tuple[Reading, ...]]:
 
 
 def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str:
-    """The verdict over all settings, of what :func:`counted` tells: equal counts have equal
-    verdicts.
+    """Return the verdict over all settings, from the counts that :func:`counted` shows.
 
-    `most`: the claim is about more than half of them.
+    With `most` the claim is about more than half of the settings, not about all.
     """
     words = [setting["word"] for setting in settings if setting["word"] not in BARRED]
     if not words:
@@ -427,8 +450,8 @@ def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str
 
 
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
-    """In how many settings a claim holds, in how many it fails, and so on; in how many clearly,
-    if that decides.
+    """Say in how many settings a claim holds, fails, and so on, and in how many clearly, where the
+    verdict depends on that.
     """
     words = [setting["word"] for setting in settings]
     # above one half the counts alone decide, and how clear a setting is does not
@@ -447,17 +470,22 @@ def counted(settings: Sequence[Mapping[str, Any]]) -> str:
 
 
 DIVIDED = (PART, MOSTLY_NOT, SOME, MOSTLY_FAILS)
-"""Verdicts over settings that disagree: a summary says in how many a claim holds and fails."""
+"""Verdicts over settings that disagree; a summary adds in how many the claim holds and fails."""
 
 
 def summed(found: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
-    """Verdicts counted by word, the settings of divided ones beside it: "2 holds in part (3 hold, 1
-    fails of 6)".
+    """Count verdicts by word, with the settings of divided ones: "2 holds in part (3 hold, 1
+    fail of 6)".
 
     Parameters
     ----------
     found : sequence of (word, settings)
         The verdicts, and the settings of each.
+
+    Returns
+    -------
+    list of str
+        One text for each word.
     """
     told = []
     for word in dict.fromkeys(word for word, _ in found):
@@ -476,7 +504,7 @@ def _scored(settings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def said(value: Any) -> str:
-    """A value of the table as it is written."""
+    """Format a value of the table; None as ""."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -485,7 +513,7 @@ def said(value: Any) -> str:
 
 
 def placed(at: Mapping[str, Any]) -> str:
-    """A setting in words: columns and values, by the names of :data:`NAMES`."""
+    """Describe a setting in words: its columns and values, by the names of :data:`NAMES`."""
     parts = []
     for key, value in at.items():
         told = said(value)
@@ -503,11 +531,10 @@ def _number(value: Any) -> bool:
 
 
 def unit_of(row: Mapping[str, Any]) -> Any:
-    """What varies by chance from row to row: the draw of graph and rows if a study has several,
-    else the replicate.
+    """Return a key of the independent sampling unit of a row.
 
-    Replicates of one draw differ in noise only, so their spread says nothing of other graphs and
-    rows.
+    It is the draw of graph and rows if a study has several, else the replicate: replicates of one
+    draw differ in noise only, so their spread says nothing of other graphs and rows.
     """
     draw = row.get("draw")
     if draw is not None:
@@ -517,8 +544,9 @@ def unit_of(row: Mapping[str, Any]) -> Any:
 
 
 def _mean(rows: list[Row], claim: Sentence) -> _Mean:
-    """Over units (:func:`unit_of`), of the mean of each one's rows; rows without any stand for
-    themselves.
+    """Compute the mean over units (:func:`unit_of`) of the mean of each unit's rows.
+
+    A row without a replicate is a unit of its own.
     """
     own: dict[Any, list[float]] = {}
     for row in rows:
@@ -528,34 +556,57 @@ def _mean(rows: list[Row], claim: Sentence) -> _Mean:
     )
 
 
-def _sign(low: _Mean, high: _Mean, many: int, against: int = 1) -> int:
-    """1: surely low < high, 2: even as one of many; -1: surely not, of so many `against` it; 0:
-    noise hides it.
+class Outcome(IntEnum):
+    """The outcome of a comparison in one setting; the least of several counts."""
+
+    REVERSED = -1
+    """The difference goes the other way, beyond the noise."""
+    UNDECIDED = 0
+    """The difference is within the noise."""
+    HOLDS = 1
+    """The difference is as claimed, beyond the noise."""
+    CLEAR = 2
+    """It is so beyond what chance gives the largest difference of all the settings."""
+
+
+def _compared(low: _Mean, high: _Mean, many: int, against: int = 1) -> Outcome:
+    """Test ``low < high`` in one of `many` settings.
+
+    `against` is the number of such comparisons, one of which is enough for the claim to fail.
     """
     gap, free = high - low
     if -gap.mean > sure(free, many * against) * gap.error:
-        return -1
+        return Outcome.REVERSED
     # the bound for one of many is the larger, so that what passes it passes the first too
     surely = gap.mean > sure(free) * gap.error
     surely_as_one_of_many = gap.mean > sure(free, many) * gap.error
-    return int(surely) + int(surely_as_one_of_many)
+    return Outcome(int(surely) + int(surely_as_one_of_many))
 
 
 _Found = tuple[str, str, bool] | None
-"""What came out of a setting, its numbers, and whether it holds beyond what chance gives one of
-many settings.
+"""The word for a setting, its numbers in words, and whether it holds clearly (`Outcome.CLEAR`);
+None if the setting lacks rows for the test.
 """
 
+_WORD_OF_OUTCOME = {
+    Outcome.REVERSED: FAILS,
+    Outcome.UNDECIDED: HIDDEN,
+    Outcome.HOLDS: HOLDS,
+    Outcome.CLEAR: HOLDS,
+}
 
-def _marked(sign: int, told: str, *compared: _Mean) -> tuple[str, str, bool]:
-    """The word for a sign of :func:`_sign`; no difference, where all that is compared is equal."""
+
+def _marked(outcome: Outcome, told: str, *compared: _Mean) -> tuple[str, str, bool]:
+    """Return the word for an outcome; "no difference" where all that is compared is equal."""
     gaps = [one - compared[0] for one in compared[1:]]
-    if sign == 0 and gaps and all(gap.mean == gap.error == 0.0 for gap, _ in gaps):
+    undecided = outcome is Outcome.UNDECIDED
+    if undecided and gaps and all(gap.mean == gap.error == 0.0 for gap, _ in gaps):
         return SAME, told, False
-    return {1: HOLDS, 2: HOLDS, 0: HIDDEN, -1: FAILS}[sign], told, sign == 2
+    return _WORD_OF_OUTCOME[outcome], told, outcome is Outcome.CLEAR
 
 
 def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """Test `least` and `greatest`: the rows `of` against each of the others along `among`."""
     own, others = [row for row in rows if matches(row, claim.of)], dict[Any, list[Row]]()
     for row in rows:
         if not matches(row, claim.of):
@@ -567,19 +618,19 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
     # as there are others.
     n = len(theirs)
     if claim.test == "greatest":
-        signs = [_sign(other, mine, many, n) for other in theirs.values()]
+        outcomes = [_compared(other, mine, many, n) for other in theirs.values()]
         best = max(theirs, key=lambda name: theirs[name].mean)
     else:
-        signs = [_sign(mine, other, many, n) for other in theirs.values()]
+        outcomes = [_compared(mine, other, many, n) for other in theirs.values()]
         best = min(theirs, key=lambda name: theirs[name].mean)
     name = placed({claim.among: best})
     told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])}"
     told = f"{told} ({name}, the best of the others)"
-    return _marked(min(signs), told, mine, theirs[best])
+    return _marked(min(outcomes), told, mine, theirs[best])
 
 
 def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    """Whether means rise or fall along `x`: between its ends, and by no step the other way."""
+    """Test `rises` and `falls`: means along `x`, between its ends and by no step the other way."""
     groups: dict[float, list[Row]] = {}
     for row in rows:
         if _number(row.get(claim.x)):
@@ -591,24 +642,24 @@ def _along(claim: Sentence, rows: list[Row], many: int) -> _Found:
     # one of many steps goes against the trend by chance: the bound is for the steps of all
     steps_of_all = many * (len(at) - 1)
     if claim.test == "rises":
-        steps = [_sign(left, right, steps_of_all) for left, right in itertools.pairwise(means)]
-        whole = _sign(means[0], means[-1], many)
+        steps = [_compared(left, right, steps_of_all) for left, right in itertools.pairwise(means)]
+        whole = _compared(means[0], means[-1], many)
     else:
-        steps = [_sign(right, left, steps_of_all) for left, right in itertools.pairwise(means)]
-        whole = _sign(means[-1], means[0], many)
+        steps = [_compared(right, left, steps_of_all) for left, right in itertools.pairwise(means)]
+        whole = _compared(means[-1], means[0], many)
     told = f"{means[0]} at {placed({claim.x: at[0]})}, {means[-1]} at {at[-1]:g}"
-    if min(steps) >= 0:
+    if Outcome.REVERSED not in steps:
         return _marked(whole, told, *means)
     # the first step the wrong way is shown
-    k = steps.index(-1)
+    k = steps.index(Outcome.REVERSED)
     told += f"; but {means[k]} at {at[k]:g} and {means[k + 1]} at {at[k + 1]:g}"
-    if whole > 0:
-        return SOME, told, whole == 2
+    if whole in (Outcome.HOLDS, Outcome.CLEAR):
+        return SOME, told, whole is Outcome.CLEAR
     return FAILS, told, False
 
 
 def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
-    """The means of `of` and of `than`; None if one of them has no rows."""
+    """Return the means of the rows `of` and `than`; None if one of them has no rows."""
     own, other = ([row for row in rows if matches(row, side)] for side in (claim.of, claim.than))
     if not own or not other:
         return None
@@ -616,16 +667,19 @@ def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
 
 
 def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """Test `less`: the mean of `of` is below that of `than`."""
     pair = _pair(claim, rows)
     if pair is None:
         return None
     own, other = pair
     told = f"{own} against {other}{_apart(own, other)}"
-    return _marked(_sign(own, other, many), told, own, other)
+    return _marked(_compared(own, other, many), told, own, other)
 
 
 def _apart(low: _Mean, high: _Mean) -> str:
-    """The difference, where its error is less than the errors of both suggest."""
+    """Return the difference in words where it is beyond the noise though the two intervals overlap,
+    as paired differences may be; else "".
+    """
     gap, _ = high - low
     alone = math.hypot(low.error, high.error)
     # without it a reader would take two overlapping intervals for no difference
@@ -635,7 +689,7 @@ def _apart(low: _Mean, high: _Mean) -> str:
 
 
 def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    """`less`, of every replicate's standard deviation over its rows."""
+    """Test `steadier`: as `less`, for the standard deviation of every replicate over its rows."""
 
     def spread(side: Mapping[str, Any]) -> list[Row]:
         own: dict[Any, list[float]] = {}
@@ -656,12 +710,13 @@ def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if not own or not other:
         return None
     pair = _mean(own, claim), _mean(other, claim)
-    return _marked(_sign(*pair, many), f"standard deviation {pair[0]} against {pair[1]}")
+    return _marked(_compared(*pair, many), f"standard deviation {pair[0]} against {pair[1]}")
 
 
 def _tighter(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    """`of` varies less from replicate to replicate: Pitman and Morgan's test, or Fisher's if
-    these differ.
+    """Test `tighter`: `of` varies less from replicate to replicate than `than`.
+
+    It is Pitman and Morgan's test of paired variances, or Fisher's if the replicates differ.
     """
     pair = _pair(claim, rows)
     if pair is None or min(len(side.values) for side in pair) < 3:
@@ -695,7 +750,9 @@ def _tighter(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 
 def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    """The gap from `of` up to `than` is smaller at the largest `x` than at the smallest."""
+    """Test `narrows`: the gap from `of` up to `than` is smaller at the largest `x` than at the
+    smallest.
+    """
     xs = sorted({float(row[claim.x]) for row in rows if _number(row.get(claim.x))})
     if len(xs) < 2:
         return None
@@ -708,25 +765,27 @@ def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     first, last = gaps
     told = f"a gap of {first} at {placed({claim.x: xs[0]})}, of {last} at {xs[-1]:g}"
-    return _marked(_sign(last, first, many), told)
+    return _marked(_compared(last, first, many), told)
 
 
 def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """Test `above` and `below`: the mean against a level."""
     if not rows:
         return None
     level, mean = _Mean(claim.level), _mean(rows, claim)
     if claim.test == "above":
-        sign = _sign(level, mean, many)
+        outcome = _compared(level, mean, many)
     else:
-        sign = _sign(mean, level, many)
+        outcome = _compared(mean, level, many)
     told = str(mean)
     # a level of 0 is the sign that the paper speaks of; any other one is ours
     if claim.level:
         told = f"{mean} (ours: {claim.test} {claim.level:g})"
-    return _marked(sign, told)
+    return _marked(outcome, told)
 
 
 def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """Test `near`: the means of `of` and `than` differ by at most `within`."""
     pair = _pair(claim, rows)
     if pair is None:
         return None
@@ -737,40 +796,41 @@ def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
         gap = 0.0
     # it holds where the whole interval of the difference is near, and fails where none of it is
     near = [gap + sure(free, among) * error <= claim.within for among in (1, many)]
-    mark = sum(near)
+    outcome = Outcome(sum(near))
     if gap - sure(free, many) * error > claim.within:
-        mark = -1
+        outcome = Outcome.REVERSED
     told = f"{pair[0]} and {pair[1]}, {gap:.2g} apart"
     if claim.within:
         told += f" (ours: near is {claim.within:g})"
-    return _marked(mark, told)
+    return _marked(outcome, told)
 
 
 def _no_less(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    """`of` is not below `than`, but for `within`: as where a paper says that something "may not
-    help".
+    """Test `no_less`: `of` is below `than` by at most `within`, as where a paper says that a method
+    "may not help".
     """
     pair = _pair(claim, rows)
     if pair is None:
         return None
     gap, free = pair[1] - pair[0]
     held = [gap.mean + sure(free, among) * gap.error <= claim.within for among in (1, many)]
-    mark = sum(held)
+    outcome = Outcome(sum(held))
     if gap.mean - sure(free, many) * gap.error > claim.within:
-        mark = -1
+        outcome = Outcome.REVERSED
     told = f"{pair[0]} against {pair[1]} (ours: lower is by more than {claim.within:g})"
-    return _marked(mark, told)
+    return _marked(outcome, told)
 
 
 def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
+    """Test `never`: the value is 0 in every row."""
     if not rows:
         return None
     hits = sum(row[claim.value] != 0 for row in rows)
     told = f"{hits} of {len(rows)}"
-    # no noise is in a count: one hit refutes it
+    # a count has no noise: one hit refutes the claim
     if hits:
-        return _marked(-1, told)
-    return _marked(2, told)
+        return _marked(Outcome.REVERSED, told)
+    return _marked(Outcome.CLEAR, told)
 
 
 _TESTS = {

@@ -1,10 +1,11 @@
-"""Kinds of cells: a kind is named ``FILE.FUNCTION``, after a file of this folder and a function in
-it.
+"""Kinds of cells: the functions that run one cell of a study.
 
+A kind is named ``FILE.FUNCTION``, after a file of this folder and a function in it.
 ``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`,
-`replicates`) and returns tidy rows of plain scalars; a curve has one row a round and replicate.  It
-refuses unknown parameters; missing ones are refused for it.  ``_privacy`` (words of a privacy
-statement) and ``_note`` are no columns but notes for the page.
+`replicates`) and returns tidy rows of plain scalars; a curve has one row for each round and
+replicate.  It refuses unknown parameters; for missing ones :mod:`sottovoce_papers.studies.run`
+raises the error.  ``_privacy`` (a privacy statement in words) and ``_note`` do not become columns
+of the table but notes of the page.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from sottovoce.util.typing import Any
 
 Row = dict[str, Any]
 LETTER = ", as printed"
-"""Ends the names of what runs a paper's listing to the letter, where its namesake does what is
-proved.
+"""Ends the name of a method that runs a paper's listing to the letter; the same name without it is
+the form that has a proof.
 """
 NOISELESS = ("training.run", "graded.run", "graded.cost")
-"""Kinds that, asked by ``also = "noiseless_error"``, tell where even a run without noise learns
-nothing.
+"""Kinds that accept ``also = "noiseless_error"``: they also report settings in which even a run
+without noise learns nothing.
 """
 Cell = Callable[[Mapping[str, Any]], list[Row]]
 
 
 def find(kind: str) -> Cell:
-    """The function that a study's `kind` names; :class:`~sottovoce.errors.InvalidInput` if there
-    is none.
+    """Return the function that a study's `kind` names, or raise an
+    :class:`~sottovoce.errors.InvalidInput`.
     """
     file, _, function = kind.partition(".")
     if file.isidentifier() and function.isidentifier() and not function.startswith("_"):
@@ -43,7 +44,10 @@ def find(kind: str) -> Cell:
                 if found.__annotations__.get("return") in ("list[Row]", list[Row]):
                     return found
                 raise InvalidInput(
-                    "kind", kind, "must return list[Row], and say so", "annotate the function"
+                    "kind",
+                    kind,
+                    "must be annotated to return list[Row]",
+                    "annotate the function",
                 )
     raise InvalidInput(
         "kind",
@@ -67,7 +71,9 @@ def check(p: Mapping[str, Any], known: set[str]) -> None:
 
 
 def files(kind: str) -> set[str]:
-    """Names of the files of this folder that a kind runs: its own, and those that it imports."""
+    """Return the names of the files of this folder that a kind runs: its own, and those that it
+    imports.
+    """
     folder, todo, found = resources.files(__name__), [kind.partition(".")[0]], set[str]()
     while todo:
         name = f"{todo.pop()}.py"

@@ -1,4 +1,4 @@
-"""Cells that attack: claimed against audited epsilon."""
+"""Cells that audit a method: the claimed epsilon against a lower bound from an attack."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _KNOWN = {
 
 
 def game(p: Mapping[str, Any]) -> list[Row]:
-    """One claim under attack, `replicates` times with different seeds: see
+    """Attack one claim, `replicates` times with different seeds: see
     :func:`sottovoce.audit.attack`.
 
-    Parameters: `method`, `form`, `epsilon` (claimed in total), `delta`, `rounds`, `games` (runs of
-    each world). Columns: `claimed`, `proved`, `audited` (the lower bound), `refuted` (0 or 1),
-    `exact` where quadrature gives it.
+    Parameters: `method`, `form`, `epsilon` (claimed in total), `delta`, `rounds`, `games` (runs on
+    each of the two data sets), `confidence`. Columns: `claimed`, `proved`, `audited` (the lower
+    bound on epsilon), `refuted` (0 or 1), `exact` (the exact epsilon, where quadrature gives it).
     """
     check(p, _KNOWN)
     rows = []

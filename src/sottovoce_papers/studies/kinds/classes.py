@@ -34,9 +34,20 @@ _RUN = {
 TEST_ROWS = 4000
 
 
-def made_up(K: int, d: int, sizes: list[int]) -> list[tuple[Array, IntArray]]:
-    """Rows in the unit ball around K random centres, with Gaussian spread, in parts of these
-    sizes.
+def draw_synthetic_parts(K: int, d: int, sizes: list[int]) -> list[tuple[Array, IntArray]]:
+    """Draw synthetic rows in the unit ball around K random centres; always the same ones.
+
+    Parameters
+    ----------
+    K, d : int
+        Numbers of classes and of features without the constant.
+    sizes : list of int
+        Number of rows of each part.
+
+    Returns
+    -------
+    list of (X, y)
+        Rows (n, d + 1), the constant last, and classes (n,) of each part.
     """
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(K, d))
@@ -53,7 +64,7 @@ def made_up(K: int, d: int, sizes: list[int]) -> list[tuple[Array, IntArray]]:
 
 
 def several(p: Mapping[str, Any]) -> list[Row]:
-    """One run with the softmax loss after its last round.
+    """Run once with the softmax loss, and score the models after the last round.
 
     Parameters: `classes`, `features`, `rows` (of each site), `nodes`, and those of a run.  Columns:
     `loss` (mean of the sites' own models on their own rows, nats), `test_error` of the average
@@ -61,7 +72,7 @@ def several(p: Mapping[str, Any]) -> list[Row]:
     """
     check(p, _DATA | _RUN)
     K, d, n, N = (int(p[name]) for name in ("classes", "features", "rows", "nodes"))
-    parts = made_up(K, d, [n] * N + [TEST_ROWS])
+    parts = draw_synthetic_parts(K, d, [n] * N + [TEST_ROWS])
     rows, (X, y) = Rows.build_with_classes(parts[:N], K), parts[N]
     knobs: dict[str, Any] = {"loss": f"softmax:{K}", "epsilon": np.inf}
     config = RunConfig.from_dict(knobs | {key: value for key, value in p.items() if key in _RUN})

@@ -1,5 +1,8 @@
-"""Draws of the random graph and of the rows: a cell runs on each, and tells them apart by the
-column `draw`.
+"""Repetition of a cell over random draws of the graph and of the rows, which the column `draw`
+numbers.
+
+Replicates of one draw differ in noise only; only several draws show how much results depend on the
+graph and the rows.
 """
 
 from __future__ import annotations
@@ -12,18 +15,18 @@ from sottovoce.util.typing import Any
 from . import Row
 
 APART = 1000
-"""Between the seeds of two draws.  A random graph that is not connected is drawn again with the
-next seed.
+"""Distance between the seeds of two draws: a random graph that is not connected is drawn again with
+the next seed, which must not be that of another draw.
 """
 
 
 def each_draw(p: Mapping[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """(draw, its first replicate, parameters of its run) of each of `draws` draws; the replicates
-    are shared out.
+    """Yield (number, first replicate, parameters of the run) of each of a cell's `draws` draws.
 
-    A draw has a random graph of its own (by its seed) and rows of its own (`row_draw`): those that
-    `limit` leaves, and which site has which.  The first one is that of a cell without `draws`.  At
-    most as many as replicates are made.
+    The cell's replicates are divided among the draws, so there are at most as many draws as
+    replicates.  A draw has a random graph of its own (by its seed) and rows of its own
+    (`row_draw`): which rows are used, and at which site.  The first draw is that of a cell without
+    `draws`.
     """
     wanted = p.get("draws", 1)
     if type(wanted) is not int or wanted < 1:
@@ -42,8 +45,8 @@ def each_draw(p: Mapping[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]
 
 
 def over_draws(cell: Callable[[Mapping[str, Any]], list[Row]], p: Mapping[str, Any]) -> list[Row]:
-    """The rows of `cell` on every draw, with the column `draw`; without `draws` those of the
-    cell itself.
+    """Run `cell` on every draw, and add the column `draw`; without the parameter `draws` run it
+    once.
     """
     if "draws" not in p:
         return cell(p)

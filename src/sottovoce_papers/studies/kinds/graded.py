@@ -1,5 +1,5 @@
-"""Cells of 004: training rows scored too, vectors that are sent, and the total that a test error
-costs.
+"""Cells of 004: training with the training error and the number of sent vectors, and the total
+epsilon that a given test error costs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ OWN = ("train_error", "broadcasts")
 
 @dataclass
 class _Watch:
-    """An observer of what sites sent: after every round the models, and how many vectors each
-    site has sent.
+    """An observer that records, after every round, the sites' models and how many vectors each
+    site has sent so far.
     """
 
     models: list[Array] = field(default_factory=list)  # (R, N, d) each
@@ -41,18 +41,19 @@ class _Watch:
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """:func:`on_one_draw` on each of `draws` draws of the random graph and the rows: see
-    :func:`.training.run`.
+    """Run :func:`on_one_draw` on each of `draws` draws of the random graph and the rows.
+
+    The parameters are those of :func:`.training.run`.
     """
     return over_draws(on_one_draw, p)
 
 
 def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
-    """Rows of :func:`.training.on_one_draw` with `train_error`, the average model on its own rows,
-    and `broadcasts`.
+    """Return the rows of :func:`.training.on_one_draw` with `train_error` and `broadcasts`.
 
-    `broadcasts`: vectors that a site has sent, in the mean over sites; one that equals the last one
-    counts as not sent.
+    `train_error` is the error of the average model on all training rows.  `broadcasts` is the mean
+    number of vectors that a site has sent; one that equals the site's previous one counts as not
+    sent.
     """
     rows = kept.once("graded.run", p, training.wanted_rounds(p), partial(_graded, p))
     own = [{key: row[key] for key in OWN if key in row} for row in rows]
@@ -61,6 +62,7 @@ def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
 
 
 def _graded(p: Mapping[str, Any]) -> list[Row]:
+    """Run and score one draw, with `train_error` and `broadcasts`; see :func:`on_one_draw`."""
     watch, dealt = _Watch(), deal(p)
     rows = training.scored(p, watch)
     if not watch.models:  # left out
@@ -78,16 +80,17 @@ def _graded(p: Mapping[str, Any]) -> list[Row]:
 
 
 def cost(p: Mapping[str, Any]) -> list[Row]:
-    """:func:`run` at every total of `epsilons`, and what every test error of `errors` costs: 004,
-    Figure 5.
+    """Run :func:`run` at every total of `epsilons`, and find the total that each test error of
+    `errors` costs (004, Figure 5).
 
-    In rows with `target_error`, the column `cost` is the total at which the mean test error, never
-    counted as rising with the total, first comes down to that; interpolated in its logarithm.  It
-    is the largest total if none does, the smallest if all do.  A row a replicate: jackknife
-    pseudovalues, whose mean and spread are those of the cost.
+    In rows with `target_error`, the column `cost` is the total epsilon at which the mean test error
+    first comes down to that error, interpolated in the logarithm of the total.  The mean error is
+    replaced by its running minimum, so that it never rises with the total.  The cost is the largest
+    total if no error is low enough, the smallest if all are.  There is one row per replicate, a
+    jackknife pseudovalue: their mean and spread are those of the cost.
 
-    Every round is scored, though the last one is told: so a cell that draws the curve finds its run
-    done.
+    Every round is scored, though only the last one is returned, so that a cell that draws the curve
+    can reuse the run.
     """
     inner = {key: value for key, value in p.items() if key not in ("epsilons", "errors")}
     method = find_method(p["method"])
@@ -113,15 +116,28 @@ def cost(p: Mapping[str, Any]) -> list[Row]:
 
 
 def _at_the_end(p: Mapping[str, Any]) -> list[Row]:
-    """:func:`run` with every round scored; the rows of the last round, and those without one."""
+    """Run :func:`run` with every round scored; return the rows of the last round, and notes."""
     rows = run({**p, "every": 1})
     last = max((row["round"] for row in rows if "round" in row), default=None)
     return [row for row in rows if row.get("round") in (last, None)]
 
 
 def jackknifed(errors: Array, at: Array, target: float) -> list[float]:
-    """Pseudovalues, one a replicate, of ``exp`` of the place on `at` where the mean of `errors`
-    (places, R) falls.
+    """Compute jackknife pseudovalues, one per replicate, of the total that a test error costs.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (totals, R)
+        Test errors at each total, of R replicates.
+    at : ndarray of shape (totals,)
+        Logarithms of the totals, increasing.
+    target : float
+        The test error to reach in the mean.
+
+    Returns
+    -------
+    list of float
+        R pseudovalues of the total; with one replicate the total itself.
     """
 
     def place(means: Array) -> float:

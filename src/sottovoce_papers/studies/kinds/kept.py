@@ -1,9 +1,9 @@
-"""Runs that several cells share: what one has run, another one reads.
+"""A cache of runs that several cells share: a run that one cell has made is read by the others.
 
-Studies draw different figures of the same runs, and a cell may hold many of them.  While a cell
-runs in a study, the rows of each of its runs are kept in a folder beside the studies, by a digest
-of what the run follows from: its parameters and the code.  Names that only tell cells apart are not
-among them.  Outside of a study nothing is kept.
+Studies draw different figures of the same runs, and a cell may need many of them.  While a cell
+runs in a study, the rows of each of its runs are stored in a folder beside the studies, under a
+digest of everything that determines the run: its parameters and the code, but not the labels that
+only tell cells apart.  Outside of a study nothing is stored.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sottovoce.util.typing import Any
 from . import Row
 
 FOLDER = ".runs"
-"""Of all studies of one folder; it can be removed, and runs are then made again."""
+"""Name of the cache's folder, shared by all studies of one folder; it can safely be deleted."""
 LABELS = {"basis", "label", "panel"}
-"""Free texts that tell cells apart."""
+"""Parameters that are labels: free texts that only tell cells apart."""
 _SAYS_NOTHING = LABELS | {"reading", "every", "also"}
-"""Parameters that change nothing in a run: texts, and which of its rows are asked for."""
+"""Parameters that do not change a run: labels, and which of its rows are returned."""
 
 Digest = Callable[[str, Mapping[str, Any]], str]
-"""Of a kind of cell and its parameters, the code included."""
+"""A function from a kind of cell and its parameters to a digest, which includes the code."""
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where runs are kept, and what names them."""
+    """The folder in which runs are kept, and the function that names their files."""
 
     folder: Path
     digest: Digest
@@ -50,7 +50,7 @@ _shelf: ContextVar[Shelf | None] = ContextVar("shelf", default=None)
 
 @contextmanager
 def shelved(shelf: Shelf | None) -> Iterator[None]:
-    """Keep the runs of the cell within on this shelf; on none if it is None."""
+    """Keep the runs of the cell that runs in this context on this shelf; None to keep none."""
     token = _shelf.set(shelf)
     try:
         yield
@@ -61,19 +61,23 @@ def shelved(shelf: Shelf | None) -> Iterator[None]:
 def once(
     kind: str, p: Mapping[str, Any], wanted: Set[int], run: Callable[[], list[Row]]
 ) -> list[Row]:
-    """The rows of `run` after the rounds `wanted`: read, if another cell has run the same with
-    these rounds.
+    """Return the rows of a run after the rounds `wanted`, from the cache if they are there.
 
     Parameters
     ----------
     kind : str
         The kind of cell that makes such rows.
     p : mapping
-        Its parameters, without `every`, `also` and labels all that the rows follow from.
+        Its parameters; without `every`, `also` and labels they determine the rows.
     wanted : set of int
-        Rounds.  Rows without a round, as of a run that is left out, are returned too.
-    run : function
-        Makes the rows of at least these rounds.
+        Rounds.  Rows without a round, such as the note of a run that was left out, are returned
+        too.
+    run : callable
+        Makes the rows of at least these rounds, if they are not in the cache.
+
+    Returns
+    -------
+    list of Row
     """
     shelf = _shelf.get()
     if shelf is None:
@@ -91,7 +95,7 @@ def once(
 
 
 def _read(place: Path) -> dict[str, Any] | None:
-    """A run that is kept; None where there is none that can be read."""
+    """Read a stored run; None if there is none, or it is damaged."""
     try:
         return dict(json.loads(gzip.decompress(place.read_bytes())))
     except (OSError, EOFError, zlib.error, ValueError):

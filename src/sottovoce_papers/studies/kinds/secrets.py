@@ -1,4 +1,7 @@
-"""Simulations of printed forms in which a study may look at what nodes keep to themselves."""
+"""Simulations of printed forms in which a study also observes models that nodes do not send.
+
+001 plots the exact minimiser of its Algorithm 3, which a node keeps to itself.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,31 @@ from sottovoce.runs.row_guard import RowGuard
 from sottovoce.util.typing import Any
 
 KEPT = f"memory.{LastMinimiser.names()['f']}"
-"""Where a row guard's state holds the exact minimiser of 001's Algorithm 3."""
+"""Key of a row guard's state under which the exact minimiser of 001's Algorithm 3 is stored."""
 
 
 def simulate_watched(
     config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat
 ) -> str:
-    """Run as :func:`sottovoce.runs.simulate.simulate` does, with the same noise, and return the
-    guarantee in words.
+    """Run as :func:`sottovoce.runs.simulate.simulate` does, with the same noise, while watching
+    what nodes keep.
 
-    ``watch(k, state, kept)`` is called after every round; `kept` is the minimiser that every node
-    keeps, None if sent.
+    Parameters
+    ----------
+    config : RunConfig
+        Of a printed form of primal variable perturbation.
+    rows : Rows
+        Of all nodes.
+    watch : callable
+        ``watch(k, state, kept)`` is called after every round k; `kept` is the minimiser that every
+        node keeps, (R, N, d), or None where it is sent.
+    caveat : Caveat
+        What the privacy statement must say about the data.
+
+    Returns
+    -------
+    str
+        The guarantee in words.
     """
     prepared = prepare(config, rows.n, rows.d)
     lead, nodes = (config.replicates, len(rows.n)), range(len(rows.n))

@@ -1,8 +1,8 @@
-"""Parameters that the papers' theorems and listings ask for, and the conditions that a run breaks.
+"""Parameters of runs by the papers' theorems and listings, and the conditions that a run violates.
 
 A study may run a method outside its theorem on convergence, as the papers' own experiments do;
-:func:`broken` makes the page say so.  Outside a theorem on privacy no printed form runs
-(:mod:`sottovoce.algorithms.printed_conditions`).
+the page then says so (:func:`broken`).  Outside the conditions of a theorem on privacy a printed
+form is refused (:mod:`sottovoce.algorithms.printed_conditions`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SHARE = 0.99  # 004, section 5: epsilon_i3 over epsilon_i1
 
 
 def total_004(p: Mapping[str, Any]) -> float:
-    """What a run is asked for, so that its zCDP is 004's for the total `epsilon`: section 5, "we
-    first convert".
+    """Compute the epsilon to run with, so that the run's zCDP is 004's for the total `epsilon`.
 
-    A form as printed is asked for by its claim, ``rho + 2 sqrt(rho ln(1/delta))`` (Theorem 3.3), a
-    corrected one by what the accountant zcdp makes of rho.
+    004, section 5, first converts the total to rho.  For a form as printed the result is its claim,
+    ``rho + 2 sqrt(rho ln(1/delta))`` (Theorem 3.3); for a corrected one the epsilon to which the
+    accountant zcdp converts rho.
     """
     rho, delta = _rho_004(p), p["delta"]
     if p.get("form") == "printed":
@@ -40,22 +40,24 @@ def total_004(p: Mapping[str, Any]) -> float:
 
 
 def _rho_004(p: Mapping[str, Any]) -> float:
+    """Compute the zCDP rho to which 004, section 5, converts the cell's total `epsilon`."""
     return float(p["epsilon"] ** 2 / (4 * math.log(1 / p["delta"])))
 
 
 def regulariser_004(p: Mapping[str, Any], rows: Rows) -> float:
-    """004, line 3 of both algorithms: ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1`` and the
-    budget of a release.
+    """Compute the regulariser of 004, line 3 of both algorithms, for the smallest site.
 
-    Algorithm 1 shares the total among all rounds, Algorithm 2 pays for its tests and for at most
-    `positives` releases; e1 is that of the share ``1 - split`` that is not for noise on the answer,
-    and c1 that of the loss times its weight. `rho` = "004" is that of the cell's own method, "004,
-    Algorithm 1" that of Algorithm 1 in every case.
+    It is ``2.8 N c1 / ((e1 - e3) n)`` with ``e3 = 0.99 e1``; e1 is the epsilon of the share ``1 -
+    split`` of a release's budget that is not for noise on the answer, and c1 is that of the loss
+    times its weight.  Algorithm 1 divides the total among all rounds; Algorithm 2 among its tests
+    and at most `positives` releases.  With `rho` = "004" the algorithm is the cell's own, with
+    "004, Algorithm 1" it is Algorithm 1 in every case.
     """
     return _needed_004(p, len(rows.n), float(rows.n.min()))
 
 
 def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
+    """Compute :func:`regulariser_004` for N sites, the smallest with n rows."""
     delta, whole, many = p["delta"], _rho_004(p), p["rounds"]
     if p["rho"] == "004" and p["method"] == "ipp_admm":
         many = p["positives"]
@@ -66,8 +68,10 @@ def _needed_004(p: Mapping[str, Any], N: int, n: float) -> float:
 
 
 def _price_002(ready: Prepared) -> tuple[Array, Array, Array]:
-    """Of 002's (32) at a constant penalty ``2 C / n``, ``1.4 c1 / (rho/N + 2 eta V)``; and 000's
-    log; shapes (N, 1).
+    """Return the parts of 002's (32) at a constant penalty, each (N, 1).
+
+    They are the factor ``2 C / n``, the curvature term ``1.4 c1 / (rho/N + 2 eta V)``, and the
+    logarithm by which 000's alpha exceeds the rate of its noise.
     """
     facts = ready.facts
     extra, c1 = 2.0 * ready.algorithm.penalty(1) * ready.graph.degree, facts.loss.curvature_bound
@@ -76,29 +80,62 @@ def _price_002(ready: Prepared) -> tuple[Array, Array, Array]:
 
 
 def noise_002(config: RunConfig, rows: Rows, total: float | tuple[float, ...]) -> Array:
-    """000's alpha, one a node, of private ADMM as 002's Figure 5 prices it: DVP with the noise of
-    002's (18).
+    """Compute 000's alpha of each node for private ADMM as 002's Figure 5 accounts for it.
 
-    Every round releases, so (32) is summed over all of them; the noise's rate is the largest alpha,
-    the same for all nodes, at which this sum is `total`, or each node's own with a total a node.
-    InvalidInput if the curvature terms of (32) alone cost more.
+    That is DVP with the noise of 002's (18).  Every round releases, so (32) is summed over all of
+    them, and the noise is set so that this sum is the total.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The run, whose noise is to be set.
+    rows : Rows
+        Of N nodes.
+    total : float or tuple of float
+        One total for all nodes, which then get the same rate, that of the most expensive node; or
+        a total for each node.
+
+    Returns
+    -------
+    ndarray of shape (N,)
+
+    Raises
+    ------
+    InvalidInput
+        If the curvature terms of (32) alone cost more.
     """
     ready = prepare(config, rows.n, rows.d)
     facts, (scale, fixed, bend) = ready.facts, _price_002(ready)
     each = np.reshape(total, (-1, 1)) / (scale * config.rounds) - fixed
-    # one total: the same rate for all nodes, which the dearest of them can pay
+    # one total: the same rate for all nodes, that of the most expensive one
     rate = each
     if not isinstance(total, tuple):
         rate = np.min(each, keepdims=True)
     if np.min(rate) <= 0:
         raise InvalidInput(
-            "alpha", total, "does not pay for the curvature terms of (32)", "raise alpha"
+            "alpha", total, "is less than the curvature terms of (32) cost", "raise alpha"
         )
     return np.asarray(rate * facts.C / facts.n + bend)[:, 0]
 
 
 def claim_002(config: RunConfig, rows: Rows, ready: Prepared) -> float:
-    """The sum of (32) over all rounds for the noise of :func:`noise_002`: the inverse of it."""
+    """Compute the sum of (32) over all rounds for the noise of a run, the inverse of
+    :func:`noise_002`.
+
+    Parameters
+    ----------
+    config : RunConfig
+        With the noise of every node.
+    rows : Rows
+        Of N nodes.
+    ready : Prepared
+        The prepared run of `config`.
+
+    Returns
+    -------
+    float
+        The largest sum of a node.
+    """
     facts, (scale, fixed, bend) = ready.facts, _price_002(ready)
     assert isinstance(config.noise, tuple)
     rate = (np.array(config.noise)[:, None] - bend) * facts.n / facts.C
@@ -106,9 +143,7 @@ def claim_002(config: RunConfig, rows: Rows, ready: Prepared) -> float:
 
 
 def broken(ready: Prepared) -> str:
-    """The conditions of the method's theorem on convergence that these parameters break; empty
-    for none.
-    """
+    """Describe the conditions of the method's theorem on convergence that a run violates, or ""."""
     config, facts, found = ready.config, ready.facts, []
     eta, V = ready.algorithm.penalty(1), ready.graph.degree
     if config.method in ("r_admm", "mr_admm"):

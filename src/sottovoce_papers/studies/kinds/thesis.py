@@ -1,4 +1,4 @@
-"""Cells of 003: see the functions named here."""
+"""Cells of 003, a doctoral thesis, under one name: the functions are those of its other files."""
 
 from .thesis_components import components
 from .thesis_models import one_site, parties

@@ -1,5 +1,5 @@
-"""003's principal components with privacy: one ledger holds the moments and the models learnt on
-the projected rows.
+"""003's principal components with privacy: one ledger is charged for the noisy moments and for the
+models learnt on the projected rows.
 
 The number of components is public, so both releases of a site are priced before the first; the
 second's query depends on the first release, which adaptive composition allows.
@@ -51,8 +51,8 @@ SOURCE = "second moments"
 
 
 def components(p: Mapping[str, Any]) -> list[Row]:
-    """The average of N sites' models on projected rows, by where the components come from: see
-    `pca` in thesis_data.
+    """Average N sites' models on rows projected onto principal components, and score the average.
+    `pca` says where the components come from (:mod:`.thesis_data`).
 
     Parameters: `data`, `pca`, `loss`, `Lambda`, `sites`, `rows`, `splits`; `epsilon`, the total of
     a site at delta 1e-5; for private components their number `components`, and the `share` of
@@ -83,7 +83,8 @@ def components(p: Mapping[str, Any]) -> list[Row]:
     sigma = _least_noise(lambda s: [*paid, _model(s, facts, 1).event(facts)], terms)
     for seed, first, some in splits(p):
         rows = Rows.build_from_parts(held.deal([m] * N, seed))
-        # with moments of its own each, rows differ too
+        # Private components differ between replicates, and so do the projected rows: then each
+        # replicate is a batch of its own.
         batches = [some]
         if moments is not None:
             batches = [1] * some
@@ -115,8 +116,24 @@ def components(p: Mapping[str, Any]) -> list[Row]:
 
 
 def noisy_moments(n: Array, width: int, epsilon: float, nodes: int) -> tuple[NoisyMoments, Facts]:
-    """The release of moments that costs (`epsilon`, 1e-5) by itself, and the facts that its row
-    guard needs.
+    """Build the release of second moments that costs (`epsilon`, 1e-5) by itself.
+
+    Parameters
+    ----------
+    n : ndarray of shape (N, 1)
+        Rows of each site.
+    width : int
+        Number of features.
+    epsilon : float
+        Cost of the release, at delta 1e-5.
+    nodes : int
+        Number N of sites.
+
+    Returns
+    -------
+    query : NoisyMoments
+    facts : Facts
+        What its row guard needs.
     """
     entries = width * (width + 1) // 2
     alpha = np.full((nodes, 1), gaussian_mu(epsilon, DELTA))
@@ -125,6 +142,7 @@ def noisy_moments(n: Array, width: int, epsilon: float, nodes: int) -> tuple[Noi
 
 
 def _model(sigma: float, facts: Facts, replicates: int) -> PerturbedObjective:
+    """Build the release of every site's model, (replicates, N, d), with Gaussian noise `sigma`."""
     zero = np.zeros((replicates, facts.n_nodes, facts.d))
     law = GaussianLaw(np.full(facts.n.shape, sigma))
     return PerturbedObjective(
@@ -133,8 +151,9 @@ def _model(sigma: float, facts: Facts, replicates: int) -> PerturbedObjective:
 
 
 def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> float:
-    """The smallest sigma, the same for all sites, at which all events together cost no more than
-    the target.
+    """Find the smallest sigma, the same for all sites, at which all events cost at most the target.
+
+    ``events(sigma)`` are those of all releases of a site.
     """
     accountant = accountants.make_accountant(terms.accountant)
 
@@ -145,7 +164,7 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
 
     found = calibrate(worst, [terms.epsilon], tolerance=tolerance_for(accountant))
     if not found.met.all():
-        rule = "is used up before the models, by the moments or the curvature of the loss"
+        rule = "is used up before the models are priced, by the moments or the loss's curvature"
         raise InvalidInput(
             "epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda"
         )
@@ -153,6 +172,7 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
 
 
 def _row(pca: str, ledger: Ledger, terms: Terms, kept: int) -> Row:
+    """Return the columns of a cell that do not depend on the replicate."""
     total = ledger.total()
     words = {
         "none": "No components: one row of one site is protected.",

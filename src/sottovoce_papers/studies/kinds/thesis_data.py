@@ -1,4 +1,5 @@
-"""Rows for 003's experiments: dealt to parties, and reduced by principal components in four ways.
+"""Rows for 003's experiments: partitioned over parties, and reduced by principal components in four
+ways.
 
 003 (Appendix A) centres all rows, takes the leading eigenvectors of their covariance that hold 90%
 of its trace, and maps the rows, not centred, onto them.  Projected rows stay in the unit ball, so
@@ -34,11 +35,10 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Training rows, and held-out rows: a public half to learn components from, and a half to score
-    on.
+    """Training rows, and held-out rows: a public half for the components, and a half for testing.
 
-    `caveat` is what statements must say of the encoding and the components; `stands_in`, why
-    nothing that is measured on these rows says anything of 003: others stand in for its own.
+    `caveat` is what statements must say of the encoding and the components.  `stands_in` says that
+    other rows are used in place of 003's, so that results do not test 003; empty for its own.
     """
 
     X: Array
@@ -53,30 +53,31 @@ class HeldOut:
 
     @property
     def notes(self) -> dict[str, str]:
-        """What every row of a cell must carry."""
+        """The note, and `stands_in` if there is one, for every row of a cell."""
         notes = {"_note": self.note}
         if self.stands_in:
             notes["stands_in"] = self.stands_in
         return notes
 
     def errors(self, models: Array) -> Array:
-        """Errors of models, shape (..., d), on the rows to score on."""
+        """Compute the errors (...) of models (..., d) on the test half."""
         return self.task.model_errors(self.X_test, self.y_test, models)
 
     def told(self, promise: str) -> str:
-        """A guarantee in words, with what it does not cover."""
+        """Return a guarantee in words, with the caveat added."""
         if self.caveat is None:
             return promise
         return f"{promise} Not covered: {self.caveat}."
 
     def onto(self, basis: Array) -> HeldOut:
-        """All rows projected onto the columns of `basis`, which are orthonormal."""
+        """Project all rows onto the columns of `basis` (d, k), which are orthonormal."""
         X, public, test = ((one @ basis) * _INSIDE for one in (self.X, self.X_public, self.X_test))
         return replace(self, X=X, X_public=public, X_test=test)
 
     def deal(self, sizes: list[int], seed: int) -> list[tuple[Array, Array]]:
-        """Disjoint random parts of the training rows, of these sizes; InvalidInput if there are
-        not that many rows.
+        """Draw disjoint random parts (X, y) of the training rows, of these sizes.
+
+        An InvalidInput if there are not that many rows.
         """
         cuts = np.cumsum([0, *sizes])
         if cuts[-1] > len(self.y):
@@ -89,7 +90,7 @@ class HeldOut:
 
 @lru_cache(maxsize=6)
 def load(name: str, pca: str = "none") -> HeldOut:
-    """A data set by name; `pca` is "none", "public" or "thesis"."""
+    """Load a data set by name, reduced by `pca`: "none", "public" or "thesis" (see the module)."""
     if pca != "none":
         held = load(name)
         if pca not in ("public", "thesis"):
@@ -107,8 +108,10 @@ def load(name: str, pca: str = "none") -> HeldOut:
 
 
 def digits(low: int, high: int) -> HeldOut:
-    """Two digits of MNIST as scikit-learn's cache has it (its 60,000 training images train);
-    else 3 and 7 stand in.
+    """Load two digits of MNIST from scikit-learn's cache, with its 60,000 training images for
+    training.
+
+    Where it is not there and cannot be fetched, the package's digits 3 and 7 are used instead.
     """
     from sklearn.datasets import fetch_openml
 
@@ -144,27 +147,28 @@ def digits(low: int, high: int) -> HeldOut:
 
 
 def halves(X: Array, y: Array) -> tuple[Array, Array, Array]:
-    """Held-out rows as the public half, and the half to score on with its labels: every second
-    row each.
-    """
-    return X[::2], X[1::2], y[1::2]
+    """Split held-out rows in turn: X of the public half, then X and y of the half for testing."""
+    public, scored = slice(None, None, 2), slice(1, None, 2)
+    return X[public], X[scored], y[scored]
 
 
 def leading(X: Array, share: float = SHARE) -> Array:
-    """003, Appendix A: eigenvectors of the covariance of `X`, as columns, that hold `share` of
-    its trace.
+    """Compute the leading eigenvectors of the covariance of `X` (003, Appendix A), as columns.
+
+    They are the fewest that hold `share` of its trace.
     """
     centred = X - X.mean(axis=0)
+    # in increasing order of the eigenvalues
     values, vectors = np.linalg.eigh(centred.T @ centred / len(X))
     held = np.cumsum(values[::-1]) / values.sum()
-    return np.ascontiguousarray(vectors[:, ::-1][:, : int(np.searchsorted(held, share)) + 1])
+    kept = int(np.searchsorted(held, share)) + 1
+    return np.ascontiguousarray(vectors[:, ::-1][:, :kept])
 
 
 def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int, int]]:
-    """(seed, first replicate, replicates) of each of `splits` splits of the rows; its replicates
-    differ in noise only.
+    """Yield (seed, first replicate, number of replicates) of each of `splits` splits of the rows.
 
-    Without noise there is one split a replicate.
+    Replicates of one split differ in noise only.  Without noise there is one split per replicate.
     """
     replicates = int(p["replicates"])
     many = replicates
@@ -177,5 +181,5 @@ def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int,
 
 
 def derived(*words: int) -> int:
-    """A seed of its own for each tuple of whole numbers."""
+    """Derive a seed from whole numbers, a different one for each tuple."""
     return int(np.random.SeedSequence(list(words)).generate_state(1)[0])

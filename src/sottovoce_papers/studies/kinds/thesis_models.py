@@ -1,5 +1,8 @@
-"""Cells of 003: one private site, and models of many sites averaged or weighted by an
-aggregator.
+"""Cells of 003: one private site (chapter 3), and models of many sites averaged or weighted by an
+aggregator (chapter 5).
+
+A *printed* form runs the thesis's listing to the letter, and its columns `claimed` and `epsilon`
+say what the thesis claims and what is proved; the form without that mark is the corrected one.
 """
 
 from __future__ import annotations
@@ -52,19 +55,19 @@ ONE_SITE: dict[str, dict[str, Any]] = {
     "generalised Gaussian, with the thesis's lambda": {},
     "objective, Gaussian": {"method": "objective", "law": "gaussian", "delta": DELTA},
 }
-"""003's Algorithms 1 to 3 on one site, and what ships instead: how they are run (empty:
-:func:`kifer`).
+"""How 003's Algorithms 1 to 3, and the forms that ship instead, are run on one site: fields of a
+run, or nothing for those that :func:`kifer` runs.
 """
 
 OURS = "aggregator's rows alone"
-"""A baseline that 003 lacks: what an aggregator with public rows learns without any site."""
+"""A baseline that 003 lacks: the model that an aggregator with public rows learns without sites."""
 
 ADDED, LARGER = "Lambda and Delta add up", "the larger of Lambda and Delta"
-"""Readings of Algorithm 3: what the experiments' Lambda is in it."""
+"""Readings of Algorithm 3: how the experiments' Lambda and the algorithm's Delta combine."""
 
 _ROUGH = 1e-5
-"""Certificate if no noise has to cover the solver's error; with large features there is almost
-no regulariser.
+"""Tolerance of the solver where no noise has to cover its error; a smaller one is out of reach for
+large features, which leave almost no regulariser.
 """
 
 _SHARED = {"data", "pca", "loss", "Lambda", "epsilon", "splits", "replicates", "seed", "varies"}
@@ -81,8 +84,8 @@ _PARTIES = _SHARED | {
 
 
 def one_site(p: Mapping[str, Any]) -> list[Row]:
-    """Figures 3.1 to 3.6: one party of `rows` rows, and every method of :data:`ONE_SITE` (or those
-    in `methods`).
+    """Run every method of :data:`ONE_SITE` (or those in `methods`) on one party (Figures 3.1 to
+    3.6).
 
     Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (noise is drawn anew in
     every replicate); `reading` of Algorithm 3.
@@ -116,11 +119,24 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
 
 
 def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
-    """One release of every site in `rows`, with regulariser ``terms.Lambda``: half as rho, half as
-    the penalty.
+    """Build the run of one release of every site with regulariser ``terms.Lambda``.
 
-    Objective perturbation adds curvature where the loss's own would cost more than half of epsilon;
-    003 has another rule.
+    Half of the regulariser is the run's rho, and half its penalty.  Corrected objective
+    perturbation adds a ridge where the determinant would cost more than half of epsilon
+    (:func:`sottovoce_papers.aggregation.curvature_for`); 003 has another rule.
+
+    Parameters
+    ----------
+    how : mapping
+        An entry of :data:`ONE_SITE`: method, form and law.
+    terms : Terms
+        Target, loss, regulariser and the seed of the noise.
+    rows : Rows
+        Of N sites.
+
+    Returns
+    -------
+    RunConfig
     """
     full: dict[str, Any] = {"form": "corrected", "epsilon": terms.epsilon, **how}
     extra, N = 0.0, len(rows.n)
@@ -145,20 +161,34 @@ def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
 
 
 def bend_of_3_8(c: float, d: int) -> float:
-    """003, (3.8): its bound on the Hessian's largest eigenvalue, by the Frobenius norm; `c`
-    itself is a bound too.
+    """Compute 003's bound (3.8) on the Hessian's largest eigenvalue, by the Frobenius norm.
+
+    The bound `c` on the loss's second derivative is itself a bound, and a smaller one.
     """
     return math.sqrt((d * d - d) * c**2 + d * (c + 1.0) ** 2)
 
 
 def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Array, Statement]:
-    """003, Algorithm 3, as printed, with zeta = 1: models (R, N, d), and what is claimed and
-    proved.
+    """Run 003's Algorithm 3 as printed, with zeta = 1 and the smallest Delta that it allows.
 
-    Delta is the smallest that the listing allows.  The experiments' Lambda is its r, ``n Lambda / 2
-    ||f||^2``, and adds to Delta; by the other `reading` r is 0, and Delta is ``n Lambda`` if that
-    is larger.  The `name` says whether lambda is that of (3.8) or the least true bound, and whether
-    the noise is Gaussian.
+    Parameters
+    ----------
+    rows : Rows
+        Of N sites.
+    terms : Terms
+        Target, loss, regulariser and the seed of the noise.
+    name : str
+        A key of :data:`ONE_SITE`.  It says whether the algorithm's lambda is that of (3.8) or the
+        smallest true bound, and whether the noise is Gaussian.
+    reading : str
+        With `ADDED`, the experiments' Lambda is the algorithm's r, ``n Lambda / 2 ||f||^2``, and
+        adds to Delta; with `LARGER`, r is 0, and Delta is ``n Lambda`` if that is larger.
+
+    Returns
+    -------
+    models : ndarray of shape (R, N, d)
+    statement : Statement
+        With what is claimed and what is proved.
     """
     facts = terms.facts(rows.n, rows.d)
     bound = facts.loss.curvature_bound
@@ -182,8 +212,24 @@ def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Ar
 
 
 def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple[Array, Ledger]:
-    """003, Algorithm 3, to the letter, with a regulariser (N, 1) of choice: models (R, N, d),
-    and their ledger.
+    """Run 003's Algorithm 3 to the letter, with any regulariser.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of N sites.
+    terms : Terms
+        Target, loss, regulariser and the seed of the noise.
+    ridge : ndarray of shape (N, 1)
+        Added to the regulariser of `terms`.
+    gaussian : bool
+        Gaussian noise at delta 1e-5, in place of the pure form's.
+
+    Returns
+    -------
+    models : ndarray of shape (R, N, d)
+    ledger : Ledger
+        Charged with the release; it has no budget, so it refuses nothing.
     """
     epsilon, shape = terms.epsilon, rows.n.shape
     start = np.zeros((terms.replicates, len(rows.n), rows.d))
@@ -203,7 +249,7 @@ def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple
 
 
 def _words(name: str, said: Statement) -> str:
-    """What a run guarantees, without its numbers, which are columns."""
+    """Describe a run's guarantee without its numbers, which are columns of the table."""
     if math.isinf(said.epsilon):
         return f"{name}: nothing is protected."
     delta, assumed = "pure", ""
@@ -218,8 +264,8 @@ def _words(name: str, said: Statement) -> str:
 
 
 def parties(p: Mapping[str, Any]) -> list[Row]:
-    """Figures 5.2 to 5.41: N sites release one model each, which are averaged or weighted by an
-    aggregator.
+    """Run 003's aggregation methods (Figures 5.2 to 5.41): N sites release one model each, and the
+    models are averaged, or weighted by an aggregator.
 
     Parameters: `data`, `pca`, `loss`, `Lambda`, `splits`; `epsilon` of every private party;
     `sites`, `rows` and `aggregator_rows`; `setting` of
@@ -245,7 +291,7 @@ def parties(p: Mapping[str, Any]) -> list[Row]:
 
 @lru_cache(maxsize=8)
 def _of_all(data: str, pca: str, loss: str, Lambda: float) -> Array:
-    """The model of all training rows, which stands for the thesis's f*."""
+    """Fit the model (d,) of all training rows without noise, in place of the thesis's f*."""
     held = load(data, pca)
     return pooled_minimiser(Rows.build_from_parts([(held.X, held.y)]), RunConfig(loss=loss), Lambda)
 
@@ -253,7 +299,7 @@ def _of_all(data: str, pca: str, loss: str, Lambda: float) -> Array:
 def _split(
     p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int
 ) -> Iterator[tuple[Row, Array]]:
-    """Every method's row and its models over the replicates of one split."""
+    """Yield, for one split, every method's columns and its models (replicates, d)."""
     N, setting = int(p["sites"]), p["setting"]
     sizes = [
         int(p.get("first_rows", p["rows"])),
@@ -345,8 +391,8 @@ def _split(
 
 
 def case_of(p: Mapping[str, Any]) -> str:
-    """The rows of a cell in a word, without where they come from: panels of rows that stand in
-    must say so.
+    """Return the name of a cell's data for panels, without its source; synthetic rows used in
+    place of the data are marked.
     """
     name = next((one for one in SOURCED if p["data"].startswith(f"{one}:")), p["data"])
     if stands_in(p):
@@ -355,8 +401,9 @@ def case_of(p: Mapping[str, Any]) -> str:
 
 
 def _first(alone: Fit, own: Fit) -> Fit:
-    """The same sites, of which the first trained on its own terms; the guarantee is the weakest
-    of all.
+    """Replace the first site's model by that of `own`, which was fitted with other terms.
+
+    The sites' guarantee becomes the weakest of all.
     """
     weakest = max(own.sites, alone.sites, key=lambda said: said.epsilon)
     return replace(
@@ -365,7 +412,7 @@ def _first(alone: Fit, own: Fit) -> Fit:
 
 
 def _promises(method: str, says: Mapping[str, Statement]) -> str:
-    """Whom a method protects and whom not, without the numbers, which are columns."""
+    """Describe whose rows a method protects and whose not, without numbers, which are columns."""
 
     def one(said: Statement) -> str:
         if math.isinf(said.epsilon):

@@ -1,5 +1,5 @@
-"""Cells of 003 beside its figures of errors: the Huber loss, Theorem 3.6, section 5.3, what
-section 6.2.2 proposes.
+"""Further cells of 003: the Huber loss, Theorem 3.6, the numbers of section 5.3, and the proposals
+of section 6.2.2.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _OURS = {"replicates", "seed"}
 
 
 def huber(p: Mapping[str, Any]) -> list[Row]:
-    """Figure 3.3, and its claim: the Huber loss over its margin, and errors of one site by the
-    Huber constant `h`.
+    """Tabulate the Huber loss over its margin, and run one site at each Huber constant `h` (Figure
+    3.3 and its claim).
 
     Other parameters as of one_site.  Rows with ``what`` "loss" have `margin` and `value`; those
     with "error" are one_site's.
@@ -56,25 +56,25 @@ AXES = ("rows", "epsilon", "features")
 
 
 def orders(p: Mapping[str, Any]) -> list[Row]:
-    """Theorem 3.6 along one of its variables: the loss of accuracy of Algorithm 3 beside the order
-    that it prints.
+    """Measure the excess loss of Algorithm 3 along one variable of Theorem 3.6, beside the printed
+    order of growth.
 
-    The problem is the one on which the theorem's bound is attained up to a constant, at every point
-    another one.  Rows are all ``s u``, u a unit vector, on the linear piece of the Huber loss, so
+    At every point the problem is one on which the theorem's bound is attained up to a constant.
+    All rows are ``s u``, u a unit vector, on the linear piece of the Huber loss, so
     that J is ``Lambda / 2 ||f||^2 - s u.f`` up to a constant, with its minimiser of norm 1 where s
-    is Lambda; and Lambda is Delta / n, as much as Algorithm 3 adds.  With less curvature noise
-    costs less there, and with more J itself holds the model.
+    is Lambda; and Lambda is Delta / n, as much as Algorithm 3 adds.  With less curvature in J the
+    noise costs less, and with more J itself keeps the model in place.
 
     Parameters
     ----------
     law : {"spherical", "gaussian"}
         The pure case, (3.6), or (3.7) at delta 1e-5.
     axis : {"rows", "epsilon", "features"}
-        What takes each of `values`, two at least, in place of the parameter of that name.
+        The parameter that takes each of `values`, of which there are two or more.
     rows, epsilon, features
         n, epsilon in nats, and d.
     along : str
-        A label of the axis, for several pieces of one.
+        A label for one of several pieces of an axis.
 
     Returns
     -------
@@ -119,8 +119,8 @@ def orders(p: Mapping[str, Any]) -> list[Row]:
 
 
 def _lost_at(p: Mapping[str, Any]) -> tuple[Array, float]:
-    """The losses of accuracy (R,) of Algorithm 3 on the hardest problem of this size, and the
-    theorem's order.
+    """Return the excess losses (R,) of Algorithm 3 on the hardest problem of this size, and the
+    theorem's order of growth.
     """
     n, d, epsilon = int(p["rows"]), int(p["features"]), float(p["epsilon"])
     gaussian, delta = False, None
@@ -131,7 +131,7 @@ def _lost_at(p: Mapping[str, Any]) -> tuple[Array, float]:
     # of a row's norm, so that noisy models stay on the loss's linear piece, margins below 1/2
     most = 0.1
     if Lambda > most:
-        rule = f"makes rows of norm {Lambda:.2g}, and at most {most} is allowed"
+        rule = f"would need rows of norm {Lambda:.2g}, but at most {most} is allowed"
         raise InvalidInput("epsilon", epsilon, rule, "raise epsilon or rows, or lower features")
     rows = Rows.build_from_parts([(np.full((n, d), Lambda / math.sqrt(d)), np.ones(n))])
     best = np.full(d, 1.0 / math.sqrt(d))
@@ -147,12 +147,14 @@ def _lost_at(p: Mapping[str, Any]) -> tuple[Array, float]:
 
 
 def slope_of(at: Array, values: Array) -> float:
-    """The least-squares slope of the logarithm of `values` along `at`."""
+    """Compute the least-squares slope of the logarithm of `values` (places,) along `at`."""
     return float(np.polyfit(at, np.log(values), 1)[0])
 
 
 def jackknifed_slopes(at: Array, values: Array) -> list[float]:
-    """Pseudovalues, one a replicate, of :func:`slope_of` the means of `values` (places, R)."""
+    """Compute jackknife pseudovalues, one per replicate, of the :func:`slope_of` the means of
+    `values` (places, R).
+    """
     many, whole = values.shape[1], slope_of(at, values.mean(axis=1))
     if many == 1:
         return [whole]
@@ -161,12 +163,12 @@ def jackknifed_slopes(at: Array, values: Array) -> list[float]:
 
 
 CHANGES = {"local": 0.36, "global": 0.02}
-"""003, section 5.3: how far the errors of models change over its values of epsilon."""
+"""By how much errors change over the values of epsilon of 003, section 5.3, as it prints them."""
 
 
 def changes(p: Mapping[str, Any]) -> list[Row]:
-    """Section 5.3: the error at the first of two `values` of epsilon less that at the other, of
-    every method.
+    """Compute, for every method, the error at the first of two `values` of epsilon minus that at
+    the second (section 5.3).
 
     Other parameters are those of parties.  `source` is "here", or "003" for rows with the numbers
     that it prints.
@@ -187,7 +189,7 @@ def changes(p: Mapping[str, Any]) -> list[Row]:
 
 
 def _by_replicate(cell: list[Row], method: str) -> dict[int, float]:
-    """Mean errors of a method's models, by replicate."""
+    """Return the mean error of a method's models, by replicate."""
     own: dict[int, list[float]] = {}
     for row in cell:
         if row["method"] == method:
@@ -196,11 +198,11 @@ def _by_replicate(cell: list[Row], method: str) -> dict[int, float]:
 
 
 def improved(p: Mapping[str, Any]) -> list[Row]:
-    """Section 6.2.2 with public rows at the aggregator: the d best independent models of many
-    sites, and boosting.
+    """Run the proposals of section 6.2.2 with public rows at the aggregator: the d best independent
+    models of many sites, and boosting.
 
-    Parameters as of parties, without `setting`.  What follows the sites' releases reads those and
-    public rows only: free.
+    Parameters as of parties, without `setting`.  Everything after the sites' releases reads only
+    these and public rows, so it costs no privacy.
     """
     check(p, _OURS | _IMPROVED)
     held, out, N = load(p["data"], p["pca"]), [], int(p["sites"])
@@ -243,12 +245,25 @@ def improved(p: Mapping[str, Any]) -> list[Row]:
 
 
 def _errors(M: Array, signed: Array) -> Array:
+    """Compute the share (N,) of signed rows (n, d) that each model of M (N, d) misclassifies."""
     return (signed @ M.T <= 0).mean(axis=0)
 
 
 def picked(M: Array, signed: Array, most: int) -> Array:
-    """At most `most` rows of M (N, d): linearly independent ones, the fewest errors on public
-    rows first.
+    """Pick linearly independent models, those with the fewest errors on public rows first.
+
+    Parameters
+    ----------
+    M : ndarray of shape (N, d)
+        The sites' models.
+    signed : ndarray of shape (n, d)
+        Public rows times their labels.
+    most : int
+        Largest number of models to keep.
+
+    Returns
+    -------
+    ndarray of shape (k, d)
     """
     kept: list[int] = []
     basis: list[Array] = []
@@ -267,8 +282,9 @@ def picked(M: Array, signed: Array, most: int) -> Array:
 
 
 def boost(M: Array, signed: Array) -> Array:
-    """AdaBoost over the models M (N, d) as weak learners, on public rows: unit models times
-    their weights, summed.
+    """Combine the models M (N, d) by AdaBoost on public signed rows (n, d).
+
+    The models, scaled to norm 1, are the weak learners; the result (d,) is their weighted sum.
     """
     norms = np.linalg.norm(M, axis=1, keepdims=True)
     units = M / np.where(norms > 0, norms, 1.0)

@@ -1,5 +1,5 @@
-"""Cells of 003 on how its models are computed: Algorithm 2's Delta, Nelder and Mead's method,
-the choice of Lambda.
+"""Cells of 003 on how its models are computed: the Delta of Algorithm 2, minimisation by Nelder and
+Mead's method, and cross-validation for the choice of Lambda.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from . import Row, check
 from .thesis_data import HeldOut, load, splits
 
 NEWTON, SIMPLEX, OTHER_HUBER = "Newton", "Nelder-Mead", "Nelder-Mead, the code's Huber loss"
-"""Solvers of 003's objectives; the last one has the loss that the author's published code has in
-their place.
+"""Solvers of 003's objectives.  The last one minimises another loss, that of the author's published
+code.
 """
 SOURCE, LETTER = "e^(epsilon / 4)", "e^(c / (2 Lambda))"
 """Readings of Delta in Algorithm 2, step 1: that of its source, and the one that 003 prints."""
 _FOLDS = 5
-# a regulariser below this is none: the model is so long that only its direction counts
+# A regulariser below this counts as 0: the model is so long that only its direction matters.
 _FLAT = 1e-9
 _SHARED = {"data", "pca", "loss", "Lambda", "rows", "replicates", "seed"}
 
 
 def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
-    """003, Algorithm 2 with the Delta of a `reading`: one site's model and the average of all,
-    solved exactly.
+    """Run 003's Algorithm 2 with the Delta of a `reading`, solved exactly: one site's model and the
+    average of all.
 
     Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `sites`, `rows`, `splits`; `varies`, a
     label.  Columns: `error`; `ridge`, Lambda + Delta; `branch`, 2 where epsilon' is not positive;
@@ -91,8 +91,25 @@ def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
 
 
 def ridge_of(epsilon: float, facts: Facts, letter: bool = False) -> tuple[float, float, bool]:
-    """Algorithm 2, step 1, of sites of one size: Lambda + Delta without cancellation, the noise
-    rate, epsilon' > 0.
+    """Compute 003's Algorithm 2, step 1, for sites of one size, without cancellation.
+
+    Parameters
+    ----------
+    epsilon : float
+        The target of one release.
+    facts : Facts
+        Of sites with the same number of rows.
+    letter : bool
+        Use the Delta that 003 prints, not that of its source.
+
+    Returns
+    -------
+    total : float
+        The regulariser Lambda + Delta.
+    rate : float
+        The rate of the noise.
+    first : bool
+        Whether epsilon' is positive, so that Delta is 0.
     """
     c, n = facts.loss.curvature_bound, float(facts.n.flat[0])
     ridge, rate = listed(epsilon, facts, letter)
@@ -109,29 +126,56 @@ def ridge_of(epsilon: float, facts: Facts, letter: bool = False) -> tuple[float,
 
 
 def proved(facts: Facts, total: float, rate: float) -> float:
-    """The pure epsilon of a release with this regulariser and noise rate, exact minimisation
-    assumed.
+    """Compute the pure epsilon that is proved for a release, if its minimiser is exact.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of sites with the same number of rows.
+    total : float
+        The regulariser Lambda + Delta.
+    rate : float
+        The rate of the noise.
+
+    Returns
+    -------
+    float
     """
     one, K = np.ones(1), max(float(facts.n.flat[0]) * total, 1e-300)
     c, logistic = facts.loss.curvature_bound, facts.loss.logistic_identity
     event = SphericalObjectivePerturbation(
         "003, Algorithm 2 (printed)",
         facts.relation,
-        rate * one,
-        K * one,
-        c,
-        logistic,
-        facts.d,
-        0 * one,
-        0 * one,
-        0 * one,
+        beta=rate * one,
+        K=K * one,
+        curvature_bound=c,
+        logistic=logistic,
+        dimension=facts.d,
+        error=0 * one,
+        beta_release=0 * one,
+        sigma_release=0 * one,
     )
     return float(accountants.make_accountant("pure").epsilon_of_events([event]).max())
 
 
 def noise_of(models: Array, sites: Rows, facts: Facts, total: float) -> Array:
-    """The noise b (R, N, d) in the objectives that `models` minimise with the regulariser
-    `total`.
+    """Recover the noise in the objectives that models minimise, from their optimality condition.
+
+    Parameters
+    ----------
+    models : ndarray of shape (R, N, d)
+        Exact minimisers.
+    sites : Rows
+        Of N sites.
+    facts : Facts
+        Has the loss.
+    total : float
+        The regulariser Lambda + Delta.
+
+    Returns
+    -------
+    ndarray of shape (R, N, d)
+        The noise b.
     """
     out = np.empty_like(models)
     for i in range(models.shape[1]):
@@ -141,11 +185,28 @@ def noise_of(models: Array, sites: Rows, facts: Facts, total: float) -> Array:
 
 
 def flat(a: Array, b: Array, total: float, loss: Loss) -> Array:
-    """The minimiser of ``sum loss(a w) + b.w + n total ||w||^2 / 2`` as total goes to 0 with it:
-    its direction.
+    """Compute the direction of the minimiser of ``sum loss(a w) + b.w + n total ||w||^2 / 2`` as
+    `total` goes to 0.
 
-    All margins are then large, where both losses are ``max(0, -z)``; of the dual, a box, the
-    minimiser is ``a' alpha - b`` over ``n total``.
+    All margins are then large, where both losses are ``max(0, -z)``.  The dual problem is a
+    quadratic one over the box [0, 1]^n in alpha, and the minimiser is ``(a' alpha - b) / (n
+    total)``.
+
+    Parameters
+    ----------
+    a : ndarray of shape (n, d)
+        Signed rows.
+    b : ndarray of shape (d,)
+        The noise.
+    total : float
+        The regulariser, in whose limit 0 the direction does not depend on it.
+    loss : Loss
+        Not used either, for the same reason.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        Of norm 1.
     """
     n = len(a)
 
@@ -159,8 +220,8 @@ def flat(a: Array, b: Array, total: float, loss: Loss) -> Array:
 
 
 def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
-    """003, section 2.5: the same objectives, noise included, minimised by Nelder and Mead's method
-    and exactly.
+    """Minimise the same objectives, noise included, by Nelder and Mead's method and exactly (003,
+    section 2.5).
 
     Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` (infinite: no noise), `sites`, `rows`,
     `first_rows` (of the first site, without noise only), `aggregator_rows`; the aggregator's rows
@@ -172,7 +233,7 @@ def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
     check(p, _SHARED | {"epsilon", "sites", "first_rows", "aggregator_rows", "splits", "varies"})
     held, N, out = load(p["data"], p["pca"]), int(p["sites"]), list[Row]()
     if "first_rows" in p and math.isfinite(float(p["epsilon"])):
-        rule = "is of runs without noise: Delta here is that of sites of one size"
+        rule = "applies only without noise, because Delta is computed for sites of one size"
         raise InvalidInput(
             "first_rows", p["first_rows"], rule, "leave it out, or use epsilon = inf"
         )
@@ -205,7 +266,9 @@ def _both(
     terms: Terms,
     first: int,
 ) -> list[Row]:
-    """Rows of all solvers on one split."""
+    """Return the rows of all solvers on one split; `exact` has the exact minimisers of the sites,
+    and `first` is the number of its first replicate.
+    """
     loss, facts = make_loss(terms.loss), terms.facts(sites.n, sites.d)
     total = facts.mu
     if math.isfinite(terms.epsilon):
@@ -263,11 +326,23 @@ def _both(
 
 
 def huber_of_the_code(z: Array, h: float, epsilon: float) -> Array:
-    """The Huber loss in the author's code: its middle piece has epsilon in the place of one h of
-    (3.5).
+    """Compute the Huber loss of the author's code, which has epsilon in place of one h of (3.5).
 
-    So it is ``(1 + epsilon - z)^2 / 4h`` for margins z within h of 1, and jumps at both ends of
-    them.
+    So it is ``(1 + epsilon - z)^2 / 4h`` for margins within h of 1, and jumps at both ends.
+
+    Parameters
+    ----------
+    z : ndarray
+        Margins.
+    h : float
+        The Huber constant.
+    epsilon : float
+        The epsilon of the run, which the code has in place of h.
+
+    Returns
+    -------
+    ndarray
+        Losses, of the shape of `z`.
     """
     middle = (1.0 + epsilon - z) ** 2 / (4.0 * h)
     return np.where(z > 1.0 + h, 0.0, np.where(np.abs(1.0 - z) <= h, middle, 1.0 - z))
@@ -276,7 +351,25 @@ def huber_of_the_code(z: Array, h: float, epsilon: float) -> Array:
 def objective(
     w: Array, a: Array, b: Array, total: float, value_of: Callable[[Array], Array]
 ) -> float:
-    """``mean loss(a w) + b.w / n + total ||w||^2 / 2``, `value_of` the loss of a margin."""
+    """Compute the objective ``mean loss(a w) + b.w / n + total ||w||^2 / 2`` of one site.
+
+    Parameters
+    ----------
+    w : ndarray of shape (d,)
+        Model.
+    a : ndarray of shape (n, d)
+        Signed rows.
+    b : ndarray of shape (d,)
+        The noise.
+    total : float
+        The regulariser Lambda + Delta.
+    value_of : callable
+        The loss of margins.
+
+    Returns
+    -------
+    float
+    """
     n = len(a)
     return float(np.add.reduce(value_of(a @ w)) / n + b @ w / n + total / 2.0 * (w @ w))
 
@@ -284,8 +377,26 @@ def objective(
 def simplex(
     a: Array, b: Array, total: float, value_of: Callable[[Array], Array]
 ) -> tuple[Array, float, bool]:
-    """What Nelder and Mead's method returns from zero by scipy's defaults, its value, and
-    whether it hit a limit.
+    """Minimise the :func:`objective` by Nelder and Mead's method from zero, with scipy's defaults.
+
+    Parameters
+    ----------
+    a : ndarray of shape (n, d)
+        Signed rows.
+    b : ndarray of shape (d,)
+        The noise.
+    total : float
+        The regulariser Lambda + Delta.
+    value_of : callable
+        The loss of margins.
+
+    Returns
+    -------
+    w : ndarray of shape (d,)
+    value : float
+        The objective there.
+    stopped : bool
+        Whether the search ended at a limit.
     """
 
     def at(w: Array) -> float:
@@ -296,10 +407,10 @@ def simplex(
 
 
 def folds(p: Mapping[str, Any]) -> list[Row]:
-    """003, section 5.2.1: the error of five-fold cross-validation over one party's rows, without
-    noise.
+    """Compute the error of five-fold cross-validation over one party's rows, without noise (003,
+    section 5.2.1).
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `rows`.  Every replicate deals the rows anew.
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `rows`.  Every replicate draws the rows again.
     """
     check(p, _SHARED)
     held, out = load(p["data"], p["pca"]), list[Row]()

@@ -1,5 +1,5 @@
-"""001, section V-C: risk over budgets, the exponential that models it, and the budget that is
-best.
+"""Cells of 001, section V-C: the risk as a function of the budget alpha, the exponential fitted to
+it, and the optimal budget (:mod:`sottovoce_papers.tradeoff`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ RISK, LOSS = "C times the loss", "the mean loss"
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """Empirical risk over `alphas` at the rounds `at`, L_acc fitted to it and as printed, the
-    utility of privacy, (28).
+    """Measure the empirical risk at budgets `alphas` after the rounds `at`, fit L_acc to it, and
+    solve 001's problem (28).
 
-    PVP as printed is taken before its last step.  With `rounds` the runs to the last of `at` go on
-    to that round, so that they are those of another study.  Columns: ``what``; ``value``, C times
-    the mean loss; ``mean_loss``, without C; ``share``, over the range of the measured means.
+    PVP as printed is scored before its last step.  With `rounds` the runs to the last of `at`
+    continue to that round, so that they are the runs of another study.  The column ``what`` says
+    what a row is; ``value`` is C times the mean loss, ``mean_loss`` the same without C, and
+    ``share`` is ``value`` over the range of the measured means.
     "measured": rows of :func:`.training.run`.  "L_acc", "U_priv" and "J": curves over `alpha`.
     "printed": L_acc with the papers' constants, a curve for each of `constants` and `unit`, that of
     c4; c6 is as they say, from the risk at the largest alpha: the least over rounds (their first
@@ -84,11 +85,12 @@ def run(p: Mapping[str, Any]) -> list[Row]:
 
 
 def _grid(alphas: Array) -> Array:
-    """Many budgets for a smooth curve, the measured ones among them."""
+    """Return about 60 budgets for a smooth curve, with the measured ones among them."""
     return np.union1d(np.geomspace(alphas.min(), alphas.max(), 60)[1:-1], alphas)
 
 
 def _printed(alphas: Array, floors: tuple[float, float], C: float) -> list[Row]:
+    """Return rows of L_acc with the papers' constants; `floors` are the c6 of the two pairs."""
     rows: list[Row] = []
     for (c4, c5), c6 in zip(PRINTED, floors, strict=True):
         name = f"c4 = {c4:g}, c5 = {c5:g}"
@@ -104,7 +106,10 @@ def _printed(alphas: Array, floors: tuple[float, float], C: float) -> list[Row]:
 
 
 def _constants(alphas: Array, measured: Array) -> list[Row]:
-    """c4 and c5 of every replicate to whose risks an exponential can be fitted."""
+    """Return rows of c4 and c5, fitted to the risks (alphas, R) of every replicate by itself.
+
+    Replicates without a fit are left out.
+    """
     rows: list[Row] = []
     for replicate, risks in enumerate(measured.T):
         try:
@@ -119,6 +124,10 @@ def _constants(alphas: Array, measured: Array) -> list[Row]:
 
 
 def _fitted(alphas: Array, means: Array, k: int, p: Mapping[str, Any]) -> list[Row]:
+    """Return rows of the curves fitted to the mean risks after round k, and of the optimum.
+
+    c3 is nine tenths of the way from c6 up to the loss at the smallest budget.
+    """
     name = f"{p.get('panel', p['method'])}, round {k}"
     try:
         curve = fit_accuracy(alphas, means)

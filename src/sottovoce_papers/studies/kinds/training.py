@@ -1,4 +1,7 @@
-"""Cells that train: curves over rounds and final scores."""
+"""Cells that train a model by one of the iterative methods: scores over rounds, or at the end.
+
+Most studies of 000, 001, 002 and 004 use :func:`run`; :mod:`.graded` adds columns for 004.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ _CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta", "draws"
 
 
 def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
-    """The run that a cell's parameters describe: those of RunConfig and of :func:`..tables.deal`,
-    and two more.
+    """Build the configuration of the run that a cell's parameters describe.
 
-    `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run
-    spends, as its paper claims, or as proved with `match_by` = "proved"; with "claimed, each node"
-    every node spends its own claim.  With `price` = "002" the noise is that of 002's (32) over all
-    rounds, with "004" the total stands for 004's zCDP. `beta` is 004's norm of a gradient of C
-    times the mean loss; the knob `tolerance` is in units of C.
+    Besides fields of RunConfig and parameters of :func:`..tables.deal` they are: `alpha`, the
+    papers' noise.  `match`, another run (with noise `alpha`): this run's total is that run's, as
+    its paper claims it, or as proved with `match_by` = "proved"; with "claimed, each node" every
+    node has its own claim.  `price`: with "002" the noise is set by 002's (32) over all
+    rounds, with "004" the total stands for 004's zCDP. `beta`, 004's norm of a gradient of C
+    times the mean loss; the field `tolerance` is that over C.
     """
     check(p, _KNOBS | _DATA | _CELL | kept.LABELS)
     knobs = _knobs(p)
@@ -71,7 +74,7 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
 
 
 def _knobs(p: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a run among those of a cell; a list, as JSON has it, as a tuple."""
+    """Return the fields of a RunConfig among a cell's parameters; lists become tuples."""
     knobs = {key: value for key, value in p.items() if key in _KNOBS}
     for key, value in knobs.items():
         if isinstance(value, list):
@@ -80,7 +83,9 @@ def _knobs(p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
-    """What the run `match` costs: by its paper's claim, in all or at each node, or as proved."""
+    """Return the total of the run `match`: by its paper's claim, in all or of each node, or as
+    proved.
+    """
     other = _knobs({"noise": p["alpha"]} | dict(p["match"]))
     shared = {key: p[key] for key in ("rounds", "C", "rho", "graph", "seed", "delta") if key in p}
     ready = prepare(RunConfig.from_dict({"epsilon": math.inf} | shared | other), rows.n, rows.d)
@@ -99,8 +104,8 @@ def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
 
 
 def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
-    """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the
-    curvature that is there.
+    """Compute the Phi of 000, Algorithm 2: ``C c1 / (n (e^(alpha/4) - 1))`` minus the curvature
+    ``2 eta`` that the penalty has, or 0.
     """
     alpha = p.get("noise")
     if alpha is None:
@@ -110,8 +115,9 @@ def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
 
 @dataclass
 class _Scores:
-    """An observer that computes what papers plot, for every round asked for.  It reads rows
-    without noise.
+    """An observer that computes the quantities that the papers plot, after the wanted rounds.
+
+    It reads private rows without noise, as only a simulation may.
     """
 
     ready: Prepared
@@ -145,7 +151,7 @@ class _Scores:
         )
 
     def score(self, models: Array) -> list[Row]:
-        """A row a replicate."""
+        """Score models (R, N, d): one row per replicate, with the columns of :func:`scored`."""
         own = np.stack(
             [self.loss.value(a @ models[:, i].T).mean(axis=0) for i, a in enumerate(self.signed)]
         )
@@ -170,7 +176,7 @@ class _Scores:
 
 
 def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, float]]:
-    """(claimed, proved) total after each wanted round, from a plan of the run."""
+    """Return the claimed and the proved total after each wanted round, from a plan of the run."""
     found: dict[int, tuple[float, float]] = {}
 
     def note(k: int, book: Ledger) -> None:
@@ -188,8 +194,9 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """One configuration, on each of `draws` draws of its random graph and rows: see
-    :func:`on_one_draw`.
+    """Run one configuration on each of `draws` draws of its random graph and rows.
+
+    The columns are those of :func:`on_one_draw`.
 
     With `draws` there is a column of that name, `draw`: replicates of one draw differ in noise
     only.
@@ -198,15 +205,16 @@ def run(p: Mapping[str, Any]) -> list[Row]:
 
 
 def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
-    """The rows of :func:`scored`, which cells share; with `also` = "noiseless_error"
-    :func:`learned`'s columns too.
+    """Return the rows of :func:`scored`, from the cache if another cell has made them.
+
+    With `also` = "noiseless_error" they have the columns of :func:`learned` too.
     """
     return learned(kept.once("training.run", p, wanted_rounds(p), partial(scored, p)), p)
 
 
 def wanted_rounds(p: Mapping[str, Any]) -> frozenset[int]:
-    """The rounds after which a cell's rows are asked for: the last; with `every` the first too,
-    and every so many.
+    """Return the rounds after which a cell is scored: the last; with `every` also the first, and
+    every `every`-th.
     """
     rounds = p.get("rounds", RunConfig.defaults()["rounds"])
     # any other value is refused with the configuration
@@ -219,8 +227,7 @@ def wanted_rounds(p: Mapping[str, Any]) -> frozenset[int]:
 
 
 def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
-    """One configuration: scores per replicate after the last round, or after the first and every
-    `every` rounds.
+    """Run one configuration, and score each replicate after the rounds of :func:`wanted_rounds`.
 
     Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C
     times that), `test_error` and the task's quality of the average model, `site_test_error` (mean
@@ -268,7 +275,7 @@ def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
 
 
 def learned(rows: list[Row], p: Mapping[str, Any]) -> list[Row]:
-    """Rows of a cell, with the columns of :func:`_learns` where `also` asks for them."""
+    """Add the columns of :func:`_learns` to the rows of a cell, if its parameter `also` is set."""
     # rows without a round are the note of a run that was left out
     if not p.get("also") or p["method"] == "local" or "round" not in rows[0]:
         return rows
@@ -278,11 +285,11 @@ def learned(rows: list[Row], p: Mapping[str, Any]) -> list[Row]:
 
 
 def _learns(dealt: Dealt, config: RunConfig) -> Row:
-    """Whether these settings say anything about errors.
+    """Compute columns that say whether errors are informative in this setting.
 
-    Columns: `majority_error`, of always the commoner class of the test rows; `noiseless_error`, of
-    the same run without noise; `untestable_error`, the reason, where the second is not less than
-    the first by two standard errors.
+    They are `majority_error`, of always predicting the commoner class of the test rows;
+    `noiseless_error`, of the same run without noise; and `untestable_error`, a sentence, where the
+    second is not below the first by two standard errors.
     """
     common = dealt.commoner
     if common is None:
@@ -299,8 +306,8 @@ def _learns(dealt: Dealt, config: RunConfig) -> Row:
 
 
 def _local(p: Mapping[str, Any]) -> list[Row]:
-    """Every site alone: one objective-perturbed minimiser of its own rows, and the mean test
-    error over sites.
+    """Fit every site alone by objective perturbation of its own rows; return the mean test error
+    over sites.
     """
     dealt = deal(p)
     wrong, said, spent = [], "", 0.0
