@@ -124,7 +124,7 @@ class Asker:
     def _run_stage(
         self, stage: Stage, move: Move | None = None, **public: Any
     ) -> tuple[Outcome, Any]:
-        """Run the recipe of a stage; returns how it ended, and its result (None after an early end).
+        """Run the recipe of a stage; returns how it ended, and its result (None for an early end).
 
         `move` is as for `guard_of`; `public` replaces fields of the recipe that are known only now,
         such as the model to evaluate.
