@@ -1,6 +1,6 @@
-"""``python -m sottovoce.deploy.nvflare``.
+"""Command line of NVFlare as a transport: ``python -m sottovoce.deploy.nvflare``.
 
-Make startup kits from a plan, and drive a run to its end.
+It makes startup kits from a plan, checks one, and drives a run to its end.
 """
 
 from __future__ import annotations
