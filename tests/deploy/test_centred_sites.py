@@ -127,7 +127,7 @@ class TestOneMean:
             assert "taken away" in render_site_report(plan, name, ends[name])
         assert (
             plan.planned_privacy.statement.discloses == DISCLOSED
-            and "taken away from all rows"
+            and "taken away"
             in render_hub_report(
                 plan,
                 {"sites": []},

@@ -342,9 +342,11 @@ class ReadNet(Net):
         self.degree = np.zeros(1)
 
     def among(self, facts: Facts) -> Among:
+        """Return the sites of the next attempt; IndexError if the sites sent no more."""
         return self._attempts[self._next][0]
 
     def total(self, sealed: IntArray) -> IntArray:
+        """Return the sum of the next attempt, whatever is handed over as one's own share."""
         self._next += 1
         total = self._attempts[self._next - 1][1]
         if total is None:
@@ -352,6 +354,7 @@ class ReadNet(Net):
         return total
 
     def gather_from_all_nodes(self, x: Array) -> Array:
+        """Return what all sites sent in the next exchange, whatever one's own x is."""
         self._next += 1
         return np.stack(self._sent[self._next - 1])
 

@@ -435,6 +435,7 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Return True if a certificate names this authority and has its valid signature."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, exceptions.InvalidSignature, exceptions.UnsupportedAlgorithm):
@@ -460,6 +461,7 @@ def certificate_expiry(path: Path) -> datetime:
 
 
 def _load_certificate(path: Path) -> x509.Certificate:
+    """Return the first certificate in a file in PEM; raises :class:`InvalidInput` for none."""
     need_cryptography()
     pem = read_bounded_file("certificate", path, KEY)
     try:
@@ -485,6 +487,7 @@ def _common_names_of(subject: x509.Name) -> list[str]:
 
 
 def _host_general_name(text: str) -> x509.GeneralName:
+    """Return an IP address or a host name in the form of a certificate's alternative names."""
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
@@ -515,7 +518,10 @@ def _certificate_builder(
     public: CertificatePublicKeyTypes,
     until: datetime | None = None,
 ) -> x509.CertificateBuilder:
-    """Begin a certificate; it is valid from an hour ago, for clocks that are slow."""
+    """Begin a certificate for the key `public`, valid until `until` or for :data:`DAYS`.
+
+    It is valid from an hour ago (:data:`_SKEW`), for clocks that are slow.
+    """
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
     builder = builder.serial_number(x509.random_serial_number())
@@ -525,7 +531,7 @@ def _certificate_builder(
 
 
 def _replace_file(path: Path, data: bytes, *, secret: bool = False) -> None:
-    """Write a file in place of the one there, in one step."""
+    """Replace a file in one step; a `secret` is readable by this user only."""
     fresh = path.with_name(f"{path.name}.new")
     # left by a process that was killed
     fresh.unlink(missing_ok=True)

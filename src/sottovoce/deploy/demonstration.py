@@ -272,6 +272,7 @@ def _make_site_folders(
 
 
 def _site_names(sites: int) -> tuple[str, ...]:
+    """Return names for this number of sites."""
     if sites <= len(_NAMES):
         return _NAMES[:sites]
     return tuple(f"site-{i + 1}" for i in range(sites))
@@ -556,7 +557,8 @@ def _load_models_and_error(
 ) -> tuple[Array, float]:
     """Return the models that these sites saved, (sites, d), and their error rate on the test rows.
 
-    The error is that of an inference's common model, or of the mean of all models.
+    `ends` are the summaries of the sites `names`.  The error is that of an inference's common
+    model, or of the mean of all models.
     """
     if demo.plan.is_inference:
         models = np.array([end["answers"]["model"] for end in ends])
@@ -605,4 +607,5 @@ def _simulate_models(
 
 
 def _error_of_margins(dataset: Dataset, margins: Array) -> float:
+    """Return the task's error on the test rows, from their margins under a model."""
     return float(dataset.task.error(margins, dataset.y_test))

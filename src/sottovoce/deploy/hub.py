@@ -306,11 +306,13 @@ class LocalTransport:
         self._patience = patience
 
     def highest_stored_round(self, plan: str) -> int:
+        """See :meth:`sottovoce.deploy.transport.Transport.highest_stored_round`."""
         check_plan_digest(plan, self._hub.plan.digest)
         self.earlier = tuple(self._hub.earlier(self._site))
         return self._hub.highest_round_of(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        """See :meth:`sottovoce.deploy.transport.Transport.exchange`."""
         inbox = self._ask_until_patience_ends(
             lambda left: self._hub.exchange(self._site, round, message, left)
         )
@@ -321,6 +323,7 @@ class LocalTransport:
         return inbox
 
     def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """See :meth:`sottovoce.deploy.transport.Transport.ask_other_sites`."""
         found = self._ask_until_patience_ends(
             lambda left: self._hub.pass_on_question(self._site, question, enough, left)
         )
@@ -336,7 +339,11 @@ class LocalTransport:
     def _ask_until_patience_ends(
         self, ask: Callable[[float], dict[str, bytes] | None]
     ) -> dict[str, bytes] | None:
-        """Ask until the patience ends, and answer questions of other sites meanwhile."""
+        """Repeat the request `ask` until it returns something or the patience ends.
+
+        Between two requests, questions of restarted sites are answered.  `ask` gets the seconds
+        that are left.
+        """
         until = time.monotonic() + self._patience
         while True:
             found = ask(until - time.monotonic())

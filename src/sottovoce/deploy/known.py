@@ -88,6 +88,7 @@ class Known:
         return found
 
     def write(self, path: Path) -> None:
+        """Write the file in one step, in place of an earlier one."""
         files.write_atomically("known", path, json.dumps(record_to_plain(self), indent=1) + "\n")
 
     def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:

@@ -66,6 +66,7 @@ class LossyNet(QueueNet):
         self._given = attempts
 
     def among(self, facts: Facts) -> Among:
+        """Return sites and rows of the next attempt; raises NetClosed if this site is not in it."""
         members: Sequence[int] = ()
         if self._attempts < len(self._given):
             members = self._given[self._attempts][0]
@@ -74,6 +75,7 @@ class LossyNet(QueueNet):
         return Among(float(self._n[list(members)].sum()), len(members))
 
     def total(self, sealed: IntArray) -> IntArray:
+        """Add this site's share, and return the sum; raises AttemptLost if it is not opened."""
         members, opened = self._given[self._attempts]
         self._attempts += 1
         if not opened:
@@ -182,6 +184,7 @@ def _run_in_threads(
             nets[j].leaves[i] = round
 
     def site(i: int) -> tuple[Outcome, Ledger, Place]:
+        """Run node i as a site, in its thread."""
         facts = prepared.facts.facts_of_node(i)
         noise: Noise = SystemNoise()
         if config.seed is not None:
@@ -244,6 +247,7 @@ def answer_as_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array
     nets = QueueNet.connect_all_nodes(make_graph("complete", len(names)))
 
     def site(i: int) -> tuple[Array, Found]:
+        """Run the recipes at site i, in its thread."""
         noise = KeyedNoise(seed, [0], [i], lead=())
         book = Ledger(make_accountant(plan.config.notion))
         asker = make_site_asker(plan, names[i], tables[i], nets[i], noise, book)

@@ -95,7 +95,7 @@ def node_of_site(names: Sequence[str], name: str) -> int:
     """Return a site's position in the plan; raises :class:`InvalidInput` for any other name."""
     if name not in names:
         raise InvalidInput(
-            "name", name, f"is not a site of the plan, which has {', '.join(names)}", "correct it"
+            "name", name, "is not a site of the plan", f"use one of {', '.join(names)}"
         )
     return names.index(name)
 

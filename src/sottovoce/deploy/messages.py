@@ -62,7 +62,7 @@ OTHER_MEAN = (
     "site {!r} moves its rows by another mean than this site, so the run cannot "
     "go on; compare the releases of the mean"
 )
-NOT_OF_THIS_SCHEMA = "is not a message of this schema"
+NOT_OF_THIS_SCHEMA = "has another form than messages of this version"
 _OTHER_PLAN = "belongs to another plan; compare the digests with `sottovoce site check`"
 _OWN = 4096
 """The most bytes of a greeting or a farewell."""

@@ -82,6 +82,7 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
         timeout = 10.0
 
         def do_GET(self) -> None:
+            """Answer one request: 403, 404, 503 if the state is not known, or a page or JSON."""
             named = urlsplit(f"//{self.headers.get('Host', '')}").hostname
             here = named in (host, "localhost", "127.0.0.1", "::1")
             # A server that listens on all addresses cannot know by which name it is reached.
@@ -103,6 +104,7 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
                     )
 
         def _reply(self, code: int, kind: str, text: str) -> None:
+            """Send a reply: HTTP status, media type and content."""
             body = text.encode()
             self.send_response(code)
             for name, value in (

@@ -325,7 +325,7 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
     if plan.schema is not None and _declares_more_features(plan.schema, plan.d):
         # Refused without building the schema: a plan comes from others, and a column of it may
         # declare more features than fit into memory.
-        yield InvalidInput("d", plan.d, "the schema yields more features", "use their number")
+        yield InvalidInput("d", plan.d, "the schema yields more features", "write the plan again")
         return
     encoding = schema_from_plain(plan.schema)
     if encoding is not None and len(encoding.feature_names) != plan.d:
@@ -333,7 +333,7 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
             "d",
             plan.d,
             f"the schema yields {len(encoding.feature_names)} features",
-            "use their number",
+            "write the plan again",
         )
     declared = None
     if encoding is not None and encoding.person is not None:

@@ -126,7 +126,10 @@ def _read_plain_data(path: str | Path) -> dict[str, Any]:
 
 
 def _check_format_and_digest(path: str | Path, plain: dict[str, Any], stated: object) -> None:
-    """Refuse a file of another format, a file that was changed, and an unknown method."""
+    """Refuse a file of another format, a file that was changed, and an unknown method.
+
+    `plain` is the file's content without its digest, `stated` that digest.
+    """
     refused = check_file_format(plain["version"], PLANNED_BEFORE)
     if refused is not None:
         raise InvalidInput("plan", str(path), refused.rule, refused.remedy)

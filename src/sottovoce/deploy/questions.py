@@ -49,6 +49,13 @@ class Questions:
 
     Only the last question of a site is open.  A request of its killed process may still wait for
     the answers to an earlier one: it gets none, and takes none away from the new process.
+
+    Parameters
+    ----------
+    plan : Plan
+    log : HubLog
+    rounds : Rounds
+        The run's rounds, with the lock and the clock that this class shares.
     """
 
     def __init__(self, plan: Plan, log: HubLog, rounds: Rounds) -> None:

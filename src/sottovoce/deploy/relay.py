@@ -336,7 +336,8 @@ class _Requests:
     ) -> dict[str, Any]:
         """Answer a request, whose sender is the only common name of the TLS certificate.
 
-        `names` and `certificates` are what gRPC says of the peer: common names, and PEM.
+        `names` and `certificates` are what gRPC says of the sender: common names, and certificates
+        in PEM.  Raises :class:`Refused` for a wrong request or certificate.
         """
         if len(names) != 1:
             raise Refused("certificate: has no common name")
@@ -386,6 +387,7 @@ def _tls_configuration_fetcher(
     known = credentials.read()
 
     def look() -> grpc.ServerCertificateConfiguration | None:
+        """Return the configuration of new files, or None to keep the present one."""
         nonlocal known
         try:
             found = credentials.read()

@@ -233,6 +233,7 @@ class RequestTransport(ABC):
         """
 
     def highest_stored_round(self, plan: str) -> int:
+        """See :meth:`sottovoce.deploy.transport.Transport.highest_stored_round`."""
         found = self._request_of_run("highest", plan=plan)
         highest, earlier = found.get("highest"), found.get("earlier", [])
         if not isinstance(earlier, list):
@@ -246,6 +247,10 @@ class RequestTransport(ABC):
         self._request_of_run("leave", farewell=farewell.decode("ascii"))
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        """Repeat the request until the hub has the inbox, and tell the user of long waits.
+
+        See :meth:`sottovoce.deploy.transport.Transport.exchange`.
+        """
         # the missing sites that the user was told of, and the wait after which he is told again
         told: object = None
         since = time.monotonic()
@@ -270,6 +275,10 @@ class RequestTransport(ABC):
                 time.sleep(SOON)
 
     def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """Repeat the request until the hub has enough answers.
+
+        See :meth:`sottovoce.deploy.transport.Transport.ask_other_sites`.
+        """
         told = False
         while True:
             found = self._request_of_run(

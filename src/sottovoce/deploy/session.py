@@ -318,7 +318,7 @@ class SiteSession:
         n = int(self.rows.n[0, 0])
         agreed = plan.sites[plan.index(self.name)].rows
         if n != agreed:
-            rule = f"the plan says {agreed} for {self.name!r}"
+            rule = f"the plan says that {self.name!r} has {agreed} rows"
             raise InvalidInput("rows", n, rule, "agree on a plan with the right number")
         if plan.asks is None:
             return
@@ -491,8 +491,27 @@ class SiteSession:
     ) -> tuple[Array, Outcome, Found | None, Move | None]:
         """Run the stages of the plan: training or inference, then the evaluation if any.
 
-        `asker` runs the recipes and is None for a plan without.  Returns this site's model (d,),
-        how the run ended, results of the recipes, and the map by which rows were centred.
+        Parameters
+        ----------
+        net : SiteNet
+        asker : Asker or None
+            Runs the recipes; None for a plan that only trains.
+        rows : Rows
+            All rows of the site, on the plan's array library.
+        noise : Noise
+        book : Run
+            The run's entry in the ledger, which every release is charged to before it is drawn.
+
+        Returns
+        -------
+        model : array (d,)
+            This site's model, of rows that are not centred.
+        outcome : Outcome
+            How the run ended.
+        found : Found or None
+            Results of the recipes.
+        move : Move or None
+            The map by which rows were centred.
         """
         plan = self.plan
         if plan.asks is None or asker is None:
@@ -525,8 +544,9 @@ class SiteSession:
     ) -> tuple[Array, Outcome, Move | None]:
         """Run the training, after the mean of rows if the plan centres them.
 
-        Returns the model of rows that are not centred (d,), how the training ended, and the map by
-        which rows were centred, or None.
+        Arguments as of :meth:`_train_and_answer`, with the training rows alone.  Returns the model
+        of rows that are not centred (d,), how the training ended, and the map by which rows were
+        centred, or None.
         """
         plan = self.plan
         node = plan.index(self.name)

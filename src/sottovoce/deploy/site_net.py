@@ -124,6 +124,10 @@ class SiteNet(Net):
     # Over a graph
 
     def neighbour_sum(self, x: Array) -> Array:
+        """Release x, (d,), to the neighbours, and return the sum of their vectors.
+
+        In place of a lost neighbour's vector stands x itself.
+        """
         told = self._exchange_release(x)
         neighbours = self._plan.exchange_table.neighbour_names(self._name)
         # the vector of a lost neighbour is None
@@ -133,6 +137,7 @@ class SiteNet(Net):
         return self._edges.pop_lost_edge_duals(weight)
 
     def gather_from_all_nodes(self, x: Array) -> Array:
+        """Release x to all sites, and return the vectors of all, (N, d), in the plan's order."""
         told = self._exchange_release(x) | {self._name: x}
         return np.stack([told[name] for name in self._plan.names])
 

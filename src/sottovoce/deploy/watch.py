@@ -133,6 +133,7 @@ class Watch:
             heard = dict(self._heard)
             said = dict(self._said)
             ends = list(self._ends)
+        # mean duration of the last rounds; None before the second has ended
         seconds = None
         if len(ends) > 1:
             (first_round, first_end), (last_round, last_end) = ends[0], ends[-1]
@@ -146,6 +147,7 @@ class Watch:
                 "waits_for": waits.get(name, []),
                 "awaited_since": None,
             }
+            # The wait for this site began when the first of the others sent its message.
             since = [
                 said[other] for other, names in waits.items() if name in names and other in said
             ]
@@ -214,11 +216,15 @@ class Watch:
     def _alarms_of_stalled_sites(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
     ) -> list[dict[str, str]]:
-        """Return an alarm for each site for which the others wait far longer than a round takes."""
+        """Return an alarm for each site for which the others wait far longer than a round takes.
+
+        Arguments as of :meth:`_alarms_of_run`.
+        """
         longest = max(STALLED, 10.0 * (shown["seconds_a_round"] or 0.0))
         alarms = []
         for site in shown["sites"]:
             name = site["site"]
+            # when each site that waits for this one sent its own message
             since = [
                 said[s["site"]]
                 for s in shown["sites"]

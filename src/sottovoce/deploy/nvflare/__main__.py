@@ -61,7 +61,7 @@ def provision(
 def check(kit: Path) -> None:
     """Compare the policies of a site's startup KIT with those that are shipped."""
     kits.check_startup_kit(kit)
-    click.echo(f"{kit}: hardened, as shipped")
+    click.echo(f"{kit}: all policies are as shipped")
 
 
 @main.command()

@@ -227,6 +227,7 @@ def run_loopback(
     with HubLog(hub / layout.HUB_LOG) as log, Federation(kits, plan.names) as federation:
 
         def look() -> None:
+            """Note when a round became complete at all sites, and call `tick`."""
             complete = max(0, min(log.last(plan.run, name) for name in plan.names))
             known = times[-1][0] if times else 0
             if complete > known:

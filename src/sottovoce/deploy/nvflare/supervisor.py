@@ -283,8 +283,8 @@ class Supervisor:
             hub.check_complete_end()
             if not written:
                 raise Refused(
-                    f"run={self.plan.run!r}: the sites have completed it, but {layout.HUB_LOG} is "
-                    "not its log"
+                    f"run={self.plan.run!r}: the sites have completed it, but {layout.HUB_LOG} "
+                    "lacks their last models"
                 )
 
     def _last_failure(self) -> str:

@@ -275,7 +275,10 @@ def _read_hello(where: str, body: dict[str, Any]) -> Hello:
 
 
 def _read_roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
-    """Return the roster of a message; raises :class:`Refused` if an entry has another form."""
+    """Return the roster in the `body` of a message, which errors call `where`.
+
+    Raises :class:`Refused` if an entry has another form.
+    """
     members = _members_from_bits(plan, where, body["members"])
     epoch = _read_count(where, body["epoch"], 0)
     # Attempts of sums are numbered from 1; over a graph round 0 is the greeting.
@@ -286,7 +289,10 @@ def _read_roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
 
 
 def _read_share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
-    """Return the share of a message; raises :class:`Refused` for another width than the plan's."""
+    """Return the share in the `body` of a message, which errors call `where`.
+
+    Raises :class:`Refused` for another attempt or width than the plan has.
+    """
     raw = decode_base64(where, body["words"])
     attempt = _read_count(where, body["attempt"], 1)
     table = plan.exchange_table

@@ -102,12 +102,12 @@ def check_quorum(sites: int, least: int, colluders: int) -> None:
         raise Refused("colluders: must be at least 1, because every site knows its own share")
     if least - colluders < 2:
         raise Refused(
-            f"participants={least}: must leave two honest sites beside {colluders} colluding"
+            f"participants={least}: must be at least {colluders + 2} with {colluders} colluding"
         )
     if not (2 * least > sites + colluders and least <= sites):
         raise Refused(
-            f"participants={least}: must be more than half of {sites} sites and {colluders} "
-            "colluding"
+            f"participants={least}: must be more than {(sites + colluders) / 2:g} and at most "
+            f"{sites} with {sites} sites, {colluders} of them colluding"
         )
 
 
