@@ -94,7 +94,7 @@ def plan_from_dict(plain: dict[str, Any]) -> Plan:
     InvalidInput
         For a plan whose entries break a rule.
     Exception
-        Of any class (:data:`_UNSOUND`), for plain data that is no plan at all.
+        Of any class, for plain data that is no plan at all.
     """
     sites = _bounded_list(plain["sites"], limits.SITES, "sites")
     return Plan(

@@ -1,4 +1,4 @@
-"""How many sites a run needs, and whether it may go on without some (:attr:`Plan.quorum`)."""
+"""How many sites a run needs, and whether it may go on without some (``Plan.quorum``)."""
 
 from __future__ import annotations
 

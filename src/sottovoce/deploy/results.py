@@ -14,7 +14,7 @@ import numpy as np
 
 from ..data.move import Move
 from ..util.typing import Array, IntArray
-from .answering import LOST, Found, ReadNet, make_hub_asker, replay_row_move
+from .answering import LOST, Asker, Found, ReadNet, make_hub_asker, replay_row_move
 from .hublog import HubLog
 from .messages import Message
 from .plan import Plan
@@ -101,21 +101,21 @@ class Results:
             return None
         # A replay raises LookupError for an exchange that the log does not have.
         found = Found()
+        asker: Asker | None = None
         if plan.is_inference:
             try:
                 asker = make_hub_asker(plan, self._replay_from_attempt(1))
                 _, found = asker.run_inference()
             except LookupError:
                 return None
-            model = found.model
-        else:
-            model = models[0]
         if plan.asks.evaluation is None:
             return found
         try:
-            if not plan.is_inference:
+            # After an inference the same replay goes on.
+            if asker is None:
                 first = plan.stages[-1].before + 1
                 asker = make_hub_asker(plan, self._replay_from_attempt(first))
+            model = found.model if plan.is_inference else models[0]
             _, judged = asker.evaluate_model(model, found, self.move())
         except LookupError:
             return replace(found, notes=(LOST,))
