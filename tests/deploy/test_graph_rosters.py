@@ -138,7 +138,7 @@ def test_remaining_duals_sum_to_zero() -> None:
         assert np.linalg.norm(gradient) < 1e-3, (method, gradient)
 
 
-def test_every_method_over_a_graph_says_why_it_may_go_on() -> None:
+def test_every_graph_method_can_go_on_without_lost_sites() -> None:
     assert all(one.cls.induced for one in METHODS if one.kind == "nobody")
 
 
@@ -154,7 +154,7 @@ def test_a_graph_that_falls_apart_ends_the_run_with_the_last_state(tmp_path: Pat
     check_spending(sites)
 
 
-def test_half_of_the_sites_are_too_few(tmp_path: Path) -> None:
+def test_run_ends_without_majority_of_sites(tmp_path: Path) -> None:
     sites = lasting(tmp_path / "sites", graph="complete", waits=Waits(0.3, 0.6))
     lost = {"south": 3, "west": 3, "centre": 4}
     with hub_of(sites, tmp_path / "hub.log") as hub:

@@ -76,11 +76,9 @@ def test_ledger_older_than_last_run_is_refused_without_local_results(
     after = second(sites)
     hub = Hub(after.plan, log)
     shutil.copy(old, sites.folder / "north.ledger")
-    with pytest.raises(
-        LedgerCorrupt,
-        match=r"lacks the .* 'trial', .* hub",
-    ):
+    with pytest.raises(LedgerCorrupt, match=r"lacks the .*'trial'") as caught:
         after.run_site("north", DOORS[door](hub, "north"))
+    assert "the hub holds" in str(caught.value)
     with after.ledger("north") as ledger:
         assert not ledger.runs and ledger.total() == 0.0
     assert (
@@ -121,8 +119,9 @@ def test_ledger_without_end_of_run_is_refused_by_hub_record(tmp_path: Path) -> N
         with sites.ledger("north") as ledger:
             ledger.close_run("trial", reclaim=True)
         after = second(sites)
-        with pytest.raises(LedgerCorrupt, match=r"lacks records .* 'trial', .* hub"):
+        with pytest.raises(LedgerCorrupt, match=r"lacks records .*'trial'") as caught:
             after.run_site("north", LocalTransport(Hub(after.plan, log), "north"))
+        assert "the hub holds" in str(caught.value)
 
 
 @pytest.mark.parametrize("reserved", [False, True], ids=["before the run", "before its greeting"])
@@ -191,7 +190,7 @@ def test_earlier_messages_are_truncated_to_reply_size(sites: Consortium, tmp_pat
     assert 0 < len(shown) < 200
 
 
-def test_marks_are_hashes_of_records(tmp_path: Path) -> None:
+def test_ledger_recognises_hashes_of_its_records(tmp_path: Path) -> None:
     with DurableLedger.create(tmp_path / "a.ledger", epsilon=1.0) as ledger:
         mark = ledger.file.head().partition(":")[2]
         assert ledger.file.contains_hash(mark)

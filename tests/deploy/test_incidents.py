@@ -22,9 +22,7 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_lasting.py::test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks",
     ),
     "all sites of sums were started again while one was lost, and waited for its word without "
-    "end": (
-        "deploy/test_lasting.py::test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one",
-    ),
+    "end": ("deploy/test_lasting.py::test_restarted_sites_stop_waiting_for_lost_witness",),
     "a run of a thousand rounds was only watched by hand": (
         "deploy/test_lasting.py::test_a_hub_holds_no_more_after_a_thousand_rounds_than_after_a_hundred",
     ),

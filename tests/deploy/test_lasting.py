@@ -86,7 +86,7 @@ def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_p
         assert ledger.account.committed_epsilon()[0] == ledger.total()
 
 
-def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one(
+def test_restarted_sites_stop_waiting_for_lost_witness(
     tmp_path: Path,
 ) -> None:
     """Nobody has sent a message of the round, so no deadline runs; but each asks the others, and

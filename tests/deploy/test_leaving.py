@@ -74,8 +74,9 @@ def test_farewell_without_valid_signature_is_refused(
     sites: Consortium, hub: Hub, name: str
 ) -> None:
     hub.log.store_message("trial", 0, "east", sites.sealed("east", 0))
-    with pytest.raises(Refused, match=r"^farewell of 'east' .* 1: "):
+    with pytest.raises(Refused, match=r"^farewell of 'east'") as caught:
         hub.record_farewell("east", FALSE[name](sites, 1))
+    assert "round 1: " in str(caught.value)
     assert hub.gone() == {}
     hub.record_farewell("east", sites.farewell("east", 1))
     hub.record_farewell("east", sites.farewell("east", 1, "done"))  # the first stands
@@ -144,9 +145,9 @@ def test_unsigned_notice_is_refused_if_plan_waits_forever(tmp_path: Path, words:
 
 
 def test_a_farewell_is_no_message_and_a_message_no_farewell(sites: Consortium, hub: Hub) -> None:
-    with pytest.raises(Refused, match="this schema"):
+    with pytest.raises(Refused, match="another form"):
         hub.exchange("east", 0, sites.farewell("east", 0), 0.0)
-    with pytest.raises(Refused, match="this schema"):
+    with pytest.raises(Refused, match="another form"):
         read_farewell(sites.plan, sites.sealed("east", 0), "east", 0)
 
 

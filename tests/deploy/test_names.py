@@ -274,7 +274,7 @@ def test_results_of_another_run_are_kept_under_names_that_are_free(
     assert json.loads((tmp_path / "north.one.json").read_text())["plan"] == "first"
 
 
-def test_a_plan_with_such_a_name_is_refused(sites: Consortium, tmp_path: Path) -> None:
+def test_plan_with_reserved_site_name_is_refused(sites: Consortium, tmp_path: Path) -> None:
     for name in ("hub", "ca", "../x", "con", "plan"):
         text = json.dumps(sites.plan.to_dict()).replace('"north"', json.dumps(name))
         rewrite(tmp_path / "plan.json", json.loads(text))

@@ -184,15 +184,12 @@ def test_hub_stores_only_valid_messages(
             (sites.sealed("north", 1, np.ones(300)), "more than any message|too long"),
             (sites.sealed("north", 1, np.zeros(0), "hello"), "is not allowed here"),
             (b"\x80\x04K\x01.", "schema|version"),  # a pickle
-            (b"[" * 900, "message of this schema"),
-            *(
-                (other, "message of this schema")
-                for other in otherwise(sites.sealed("north", 1, one))
-            ),
+            (b"[" * 900, "another form"),
+            *((other, "another form") for other in otherwise(sites.sealed("north", 1, one))),
         ):
             with pytest.raises(Refused, match=match):
                 north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))
-        with pytest.raises(Refused, match=r"out of order; .* 1$"):
+        with pytest.raises(Refused, match=r"order; .*round 1$"):
             north.exchange(2, sites.sealed("north", 2, one))
         hub[1].store_message("trial", 1, "north", sites.sealed("north", 1, one))
         with pytest.raises(Refused, match="another message"):
@@ -423,7 +420,7 @@ def test_the_wire_shows_nothing_but_tls_and_no_name_is_looked_up(
         assert secret not in everything
 
 
-def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
+def test_authority_signs_only_requests_with_valid_names(folder: Path, tmp_path: Path) -> None:
     authority = certificates.Authority.read(folder)
     with pytest.raises(InvalidInput, match=r"^request: "):
         authority.sign_site_request(b"anything")
@@ -560,8 +557,6 @@ def test_refusals_are_reported_at_limited_rate() -> None:
     assert sum(line is not None for line in lines) == LINES - 1
     assert news.line_to_report("east", "b") == "b"  # the others' are told
     clock[0] = 61.0
-    assert (
-        news.line_to_report("north", "c")
-        == f"c (and {2_000 - LINES + 1:,} others since the last line)"
-    )
+    line = news.line_to_report("north", "c")
+    assert line is not None and line.startswith(f"c (and {2_000 - LINES + 1:,} others")
     assert news.line_to_report("north", "d") == "d"

@@ -138,8 +138,9 @@ def test_restored_journal_halts_site(sites: Consortium, log: HubLog) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda name: until(name, 4), NAMES))
     shutil.copy(backup, sites.folder / "north.ledger")
-    with pytest.raises(LedgerCorrupt, match=r"round 3 .* round 2.*nothing was"):
+    with pytest.raises(LedgerCorrupt, match="holds round 3") as caught:
         sites.run_site("north", LocalTransport(hub, "north"))
+    assert "at round 2" in str(caught.value) and "nothing was drawn" in str(caught.value)
     with sites.ledger("north") as ledger:
         assert len(ledger.rows) == 2
     (sites.folder / "north.ledger").unlink()
@@ -295,7 +296,7 @@ def test_journal_accepts_next_round_once(sites: Consortium) -> None:
         assert journal.highest_round == -1 and Journal(ledger, "unknown").highest_round == -1
         journal.store_message(0, b"hello")
         journal.store_message(0, b"hello")
-        with pytest.raises(LedgerMismatch, match="sent in round 0"):
+        with pytest.raises(LedgerMismatch, match="in round 0"):
             journal.store_message(0, b"good day")
         with pytest.raises(ValueError):  # the fold refuses what the rules do not allow
             journal.store_message(1, b"before the inbox of round 0")

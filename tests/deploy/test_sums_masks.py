@@ -101,7 +101,7 @@ def test_a_key_is_bound_to_names_and_keys(pair: tuple[RunKey, RunKey], tmp_path:
     assert first != derive_mask_key(a, ("a", "b"), keys, third, BOUND)
 
 
-def test_fields_cannot_run_into_each_other() -> None:
+def test_encoding_of_fields_is_injective() -> None:
     assert (
         encode_fields(b"ab", b"c")
         != encode_fields(b"a", b"bc")

@@ -242,9 +242,16 @@ class Answering(LocalTransport):
                 return {name: word(name, signer="east") for name in ("east", "south", "west")}
 
 
-@pytest.mark.parametrize(
-    "how", ["too few", "the site itself", "an old nonce", "one signer for all"]
-)
+MADE_UP = {
+    "too few": "are needed",
+    "the site itself": "are needed",
+    "an old nonce": "another question",
+    "one signer for all": "not signed by",
+}
+"""How a hub makes up answers, and what the refusal says."""
+
+
+@pytest.mark.parametrize("how", MADE_UP)
 def test_answers_that_are_made_up_are_refused(sites: Consortium, tmp_path: Path, how: str) -> None:
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         others = Background(sites, hub, OTHERS)
@@ -252,7 +259,7 @@ def test_answers_that_are_made_up_are_refused(sites: Consortium, tmp_path: Path,
             sites.run_site("north", Lost(hub, "north", 1, True))
         with sites.ledger("north") as ledger:
             before = len(ledger.rows)
-        with pytest.raises(Refused, match=r"answers of other sites|another question|not signed by"):
+        with pytest.raises(Refused, match=MADE_UP[how]):
             sites.run_site("north", Answering(hub, sites, how))
         with sites.ledger("north") as ledger:
             assert len(ledger.rows) == before  # halted before the charge
@@ -270,8 +277,9 @@ def test_an_honest_hub_halts_an_older_copy_at_once(sites: Consortium, tmp_path: 
             sites.run_site("north", Lost(hub, "north", 2, True))
         newest = shutil.copy(sites.folder / "north.ledger", tmp_path / "newest")
         shutil.copy(tmp_path / "backup", sites.folder / "north.ledger")
-        with pytest.raises(LedgerCorrupt, match=r"holds round 2 .* round 1"):
+        with pytest.raises(LedgerCorrupt, match="holds round 2") as caught:
             sites.run_site("north", LocalTransport(hub, "north", 30.0))
+        assert "at round 1" in str(caught.value)
         shutil.copy(newest, sites.folder / "north.ledger")
         sites.run_site("north", LocalTransport(hub, "north", 30.0))
         others.join()
@@ -288,7 +296,7 @@ def test_a_journal_signs_one_roster_an_epoch(sites: Consortium, tmp_path: Path) 
         with sites.ledger("north") as ledger:
             journal = Journal(ledger, "trial")
             assert journal.highest_round == 1
-            with pytest.raises(LedgerMismatch, match="sent in round 1"):
+            with pytest.raises(LedgerMismatch, match="in round 1"):
                 journal.store_message(1, b"another roster 0")
         sites.run_site("north", LocalTransport(hub, "north", 30.0))
         others.join()

@@ -125,7 +125,7 @@ def test_a_missing_signature_costs_an_epoch_and_no_attempt(table: Table) -> None
     )
 
 
-def test_too_few_sites_are_not_enough(table: Table) -> None:
+def test_state_has_no_quorum_after_losing_too_many_sites(table: Table) -> None:
     table.go(), table.go("west")
     assert table.state.enough
     table.go("east")
@@ -237,7 +237,7 @@ def test_two_sites_with_one_key_are_refused(table: Table) -> None:
 @pytest.mark.parametrize(
     "quorum", [(5, 4, 0), (5, 3, 2), (4, 2, 1), (6, 3, 1), (5, 6, 1), (7, 4, 1), (9, 5, 1)]
 )
-def test_numbers_without_a_proof_are_refused(quorum: tuple[int, int, int]) -> None:
+def test_invalid_quorum_is_refused(quorum: tuple[int, int, int]) -> None:
     """t = 0; fewer than two honest sites; 2K <= N + t; more participants than sites."""
     with pytest.raises(Refused):
         check_quorum(*quorum)
@@ -250,14 +250,14 @@ def test_valid_quorum_is_accepted(quorum: tuple[int, int, int]) -> None:
     check_quorum(*quorum)
 
 
-def test_a_site_checks_the_numbers_itself(
+def test_site_and_hub_check_quorum_themselves(
     sites: Consortium, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also of a plan that another program made: nothing is sent for it."""
     stage = sites.plan.stages[0]
     for changes, match in (
         ({"colluders": 0}, "at least 1"),
-        ({"participants": 3}, "more than half"),
+        ({"participants": 3}, "more than 3 "),
     ):
         planted = replace(stage.prepared, facts=replace(stage.facts, **changes))
         monkeypatch.setitem(sites.plan.__dict__, "stages", (replace(stage, prepared=planted),))
@@ -309,14 +309,14 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "members in capitals": ("roster", {"members": "1F"}, "not sites of the plan"),
     "a list of members": ("roster", {"members": ["north", "north"]}, "not sites of the plan"),
     "no members": ("roster", {"members": ""}, "not sites of the plan"),
-    "a negative epoch": ("roster", {"epoch": -1}, "message of this schema"),
-    "attempt zero": ("share", {"attempt": 0}, "message of this schema"),
-    "a true attempt": ("share", {"attempt": True}, "message of this schema"),
-    "a huge attempt": ("share", {"attempt": 2**63}, "message of this schema"),
+    "a negative epoch": ("roster", {"epoch": -1}, "another form"),
+    "attempt zero": ("share", {"attempt": 0}, "another form"),
+    "a true attempt": ("share", {"attempt": True}, "another form"),
+    "a huge attempt": ("share", {"attempt": 2**63}, "another form"),
     "doubles": ("share", {"dtype": "<f8"}, "words of 64 bits"),
     "another shape": ("share", {"shape": [2, 2]}, "words of 64 bits"),
     "too few words": ("share", {"words": "AAAAAAAAAAA=", "shape": [1]}, "words of 64 bits"),
-    "a short digest": ("share", {"parent": "00"}, "message of this schema"),
+    "a short digest": ("share", {"parent": "00"}, "another form"),
     "a low-order key": ("key", {"key": "A" * 43 + "="}, "its key is of low order"),
     "an aliased key": (
         "key",

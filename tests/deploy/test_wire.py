@@ -84,7 +84,7 @@ DATA = b"\x17\x03\x03\x00\x03abc"
         ([packet(2, 9), packet(4, 10)], "nothing at all"),
     ],
 )
-def test_the_judge_of_packets(packets: list[Any], fault: str) -> None:
+def test_packet_judge_finds_each_fault(packets: list[Any], fault: str) -> None:
     found, faults = wire.judge(packets)
     assert (faults == []) == (fault == "") and all(fault in each for each in faults[:1]), faults
     assert found["packets"] == len(packets)

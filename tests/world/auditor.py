@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+# Entries of a roster that must be equal at all its members.
 ROSTER = ("session", "epoch", "first", "members", "parent")
 SMALL = 2**56
 """No share without its masks is larger; one with a mask is, in each of its words, in all but 1

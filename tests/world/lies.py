@@ -33,6 +33,7 @@ class Lies:
         self.world, self.name = world, name
 
     def exchange(self, round: int, message: bytes, answers: Any) -> dict[str, bytes]:
+        """Return an inbox with messages left out, delayed, replayed or forged, by chance."""
         world, rng, plan = self.world, self.world.rng, self.world.plan
         held = world.__dict__.setdefault("held", {})
         held[round, self.name] = message
@@ -76,7 +77,10 @@ class Lies:
         return inbox
 
     def _forge(self, round: int, mine: Any) -> bytes | None:
-        """What the colluder signs for this site's eyes: whatever fits its state."""
+        """Return a message of the colluder that fits the state of this one site.
+
+        `mine` is what the site itself has just sent.
+        """
         world, plan = self.world, self.world.plan
         liar = world.liar
         assert liar is not None
@@ -103,6 +107,7 @@ class Lies:
         return data
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """Return the colluder's answer alone to a restarted site's question."""
         world, asked = self.world, read_question(self.world.plan, question, self.name)
         answers = {}
         for name in world.plan.names:

@@ -1,14 +1,20 @@
 """A seeded world: the real sites, hub, logs and ledgers in one process, behind a clock, a network
 and disks that fail.
 
-Every process is an actor with a thread of its own, but only one actor runs at a time, and who is
-next follows from the simulated time and the seed.  So a seed repeats a run, its faults included.
-:mod:`auditor` checks the promises.
+Every process is an *actor* with a thread of its own, but only one actor runs at a time, and which
+one is next follows from the simulated time and the seed.  So a seed repeats a run, its faults
+included.  A *door* is a place in a site's work at which a fault may happen.  :mod:`auditor` checks
+the promises of ``docs/deploy``, :mod:`lies` is a malicious hub, and :mod:`plants` has bugs that the
+auditor must find.
 
-    python tests/world/world.py --seeds 0:1000                  random workloads and faults, an
-    honest hub python tests/world/world.py --seeds 0:1000 --kind liar      a malicious hub with a
-    colluder python tests/world/world.py --seeds 17:18 --tell            what happened python
-    tests/world/world.py --seeds 0:1000 --plant mask     until the planted bug is found
+    # random workloads and faults, an honest hub
+    python tests/world/world.py --seeds 0:1000
+    # a malicious hub with a colluder
+    python tests/world/world.py --seeds 0:1000 --kind liar
+    # print what happened in one run
+    python tests/world/world.py --seeds 17:18 --tell
+    # until the planted bug is found
+    python tests/world/world.py --seeds 0:1000 --plant mask
 """
 
 from __future__ import annotations
@@ -67,10 +73,12 @@ NAMES, SIZES = ("north", "east", "south", "west", "centre"), (60, 45, 80, 50, 40
 GRAPHS = ("ring", "complete", "path", "star")
 METHODS = ("prox_admm", "mr_admm", "momentum", "dgd", "output", "dvp", "sum_momentum", "sum_prox")
 WAITS = Waits(5.0, 14.0)
+"""Deadline and patience of every plan, in simulated seconds."""
 GREETING = 40.0
+"""Simulated seconds that the greeting waits for its last site."""
 POLL, PATIENCE, TRIES = 0.5, 30.0, 6
-"""Simulated seconds between two looks of a waiting site, and of a site without a hub; and starts
-of a site.
+"""Simulated seconds between two requests of a waiting site; simulated seconds without a reply after
+which a site gives up; and the most starts of a site.
 """
 FAULTS = (
     "crash",
@@ -87,7 +95,7 @@ FAULTS = (
 )
 
 
-# a disk that is fast
+# a folder in memory for the files of a run, which is faster than a disk
 _MEMORY = next((folder for folder in ("/dev/shm",) if Path(folder).is_dir()), None)
 
 
@@ -101,7 +109,7 @@ class Stuck(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked of the sites."""
+    """Method, number of sites and rounds, and graph of a run."""
 
     method: str
     sites: int
@@ -117,7 +125,7 @@ class Workload:
 
 @cache
 def agreed(work: Workload) -> tuple[Plan, dict[str, SigningKey], Any]:
-    """Plan, keys and rows of a workload: made once."""
+    """Return the plan, the sites' signing keys and the rows of a workload; made once for each."""
     names, rows = NAMES[: work.sites], make_rows(list(SIZES[: work.sites]), 3)
     keys = {name: SigningKey.make() for name in names}
     members = [
@@ -143,7 +151,9 @@ def agreed(work: Workload) -> tuple[Plan, dict[str, SigningKey], Any]:
 
 
 def _faults(kind: str) -> list[str]:
-    """Without ledgers restored under a hub that lies: such a site counts as a colluder
+    """Return the faults that may happen in a world of this kind.
+
+    Under a hub that lies no ledger is restored: such a site counts as a colluder
     (``docs/deploy/threats.md``).
     """
     return [fault for fault in FAULTS if kind == "faults" or fault != "restored"]
@@ -173,7 +183,18 @@ class Actor:
 
 
 class World:
-    """One run of one workload under the faults of a seed."""
+    """One run of one workload under the faults of a seed.
+
+    Parameters
+    ----------
+    seed : int
+    kind : {"calm", "faults", "liar"}
+        No faults, random faults, or a malicious hub with the keys of one site.
+    folder : Path, optional
+        For all files; by default a temporary one.
+    tell : bool
+        Whether the caller prints what happened.
+    """
 
     def __init__(
         self, seed: int, kind: str = "faults", folder: Path | None = None, tell: bool = False
@@ -218,6 +239,7 @@ class World:
             self._plan(fault)
 
     def _plan(self, fault: str) -> None:
+        """Draw when and where a fault happens; times are simulated seconds."""
         rng, name = self.rng, self.rng.choice(self.plan.names)
         at = rng.uniform(0.0, 2.0 + 1.5 * self.work.rounds)
         span = (at, at + rng.choice((1.0, 4.0, 8.0, 20.0)))
@@ -251,11 +273,13 @@ class World:
     jump_at = float("inf")
 
     def say(self, line: str) -> None:
+        """Note a line of what happens, with the time and the present actor."""
         self.log.append(f"{self.now:8.2f} {self.actor.name if self.actor else '-':8} {line}")
 
     # Time
 
     def spawn(self, name: str, work: Callable[[], None]) -> None:
+        """Start an actor now."""
         self._push(Actor(self, name, work), 0.0)
 
     def _push(self, actor: Actor, delay: float) -> None:
@@ -335,6 +359,7 @@ class World:
             self.sleep(max(0.0, end - self.now))
 
     def _expel(self, name: str) -> None:
+        """Take a site out, as the hub's operator does."""
         while True:
             with suppress(SottovoceError):  # a full disk: the operator tries again
                 if self.hub is not None and name not in self.hub.gone():
@@ -360,6 +385,7 @@ class World:
         return any(start <= self.now < end for start, end in spans)
 
     def _site(self, name: str) -> None:
+        """Run a site, and start it again after a crash or an error, at most TRIES times."""
         path, dead = self.folder / f"{name}.ledger", False
         for _ in range(TRIES):
             code = self._start(name, path)
@@ -378,6 +404,7 @@ class World:
         self.codes[name] = -9 if dead else code
 
     def _start(self, name: str, path: Path) -> int:
+        """Start a site's session once; returns the exit code, -9 for a crash."""
         i = self.plan.index(name)
         try:
             with DurableLedger.open(path) as ledger:
@@ -402,6 +429,7 @@ class World:
     # Judgement
 
     def _judge(self) -> None:
+        """Check at the end of a run what was spent, the exit codes, the rosters and the models."""
         auditor, plan = self.auditor, self.plan
         for name, code in self.codes.items():
             auditor.spending(name, code)
@@ -522,6 +550,7 @@ class Door:
             self._ask(lambda hub: hub.record_farewell(self.name, farewell))
 
     def _until(self, ask: Callable[[Hub], dict[str, bytes] | None]) -> dict[str, bytes]:
+        """Repeat a request until it has a result, and answer other sites' questions meanwhile."""
         while True:
             found, questions = self._ask(lambda hub: (ask(hub), hub.asked(self.name)))
             if found is not None:

@@ -1,4 +1,15 @@
-"""The same algorithms at separate sites."""
+"""Runs between separate sites: the algorithms of a simulation, with messages over a network.
+
+Sites never talk to each other directly: each sends its signed messages to a *hub*, which stores
+them and passes them on.  Where to begin reading:
+
+- :mod:`~sottovoce.deploy.plan`: the public file on which all sites agree before a run;
+- :mod:`~sottovoce.deploy.session`: one site's part in a run, with :mod:`~sottovoce.deploy.settings`
+  for its files;
+- :mod:`~sottovoce.deploy.hub`: the hub's part;
+- :mod:`~sottovoce.deploy.sums`: secure aggregation;
+- :mod:`~sottovoce.deploy.relay` and :mod:`~sottovoce.deploy.nvflare`: the two network transports.
+"""
 
 from typing import TYPE_CHECKING
 

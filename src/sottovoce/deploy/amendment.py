@@ -1,11 +1,12 @@
-"""The loss of a signing key or a ledger, and the consent of all other members, signed.
+"""The replacement of a site's lost signing key or ledger, which all other members sign.
 
 An *amendment* names the site, its key of before and its new one, and, if the ledger was lost, every
 run that the site has ever agreed to, each with its plan's digest.  The new ledger has charged all
 that those plans planned for the site, which is at least what was spent.  Each other member checks
-that no run that it shared with the site is left out, hears the amendment's code from the site's
-people, and signs.  A member takes the new key for the old one once all other members of a plan that
-it knows have signed, itself among them.
+that no run that it shared with the site is left out, compares the amendment's short code with the
+site's people by telephone, and signs.  A member takes the new key for the old one once all other
+members of a plan that it knows have signed, itself among them.  The commands are ``sottovoce site
+replace`` (at the site) and ``site accept`` (at the others); see ``docs/deploy/it.md``.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ from .plan import Plan
 from .strict import parse_json, reason_of_refusal
 
 ENDING = "amendment"
+"""Ending of an amendment's file."""
 _DOMAIN = b"sottovoce amendment 1\n"
+"""Prefix of the signed text, so that no signature of another kind of message can be used here."""
 _LARGEST = 2**20
+"""The most bytes of an amendment's file."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,15 @@ class Amendment:
 
     Parameters
     ----------
-    name, old, key : str
-        Of the site; its public key of before and its new one, in base64.
+    name : str
+        The site.
+    old, key : str
+        Its former public signing key and its new one, in base64.
     runs : dict, optional
-        Plans' digests by run, of all runs whose price the new ledger has charged; None if the
-        ledger was not lost.
+        Digest of the plan by run name, of all runs whose planned privacy loss the new ledger has
+        charged; None if the ledger was not lost.
     signatures : dict
-        By member, in base64.
+        Signatures in base64, by the name of the member that signed.
     """
 
     name: str
@@ -57,12 +63,13 @@ class Amendment:
 
     @property
     def signed_content(self) -> bytes:
+        """The bytes that members sign: everything but the signatures."""
         body = {"name": self.name, "old": self.old, "key": self.key, "runs": self.runs}
         return _DOMAIN + canonical_json(body).encode()
 
     @property
     def comparison_code(self) -> str:
-        """A code of all but the signatures, to compare by telephone."""
+        """A short code of everything but the signatures, to compare by telephone."""
         return comparison_code(self.signed_content, PLAN_GROUPS)
 
     @classmethod
@@ -106,7 +113,10 @@ class Amendment:
         return True
 
     def check_shared(self, known: Known) -> None:
-        """Check that this is of a known site, and leaves out no run that was shared with it.
+        """Check the amendment of another site against this site's own records, before it signs.
+
+        The old key must be the one in the records, and no run in which both took part may be
+        missing.
 
         Raises :class:`InvalidInput` otherwise.
         """
@@ -138,21 +148,23 @@ def apply_signed_amendments(
 ) -> Known:
     """Return a site's records with the new keys of amendments that all members have signed.
 
-    An amendment counts if the plan has its new key, the records have its old one, and this site
-    and all other members of the plan that are in the records have signed it.
+    An amendment counts if the plan has its new key, the records have its old one, and it is signed
+    by this site and by all other members of the plan whose keys are in the records.
 
     Parameters
     ----------
     known : Known
-        The records after the last run.
+        This site's records after its last run.
     plan : Plan
+        The plan that is about to be run.
     own : str
-        This site; an amendment of its own is ignored.
+        Name of this site; an amendment of its own is ignored.
     amendments : iterable of Amendment
 
     Returns
     -------
     Known
+        The records, with the keys replaced.
     """
     keys = dict(known.keys)
     now = {site.name: site.key for site in plan.sites}

@@ -1,9 +1,19 @@
-"""Inference and evaluation between sites.
+"""Inference and evaluation between sites, run at a site or replayed at the hub.
 
-The recipes of a plan, run at a site or replayed at the hub.
+A plan may ask for coefficients with intervals (*inference*) and for quality on held-out rows
+(*evaluation*).  Each is a *recipe*: a fixed list of queries with their noise, and a function of the
+answers.  A plan runs as consecutive *stages* (:mod:`sottovoce.deploy.stages`): training or
+inference, then the evaluation.
 
-A site asks its own row guard; the hub reads what the sites sent.  Both run the engine and recipes
-of a simulation on the same numbers, so their results agree to the last bit.
+At a site a :class:`sottovoce.runs.row_guard.RowGuard` answers the queries from the rows, after
+charging the ledger; :func:`make_site_asker` sets it up for
+:class:`sottovoce.deploy.session.SiteSession`.  The hub has no rows: :class:`ReadNet` and
+:class:`Reader` replay what the sites sent, for :class:`sottovoce.deploy.results.Results`.  Both
+sides run the engine and recipes of a simulation on the same numbers, so their results agree to the
+last bit.
+
+A *move* is the public affine map by which a training centred its rows
+(:mod:`sottovoce.data.move`).
 """
 
 from __future__ import annotations
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     from ..answers.metrics import Quality
 
 LOST = "a site was lost during the evaluation, which was charged up to then and not opened"
+"""Note of results whose evaluation was cut off."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,12 @@ class Found:
     Parameters
     ----------
     estimates : Estimates, optional
-        Of the inference, if it came to its end.
+        Coefficients with intervals, if there was an inference and it came to its end.
     quality : dict of Quality, optional
-        Of the evaluation: by level, and under ``""`` of all held-out rows.
+        AUC, Brier score and so on, if an evaluation came to its end: of all held-out rows under the
+        key ``""``, and of the rows of each level of the plan's column `by` under the level's name.
     notes : tuple of str
-        What a reader must know of them.
+        Sentences for the report, such as :data:`LOST`.
     """
 
     estimates: Estimates | None = None
@@ -66,7 +78,7 @@ class Found:
 
     @property
     def model(self) -> Array:
-        """Model of an inference, in encoded columns."""
+        """The coefficients of an inference as a model, (d,), in the columns of its encoding."""
         from ..answers.inference import models_for_predictions
 
         assert self.estimates is not None
@@ -74,19 +86,23 @@ class Found:
 
 
 class Asker:
-    """Runs the recipes of a plan in order.
+    """Runs the recipes of a plan: its inference, its evaluation, or both.
 
     Parameters
     ----------
+    plan : Plan
+    net : Net
+        The site's network, or at the hub a :class:`ReadNet`.
     guard_of : callable ``(facts, stage, move)``
-        Makes the row guard of a stage, or the hub's :class:`Reader`; `move` is that of the model
-        which is judged.
+        Makes what answers the queries of a stage: the row guard of a site, or the hub's
+        :class:`Reader`.  `move` is the map by which the evaluated model's training centred its
+        rows, or None.
     node : int
         The node whose view of the facts is taken; all views give the same results.
     observe : callable ``(k)``, optional
         Called after the k-th exchange of the plan.
     trained : Rows, optional
-        At a site: the rows that are not held out.
+        At a site: the rows that are not held out, on which a training runs.
     """
 
     def __init__(
@@ -108,9 +124,10 @@ class Asker:
     def _run_stage(
         self, stage: Stage, move: Move | None = None, **public: Any
     ) -> tuple[Outcome, Any]:
-        """Run a stage, and return its outcome and result; the result is None if it ended early.
+        """Run the recipe of a stage; returns how it ended, and its result (None for an early end).
 
-        `public` are further arguments of its recipe.
+        `move` is as for `guard_of`; `public` replaces fields of the recipe that are known only now,
+        such as the model to evaluate.
         """
         facts = stage.facts.facts_of_node(self._node)
         recipe = stage.recipe
@@ -127,7 +144,7 @@ class Asker:
         return outcome, method.outcome(outcome.state, facts)
 
     def run_inference(self) -> tuple[Outcome, Found]:
-        """Run the inference."""
+        """Run the inference, which is the plan's first stage; returns how it ended, and results."""
         outcome, estimates = self._run_stage(self.plan.stages[0])
         return outcome, Found(estimates)
 
@@ -139,7 +156,8 @@ class Asker:
         Parameters
         ----------
         model : array (d,)
-            A site's last model; without sums the mean over all sites is evaluated.
+            This site's last model.  Without sums the sites' models differ: they send them to each
+            other first, and the mean over all sites is evaluated.
         found : Found
             What the plan's inference found; empty after a training.
         move : Move, optional
@@ -178,19 +196,23 @@ class Asker:
 
 
 def _required_recipes(plan: Plan) -> Recipes:
-    """Return the recipes of a plan that has some."""
+    """Return the priced recipes of a plan that is known to have some."""
     assert plan.recipes is not None
     return plan.recipes
 
 
 class SiteRows:
-    """A site's rows, as the stages of a plan read them.
+    """A site's rows, split and encoded as the stages of a plan read them.
+
+    An inference encodes the table anew, with a reference level for each category; a training and
+    its evaluation read the rows as the plan's schema encoded them.
 
     Parameters
     ----------
     plan : Plan
+        With a request for inference or evaluation, which fixes the held-out rows.
     node : int
-        The site's.
+        The site's position in the plan.
     table : SiteTable
         All of its rows.
     """
@@ -227,7 +249,7 @@ class SiteRows:
         return build_scored_rows([(X, self._held_out.y)])
 
     def of(self, stage: Stage, move: Move | None = None) -> Rows:
-        """Return the rows that a stage reads; `move` is that of the model which it judges."""
+        """Return the rows that a stage reads, centred by the `move` of the evaluated model."""
         if not stage.held:
             return self.training_rows
         if move is None:
@@ -256,9 +278,9 @@ def make_site_asker(
     net : Net
         Its network.
     noise : Noise
-        The site's part of it.
+        Source of this site's noise.
     book : Book
-        Charges every release before it is drawn.
+        Charges every release to the site's ledger before it is drawn.
     observe : callable ``(k)``, optional
         Called after the k-th exchange of the plan.
 
@@ -285,9 +307,10 @@ def make_site_asker(
 
 
 def _noise_of_stage(stage: Stage, noise: Noise, node: int) -> Noise:
-    """Return a site's noise in a stage.
+    """Return the noise source of a stage that comes after another; `node` is the site's.
 
-    A row guard numbers its releases from 1, so keyed noise has a key for each stage.
+    A row guard numbers its releases from 1 in every stage, and repeatable noise is a function of
+    seed and number.  So a later stage has a seed of its own, and never repeats earlier noise.
     """
     seed = stage.prepared.config.seed
     if stage.before and noise.simulated and seed is not None:
@@ -296,14 +319,15 @@ def _noise_of_stage(stage: Stage, noise: Noise, node: int) -> Noise:
 
 
 class ReadNet(Net):
-    """Replays at the hub what the sites sent.
+    """Replays at the hub what the sites sent, one exchange a call.
 
     Parameters
     ----------
     attempts : sequence of (Among, array or None)
-        With sums: the sites of every attempt and the opened sum, if it was.
+        With sums: the sites of every attempt, and the sum of their shares modulo ``2^64`` (int64),
+        or None if a share was missing.
     sent : sequence of list of array
-        Without sums: what every site sent in every exchange, in the order of the nodes.
+        Without sums: for every exchange the vectors that the sites sent, in the order of the nodes.
     """
 
     def __init__(
@@ -313,14 +337,16 @@ class ReadNet(Net):
     ) -> None:
         self._attempts = attempts
         self._sent = sent
-        # how many exchanges were read
+        # index of the exchange to be read next
         self._next = 0
         self.degree = np.zeros(1)
 
     def among(self, facts: Facts) -> Among:
+        """Return the sites of the next attempt; IndexError if the sites sent no more."""
         return self._attempts[self._next][0]
 
     def total(self, sealed: IntArray) -> IntArray:
+        """Return the sum of the next attempt, whatever is handed over as one's own share."""
         self._next += 1
         total = self._attempts[self._next - 1][1]
         if total is None:
@@ -328,6 +354,7 @@ class ReadNet(Net):
         return total
 
     def gather_from_all_nodes(self, x: Array) -> Array:
+        """Return what all sites sent in the next exchange, whatever one's own x is."""
         self._next += 1
         return np.stack(self._sent[self._next - 1])
 
@@ -340,7 +367,15 @@ class ReadNet(Net):
 
 @dataclass
 class Reader:
-    """The hub's stand-in for a row guard: it has no rows, and reads what was opened."""
+    """The hub's stand-in for a row guard: it has no rows, and reads what the sites released.
+
+    Parameters
+    ----------
+    facts : Facts
+        Public facts of the stage.
+    centring : Centring, optional
+        How the plan centres rows; needed to replay their mean.
+    """
 
     facts: Facts
     centring: Centring | None = None
@@ -351,21 +386,22 @@ class Reader:
         return self.centring.map_for_mean(mean)
 
     def charge_and_answer(self, query: Query) -> Array:
-        """Return zeros for a site's own answer, which the net has."""
+        """Return zeros in place of a site's own answer: :class:`ReadNet` gives all answers."""
         return query.placeholder_answer(self.facts)
 
     def charge_and_open_sum(self, query: Sum, net: Net) -> Array:
-        """Return the value of an opened sum."""
+        """Return the mean that a query asks for, from the opened sum in the net."""
         among = net.among(self.facts)
+        # The hub has no share of its own: what it hands over is not looked at.
         return query.attempt(self.facts, among).mean_from_total(
             net.total(np.zeros(1, dtype=np.int64))
         )
 
 
 def replay_row_move(plan: Plan, net: ReadNet) -> Move | None:
-    """Return the map by which the sites of a plan move their rows.
+    """Return the map by which the sites of a plan centred their rows.
 
-    It follows from what they sent in the plan's first exchange.
+    It follows from the noisy mean of rows, which is the plan's first exchange in `net`.
     """
     facts = plan.facts.facts_of_node(0)
     reader = Reader(facts, plan.centre)
@@ -373,7 +409,7 @@ def replay_row_move(plan: Plan, net: ReadNet) -> Move | None:
 
 
 def make_hub_asker(plan: Plan, net: ReadNet) -> Asker:
-    """Return the recipes of a plan at its hub."""
+    """Prepare the replay of a plan's recipes at its hub, from what `net` has of the sites."""
     return Asker(plan, net, lambda facts, *_: Reader(facts), 0)
 
 
@@ -383,17 +419,17 @@ def outline_recipes(
     life: float | None = None,
     assumed: Assumed | None = None,
 ) -> dict[str, Any]:
-    """Compute what a plan with recipes will cost, and what its answers will be worth.
+    """Describe, before a run, the cost of a plan with recipes and the accuracy of its answers.
 
     Parameters
     ----------
     plan : Plan
     releases : sequence of dict
-        Those of the training, as plain data.
+        Releases of the training with their costs, as plain data.
     life : float, optional
-        Lifetime epsilon of a ledger, of which the run's share is computed.
+        Lifetime epsilon of a ledger, of which the run's fraction is computed.
     assumed : Assumed, optional
-        What a forecast of coefficients takes the rows for.
+        Assumptions about the rows from which the widths of intervals are forecast.
 
     Returns
     -------
@@ -443,9 +479,9 @@ def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _forecast_table(plan: Plan, assumed: Assumed) -> dict[str, Any]:
-    """Forecast the worth of the table (:func:`sottovoce.answers.forecast.forecast_coefficients`).
+    """Forecast the interval widths of the coefficients; empty without noise.
 
-    Empty without noise.
+    See :func:`sottovoce.answers.forecast.forecast_coefficients`.
     """
     from ..answers.forecast import LogOdds, forecast_prepared_plan
 
@@ -456,7 +492,7 @@ def _forecast_table(plan: Plan, assumed: Assumed) -> dict[str, Any]:
 
 
 def results_to_dict(plan: Plan, found: Found) -> dict[str, Any]:
-    """Return the results as plain data, under the keys of a simulation's report."""
+    """Return the results of a run as plain data, under the keys of a simulation's report."""
     from ..answers.terms import label_in_words
 
     asks = plan.asks
@@ -520,9 +556,10 @@ def _evaluation_to_dict(plan: Plan, quality: dict[str, Quality]) -> dict[str, An
 
 
 def results_document(plan: Plan, found: Found) -> dict[str, Any]:
-    """Return the results as part of a file.
+    """Return the results for the file of results.
 
-    ``results_to_dict``, and after an inference the ``answers`` for ``sottovoce predict``.
+    Under ``record`` what :func:`results_to_dict` gives, and after an inference under ``answers``
+    the saved model for ``sottovoce predict``.
     """
     plain = results_to_dict(plan, found)
     if found.estimates is None:

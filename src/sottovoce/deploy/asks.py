@@ -1,6 +1,8 @@
 """Inference and evaluation that a plan asks for, after its training or instead of it.
 
-The evaluation is of quality on held-out rows, the inference of coefficients with intervals.
+An *inference* estimates coefficients with intervals; an *evaluation* measures quality (AUC, Brier
+score) on held-out rows.  :class:`Asks` is that part of a plan, and :class:`SiteTable` the rows of a
+site as both read them.
 
 Which rows are held out depends only on their positions, so it is public, and a replaced row stays
 on its side.  What is asked is priced in :mod:`sottovoce.deploy.recipes`.
@@ -30,6 +32,7 @@ from ..util.constraints import (
 from ..util.typing import Any, Array, IntArray
 
 _SCALE = optional_constraint(Interval(low=0.0, closed="neither"))
+"""Constraint of a noise scale: None or a positive number."""
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """The constants of SplitMix64: its increment, and two multipliers."""
 
@@ -84,10 +87,7 @@ class SiteTable:
 
     @property
     def raw(self) -> Any:
-        """Input of the encoding with reference levels.
-
-        Raw columns, or encoded rows without a schema.
-        """
+        """What an inference encodes: the raw columns, or without a schema the encoded rows."""
         if self.columns is None:
             return self.X
         return self.columns
@@ -120,8 +120,8 @@ class Asks:
     by : str, optional
         Column of the schema for whose levels there are evaluations of their own.
     scale, evaluation_scale : float, optional
-        Sensitivity over sigma of all releases together; None before calibration, and without
-        noise.
+        Sensitivity over sigma of all releases together, of the inference and of the evaluation;
+        None before the noise is calibrated, and without noise.
     """
 
     inference: bool = constrained_field(False, Flag())
@@ -167,7 +167,7 @@ class Asks:
         return math.floor(self.holdout * rows)
 
     def split(self, rows: int) -> tuple[IntArray, IntArray]:
-        """Return positions of a site's training rows, and of its held-out rows."""
+        """Return the positions of the training rows and of the held-out rows of a site."""
         held = held_out_positions(rows, self.held(rows))
         return np.setdiff1d(np.arange(rows), held), held
 

@@ -1,8 +1,9 @@
-"""Certificates for a hub and its sites, from one authority for each run or consortium.
+"""TLS certificates for a hub and its sites, from one authority for each run or consortium.
 
-A site's key never leaves the site: the site makes a request, which the hub's authority signs.  A
-site's certificate is valid for a client only and the hub's for a server only, so no site can pose
-as the hub.
+A site's TLS key never leaves the site: the site makes a certificate signing request (``site
+init``), which the hub's authority signs (``hub admit``).  A site's certificate is valid for a
+client only and the hub's for a server only, so no site can pose as the hub.  An invited site has a
+third kind, which opens public data only (:mod:`sottovoce.deploy.invitation`).
 """
 
 from __future__ import annotations
@@ -36,24 +37,31 @@ if TYPE_CHECKING:
 
 
 DAYS = 825
-"""Life of a certificate; 825 days is the longest that common clients accept.  It never outlives
-its authority.
+"""Validity of a certificate in days; 825 is the most that common clients accept.  It never
+outlives its authority.
 """
 AUTHORITY_DAYS = 3650
-"""Life of an authority."""
+"""Validity of an authority in days."""
 INVITED = "invitation of "
-"""Begins the common name of a certificate in an invitation; no site's name has a space."""
+"""Prefix of the common name of a certificate in an invitation; no site's name has a space."""
 _HOST = re.compile(r"[A-Za-z0-9_](-*[A-Za-z0-9_])*(\.[A-Za-z0-9_](-*[A-Za-z0-9_])*)*")
+"""A DNS name: labels of letters, digits and inner dashes, joined by dots."""
 _SKEW = timedelta(hours=1)
-"""Time by which certificates are dated back, for clocks that are slow."""
+"""Time by which certificates are dated back, so that slow clocks accept them at once."""
 
 
 @dataclass(frozen=True)
 class Authority:
     """A certificate authority in the files ``ca.crt`` and ``ca.key``.
 
-    While one authority follows another, ``ca.crt`` holds both, and who reads it takes certificates
-    of either.
+    While one authority replaces another, ``ca.crt`` holds the certificates of both, newest first,
+    and certificates signed by either are accepted.
+
+    Parameters
+    ----------
+    certificate : x509.Certificate
+        The authority's own, which signs itself.
+    key : ec.EllipticCurvePrivateKey
     """
 
     certificate: x509.Certificate
@@ -70,7 +78,7 @@ class Authority:
 
     @classmethod
     def _generate_authority(cls, name: str = "sottovoce") -> Authority:
-        """Return a new authority, with a name of its own."""
+        """Return a new authority, whose name no other authority has."""
         need_cryptography()
         key = _generate_tls_key()
         # By its name TLS finds the right one of two authorities in one file.
@@ -85,9 +93,10 @@ class Authority:
 
     @classmethod
     def create_successor(cls, folder: Path) -> Authority:
-        """Put a new authority into `folder`, in front of those in ``ca.crt`` that are still valid.
+        """Replace the authority in `folder` by a new one, and return it.
 
-        Returns the new one.
+        The former ones that are still valid stay in ``ca.crt``, after the new one, so that the
+        certificates that they signed can be used until they are renewed.
         """
         cls.read(folder)
         authority = cls._generate_authority()
@@ -102,7 +111,7 @@ class Authority:
         return authority
 
     def remove_former_authorities(self, folder: Path) -> None:
-        """Take all other authorities out of ``ca.crt``."""
+        """Remove all authorities but this one from ``ca.crt``: what they signed is refused then."""
         _replace_file(folder / "ca.crt", _to_pem(self.certificate))
 
     @classmethod
@@ -195,9 +204,10 @@ class Authority:
         )
 
     def make_invitation_certificate(self, name: str) -> tuple[bytes, bytes]:
-        """Return a certificate and its key for a site's invitation.
+        """Return a certificate and its key, both in PEM, for the invitation of the site `name`.
 
-        They open what is public, and nothing else.
+        With them the invited site can ask the hub for the plan and its own certificate, and for
+        nothing else.
         """
         key = _generate_tls_key()
         builder = self._begin_certificate(INVITED + name, key.public_key())
@@ -218,7 +228,7 @@ class Authority:
     def _sign_leaf_certificate(
         self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier
     ) -> x509.Certificate:
-        """Sign the certificate of a site or the hub, for one use alone."""
+        """Sign the certificate of a site or the hub, valid for TLS clients or servers by `use`."""
         constraints = x509.BasicConstraints(ca=False, path_length=None)
         builder = builder.add_extension(constraints, critical=True)
         builder = builder.add_extension(_key_usage_extension(sign=True), critical=True)
@@ -261,7 +271,7 @@ def write_certificate_request(folder: Path, name: str) -> None:
 def _write_key_and_public_file(
     folder: Path, stem: str, key: bytes, ending: str, public: bytes
 ) -> None:
-    """Write a key and the public file that belongs to it, both or none."""
+    """Write ``STEM.key`` and its public file, ``STEM`` with `ending`: both or none."""
     with all_files_or_none(folder) as made:
         private_file = folder / f"{stem}.key"
         write_new_file(private_file, key, secret=True)
@@ -272,16 +282,16 @@ def _write_key_and_public_file(
 
 
 REVOKED = "revoked.json"
-"""In the hub's folder: names of sites, and the time until which their certificates were revoked."""
+"""File in the hub's folder: a JSON object from a site's name to a time in ISO 8601.  Certificates
+and invitations of the site that were signed up to that time are revoked.
+"""
 
 
 def revoke_certificates(folder: Path, name: str) -> list[str]:
     """Revoke all certificates and invitations of a site that were signed until now.
 
-    Returns those in `folder`.
-
-    They are renamed.  Copies elsewhere are revoked with them: what counts is when a certificate was
-    signed.
+    Returns the paths of those that were in the hub's `folder`, and renames these files.  Copies
+    elsewhere are revoked too, because what counts is when a certificate was signed.
     """
     files = [folder / f"{name}.crt", folder / "renewal" / f"{name}.crt", folder / f"{name}.invite"]
     there = [path for path in files if path.exists()]
@@ -297,19 +307,20 @@ def revoke_certificates(folder: Path, name: str) -> list[str]:
 
 
 def is_revoked(folder: Path, pem: bytes) -> bool:
-    """Return True if a certificate of a site or an invitation was revoked.
+    """Return True if a certificate in PEM, of a site or in an invitation, was revoked.
 
-    Raises :class:`InvalidInput` for a broken list.
+    Raises :class:`InvalidInput` if the list in `folder` cannot be read.
     """
     certificate = x509.load_pem_x509_certificate(pem)
     known = _read_revocations(folder)
-    # Certificates are dated back by so much, for clocks that are slow.
+    # Certificates are dated back by _SKEW; this is when it was really signed.
     signed = certificate.not_valid_before_utc + _SKEW
     names = [name.removeprefix(INVITED) for name in _common_names_of(certificate.subject)]
     return any(signed <= datetime.fromisoformat(known[name]) for name in names if name in known)
 
 
 def _read_revocations(folder: Path) -> dict[str, str]:
+    """Return the content of :data:`REVOKED` in a hub's folder; empty if there is no such file."""
     path = folder / REVOKED
     if not path.exists():
         return {}
@@ -319,7 +330,7 @@ def _read_revocations(folder: Path) -> dict[str, str]:
             datetime.fromisoformat(until)
     except (ValueError, TypeError, AttributeError):
         raise InvalidInput(
-            "revoked", path, "is not a list of `hub revoke`", "restore it from a backup"
+            "revoked", path, "is not the list that `hub revoke` writes", "restore it from a backup"
         ) from None
     return dict(found)
 
@@ -371,7 +382,7 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
     authority : bytes
         ``ca.crt`` in PEM; it may hold several authorities.
     certificate, key : bytes
-        One's own, in PEM.
+        Of this site or hub, in PEM.
 
     Raises
     ------
@@ -424,6 +435,7 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Return True if a certificate names this authority and has its valid signature."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, exceptions.InvalidSignature, exceptions.UnsupportedAlgorithm):
@@ -432,10 +444,9 @@ def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 
 
 def last_usable_time(authority: Path, certificate: Path) -> datetime:
-    """Return when a certificate can no longer be used.
+    """Return when a certificate can no longer be used: its expiry, or its authority's if earlier.
 
-    That is its own end, or that of the authority that signed it.  Raises :class:`InvalidInput` if
-    there is none.
+    Both are paths of files in PEM; raises :class:`InvalidInput` if there is no certificate.
     """
     mine = _load_certificate(certificate)
     own_end = mine.not_valid_after_utc
@@ -445,11 +456,12 @@ def last_usable_time(authority: Path, certificate: Path) -> datetime:
 
 
 def certificate_expiry(path: Path) -> datetime:
-    """Return the expiry of the certificate in a file; InvalidInput if there is none."""
+    """Return the expiry of the certificate in a file; raises :class:`InvalidInput` for none."""
     return _load_certificate(path).not_valid_after_utc
 
 
 def _load_certificate(path: Path) -> x509.Certificate:
+    """Return the first certificate in a file in PEM; raises :class:`InvalidInput` for none."""
     need_cryptography()
     pem = read_bounded_file("certificate", path, KEY)
     try:
@@ -475,6 +487,7 @@ def _common_names_of(subject: x509.Name) -> list[str]:
 
 
 def _host_general_name(text: str) -> x509.GeneralName:
+    """Return an IP address or a host name in the form of a certificate's alternative names."""
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
@@ -482,6 +495,10 @@ def _host_general_name(text: str) -> x509.GeneralName:
 
 
 def _key_usage_extension(*, sign: bool) -> x509.KeyUsage:
+    """Return the permitted uses of a key: with `sign` of a site or hub, else of an authority.
+
+    The former signs TLS handshakes, the latter certificates and revocation lists.
+    """
     return x509.KeyUsage(
         digital_signature=sign,
         key_cert_sign=not sign,
@@ -501,7 +518,10 @@ def _certificate_builder(
     public: CertificatePublicKeyTypes,
     until: datetime | None = None,
 ) -> x509.CertificateBuilder:
-    """Begin a certificate; it is valid from an hour ago, for clocks that are slow."""
+    """Begin a certificate for the key `public`, valid until `until` or for :data:`DAYS`.
+
+    It is valid from an hour ago (:data:`_SKEW`), for clocks that are slow.
+    """
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
     builder = builder.serial_number(x509.random_serial_number())
@@ -511,9 +531,9 @@ def _certificate_builder(
 
 
 def _replace_file(path: Path, data: bytes, *, secret: bool = False) -> None:
-    """Write a file in place of the one there, in one step."""
+    """Replace a file in one step; a `secret` is readable by this user only."""
     fresh = path.with_name(f"{path.name}.new")
-    # one of a process that was killed
+    # left by a process that was killed
     fresh.unlink(missing_ok=True)
     write_new_file(fresh, data, secret=secret)
     fresh.replace(path)

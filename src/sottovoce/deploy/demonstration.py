@@ -1,8 +1,10 @@
 """A hub and its sites as processes of this machine, on public rows: a demonstration, not a release.
 
 Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is
-not secret: its seed is in the plan, so that the run can be repeated in one process and compared.
-Plan and ledgers are marked for good.
+not secret: its seed is in the plan, so that the same run can be repeated in one process and the
+models compared (:func:`compare_with_simulation`).  Plan and ledgers are marked as a demonstration's
+and can never be used for another run.  ``sottovoce demo`` and the benches call
+:func:`build_demonstration`, then :func:`run_over_relay` or the NVFlare counterpart.
 """
 
 from __future__ import annotations
@@ -55,11 +57,11 @@ from .sums.roster import Attempt
 from .waits import DEFAULT, Waits
 
 LIFE = 3.0
-"""Lifetime budget of a throw-away ledger, in multiples of the run's."""
+"""Lifetime budget of a demonstration's ledger, in multiples of the run's epsilon."""
 LONGEST = 1800.0
 """Seconds before a demonstration is given up."""
 SOON = Waits(deadline=5.0, patience=10.0)
-"""Of a demonstration that loses sites."""
+"""Waits, in seconds, of a demonstration that loses sites, which would else wait a minute."""
 FEW: dict[str, Any] = {
     "name": "adult-few",
     "ignore": ["*"],
@@ -86,10 +88,12 @@ FEW: dict[str, Any] = {
         "capital-gain": {"kind": "bins", "edges": [0.0, 1.0, 1e6], "base": 0},
     },
 }
-"""Six columns of Adult; coefficients of all columns of the shipped schema would need more rows
-than there are.
+"""A schema of six columns of Adult, for demonstrations of an inference: coefficients of all columns
+of the shipped schema would need more rows than there are.
 """
 _NAMES = ("north", "east", "south", "west", "centre")
+"""Names of up to five sites; more are numbered."""
+# Environment of a process that uses one thread for linear algebra.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -105,11 +109,11 @@ class Demonstration:
     dataset : Dataset
         All rows, and the test rows.
     rows : Rows
-        Encoded rows of all sites, for the same run in one process.
+        Encoded rows of all sites, to repeat the training in one process.
     port : int
-        The hub's.
+        TCP port of the hub on the loopback interface.
     tables : list of SiteTable
-        Of all sites, for the same.
+        Tables of all sites, to repeat inference and evaluation in one process.
     """
 
     folder: Path
@@ -120,10 +124,12 @@ class Demonstration:
     tables: list[SiteTable]
 
     def settings_file_of(self, name: str) -> Path:
+        """Return the path of a site's ``site.toml``."""
         return self.folder / name / "site.toml"
 
     @property
     def hub(self) -> Path:
+        """The hub's folder."""
         return self.folder / "hub"
 
 
@@ -147,7 +153,7 @@ def build_demonstration(
 ) -> Demonstration:
     """Partition public rows over sites, and write the files of hub and sites.
 
-    They are those that ``sottovoce site init`` and ``hub admit`` write.
+    The files are those that ``sottovoce site init`` and ``hub admit`` write.
 
     Parameters
     ----------
@@ -160,11 +166,11 @@ def build_demonstration(
     data : str
         A data set with a schema, or the path of a table.
     schema : dict, optional
-        Of the table, as plain data.
+        Schema of the table, as plain data; by default the one of the data set.
     asks : Asks, optional
-        What is asked in addition to the training, or instead of it.
+        Inference or evaluation, in addition to the training or instead of it.
     centre : bool
-        Centre rows where that pays.
+        Centre rows if :func:`sottovoce.runs.centre.decide_centring` expects a gain.
     waits : Waits
         How long a round waits for its last site.
 
@@ -197,7 +203,7 @@ def build_demonstration(
     members = _make_site_folders(folder, config, dataset, parts, rows)
     centring = None
     if centre and not (asks is not None and asks.inference):
-        # where it pays; inference reads rows as they are
+        # not for an inference, which reads rows as they are
         frame = frame_of_schema(dataset.schema)
         centring = decide_centring(
             config, training_row_counts(members, asks), rows.d, frame
@@ -227,13 +233,13 @@ def _write_plans(folder: Path, plan: Plan, port: int) -> None:
 
 
 def _encode_site_rows(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
-    """Return the encoded rows of all sites."""
+    """Return the encoded rows of all sites; `parts` holds positions of rows, for each site."""
     encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
     return build_rows_for_task(dataset.task, encoded, dataset.weights_of_parts(parts))
 
 
 def _make_site_tables(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteTable]:
-    """Return the tables of all sites."""
+    """Return the tables of all sites; `parts` holds positions of rows, for each site."""
     return [
         make_site_table(
             dataset.schema,
@@ -248,7 +254,11 @@ def _make_site_tables(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteT
 def _make_site_folders(
     folder: Path, config: RunConfig, dataset: Dataset, parts: Sequence[IntArray], rows: Rows
 ) -> list[Member]:
-    """Make the folders of the hub and of all sites, with rows, ledgers, certificates and keys."""
+    """Make the folders of the hub and of all sites, with rows, ledgers, certificates and keys.
+
+    `parts` holds positions of rows for each site, `rows` the same rows encoded.  Returns the sites'
+    public facts.
+    """
     hub = folder / "hub"
     hub.mkdir(parents=True)
     authority = certificates.Authority.make(hub)
@@ -262,6 +272,7 @@ def _make_site_folders(
 
 
 def _site_names(sites: int) -> tuple[str, ...]:
+    """Return names for this number of sites."""
     if sites <= len(_NAMES):
         return _NAMES[:sites]
     return tuple(f"site-{i + 1}" for i in range(sites))
@@ -277,7 +288,10 @@ def _make_site_folder(
     authority: certificates.Authority,
     hub: Path,
 ) -> Member:
-    """Make the folder of one site, as ``site init`` and ``hub admit`` do; returns its facts."""
+    """Make the folder of one site, as ``site init`` and ``hub admit`` do.
+
+    `part` holds the positions of its rows, `rows` the same rows encoded.  Returns its public facts.
+    """
     folder.mkdir()
     columns = {column: values[part] for column, values in dataset.train_columns.items()}
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
@@ -306,7 +320,10 @@ def _make_site_folder(
 
 
 def start_command(*arguments: str, errors: Path) -> subprocess.Popen[str]:
-    """Start one of this library's commands as a process, with one thread for linear algebra."""
+    """Start a ``sottovoce`` command as a process, with one thread for linear algebra.
+
+    Its standard error is appended to the file `errors`.
+    """
     with errors.open("a") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "sottovoce", *arguments],
@@ -324,14 +341,15 @@ def run_over_relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0)
     ----------
     demo : Demonstration
     tick : callable
-        Called some times a second.
+        Called some times a second, to show progress.
     lose : int
-        The last so many sites are killed in the middle of the run, and do not come back.
+        Number of sites, the last ones of the plan, that are killed in the middle of the run and do
+        not come back.
 
     Returns
     -------
     dict of int
-        Exit codes, by ``hub`` or site.
+        Exit codes of the processes, under ``hub`` and the sites' names.
 
     Raises
     ------
@@ -358,14 +376,12 @@ def run_over_relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0)
 
 
 class _Processes:
-    """The processes of a demonstration, by name.
-
-    They are the hub and its sites, the last `lose` of which are to be killed.
+    """The processes of a demonstration: the hub and its sites, the last `lose` to be killed.
 
     Attributes
     ----------
     doomed : tuple of str
-        Sites that are to be killed and run still.
+        Sites that are to be killed and are still running.
     """
 
     def __init__(self, demo: Demonstration, lose: int) -> None:
@@ -373,6 +389,7 @@ class _Processes:
         self._demo = demo
         self._lost = self.doomed = names[len(names) - lose :]
         self._running: dict[str, subprocess.Popen[str]] = {}
+        # exit codes that are no failure: if sites are lost, those that say so
         self._fine = {0}
         if lose:
             self._fine |= {
@@ -398,7 +415,7 @@ class _Processes:
     def kill_doomed_sites(self) -> None:
         """Kill the sites that are to be lost.
 
-        Raises :class:`SottovoceError` if one came to its end before.
+        Raises :class:`SottovoceError` if one of them has already finished.
         """
         for name in self.doomed:
             if self._running[name].poll() == 0:
@@ -409,9 +426,9 @@ class _Processes:
         self.doomed = ()
 
     def check_no_failure(self) -> None:
-        """Check that no process failed that was not killed on purpose.
+        """Check that no process failed, except those that were killed on purpose.
 
-        Raises :class:`SottovoceError` with what it said.
+        Raises :class:`SottovoceError` with the failed process's own message.
         """
         for name, process in self._running.items():
             killed = name in self._lost and name not in self.doomed
@@ -425,7 +442,7 @@ class _Processes:
         return {name: process.wait() for name, process in self._running.items()}
 
     def kill_remaining(self) -> None:
-        """Kill what runs still, and remove the files of those that had nothing to say."""
+        """Kill all processes that still run, and remove empty error files."""
         for name, process in self._running.items():
             process.kill()
             process.wait()
@@ -438,7 +455,10 @@ class _Processes:
 
 
 def _third_of_rounds_is_over(demo: Demonstration) -> bool:
-    """Return True once a third of the rounds is over, so that a kill comes in the middle."""
+    """Return True once a third of the rounds is over: the moment at which sites are killed.
+
+    The round is that of the plan's last site, which is one of those to be killed.
+    """
     if not (demo.hub / "hub.log").exists():
         return False
     third = max(1, demo.plan.exchange_table.attempts // 3)
@@ -447,7 +467,7 @@ def _third_of_rounds_is_over(demo: Demonstration) -> bool:
 
 
 def read_site_progress(demo: Demonstration) -> list[dict[str, Any]]:
-    """Return every site's round and spending, as recorded on the disk."""
+    """Return every site's round, spent epsilon and budget, as recorded in its ledger."""
     shown: list[dict[str, Any]] = []
     for name in demo.plan.names:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
@@ -467,9 +487,9 @@ def compare_with_simulation(demo: Demonstration, transport: str, wall: float) ->
     Parameters
     ----------
     demo : Demonstration
-        Over; the twin loses the same sites at the same rounds.
+        After its run.  The simulation loses the same sites at the same rounds.
     transport : str
-        Name of the carrier, for the report.
+        Name of the transport, for the report.
     wall : float
         Seconds that the run took, for the report.
 
@@ -487,7 +507,9 @@ def compare_with_simulation(demo: Demonstration, transport: str, wall: float) ->
         if plan.uses_secure_sums:
             attempts = carried.rounds.attempts
     names = [name for name in plan.names if name not in roster["gone"]]
+    # the summaries of the sites that came to the end
     ends = [json.loads((demo.folder / name / f"{name}.json").read_text()) for name in names]
+    # what the report says in addition, of inference and evaluation
     told: dict[str, Any] = {}
     if plan.asks is None:
         whole = all(end["stopped"] in (FINISHED, BUDGET) for end in ends)
@@ -519,7 +541,11 @@ def compare_with_simulation(demo: Demonstration, transport: str, wall: float) ->
 def _simulate_answers(
     demo: Demonstration, ends: Sequence[dict[str, Any]]
 ) -> tuple[list[Array], dict[str, Any]]:
-    """Return the models of the same run in one process, and what the report says of its answers."""
+    """Repeat a run with recipes in one process.
+
+    `ends` are the sites' summaries.  Returns every site's model, and for the report the first
+    site's results and whether all sites' results equal those of the simulation.
+    """
     alone = answer_as_sites(demo.plan, demo.tables)
     known = [infinities_to_text(results_to_dict(demo.plan, found)) for _, found in alone]
     same = [end["record"] for end in ends] == known
@@ -529,9 +555,10 @@ def _simulate_answers(
 def _load_models_and_error(
     demo: Demonstration, names: Sequence[str], ends: Sequence[dict[str, Any]]
 ) -> tuple[Array, float]:
-    """Return the models of these sites, (sites, d), and a test error.
+    """Return the models that these sites saved, (sites, d), and their error rate on the test rows.
 
-    The error is that of an inference's model, or of the mean of all models.
+    `ends` are the summaries of the sites `names`.  The error is that of an inference's common
+    model, or of the mean of all models.
     """
     if demo.plan.is_inference:
         models = np.array([end["answers"]["model"] for end in ends])
@@ -551,9 +578,19 @@ def _simulate_models(
     *,
     whole: bool,
 ) -> list[Array]:
-    """Return the models of these sites in the same run in one process.
+    """Repeat a training in one process, and return the models of the sites `names`.
 
-    Unless it is `whole`, all stop where one was lost.
+    Parameters
+    ----------
+    demo : Demonstration
+    names : sequence of str
+        Sites that came to the end.
+    roster : dict
+        The last roster, as plain data: which sites were lost (``since``), and in which round.
+    attempts : list of Attempt, optional
+        Of a run of sums: the sites of every attempt, and whether its sum was opened.
+    whole : bool
+        Whether the run came to its end; else all sites stop in the round in which one was lost.
     """
     plan = demo.plan
     if attempts is not None:
@@ -570,4 +607,5 @@ def _simulate_models(
 
 
 def _error_of_margins(dataset: Dataset, margins: Array) -> float:
+    """Return the task's error on the test rows, from their margins under a model."""
     return float(dataset.task.error(margins, dataset.y_test))

@@ -1,12 +1,13 @@
-"""The table of a plan's exchanges.
+"""The table of a plan's exchanges: for each, how many numbers a site sends, and who hears them.
 
-How many numbers a site sends in each, how long they may be, and who hears them.
+An *exchange* is one message of every site, after which each has the messages that it hears.  Every
+site and the hub compute the table from the plan, so it is agreed on before the first message, and a
+message of another width, or above its norm cap, is refused.  Exchanges are numbered: 0 is the
+greeting, 1 to :attr:`ExchangeTable.attempts` are the rows of the table, and the last models follow.
 
-Every site and the hub compute it from the plan, so it is agreed on before the first message, and a
-message that does not keep to it is refused.  Exchanges are numbered: 0 is the greeting, 1 to
-:attr:`ExchangeTable.attempts` are the rows of the table, and the last models follow.  Where sites
-may be lost, signed rosters take exchanges in between, so the number of an attempt is that of its
-exchange only in a run over a graph that has lost nobody.
+An *attempt* is a row of the table: a round of the training, or a query of a recipe.  Where sites
+may be lost, signed rosters (lists of the sites that go on) take exchanges in between, so the number
+of an attempt is that of its exchange only in a run over a graph that has lost nobody.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from .quorum import Quorum
 from .stages import Stage
 
 ANSWERS_CAP = 1e9
-"""Norm cap of answers in a run without sums; without noise they have a norm of at most 1."""
+"""Norm cap of a recipe's answers in a run without sums.  Without noise their norm is at most 1;
+the rest is room for noise.
+"""
 
 
 class Exchange(NamedTuple):
@@ -38,11 +41,11 @@ class Exchange(NamedTuple):
     width : int
         Numbers that a site sends.
     norm_cap : float
-        The most that their Euclidean norm may be.
+        The largest Euclidean norm that is allowed.
     heard_by_all : bool
-        Whether all sites hear each other; else each hears its neighbours.
+        Whether all sites hear each other; else each hears its neighbours in the graph.
     held_out : bool
-        Whether it is about the held-out rows; else about all others.
+        Whether the numbers are computed from the held-out rows; else from the other rows.
     """
 
     width: int
@@ -63,7 +66,7 @@ class ExchangeTable:
     asks : Asks or None
         Which rows are held out.
     quorum : Quorum
-        How many sites may be lost, each of which takes an exchange for the next roster.
+        How many sites may be lost; each loss costs one more exchange, for the next roster.
     last_model : Exchange
         What a site sends when it sends its last model.
     features : int
@@ -85,15 +88,12 @@ class ExchangeTable:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Numbers that a site sends in each exchange.
-
-        Without greetings, rosters and last models.
-        """
+        """Numbers that a site sends in each attempt; entry 0 is of attempt 1."""
         return tuple(width for stage in self.stages for width in stage.widths)
 
     @cached_property
     def rows(self) -> tuple[Exchange, ...]:
-        """All exchanges but greetings, rosters and last models."""
+        """The exchange of each attempt; entry 0 is of attempt 1."""
         rows: list[Exchange] = []
         for stage in self.stages:
             rows.extend(_exchanges_of_stage(stage, self.last_model.norm_cap))
@@ -101,9 +101,9 @@ class ExchangeTable:
 
     @property
     def attempts(self) -> int:
-        """Exchanges without greetings, rosters and last models.
+        """Number of attempts: exchanges without greetings, rosters and last models.
 
-        With sums, the attempts that are priced.
+        With sums this is also the number of events that a site is charged for.
         """
         return len(self.widths)
 
@@ -130,13 +130,16 @@ class ExchangeTable:
         return any(stage.opening_widths or stage.recipe is not None for stage in self.stages)
 
     def release(self, exchange: int) -> Exchange:
-        """Return what a site may release in an exchange; after the last attempt, its last model."""
+        """Return the width, norm cap and hearers of what a site may release in an exchange.
+
+        Of a run that has lost nobody; beyond the last attempt they are those of a last model.
+        """
         if 1 <= exchange <= self.attempts:
             return self.rows[exchange - 1]
         return self.last_model
 
     def neighbour_names(self, name: str) -> tuple[str, ...]:
-        """Sites that a site hears unless all hear each other, in the order of the graph's nodes.
+        """Return a site's neighbours in the graph, in the order of the graph's nodes.
 
         Raises :class:`InvalidInput` if the plan has no such site.
         """
@@ -149,17 +152,21 @@ class ExchangeTable:
         return self.neighbour_names(name)
 
     def among(self, attempt: int, members: Collection[str]) -> Among:
-        """Return the sites that take part in an attempt, and how many rows they bring to it."""
+        """Return the number of sites in an attempt and of their rows that it reads.
+
+        `members` are the names of the sites that take part.
+        """
         rows = row_counts_read(self.sites, self.asks, held_out=self.rows[attempt - 1].held_out)
         return Among(float(sum(rows[name] for name in members)), len(members))
 
 
 def _exchanges_of_stage(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
-    """Return the exchanges of one stage.
+    """Return the exchanges of one stage; `norm_cap` is the plan's, of messages and last models.
 
-    Answers have a norm cap of their own, and so have means of rows.
+    Answers of recipes have a norm cap of their own, and so have means of rows.
     """
-    # What opens a stage is a model, which has the cap of last models, or a mean of rows.
+    # A stage may begin with exchanges of its own: of models before an evaluation, which have the
+    # cap of last models, or of the mean by which rows are centred.
     opening_cap = norm_cap
     if stage.opening_widths and not stage.shown:
         opening_cap = bound_mean_norm(stage)
@@ -177,14 +184,18 @@ def _exchanges_of_stage(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
 
 
 def bound_mean_norm(stage: Stage) -> float:
-    """Return a bound on the norm of a site's part of the mean of rows, and of their shrunk sum.
+    """Return a norm cap for a site's noisy part of the mean of rows, and for the mean itself.
 
-    Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below
-    e^-800.
+    A site's part is ``(sum of its rows + noise) / rows of all sites``.  Rows have norm at most 1,
+    and a vector of d standard normals has norm above ``sqrt(d) + 40`` with a probability below
+    ``exp(-40^2 / 2) = exp(-800)``.  The mean of which all sites then inform each other is the sum
+    of these parts, shrunk towards zero.
     """
     facts = stage.facts
+    # standard deviation of the noise on each site's sum, (N,)
     noise = (
         np.broadcast_to(stage.planned()[0].noise_standard_deviation(), (facts.n_nodes,))
         * facts.n.ravel()
     )
+    # 1.001 in place of 1 leaves room for rounding.
     return 1.001 + float(np.max(noise) / np.sum(facts.n)) * (math.sqrt(facts.d) + 40.0)

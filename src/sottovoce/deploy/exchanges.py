@@ -1,9 +1,13 @@
-"""A site's part in the exchanges of a run.
+"""A site's part in the exchanges of a run: sign, write down, send, wait, check, write down.
 
-Every message and every inbox is in its journal before anything follows.
+In an *exchange* every site sends one signed message to the hub, and gets its *inbox*: the messages
+of the sites that it hears, or what says why one is missing.  An exchange takes effect once: the
+*journal*, in the site's ledger, holds a message before it is sent and an inbox before it is used,
+so a site that was killed and started again repeats both byte for byte.
 
-An exchange is numbered, and takes effect once: what a site signed is written down before it is
-sent, and what it got before it is used, so a site that was killed repeats both byte for byte.
+When sites are lost, those that stay sign a *roster*, the list of the sites that go on
+(:mod:`sottovoce.deploy.sums.roster`).  :class:`sottovoce.deploy.site_net.SiteNet` calls this module
+for every vector that an algorithm sends.
 """
 
 from __future__ import annotations
@@ -46,15 +50,16 @@ class Exchanges:
     Attributes
     ----------
     state : ProtocolState
-        After the exchanges so far.
+        State of the protocol (present roster, lost sites) after the exchanges so far.
     round : int
         Number of the last exchange; -1 before the greeting.
     waited : float
         Seconds spent waiting for the hub, other sites' time included.
     closed_by : str or None
-        Why the run ended for this site before its end, if it did: ``HUB``, ``OUT`` or ``FEW``.
+        If the run ended early for this site, why: the hub ended it (``HUB``), the others go on
+        without this site (``OUT``), or too few sites are left (``FEW``).
     seen : dict of int
-        By site, the last exchange in which its message came.
+        By site, the last exchange in which a message of it came.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class Exchanges:
         return self.state.to_dict()
 
     def exchange(self, content: Content) -> dict[str, SignedMessage]:
-        """Take part in the next exchange, and go on with what was sent in it.
+        """Send `content` in the next exchange, and update the protocol's state by what came.
 
         Returns the messages of the others, by site.
         """
@@ -103,9 +108,10 @@ class Exchanges:
         )
 
     def agree_on_roster(self, prepare: Callable[[], None]) -> None:
-        """Sign the roster of those that are left, until all of them have signed the same.
+        """Sign the roster of the sites that are left, until all of them have signed the same one.
 
-        `prepare` is called before each signature.  Raises :class:`NetClosed` if too few are left.
+        Does nothing if no roster is due.  `prepare` is called before each signature, and may refuse
+        it by an exception.  Raises :class:`NetClosed` if too few sites are left.
         """
         while self.state.phase == "roster":
             if not self.state.enough:
@@ -121,7 +127,10 @@ class Exchanges:
             self.exchange(self.state.next_roster)
 
     def call_hub(self, ask: Callable[[], _T]) -> _T:
-        """Return the hub's reply, or note why the hub ended the run for this site."""
+        """Return the hub's reply to the request `ask`, and add its duration to :attr:`waited`.
+
+        If the hub ended the run for this site, notes why in :attr:`closed_by`, and raises.
+        """
         started = time.perf_counter()
         try:
             return ask()
@@ -138,9 +147,9 @@ class Exchanges:
             self.waited += time.perf_counter() - started
 
     def send_farewell(self, reason: Reason | None) -> None:
-        """Sign that no more messages will come, and why.
+        """Send a signed farewell: no more messages of this site will come, for this reason.
 
-        Does nothing if the others went on without this site.
+        Does nothing without a reason, or if the others went on without this site.
         """
         if reason is None or self.closed_by == OUT:
             return
@@ -159,9 +168,9 @@ class Exchanges:
     def _exchange_with_journal(
         self, message: bytes
     ) -> tuple[dict[str, SignedMessage], dict[str, str]]:
-        """Write down, send, wait, check, write down.
+        """Send the signed `message` of this exchange, and return what :meth:`_check_inbox` does.
 
-        An inbox that is in the journal is not asked for again.
+        Message and inbox go through the journal; an inbox that is in it is not asked for again.
         """
         stored = self.journal.store_message(self.round, message)
         # A site that was started again repeats its journal: the same bytes, and the inbox of then.
@@ -182,9 +191,9 @@ class Exchanges:
 
         Raises :class:`Refused`.
 
-        - *Sums and rosters* are heard by all members: whoever sent nothing is late.
-        - *Over a graph* a message of every neighbour must be there, or what says why there is none.
-          Of all others, only the latter may be there.
+        - *Sums and rosters* are heard by all members: a site without a message was late.
+        - *Over a graph* there must be a message of every neighbour, or a notice why there is none.
+          Of other sites there may be notices only.
         """
         others = set(self.state.members) - {self.name}
         all_hear = self.plan.uses_secure_sums or self.state.phase == "roster"
@@ -222,10 +231,22 @@ class Exchanges:
         return present, absences | dict.fromkeys(silent, LATE)
 
     def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
-        """Refuse the hub's bare word where the plan waits for all sites, however long.
+        """Refuse an unsigned notice of the hub if the plan waits for all sites, however long.
 
-        That a site has left which this one does not hear is all that it may say: it may not pass on
-        that site's last message, which is for its neighbours.
+        Such a plan needs the missing site's own signed farewell.  One unsigned notice is allowed:
+        that a site has left whose messages this site does not hear, because its last message is for
+        its neighbours only.
+
+        Parameters
+        ----------
+        name : str
+            The site without a message.
+        unsigned : bool
+            Whether only the hub says so, without a signature of that site.
+        absence : str
+            Why there is no message: a text of :mod:`sottovoce.deploy.sums.roster`, such as LEFT.
+        heard : bool
+            Whether this site hears the messages of that site.
         """
         if self.plan.waits.waits_for_ever and unsigned and (heard or absence != LEFT):
             rule = "without a signature of that site, but this plan waits for all sites"

@@ -70,7 +70,7 @@ def unfinished_files_of(path: Path) -> list[Path]:
 
 
 def _claim_name(temporary: Path, path: Path) -> None:
-    """Give a complete file its name, unless that name is taken."""
+    """Give a complete file its final name `path`; raises FileExistsError if that name is taken."""
     try:
         # A link and no rename: a rename would replace a file that has the name already.
         os.link(temporary, path)
@@ -89,10 +89,11 @@ def _claim_name(temporary: Path, path: Path) -> None:
 
 @contextmanager
 def all_files_or_none(folder: Path) -> Iterator[Callable[[Path], None]]:
-    """Make several new files in a folder for this user only: all of them, or none.
+    """Context in which several new files are made in a folder: all of them, or none.
 
-    Yields a function to be called with each file once it is written.  Makes the folder if absent;
-    raises :class:`InvalidInput` if it cannot be made.
+    Yields a function to be called with the path of each file once it is written; if the context
+    ends with an exception, these files are removed.  A folder that is absent is made, for this user
+    only; raises :class:`InvalidInput` if it cannot be made.
     """
     made: list[Path] = []
     try:
@@ -108,7 +109,7 @@ def all_files_or_none(folder: Path) -> Iterator[Callable[[Path], None]]:
     try:
         yield made.append
     except BaseException:
-        # the error is what counts, and not one of the clearing up
+        # The first error is what counts: one while clearing up must not hide it.
         with suppress(OSError):
             for path in made:
                 path.unlink()

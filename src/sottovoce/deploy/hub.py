@@ -1,7 +1,11 @@
 """The hub, with any transport: it checks a message, stores it once, and passes it on.
 
-A hub has a log, the rounds of its run, the questions of sites that were started again, and the
-results that follow from the log.  What it sees and cannot do is in ``docs/deploy/threats.md``.
+A :class:`Hub` joins four parts: the log of messages (:mod:`~sottovoce.deploy.hublog`), the rounds
+of its run (:mod:`~sottovoce.deploy.rounds`), the questions of sites that were started again
+(:mod:`~sottovoce.deploy.questions`) and the results that follow from the log
+(:mod:`~sottovoce.deploy.results`).  Its methods are the requests of a site; a transport calls them,
+such as :mod:`~sottovoce.deploy.relay`, and :class:`LocalTransport` in one process.  What a hub sees
+and cannot do is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
@@ -21,30 +25,32 @@ from .rounds import Rounds
 from .waits import Waits
 
 _QUOTED = 64
-"""Bytes that quotes and escapes may add to a text in a reply."""
+"""Bytes that quotes and escapes may add to one signed text in a reply."""
 
 
 class Hub:
-    """The hub of one run; callers have established the identity of every `site` that they name.
+    """The hub of one run.
+
+    Callers must have established the identity of a `site` that they name, as TLS does.
 
     Parameters
     ----------
     plan : Plan
     log : HubLog
-        Of this run and others; the hub's only state that survives a crash.
+        Messages of this run and others; the hub's only state that survives a crash.
     waits : Waits, optional
-        How long a round waits, in place of what the plan says.
+        How long a round waits for its sites; by default what the plan says.
     greeting : float
-        Seconds that the greeting waits for its last site.
+        Seconds that the first exchange waits for its last site.
     clock : callable
-        Seconds; one that is set back makes nobody wait longer.
+        Returns the time in seconds; if it is set back nobody waits longer.
 
     Attributes
     ----------
     rounds : Rounds
-        Who is in the roster, and which messages are passed on when.
+        Which sites take part, and when the messages of a round are passed on.
     results : Results
-        What follows from the messages of the sites.
+        Models and answers, computed from the messages of the sites.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class Hub:
         self.rounds = Rounds(plan, log, waits, greeting, clock)
         self.results = Results(plan, log, self.rounds)
         self._questions = Questions(plan, log, self.rounds)
+        # farewells that were checked already, by site
         self._left: dict[str, Farewell] = {}
 
     # Requests of sites
@@ -69,9 +76,11 @@ class Hub:
         return max(0, self.log.last(self.plan.run, _require_known_site(self.plan, site)))
 
     def earlier(self, site: str) -> list[bytes]:
-        """Return the farewells and greetings that a site signed in runs of this log.
+        """Return the farewells and greetings that a site signed in any run of this log, as bytes.
 
-        Those of this run come first; the list ends where a reply would grow too long.
+        The site compares its ledger with them, to notice an older copy
+        (:func:`sottovoce.deploy.known.check_ledger_against_hub`).  That of this run comes first;
+        the list ends where a reply would grow too long.
         """
         found: list[bytes] = []
         room = longest_inbox(self.plan) // 2
@@ -101,7 +110,7 @@ class Hub:
         -------
         dict of bytes, or None
             The inbox of the site, by sender.  None if messages are missing after `seconds`, or
-            there are questions to answer (:meth:`asked`): ask again.
+            there are questions to answer (:meth:`asked`): the site must call again.
 
         Raises
         ------
@@ -135,7 +144,8 @@ class Hub:
         Returns
         -------
         dict of bytes, or None
-            Signed answers by site; None if some are missing after `seconds`: ask again.
+            Signed answers by site; None if some are missing after `seconds`: the site must call
+            again.
 
         Raises
         ------
@@ -157,7 +167,7 @@ class Hub:
     def take_attestation(self, site: str, asker: str, answer: bytes) -> None:
         """Take the answer of one site to the question of another.
 
-        One to an earlier question, or to none, is dropped.
+        An answer to an earlier question, or to none, is dropped.
 
         Parameters
         ----------
@@ -171,9 +181,9 @@ class Hub:
         self._questions.take_attestation(_require_known_site(self.plan, site), asker, answer)
 
     def record_farewell(self, site: str, farewell: bytes) -> None:
-        """Record the farewell of `site`.
+        """Record the farewell of `site`: its signed statement that it sends nothing more.
 
-        Raises :class:`Refused` unless it is signed, for this point of this run.
+        Raises :class:`Refused` unless it is signed, and for the site's next exchange in this run.
         """
         due = self.log.last(self.plan.run, _require_known_site(self.plan, site)) + 1
         read_farewell(self.plan, farewell, site, due)
@@ -185,7 +195,7 @@ class Hub:
     def gone(self) -> dict[str, str]:
         """Return the sites that left or were left out, and why.
 
-        Raises :class:`Refused` for a false farewell.
+        Raises :class:`Refused` if the log holds a farewell that the site did not sign.
         """
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
@@ -234,10 +244,12 @@ class Hub:
     def sites(self) -> list[dict[str, Any]]:
         """Return the progress of every site, as plain data.
 
-        Its round is the algorithm's, of its last message: 0 for its greeting, -1 for none, T + 1
-        for its last model.
+        ``round`` is the round of the algorithm that the site's last message belongs to: 0 for the
+        greeting, -1 if there is no message, T + 1 for its last model; ``left`` says why it left, if
+        it did.
         """
         gone = self.gone()
+        # Exchanges are turned into rounds of the algorithm, because rosters are exchanges, too.
         last = {name: self.log.last(self.plan.run, name) for name in self.plan.names}
         with self.rounds.advanced_rounds() as rounds:
             reached = {name: rounds.attempt_in_exchange(round) for name, round in last.items()}
@@ -294,11 +306,13 @@ class LocalTransport:
         self._patience = patience
 
     def highest_stored_round(self, plan: str) -> int:
+        """See :meth:`sottovoce.deploy.transport.Transport.highest_stored_round`."""
         check_plan_digest(plan, self._hub.plan.digest)
         self.earlier = tuple(self._hub.earlier(self._site))
         return self._hub.highest_round_of(self._site)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        """See :meth:`sottovoce.deploy.transport.Transport.exchange`."""
         inbox = self._ask_until_patience_ends(
             lambda left: self._hub.exchange(self._site, round, message, left)
         )
@@ -309,6 +323,7 @@ class LocalTransport:
         return inbox
 
     def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """See :meth:`sottovoce.deploy.transport.Transport.ask_other_sites`."""
         found = self._ask_until_patience_ends(
             lambda left: self._hub.pass_on_question(self._site, question, enough, left)
         )
@@ -324,7 +339,11 @@ class LocalTransport:
     def _ask_until_patience_ends(
         self, ask: Callable[[float], dict[str, bytes] | None]
     ) -> dict[str, bytes] | None:
-        """Ask until the patience ends, and answer questions of other sites meanwhile."""
+        """Repeat the request `ask` until it returns something or the patience ends.
+
+        Between two requests, questions of restarted sites are answered.  `ask` gets the seconds
+        that are left.
+        """
         until = time.monotonic() + self._patience
         while True:
             found = ask(until - time.monotonic())

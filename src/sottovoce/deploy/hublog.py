@@ -1,7 +1,8 @@
-"""The hub's log: every message of every run once, on the disk before anybody reads it.
+"""The hub's log: every message of every run, stored once, on the disk before anybody reads it.
 
-The log does not look into messages.  After a crash a hub needs nothing else: sites repeat what they
-sent, and find it stored.
+The log does not look into messages: a *round* here is the number of an exchange, in which each site
+sends one message, and a *farewell* is a site's signed statement that it sends nothing more.  After
+a crash a hub needs nothing else: sites repeat what they sent, and find it stored.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _TABLES = {
     ),
     "ended": "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
 }
+# Tables of decisions, each made when it is first needed: rounds that were closed without some
+# sites, second messages of a site for one round, and sites that the operator took out.
 _CLOSED = (
     "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, "
     "PRIMARY KEY (run, round)) STRICT, WITHOUT ROWID"
@@ -45,7 +48,21 @@ def second_message(site: str, round: int) -> Refused:
 
 
 def message_out_of_order(site: str, round: int, due: int) -> Refused:
-    """Return the error for a message of another round than the one that is due."""
+    """Return the error for a message of another round than the one that is due.
+
+    Parameters
+    ----------
+    site : str
+        Who sent it.
+    round : int
+        Number of the exchange that it is for.
+    due : int
+        Number of the exchange for which the site's next message must be.
+
+    Returns
+    -------
+    Refused
+    """
     return Refused(
         f"round={round}: out of order; the next message of site {site!r} must be that of "
         f"round {due}"
@@ -60,14 +77,14 @@ class HubLog:
     path : path
         Made if absent, in a folder that exists; on a local disk.
     read_only : bool
-        To look only, also while another process writes, and without the right to write: never made
-        or changed.
+        Only read the file, which must exist; possible while another process writes it, and without
+        the right to write.
 
     Attributes
     ----------
     decisions : Decisions
-        What the hub and its operator decided: rounds closed without sites, sites taken out, runs
-        ended.
+        Decisions of the hub and its operator: rounds closed without some sites, sites taken out,
+        runs ended.
 
     Raises
     ------
@@ -100,10 +117,11 @@ class HubLog:
         ----------
         run : str
         round : int
-            Number of the exchange, from 0; each site's follow one another without a gap.
+            Number of the exchange, from 0; the messages of a site have successive numbers.
         site : str
+            Sender.
         message : bytes
-            Not looked into.
+            Stored as it is.
 
         Raises
         ------
@@ -147,7 +165,7 @@ class HubLog:
         return bytes(found)
 
     def round(self, run: str, round: int) -> dict[str, bytes]:
-        """Return the messages of a round so far, by site."""
+        """Return the messages of an exchange that have come so far, by site."""
         with self.file.locked_connection() as db:
             rows = db.execute(
                 "SELECT site, bytes FROM message WHERE run = ? AND round = ?", (run, round)
@@ -171,7 +189,10 @@ class HubLog:
         return int(last)
 
     def earlier(self, run: str, site: str) -> list[bytes]:
-        """Return a site's farewell, or else greeting, of every run; that of `run` comes first."""
+        """Return what a site signed last or first in every run; that of `run` comes first.
+
+        Of each run its farewell, or if there is none its greeting (round 0).
+        """
         query = (
             "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? "
             "UNION ALL SELECT run = ?, bytes FROM message WHERE site = ? AND round = 0 "
@@ -189,9 +210,9 @@ class HubLog:
         ----------
         run, site : str
         round : int
-            The first for which it sends nothing.
+            Number of the first exchange for which it sends nothing.
         farewell : bytes
-            Signed by the site, and not looked into.
+            Signed by the site; stored as it is.
 
         Raises
         ------
@@ -206,7 +227,7 @@ class HubLog:
             db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
 
     def gone(self, run: str) -> dict[str, bytes]:
-        """Return farewells by site."""
+        """Return the farewells of a run, by site."""
         with self.file.locked_connection() as db:
             return dict(
                 db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,))
@@ -220,13 +241,11 @@ class HubLog:
             return [run for (run,) in db.execute("SELECT DISTINCT run FROM message ORDER BY run")]
 
     def prune_runs(self, runs: Iterable[str]) -> int:
-        """Remove all messages of these runs but greetings, and give the space back.
+        """Remove all messages of these runs except greetings, and give the disk space back.
 
-        Returns how many.
-
-        Greetings and farewells stay: they are all that :meth:`earlier` shows, and a farewell, which
-        its site signed, holds the hash of that site's ledger, whose chain vouches for every message
-        that it sent and received.
+        Returns the number of removed messages.  Greetings and farewells stay, because
+        :meth:`earlier` shows them.  A farewell holds the hash of the site's ledger, whose chain of
+        records vouches for every message that the site sent and received.
         """
         removed = 0
         with self.file.locked_connection() as db:
@@ -243,7 +262,7 @@ class HubLog:
 class Decisions:
     """The decisions of the hub and its operator, written down before any site is told.
 
-    Each table is made when it is first needed.  Nothing is ever taken back.
+    Each table is made when it is first needed.  No decision is ever taken back.
     """
 
     def __init__(self, file: LogFile) -> None:
@@ -290,7 +309,10 @@ class Decisions:
             )
 
     def sites_with_two_messages(self, run: str) -> dict[str, tuple[int, bytes]]:
-        """Return sites that sent two messages of one round: that round, and the second message."""
+        """Return the sites that sent two different messages for one exchange.
+
+        Of each, the number of that exchange and the second message.
+        """
         with self._file.locked_connection() as db:
             if not self._file.has_table("twice"):
                 return {}
@@ -298,13 +320,13 @@ class Decisions:
             return {site: (round, bytes(message)) for site, round, message in rows}
 
     def record_expulsion(self, run: str, site: str) -> None:
-        """Record that the hub's operator takes a site out: it sends nothing more."""
+        """Record that the hub's operator takes a site out: no more messages of it are accepted."""
         with self._file.locked_connection() as db:
             db.execute(_EXPELLED)
             db.execute("INSERT OR IGNORE INTO expelled VALUES (?, ?)", (run, site))
 
     def expelled_sites(self, run: str) -> set[str]:
-        """Return sites that were taken out."""
+        """Return the sites that the hub's operator took out of a run."""
         with self._file.locked_connection() as db:
             if not self._file.has_table("expelled"):
                 return set()

@@ -1,5 +1,8 @@
 """An invitation to a site, its answer, and the short codes that people compare by telephone.
 
+How a site joins without a prior exchange of keys: the hub's operator makes an invitation (``hub
+invite``), the site answers it (``site join``), and both compare a code (``hub admit``).
+
 The *invitation* (hub to site) holds the hub's address and authority, and a certificate that opens
 one method of the relay, which hands out what is public.  The *answer* (site to hub) holds the
 site's name and row count, the public halves of its TLS and signing keys, and the digest of the
@@ -42,17 +45,21 @@ from .plan_file import LARGEST
 from .strict import parse_json, reason_of_refusal
 
 GROUPS, PLAN_GROUPS = 3, 5
-"""Groups of four letters, 20 bits each, of the code of an answer, and of a plan."""
-# without I, L, O, U
+"""Groups in the code of an answer, and of a plan.  A group is four letters of 5 bits each, so the
+codes have 60 and 100 bits.
+"""
+# From the letters of base32 to those of Crockford's alphabet, which has no I, L, O, U.
 _LETTERS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+# How a typed code is read: O as 0, I and L as 1, without blanks and dashes.
 _HEARD = str.maketrans("OIL", "011", " -\t")
 _SALT = b"sottovoce code 1"
 
 
 def comparison_code(data: bytes, groups: int = GROUPS) -> str:
-    """Return the code of public data, which people compare by telephone.
+    """Return a short code of public data, which people compare by telephone: ``7K2M-...``.
 
-    Groups of four digits and letters, by scrypt (RFC 7914: N = 2^15, r = 8, p = 1).
+    It is scrypt of the data (RFC 7914 with N = 2^15, r = 8, p = 1), cut off after so many `groups`
+    of four digits and letters.
     """
     raw = hashlib.scrypt(data, salt=_SALT, n=2**15, r=8, p=1, maxmem=2**26, dklen=20)
     text = b32encode(raw).decode().translate(_LETTERS)
@@ -60,12 +67,15 @@ def comparison_code(data: bytes, groups: int = GROUPS) -> str:
 
 
 def plan_comparison_code(digest: str) -> str:
-    """Return the code of a plan, by its digest."""
+    """Return the code of a plan from its digest in hexadecimal; five groups, 100 bits."""
     return comparison_code(digest.encode(), PLAN_GROUPS)
 
 
 def matches_code(heard: str, code: str) -> bool:
-    """Return True if what somebody typed is this code, in any capitals, with or without dashes."""
+    """Return True if the text that somebody typed is this code.
+
+    Small letters, blanks and missing dashes do not matter, nor O, I, L in place of 0, 1, 1.
+    """
     return heard.upper().translate(_HEARD) == code.replace("-", "")
 
 
@@ -76,13 +86,14 @@ class Invitation:
     Parameters
     ----------
     name : str
-        Of the site.
+        Name of the invited site.
     hub : str
-        ``HOST:PORT``.
-    authority, certificate, key : str
-        PEM: the hub's authority, and a certificate with its key by which the invited site asks for
-        what is public. Whoever has them can read the plan and the site's certificate, and do
-        nothing else.
+        Address of the hub, ``HOST:PORT``.
+    authority : str
+        Certificate of the hub's authority, in PEM.
+    certificate, key : str
+        A TLS certificate and its key, in PEM.  Whoever has them can ask the hub for the plan and
+        the site's certificate, both public, and for nothing else.
     epsilon, delta : float, optional
         The lifetime budget that the hub proposes; the site decides.
     schema : dict, optional
@@ -100,11 +111,12 @@ class Invitation:
 
     @property
     def digest(self) -> str:
+        """Digest of the whole file, in hexadecimal."""
         return personalised_hash(b"sottovoce invitation", self.text().encode()).hex()
 
     def text(self) -> str:
         """Return the file's content."""
-        # a schema's order counts
+        # Keys are not sorted: the order of a schema's columns matters.
         return json.dumps(record_to_plain(self), indent=1, allow_nan=False) + "\n"
 
     @classmethod
@@ -124,7 +136,7 @@ class Invitation:
 
 
 class _Answered(NamedTuple):
-    """The file of an :class:`Answer`: also all that a plan needs of the site."""
+    """The entries of the file of an :class:`Answer`; name, rows and key are those of a plan."""
 
     name: str
     rows: int
@@ -158,7 +170,7 @@ class Answer:
 
     @property
     def comparison_code(self) -> str:
-        """For the telephone: it binds both keys, name, row count and invitation."""
+        """The code to compare by telephone; it depends on both keys, name, rows and invitation."""
         bound = record_to_plain(self.member) | {"request": self.request, "of": self.invitation}
         return comparison_code(canonical_json(bound).encode())
 

@@ -1,4 +1,4 @@
-"""A new site's folder: keys, ledger and settings."""
+"""A new site's folder: keys, ledger and settings, for ``site init``, ``join`` and ``replace``."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from .settings import check_no_other_ledger, digests_of_rows, load_rows, write_s
 
 @dataclass(frozen=True)
 class Made:
-    """A site that was made.
+    """Result of :func:`make_site_folder`.
 
     Parameters
     ----------
     member : Member
-        Its public facts.
+        The site's public facts.
     request : str
-        Its certificate request, in PEM.
+        Its certificate signing request, in PEM.
     share : str, optional
-        What to tell its people of the ledger: see
+        A sentence on how much of the lifetime budget an example run takes: see
         :func:`sottovoce.ledger.life.describe_example_run`.
     unknown : list of str
-        Why ledgers nearby could not be compared.
+        For each ledger nearby that could not be compared with the rows, the reason.
     """
 
     member: Member
@@ -65,7 +65,7 @@ class TableSource:
 
 @dataclass(frozen=True)
 class LifetimeBudget:
-    """The budget of the ledger of a new site's rows.
+    """The lifetime privacy budget of a new site's rows, over all runs together.
 
     Parameters
     ----------
@@ -73,7 +73,8 @@ class LifetimeBudget:
     delta : float or None
         None for pure epsilon.
     accountant : str or None
-        The rule by which it adds up; None for the one that goes with delta.
+        The rule by which privacy losses are composed; None for ``rdp`` with a delta, and ``pure``
+        without.
     """
 
     epsilon: float
@@ -82,7 +83,7 @@ class LifetimeBudget:
 
     @property
     def rule(self) -> str:
-        """The rule by which it adds up."""
+        """Name of the accountant by which privacy losses are composed."""
         if self.accountant:
             return self.accountant
         if self.delta is None:
@@ -105,16 +106,17 @@ def make_site_folder(
     ----------
     folder : Path
     name, hub : str
-        Of the site, and the hub's address, ``HOST:PORT``.
+        Name of the site, and the hub's address, ``HOST:PORT``.
     table : TableSource
-        Its rows.
+        The site's rows.
     budget : LifetimeBudget
-        Of its ledger.
+        Lifetime budget of the new ledger.
     more : callable ``(member, request)``, optional
-        Gives further files by name, from the public facts and the certificate request.
+        Returns the content of further files by name, from the public facts and the certificate
+        signing request in PEM.
     spent : sequence of Plan
-        The ledger has charged all that these planned for the site, in place of a ledger that was
-        lost.
+        If a lost ledger is replaced: plans of all earlier runs.  The new ledger charges everything
+        that they planned for the site.
 
     Returns
     -------
@@ -123,7 +125,7 @@ def make_site_folder(
     Raises
     ------
     InvalidInput
-        Before anything is made, for what cannot be read and for rows that have a ledger already.
+        If a file cannot be read, or there is a ledger of the same rows already; nothing is made.
     """
     need_cryptography()
     check_site_name("name", name)
@@ -168,7 +170,7 @@ def _make_ledger(
     name : str
         The site.
     spent : sequence of Plan
-        In place of a ledger that was lost.
+        Plans of earlier runs, whose ledger was lost.
     """
     ledger = DurableLedger.create(
         path,
@@ -184,7 +186,10 @@ def _make_ledger(
 
 
 def _make_keys(folder: Path, name: str, made: Callable[[Path], None]) -> SigningKey:
-    """Make a site's TLS key, its certificate request and its signing key; returns the last."""
+    """Make a site's TLS key, its certificate signing request and its signing key.
+
+    `made` is called with the path of each file once it is there.  Returns the signing key.
+    """
     certificates.write_certificate_request(folder, name)
     for ending in ("key", "csr"):
         made(folder / f"{name}.{ending}")
@@ -195,7 +200,7 @@ def _make_keys(folder: Path, name: str, made: Callable[[Path], None]) -> Signing
 
 
 def _charge_planned_events(ledger: DurableLedger, plan: Plan, name: str) -> None:
-    """Charge all that a plan planned for a site, which is at least what was spent."""
+    """Charge all events that a plan planned for a site: at least what its run really spent."""
     events = plan.planned_privacy.events(name)
     with ledger.reserve(plan.run, plan.digest, events) as run:
         for event in events:

@@ -1,4 +1,8 @@
-"""Ed25519 signatures, and a site's signing key."""
+"""Ed25519 signatures, and a site's signing key.
+
+Every message of a site is signed with this key, whose public half is in the plan.  It is not the
+TLS key, by which the hub knows who is connected (:mod:`sottovoce.deploy.certificates`).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ def verify_signature(public: bytes, signature: bytes, data: bytes) -> None:
     Raises
     ------
     ValueError
-        If it is not the signature of `data` under `public`, or there is no such key.
+        If it is not the signature of `data` under `public`, or `public` is not a key.
     """
     need_cryptography()
     try:
@@ -36,13 +40,14 @@ def verify_signature(public: bytes, signature: bytes, data: bytes) -> None:
 
 
 class SigningKey:
-    """A site's Ed25519 key."""
+    """The private half of a site's Ed25519 signing key."""
 
     def __init__(self, key: ed25519.Ed25519PrivateKey) -> None:
         self._key = key
 
     @classmethod
     def make(cls) -> SigningKey:
+        """Return a new random key."""
         need_cryptography()
         return cls(ed25519.Ed25519PrivateKey.generate())
 
@@ -77,4 +82,5 @@ class SigningKey:
         return base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
 
     def sign(self, data: bytes) -> bytes:
+        """Return the signature of `data`, 64 bytes."""
         return self._key.sign(data)

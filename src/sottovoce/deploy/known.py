@@ -1,10 +1,10 @@
-"""A site's records of its earlier runs.
+"""A site's records of its earlier runs, by which it notices an older ledger or a changed key.
 
-The other sites' signing keys, and the ledger's head at the end of each run.
-
-Every run's results hold the head, and so does ``NAME.known``, with the keys of the sites of
-complete runs.  By these a site notices an older copy of its ledger, or another key under a known
-name.
+The *head* of a ledger is the count and hash of its last record.  The results of every run hold the
+head at its end (``NAME.json``), and so does ``NAME.known``, with the public signing keys of the
+other sites of complete runs.  A ledger that lacks a run or record named there is an older copy,
+with which the site would spend its budget twice.  Another key under a known site's name may be an
+impostor's.  :class:`sottovoce.deploy.settings.SiteSettings` checks both before a run.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from .sums.messages import DOMAIN as SUMS
 _LARGEST = 2**20
 """The most bytes of the file."""
 ENDING = "known"
+"""Ending of the file of these records, ``NAME.known``."""
 _OLDER_LEDGER = "it is an older copy or another ledger"
 _NEWEST_LEDGER = "put the newest one back, or if it is lost, count its budget as spent"
 
 
 class SharedRun(NamedTuple):
-    """A run of before: its plan's digest, and the other sites."""
+    """An earlier run of this site: the digest of its plan, and the names of the other sites."""
 
     plan: str
     sites: list[str]
@@ -50,12 +51,12 @@ class Known:
     Parameters
     ----------
     run, head : str, optional
-        The last run, and the ledger's head at its end; None before the first.
-    keys : dict
-        Public signing keys of other sites by name; names that differ in capitals only are one, as
-        in a plan.
-    shared : dict
-        Runs by name: the plan's digest, and the other sites.
+        Name of the last run, and the ledger's head at its end; None before the first run.
+    keys : dict of str
+        Public signing keys of other sites in base64, by name.  Names that differ only in capital
+        letters are one site, as in a plan.
+    shared : dict of SharedRun
+        All earlier runs, by name.
     """
 
     run: str | None = None
@@ -65,9 +66,9 @@ class Known:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file, nothing if it is absent.
+        """Read the file; an absent one gives empty records.
 
-        Raises :class:`InvalidInput` unless :meth:`write` wrote it.
+        Raises :class:`InvalidInput` for a file that :meth:`write` did not write.
         """
         if not path.exists():
             return cls()
@@ -87,6 +88,7 @@ class Known:
         return found
 
     def write(self, path: Path) -> None:
+        """Write the file in one step, in place of an earlier one."""
         files.write_atomically("known", path, json.dumps(record_to_plain(self), indent=1) + "\n")
 
     def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:
@@ -100,13 +102,13 @@ class Known:
         head : str
             The ledger's head at the end of the run.
         complete : bool
-            Whether the run was complete; only then are the keys of the plan's other sites taken
-            over.
+            Whether the run was complete; only then are the keys of the plan's other sites added.
 
         Returns
         -------
         Known
         """
+        # keys of the plan replace keys of the same names
         others: dict[str, str] = {}
         if complete:
             others = {site.name: site.key for site in plan.sites if site.name != name}
@@ -118,14 +120,20 @@ class Known:
         return type(self)(plan.run, head, keys, shared)
 
     def unknown_sites(self, plan: Plan, name: str) -> list[str]:
-        """Return other sites of a plan with unknown names; none before the first run."""
+        """Return the other sites of a plan that were in no earlier run; none before the first run.
+
+        `name` is this site.
+        """
         known = {other.lower() for other in self.keys}
         if not known:
             return []
         return [site for site in plan.names if site != name and site.lower() not in known]
 
     def check_keys_unchanged(self, plan: Plan, name: str) -> None:
-        """Raise :class:`InvalidInput` if a plan has another signing key for a known site."""
+        """Raise :class:`InvalidInput` if a plan has another signing key for a known site.
+
+        `name` is this site, whose own key is not compared.
+        """
         known = {other.lower(): key for other, key in self.keys.items()}
         others = [site for site in plan.sites if site.name != name]
         # an unknown name counts as unchanged: a new site is told by `unknown_sites`
@@ -142,9 +150,10 @@ class Known:
 
 
 def check_ledger_against_results(ledger: DurableLedger, stem: Path) -> None:
-    """Check a ledger against what is left under `stem` of its earlier runs.
+    """Check that a ledger is no older than the files of earlier runs beside it.
 
-    Raises :class:`LedgerCorrupt` if it lacks a run, or records, of which something is left.
+    `stem` is the path of these files without ending, such as ``north/north``.  Raises
+    :class:`LedgerCorrupt` if the ledger lacks a run, or a record, that one of them names.
     """
     runs = set(ledger.runs)
     for path, run, head in _heads_of_earlier_runs(stem):
@@ -163,7 +172,7 @@ def check_ledger_against_results(ledger: DurableLedger, stem: Path) -> None:
 def check_ledger_against_hub(
     ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]
 ) -> None:
-    """Check a ledger against what this site itself signed in earlier runs at the hub.
+    """Check that a ledger is no older than the messages of this site that the hub holds.
 
     Parameters
     ----------
@@ -173,19 +182,21 @@ def check_ledger_against_hub(
     key : str
         Its present public key, in base64.
     earlier : iterable of bytes
-        Greetings and farewells from the hub, of the present run too.  What the site did not sign
-        with `key` is ignored, so a hub cannot make any of it up.
+        Greetings and farewells of this site that the hub gave back, of all runs.  A text that is
+        not signed with `key` is ignored, so a hub cannot make one up.
 
     Raises
     ------
     LedgerCorrupt
-        If the ledger lacks one of those runs, its greeting, or the record that a farewell names.
+        If the ledger lacks one of those runs, its greeting, or the record whose hash a farewell
+        holds.
     """
     runs = set(ledger.runs)
     for words in earlier:
         body = read_own_message(words, name, key, SUMS)
         if body is None:
             continue
+        # a farewell holds the hash of the ledger's last record at that moment
         run, mark = body["run"], body.get("ledger")
         if run not in runs:
             missing = f"lacks the run {run!r}"
@@ -202,9 +213,9 @@ def check_ledger_against_hub(
 
 
 def _heads_of_earlier_runs(stem: Path) -> Iterator[tuple[Path, str, str | None]]:
-    """Yield what is left of earlier runs.
+    """Yield, of each file of an earlier run: its path, the run's name, and the ledger's head.
 
-    A file, the run's name, and the ledger's head at its end if the file holds it.
+    The head is that at the end of the run, or None if the file does not hold it.
     """
     path = stem.with_name(f"{stem.name}.{ENDING}")
     known = Known.read(path)
@@ -223,7 +234,7 @@ def _heads_of_earlier_runs(stem: Path) -> Iterator[tuple[Path, str, str | None]]
 
 
 def _read_result_file(path: Path) -> dict[str, Any]:
-    """Return a file of results as plain data; empty if it is none."""
+    """Return a file of results as plain data; empty for an absent or broken file."""
     try:
         return dict(parse_json(files.read_bounded_file("results", path, LARGEST), LARGEST))
     except (SottovoceError, ValueError, TypeError):

@@ -1,6 +1,8 @@
-"""Limits on the size of a plan and its messages, checked with the plan.
+"""Limits on the size of a plan and its messages, checked whenever a plan is made or read.
 
-No run fails on the size of a message.
+So no run that has begun fails because a message is too large.  An *inbox* is what a site receives
+in one exchange: a message of each site that it hears.  The table is in ``docs/deploy/index.md``,
+"Limits".
 """
 
 from __future__ import annotations
@@ -12,16 +14,21 @@ from ..errors import InvalidInput
 SITES = 1_000
 """The most sites of a plan: NVFlare's limit of clients; a relay has two threads for each."""
 ROUNDS = 10_000
+"""The most rounds of a plan, because of the time to compute their privacy loss."""
 COPIES = 1_000
+"""The most runs that share one budget, ``copies`` of :class:`sottovoce.runs.config.RunConfig`."""
 LARGEST = 2**28
-"""The most bytes of a site's inbox of one round; a hub holds the inboxes of all sites at once,
-about three times.
+"""The most bytes of a site's inbox of one exchange; a hub holds the inboxes of all sites at once,
+in about three copies.
 """
 PROOFS = 2
-"""The most proofs of a double message in an inbox of a run of sums."""
+"""The most proofs, in an inbox of a run of sums, that a site signed two messages for one exchange.
+A proof holds both messages, so it counts for the size of the inbox.
+"""
 _SLOWEST = 2**18
-"""Bytes a second of the slowest line for which a site waits."""
+"""Bytes per second of the slowest line for which a site waits."""
 _GRPC = 2**31 - 1
+"""Bytes of the longest gRPC message: its option is a signed number of 32 bits."""
 _NVFLARE = 2**31 - 3 * 2**20 - 16
 """NVFlare's ``MAX_PAYLOAD_SIZE``."""
 
@@ -29,13 +36,13 @@ _NVFLARE = 2**31 - 3 * 2**20 - 16
 def longest_message_bytes(d: int) -> int:
     """Return the most bytes of a signed message with `d` numbers.
 
-    A double is 10.7 characters in base64.
+    A double has 8 bytes, which are 10.7 characters in base64; 2,048 bytes are for the other keys.
     """
     return 2048 + 12 * d
 
 
 def longest_inbox_bytes(d: int, degree: int) -> int:
-    """Return the most bytes of `degree` messages in one JSON text.
+    """Return the most bytes of an inbox in JSON: `degree` messages of `d` numbers each.
 
     Names and escaped quotes are included.
     """
@@ -43,14 +50,14 @@ def longest_inbox_bytes(d: int, degree: int) -> int:
 
 
 def transfer_seconds(size: int) -> float:
-    """Return the seconds that a message of `size` bytes may take."""
+    """Return the seconds that a message of `size` bytes takes on the slowest line."""
     return size / _SLOWEST
 
 
 def limits_of_carriers() -> dict[str, int]:
     """Return the most bytes that each transport and store accepts, by name.
 
-    Of SQLite, the limit of this machine's library, which may be compiled with a smaller one.
+    The limit of SQLite is that of this machine's library, which may be compiled with a smaller one.
     """
     database = sqlite3.connect(":memory:")
     try:
@@ -107,17 +114,17 @@ def check_whole_number(field: str, value: object, most: int, remedy: str = "use 
     Parameters
     ----------
     field : str
-        What errors call it.
+        Name of the value in the error.
     value : object
     most : int
-        The largest value allowed; the least is 1.
+        The largest value allowed; the smallest is 1.
     remedy : str
-        What the message tells to do.
+        What the error tells the reader to do.
 
     Raises
     ------
     InvalidInput
-        If it is not; a value of another type is not shown.
+        For any other value; one that is neither a number nor text is not shown.
     """
     if type(value) is not int or not 1 <= value <= most:
         # a plan may come from elsewhere: a list or an object of any length is not shown

@@ -1,7 +1,8 @@
 """A deployment within one process: a thread for each site, messages through queues, nothing shared.
 
-With keyed noise the result equals the batched simulation of the same replicate; every transport is
-tested against it.
+With keyed noise (a function of the seed) the result equals that of one replicate of the batched
+simulation; every transport is tested against it.  :func:`run_sites` takes a configuration as a
+simulation does, :func:`train_as_sites` and :func:`answer_as_sites` an agreed plan.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ from .asks import SiteTable
 from .plan import Plan
 
 Attempts = Sequence[tuple[Sequence[int], bool]]
-"""Of a run of sums: the nodes of every attempt, and whether its sum was opened."""
+"""Losses of a run of sums: for every attempt, the nodes that take part, and whether their sum was
+opened (else a share was missing).
+"""
 
 Lost = Mapping[int, int]
-"""Of a run over a graph: nodes that are lost, and the round from which each is out."""
+"""Losses of a run over a graph: for each lost node, the first round without it."""
 
 
 class LossyNet(QueueNet):
@@ -49,9 +52,9 @@ class LossyNet(QueueNet):
     inner : QueueNet
         The net whose queues are used.
     node : int
-        Of this site.
+        This site's node.
     n : array (N,)
-        Rows of every site.
+        Number of rows of every site.
     attempts : sequence of (nodes, bool)
         The nodes of every attempt, and whether its sum was opened.
     """
@@ -63,6 +66,7 @@ class LossyNet(QueueNet):
         self._given = attempts
 
     def among(self, facts: Facts) -> Among:
+        """Return sites and rows of the next attempt; raises NetClosed if this site is not in it."""
         members: Sequence[int] = ()
         if self._attempts < len(self._given):
             members = self._given[self._attempts][0]
@@ -71,6 +75,7 @@ class LossyNet(QueueNet):
         return Among(float(self._n[list(members)].sum()), len(members))
 
     def total(self, sealed: IntArray) -> IntArray:
+        """Add this site's share, and return the sum; raises AttemptLost if it is not opened."""
         members, opened = self._given[self._attempts]
         self._attempts += 1
         if not opened:
@@ -88,26 +93,25 @@ def run_sites(
     lost: Lost | None = None,
     centre: Centring | None = None,
 ) -> list[tuple[Outcome, Ledger]]:
-    """Run every node of a set of rows as a site of its own.
+    """Run an algorithm with every node of a set of rows as a site of its own.
 
     Parameters
     ----------
     config : RunConfig
         ``config.replicates`` is not used: sites run once.
     rows : Rows
-        Of all nodes.
+        Rows of all nodes.
     replicate : int
-        Replicate of the simulation whose noise is repeated; without a seed, noise is the operating
-        system's.
+        Replicate of the simulation whose noise is repeated.  Without a seed in `config` the noise
+        comes from the operating system.
     start : Start, optional
         As for :func:`sottovoce.runs.simulate.simulate`; states are relative to it.
     attempts : sequence of (nodes, bool), optional
-        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was
-        opened.
+        For a run of sums that loses sites (:data:`Attempts`).
     lost : dict of int, optional
-        Of a run over a graph that loses sites: the nodes, and the round from which each is out.
+        For a run over a graph that loses sites: the first round without each lost node.
     centre : Centring, optional
-        As for :func:`sottovoce.runs.simulate.simulate`; states are of moved rows.
+        As for :func:`sottovoce.runs.simulate.simulate`; states are then models of centred rows.
 
     Returns
     -------
@@ -130,18 +134,19 @@ def train_as_sites(
     Parameters
     ----------
     plan : Plan
+        A demonstration's: with a seed.
     rows : Rows
-        Of all sites.
+        Rows of all sites.
     attempts : sequence of (nodes, bool), optional
-        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was
-        opened.
+        For a run of sums that loses sites (:data:`Attempts`).
     lost : mapping of int to int, optional
-        Of a run over a graph that loses sites: the nodes, and the round from which each is out.
+        For a run over a graph that loses sites: the first round without each lost node.
 
     Returns
     -------
     list of (array (d,), Move or None)
-        Every site's model for rows as they are, and the map by which rows were centred.
+        Every site's model, of rows that are not centred, and the map by which the training centred
+        them.
     """
     found = _run_in_threads(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
     algorithm = plan.stages[0].prepared.algorithm
@@ -161,12 +166,15 @@ def _run_in_threads(
     centre: Centring | None,
     lost: Lost | None,
 ) -> list[tuple[Outcome, Ledger, Place]]:
-    """Run every node as a site; see :func:`run_sites`."""
+    """Run every node as a site; see :func:`run_sites`.
+
+    Returns each site's outcome, ledger and place (:class:`sottovoce.runs.engine.Place`).
+    """
     config = with_centring_digest(with_start_digest(config, start, rows.d), centre)
     prepared = prepare(config, rows.n, rows.d, centre=centre)
     rows = rows_on_backend(config, rows)
     nets = QueueNet.connect_all_nodes(prepared.graph)
-    # for what all sites hear, whatever the graph
+    # a second net, for exchanges in which all sites hear each other, whatever the graph
     others = QueueNet.connect_all_nodes(make_graph("complete", len(nets)))
     if attempts is not None:
         nets = [LossyNet(net, i, rows.n[:, 0], attempts) for i, net in enumerate(nets)]
@@ -176,6 +184,7 @@ def _run_in_threads(
             nets[j].leaves[i] = round
 
     def site(i: int) -> tuple[Outcome, Ledger, Place]:
+        """Run node i as a site, in its thread."""
         facts = prepared.facts.facts_of_node(i)
         noise: Noise = SystemNoise()
         if config.seed is not None:
@@ -188,7 +197,7 @@ def _run_in_threads(
         algorithm = prepared.algorithm.method_of_node(i)
         try:
             if centre is not None:
-                # the mean of rows is the whole run's: all sites hear it, and not the neighbours
+                # The mean is one of all rows, so all sites hear it, not the neighbours alone.
                 whole = others[i]
                 if prepared.facts.opens_only_sums:
                     whole = nets[i]
@@ -203,25 +212,27 @@ def _run_in_threads(
             nets[i].close()
             others[i].close()
 
-    # From here, because only one thread of a process can limit the linear algebra library.
+    # Set here and not in `site`: the limit on the linear algebra library's threads is one of the
+    # whole process, and a single thread must set it.
     with one_thread_a_product(), ThreadPoolExecutor(max_workers=prepared.facts.n_nodes) as pool:
         return list(pool.map(site, range(prepared.facts.n_nodes)))
 
 
 def answer_as_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
-    """Run a plan with answers and a seed, with a thread for each site.
+    """Run a plan with inference or evaluation and a seed, with a thread for each site.
 
-    It is the twin of a session, equal to the last bit.
+    The results equal those of real sites (:class:`sottovoce.deploy.session.SiteSession`) to the
+    last bit.
 
     Parameters
     ----------
     plan : Plan
     tables : sequence of SiteTable
-        Of all sites.
+        Tables of all sites, in the order of the plan.
 
     Returns
     -------
-    list of (array, Found)
+    list of (array (d,), Found)
         Last model and results of every site.
     """
     asks, names, seed = plan.asks, plan.names, plan.config.seed
@@ -236,6 +247,7 @@ def answer_as_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array
     nets = QueueNet.connect_all_nodes(make_graph("complete", len(names)))
 
     def site(i: int) -> tuple[Array, Found]:
+        """Run the recipes at site i, in its thread."""
         noise = KeyedNoise(seed, [0], [i], lead=())
         book = Ledger(make_accountant(plan.config.notion))
         asker = make_site_asker(plan, names[i], tables[i], nets[i], noise, book)

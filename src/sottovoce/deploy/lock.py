@@ -1,9 +1,7 @@
-"""A lock for one process at a time that takes part for a site, or serves a hub.
+"""A file lock, so that only one process at a time takes part for a site or serves a hub.
 
-The system frees it with the process.
-
-Two processes at once would not harm privacy, since the ledger lets only one of them draw, but
-neither could finish.
+The operating system releases it when the process ends.  Two processes at once would not harm
+privacy, since the ledger lets only one of them draw noise, but neither could finish its run.
 """
 
 from __future__ import annotations
@@ -24,17 +22,18 @@ else:
     import fcntl
 
 AFTER_A_KILL = 1.0
-"""Seconds within which a killed process releases its lock."""
+"""Seconds within which the system releases the lock of a killed process."""
 _LOOK = 0.1
-"""Seconds between two tries."""
+"""Seconds between two attempts to get the lock."""
 
 
 @contextmanager
 def exclusive_lock(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
     """Hold the lock of a file, waiting up to `wait` seconds for it.
 
-    The file may stay, and means nothing then.  Raises :class:`Busy` if another process holds it, or
-    :class:`InvalidInput` if the file cannot be made or locked.
+    The file stays afterwards: only the lock on it counts, not whether it exists.  Raises
+    :class:`Busy` if another process holds the lock, or :class:`InvalidInput` if the file cannot be
+    made or locked.
     """
     until = time.monotonic() + wait
     try:

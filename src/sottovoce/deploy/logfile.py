@@ -1,10 +1,8 @@
-"""The SQLite file of a hub's log.
+"""The SQLite file of a hub's log: how it is made, recognised and read, and its errors.
 
-How it is made, recognised, read by others, and how its errors are told.
-
-A log is never taken for another program's file, and another program's file never for a log: the
-application number and every table must be this version's.  A reader changes nothing, not even files
-beside the log.
+:class:`sottovoce.deploy.hublog.HubLog` stores messages through it.  No other program's file is
+taken for a log: its application number, version and every table must be those of this version.  A
+process that only reads changes nothing, not even files beside the log.
 """
 
 from __future__ import annotations
@@ -21,11 +19,15 @@ from ..util.compatibility import FORMER
 from ..util.typing import Any
 
 VERSION = 2
+"""Version of the tables, SQLite's ``user_version``."""
 _PATIENCE = 30.0
-"""Seconds that another process may hold the file."""
+"""Seconds to wait for another process that holds the file."""
 _APPLICATION = 0x736F7468
 """``soth`` in ASCII: tells a hub's log from any other SQLite file."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_CANTOPEN")
+"""Beginnings of SQLite's error names that say that a file is damaged or is no log."""
+# A write is on the disk when its transaction ends (synchronous, fullfsync), readers do not block it
+# (WAL), and functions in a foreign file's schema are not run (trusted_schema).
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF")
 
 
@@ -36,9 +38,9 @@ class LogFile:
     ----------
     path : path
     tables : dict of str
-        Of every log: name, and the text that makes it.
+        Tables that every log has: the SQL statement that creates each, by its name.
     read_only : bool
-        To look only, also while another process writes.
+        Only read the file; possible while another process writes it.
 
     Raises
     ------
@@ -74,12 +76,18 @@ class LogFile:
 
     @contextmanager
     def locked_connection(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone; errors of SQLite become the package's."""
+        """Context with the connection, for this thread alone.
+
+        Errors of SQLite become :class:`SottovoceError` or :class:`InvalidInput`.
+        """
         with self._lock, self._translate_errors():
             yield self.db
 
     def value(self, query: str, *values: object) -> Any:
-        """Return the first column of the first row; None if there is no row."""
+        """Return the first column of the first row of an SQL query; None if there is no row.
+
+        `values` replace the query's question marks.
+        """
         with self.locked_connection() as db:
             row = db.execute(query, values).fetchone()
         if row is None:
@@ -87,7 +95,7 @@ class LogFile:
         return row[0]
 
     def has_table(self, table: str) -> bool:
-        """Return True if a table was made."""
+        """Return True if the file has a table of this name."""
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return self.value(query, table) is not None
 
@@ -97,9 +105,10 @@ class LogFile:
             self.db.close()
 
     def _open_or_make(self) -> None:
-        """Make or join the log.
+        """Open an existing log, or make an empty file one.
 
-        Waits here, as SQLite does not wait for a process that changes the journal mode.
+        Repeated while another process holds the file: SQLite's own timeout does not cover a process
+        that changes the journal mode.
         """
         end = time.monotonic() + _PATIENCE
         while True:
@@ -117,8 +126,11 @@ class LogFile:
                 time.sleep(0.05)
 
     def _is_log_of_this_version(self) -> bool:
-        """Return True if the file is a log of this version, False if it must be made one."""
-        # another process may be making it: what is read is of one moment
+        """Return True if the file is a log of this version, False if it is an empty file.
+
+        Raises :class:`InvalidInput` for any other file.
+        """
+        # One transaction, because another process may be making the tables at this moment.
         self.db.execute("BEGIN")
         try:
             tables = dict(
@@ -150,7 +162,7 @@ class LogFile:
             found = self.db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             there = {name for (name,) in found}
             for name, table in self._tables.items():
-                # another process may have been as quick
+                # another process may have made it since
                 if name not in there:
                     self.db.execute(table)
             self.db.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -162,11 +174,12 @@ class LogFile:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
+        """Context in which errors of SQLite become the package's, with what to do."""
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
-            # Without a code: the connection is closed, or the module could not decode a text, be it
-            # SQLite's message.
+            # An error without SQLite's name: the connection is closed (ProgrammingError), or a text
+            # of the file, or SQLite's message, could not be decoded.
             plain = "SQLITE_CORRUPT"
             if isinstance(error, sqlite3.ProgrammingError):
                 plain = "is closed"
@@ -184,9 +197,9 @@ class LogFile:
 
 
 def _prepare_writable(path: Path) -> str:
-    """Return the file's name for SQLite, once it is there and can be written."""
+    """Make the file if it is absent, check that it can be written, and return its name."""
     try:
-        # SQLite gives the files that it makes beside it the same rights.
+        # SQLite gives the files that it makes beside the log the rights of the log.
         path.touch(mode=0o600)
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
@@ -199,9 +212,9 @@ def _prepare_writable(path: Path) -> str:
 def _read_only_uri(path: Path) -> str:
     """Return the URI by which SQLite reads a log and writes nothing.
 
-    While a process writes, its write-ahead log lies beside and is read too.  Without one nobody
-    writes, and the file is read as it is: else SQLite would make files beside it, which may belong
-    to another user than the hub's.
+    While a process writes, its write-ahead log (``-wal``) lies beside the file and is read, too.
+    If there is none, nobody writes, and the file is opened as immutable: else SQLite would make
+    files beside it, which may belong to another user than the hub's.
     """
     if not path.is_file():
         raise InvalidInput("log", str(path), "is not a file", "start the hub")

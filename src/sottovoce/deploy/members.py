@@ -1,6 +1,6 @@
-"""The members of a plan.
+"""The members of a plan: each site's public facts, and the file in which a site states them.
 
-The public facts of every site, and the file in which a site tells them.
+A member is a site of a plan; its position in the plan is its *node* in the graph.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .strict import parse_json
 ROWS = 10**12
 """The most rows of a site."""
 ANSWER = "joined"
-"""Ending of a site's answer to an invitation, which holds more than a plan needs of it."""
+"""Ending of a site's answer to an invitation, which holds its public facts and more."""
 _KEY_BYTES = 32
-"""Of an Ed25519 public key."""
+"""Length of an Ed25519 public key."""
 _PUBLIC_FILE_BYTES = 4096
-"""The most bytes of the file in which a site tells its public facts."""
+"""The most bytes of the file in which a site states its public facts."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,9 @@ class Member:
     name : str
         Also the common name of its certificate; see :func:`sottovoce.deploy.names.check_site_name`.
     rows : int
+        Number of its rows, held-out ones included.
     key : str
-        Its Ed25519 public key, 32 bytes in base64.
+        Its Ed25519 public signing key, 32 bytes in base64.
     """
 
     name: str
@@ -91,16 +92,16 @@ def check_members(sites: Sequence[Member]) -> None:
 
 
 def node_of_site(names: Sequence[str], name: str) -> int:
-    """Return the node of a site; raises :class:`InvalidInput` if there is no such site."""
+    """Return a site's position in the plan; raises :class:`InvalidInput` for any other name."""
     if name not in names:
         raise InvalidInput(
-            "name", name, f"is not a site of the plan, which has {', '.join(names)}", "correct it"
+            "name", name, "is not a site of the plan", f"use one of {', '.join(names)}"
         )
     return names.index(name)
 
 
 def training_row_counts(sites: Sequence[Member], asks: Asks | None) -> Array:
-    """Return rows of every site that are not held out, (N, 1)."""
+    """Return the number of rows of every site that are not held out, (N, 1)."""
     return np.array(
         [[float(rows)] for rows in row_counts_read(sites, asks, held_out=False).values()]
     )
@@ -109,7 +110,7 @@ def training_row_counts(sites: Sequence[Member], asks: Asks | None) -> Array:
 def row_counts_read(
     sites: Sequence[Member], asks: Asks | None, *, held_out: bool
 ) -> dict[str, int]:
-    """Return how many rows of every site a stage reads.
+    """Return the number of rows of every site that a stage of a plan reads.
 
     Parameters
     ----------

@@ -1,11 +1,14 @@
-"""Signed messages between sites.
+"""Signed messages between sites: JSON objects of plain data, checked before anything uses them.
 
-One JSON object of plain data each, checked before anything else uses it.
+The protocol, in the order of a run over a graph: every site sends a greeting (kind ``hello``) for
+round 0, a vector for each exchange (``release``), and its last model (``stop``, or ``refuse`` if
+it cannot go on).  Messages of secure sums are in :mod:`sottovoce.deploy.sums.messages`.
 
 A message has the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``: the
 payload is little-endian doubles in base64, the signature is Ed25519 over the canonical JSON of the
-other keys.  A site that leaves signs a :class:`Farewell`, ``v, run, plan, round, sender, reason,
-sig``, in another domain: neither can be taken for the other.
+other keys, after a *domain*: a prefix that differs between kinds of messages, so that none can be
+taken for another.  A site that leaves signs a :class:`Farewell`, ``v, run, plan, round, sender,
+reason, sig``, in another domain.
 """
 
 from __future__ import annotations
@@ -28,15 +31,17 @@ from .strict import parse_json
 from .transport import to_printable_text
 
 VERSION = 1
+"""Version of the form of all messages, their key ``v``."""
 DTYPE = "<f8"
+"""Type of the numbers of a payload: little-endian doubles."""
 Kind = Literal["hello", "release", "refuse", "stop"]
-"""Agreement on the plan; vector of a round; last model of a site that cannot go on; last model
-of one that is done.
+"""``hello``: a greeting, which agrees to the plan; ``release``: a vector of a round; ``refuse``:
+the last model of a site that cannot go on; ``stop``: the last model of one that is done.
 """
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
+# Why a run between sites stopped, in addition to the reasons of `sottovoce.runs.engine`.
 HUB = "the hub ended the run"
 OUT = "the other sites go on without this one"
-"""Why a run across sites stopped, in addition to the reasons of :mod:`sottovoce.runs.engine`."""
 Reason = Literal[
     "done",
     "its budget is spent",
@@ -50,17 +55,21 @@ rows.
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
+"""Keys of a farewell of earlier versions."""
 _MARKED = _FAREWELL | {"ledger"}
+"""Keys of a farewell with the hash of the site's ledger."""
 OTHER_MEAN = (
     "site {!r} moves its rows by another mean than this site, so the run cannot "
     "go on; compare the releases of the mean"
 )
-NOT_OF_THIS_SCHEMA = "is not a message of this schema"
+NOT_OF_THIS_SCHEMA = "has another form than messages of this version"
 _OTHER_PLAN = "belongs to another plan; compare the digests with `sottovoce site check`"
 _OWN = 4096
 """The most bytes of a greeting or a farewell."""
 _DOMAIN = b"sottovoce message 1\n"
+"""Prefix of the signed text of a message."""
 _LAST_DOMAIN = b"sottovoce farewell 1\n"
+"""Prefix of the signed text of a farewell."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Message:
     kind : {"hello", "release", "refuse", "stop"}
         See :data:`Kind`.
     payload : array (k,)
-        Empty in a greeting.
+        The vector; without entries in a greeting.
     """
 
     run: str
@@ -104,13 +113,15 @@ class Farewell:
     run, plan : str
         Name of the run, and digest of its plan.
     round : int
-        The first for which it sends nothing.
+        The first exchange for which it sends nothing.
     sender : str
+        The site that leaves.
     reason : str
         See :data:`Reason`.
     ledger : str, optional
-        Hash of the last record of the site's ledger then, by which the site itself notices an older
-        copy later; it says nothing to others.  Farewells of earlier versions have none.
+        Hash of the last record of the site's ledger at that moment.  The site itself uses it later
+        to notice an older copy of its ledger; others learn nothing from it.  Farewells of earlier
+        versions have none.
     """
 
     run: str
@@ -157,7 +168,7 @@ def longest_inbox(plan: Plan) -> int:
     degree = int(plan.graph.degree.max())
     if plan.exchange_table.any_heard_by_all:
         degree = len(plan.sites) - 1
-    # signed rosters, and who is missing and why
+    # room for what is not a vector: signed rosters, and notices of missing sites
     rosters = longest_inbox_bytes(0, len(plan.sites))
     return longest_inbox_bytes(plan.exchange_table.widest_message, degree + PROOFS) + rosters
 
@@ -191,14 +202,14 @@ def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
     cap = agreed.norm_cap
-    # The largest entry first: the norm of what passes squares no number that overflows.
+    # The largest entry is compared first, so that no square in the norm can overflow.
     largest = np.max(np.abs(payload), initial=0.0)
     if not (largest <= cap and np.linalg.norm(payload) <= cap):
         raise Refused(f"payload: its norm is above the plan's cap of {cap:g}")
 
 
 def check_plan_digest(own: str, hubs: object) -> None:
-    """Raise :class:`Refused` if a site's plan has another digest than the hub's."""
+    """Raise :class:`Refused` if the digests of a site's `own` plan and of the hub's plan differ."""
     if own != hubs:
         raise Refused(f"plan={own!r}: {_OTHER_PLAN}")
 
@@ -287,18 +298,19 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
 
 
 def read_own_message(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, Any] | None:
-    """Return the content of a message that a site signed in whatever run.
+    """Return the content of a message that a site signed in any run, without need of its plan.
 
     Parameters
     ----------
     data : bytes
-        What is said to be signed by the site.
+        A text that the site may have signed.
     name : str
         The site.
     key : str
         Its public key, in base64.
     *domains : bytes
-        Domains that are allowed in addition to those of messages and farewells over a graph.
+        Prefixes of signed texts that are allowed, in addition to those of messages and farewells
+        over a graph.
 
     Returns
     -------
@@ -383,15 +395,16 @@ def parse_unverified(
 
 
 def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[str, Any] | None:
-    """Parse a JSON object with one of these sets of keys; None for anything else.
+    """Parse a canonical JSON object with one of these sets of keys; None for anything else.
 
-    Also for a text that is not the canonical one of its content.
+    `most` is the number of bytes allowed.  A text that differs from the canonical JSON of its
+    content gives None, too.
     """
     try:
         body = parse_json(data, most)
         if not isinstance(body, dict) or not any(body.keys() == one for one in keys):
             return None
-        # one text a message: a signature vouches for every byte
+        # Each content has one text only, so that a signature of the content covers every byte.
         is_canonical = canonical_json(body).encode() == data
     except (ValueError, TypeError, RecursionError):
         return None
@@ -401,7 +414,10 @@ def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[st
 
 
 def _is_of_round(found: object, round: int | None, latest: int) -> bool:
-    """Return True for the number of this round, `latest` at most; without a `round`, for any."""
+    """Return True if `found` is the number `round`, and at most `latest`.
+
+    If `round` is None, any whole number will do.
+    """
     if type(found) is not int:
         return False
     return round is None or 0 <= found == round <= latest
@@ -435,7 +451,10 @@ def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any])
 
 
 def decode_base64(where: str, text: object) -> bytes:
-    """Decode a text in canonical base64; raises :class:`Refused` for any other text."""
+    """Decode a text in canonical base64; raises :class:`Refused` for any other text.
+
+    `where` names the message in the error.
+    """
     try:
         raw = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (ValueError, TypeError):

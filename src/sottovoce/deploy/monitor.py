@@ -1,4 +1,7 @@
-"""The hub's page while a run goes on: read only, and by default for this machine alone."""
+"""The hub's web page while a run goes on: read only, and by default for this machine alone.
+
+``sottovoce hub run --page`` starts it; its content is that of :mod:`sottovoce.deploy.watch`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from ..util.typing import Any
 from .watch import render_watch_page
 
 PAGE = "127.0.0.1:8444"
+"""Default address of the page."""
 REFRESH = 5
-"""Seconds after which a browser asks again."""
+"""Seconds after which a browser loads the page again."""
+# Content-Security-Policy: no scripts, nothing from elsewhere, and no frame around the page.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri "
     "'none'; form-action 'none'"
@@ -28,7 +33,8 @@ def serve_status_page(
     """Serve the state of a run over HTTP from a thread: ``/`` is a page, ``/status.json`` is JSON.
 
     Any other path is refused, and so is a request whose ``Host`` names another machine: it comes
-    from a page elsewhere, in the browser of somebody who may see this one.
+    from a foreign web page, in the browser of somebody who is allowed to see this one (DNS
+    rebinding).
 
     Parameters
     ----------
@@ -37,7 +43,7 @@ def serve_status_page(
     address : str
         ``HOST:PORT``.
     free : bool
-        Take a free port if that one is taken.
+        Take any free port if the one of `address` is taken.
 
     Returns
     -------
@@ -49,7 +55,7 @@ def serve_status_page(
     Raises
     ------
     InvalidInput
-        If `address` is none, or cannot be listened on.
+        If `address` is not ``HOST:PORT``, or the server cannot listen there.
     """
     host, _, digits = address.rpartition(":")
     host = host.strip("[]")
@@ -68,7 +74,7 @@ def serve_status_page(
 
 
 def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[BaseHTTPRequestHandler]:
-    """Return the handler of requests to a server that listens at `host`."""
+    """Return the class that answers HTTP requests to a server that listens at `host`."""
 
     class Handler(BaseHTTPRequestHandler):
         server_version = "sottovoce"
@@ -76,9 +82,10 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
         timeout = 10.0
 
         def do_GET(self) -> None:
+            """Answer one request: 403, 404, 503 if the state is not known, or a page or JSON."""
             named = urlsplit(f"//{self.headers.get('Host', '')}").hostname
             here = named in (host, "localhost", "127.0.0.1", "::1")
-            # A server of all addresses cannot know by which name it is reached.
+            # A server that listens on all addresses cannot know by which name it is reached.
             if not here and host not in ("0.0.0.0", "::"):
                 self._reply(403, "text/plain", "wrong host name\n")
             elif self.path not in ("/", "/status.json"):
@@ -97,6 +104,7 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
                     )
 
         def _reply(self, code: int, kind: str, text: str) -> None:
+            """Send a reply: HTTP status, media type and content."""
             body = text.encode()
             self.send_response(code)
             for name, value in (
@@ -113,7 +121,7 @@ def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[Base
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Write nothing down of those who look at the page."""
+            """Log nothing: who looks at the page is nobody's business."""
 
     return Handler
 

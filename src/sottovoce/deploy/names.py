@@ -1,6 +1,7 @@
-"""Names of sites and runs.
+"""Names of sites and runs, and the rules for them.
 
-Certificates, logs and file names use them, so none may stand for another file.
+The names become parts of file names, common names of certificates and keys of logs, so a name must
+be valid in all of these, and must not clash with one of this library's own files.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from ..errors import InvalidInput
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_-])?")
+"""1 to 63 letters, digits, ``_``, ``.`` or ``-``; first a letter or digit, and no dot last."""
 OURS = frozenset(
     {
         "ca",
@@ -30,21 +32,22 @@ OURS = frozenset(
 """
 _PORTS = [f"{port}{k}" for port in ("com", "lpt") for k in range(10)]
 DEVICES = frozenset({"con", "prn", "aux", "nul", *_PORTS})
-"""Device names on Windows, whatever follows after a dot."""
+"""Names that Windows takes for a device, with any ending after a dot."""
 
 
 def check_site_name(field: str, name: object) -> None:
-    """Check that a site's name fits certificates, files and logs, and that no own file has it.
+    """Check that a site's name is valid in certificates, files and logs, and clashes with none.
 
-    Raises :class:`InvalidInput` otherwise.
+    Raises :class:`InvalidInput` otherwise; `field` is the name of the value in the error.
     """
     _check_against(field, name, OURS, "use e.g. 'north-1'")
 
 
 def check_run_name(field: str, name: object) -> None:
-    """Check the name of a run as :func:`check_site_name` does that of a site.
+    """Check the name of a run by the rules of :func:`check_site_name`, except for clashes.
 
-    Results of an earlier run are kept as ``SITE.RUN.html`` and so on.
+    Results of an earlier run are kept as ``SITE.RUN.html`` and so on, so it may clash only with
+    ``SITE.public.json``.
     """
     # SITE.public.json is the site's public key
     _check_against(field, name, frozenset({"public"}), "use e.g. 'trial-1'")
@@ -64,9 +67,10 @@ def _check_against(field: str, name: object, taken: frozenset[str], remedy: str)
     if first in DEVICES:
         raise InvalidInput(field, name, "is a device name on Windows", remedy)
     if first in taken:
-        raise InvalidInput(
-            field, name, f"its first part must not be {first!r}, which other files use", remedy
+        rule = (
+            f"must not be {first!r} or begin with '{first}.', because this program's own files do"
         )
+        raise InvalidInput(field, name, rule, remedy)
 
 
 def check_names_differ(field: str, names: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 It fixes the run completely: method and calibrated hyperparameters, graph, schedules, row counts,
 schema, and each site's name and public key.  Every message carries the digest, so a site with
-another plan is refused.
+another plan is refused.  ``sottovoce plan --write`` makes it, and every site and the hub read it.
 
 A :class:`Plan` is a frozen record with its constraints.  What follows from it has a place of its
 own:
@@ -55,7 +55,7 @@ from .stages import Stage
 from .waits import DEFAULT, Waits
 
 LONGEST_START = 1_000_000
-"""The most entries of a start, so that a plan's file stays below its limit."""
+"""The most entries of a starting point, so that a plan's file stays below its limit."""
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
 """Graphs that are random or come from a file: the plan lists their edges, so no site draws or
 reads them.
@@ -80,17 +80,17 @@ class Plan:
     edges : tuple of (int, int)
         Of the graph, sorted.
     norm_cap : float
-        Messages of a larger Euclidean norm are refused.
+        Vectors in messages with a larger Euclidean norm are refused.
     schema : dict or None
-        How every site encodes its rows.
+        How every site encodes its rows, as plain data.
     start : Start or None
         The public point from which all sites start; messages are relative to it, last models are
         not.
     asks : Asks or None
-        What is asked in addition to the training, or instead of it.
+        Inference or evaluation, in addition to the training or instead of it.
     centre : Centring or None
-        How rows are centred: their mean is asked before the method, within epsilon, and taken away
-        from all of them.
+        How rows are centred: a noisy mean of the rows, whose privacy loss is part of epsilon, is
+        computed before the training and subtracted from all of them.
     waits : Waits
         How long a round waits for its last site; with infinite patience a run over a graph needs
         all its sites to its end, and a run of sums is refused.
@@ -98,7 +98,8 @@ class Plan:
     Raises
     ------
     InvalidInput
-        For what sites cannot agree on, and for what cannot be run at the price that it states.
+        If entries contradict each other or pass a limit, or the run is not possible at the privacy
+        loss that the plan states.
     """
 
     run: str
@@ -123,7 +124,7 @@ class Plan:
             proofs = limits.PROOFS
         limits.check_inbox_size(self.d, int(np.max(self.graph.degree)), proofs)
         validate_fields_and_rules(self, DECLARED)
-        # Made here, so that what cannot run is refused where the plan is built or read.
+        # Computed here, so that a plan that cannot run is refused when it is built or read.
         _ = self.stages
         validate_fields_and_rules(self, PRICED)
         if self.exchange_table.any_heard_by_all:
@@ -142,6 +143,7 @@ class Plan:
 
     @cached_property
     def graph(self) -> Graph:
+        """The graph of the sites; site i is node i."""
         return Graph(str(self.config.graph), len(self.sites), self.edges)
 
     @property
@@ -184,7 +186,7 @@ class Plan:
 
     @cached_property
     def recipes(self) -> Recipes | None:
-        """Inference and evaluation of the plan, priced; None for a training alone."""
+        """Inference and evaluation with their privacy losses; None for a training alone."""
         if self.asks is None:
             return None
         sizes = [site.rows for site in self.sites]
@@ -194,10 +196,10 @@ class Plan:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The runs of the plan in order, validated and priced.
+        """The runs of the engine in order: training or inference, then the evaluation if any.
 
-        Training or inference, then the evaluation.  Without sums each site first sends its last
-        model to all, because the evaluation is of their mean.
+        Without sums an evaluation begins with an exchange in which each site sends its last model
+        to all, because the mean of these models is evaluated.
         """
         recipes = self.recipes
         if recipes is not None and recipes.inference is not None:
@@ -207,8 +209,8 @@ class Plan:
             first = Stage(prepare(self.config, n, self.d, graph=self.graph, centre=self.centre))
         if recipes is None or recipes.evaluation is None:
             return (first,)
-        # Entries of the last models that all sites send to all: of an inference, and of a run of
-        # sums, every site has the one model already.
+        # Number of entries of the models that sites send to all before the evaluation.  After an
+        # inference and in a run of sums all sites have the same model already.
         shown = self.d
         if self.is_inference or first.facts.opens_only_sums:
             shown = 0
@@ -221,7 +223,7 @@ class Plan:
 
     @property
     def uses_secure_sums(self) -> bool:
-        """True if sites send masked shares of sums to all, and nothing to neighbours."""
+        """True if the run uses secure sums: sites send masked shares to all, not to neighbours."""
         return self.facts.opens_only_sums
 
     @cached_property
@@ -241,8 +243,8 @@ class Plan:
             return Quorum(sites, self.facts.participants, may_lose_sites=True)
         trains_alone = self.asks is None and not self.waits.waits_for_ever
         may_lose_sites = trains_alone and bool(self.stages[0].prepared.algorithm.induced)
-        # More than half of all: two rosters of one exchange would share a site, and a site signs
-        # one (docs/deploy/threats.md, "Who can do what").
+        # More than half of all sites: then any two rosters have a site in common, and a site signs
+        # only one roster an exchange (docs/deploy/threats.md, "Who can do what").
         return Quorum(sites, sites // 2 + 1, may_lose_sites)
 
     @cached_property
@@ -250,7 +252,7 @@ class Plan:
         """Widths, norm caps and hearers of all exchanges."""
         width = self.d
         if self.recipes is not None and self.recipes.naming is not None:
-            # an inference has columns of its own
+            # an inference encodes rows in columns of its own
             width = self.recipes.naming.d
         last_model = Exchange(width, self.norm_cap)
         return ExchangeTable(
@@ -259,7 +261,7 @@ class Plan:
 
 
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
-    """Check what holds for every plan, whatever its method costs.
+    """Check limits and names, which is possible before the noise of a plan is calibrated.
 
     Parameters
     ----------
@@ -287,7 +289,7 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
 
 
 def schema_from_plain(schema: dict[str, Any] | None) -> Schema | None:
-    """Return the schema of a plan, of its plain data; None without one."""
+    """Return a plan's schema from its plain data; None for a plan without one."""
     if schema is None:
         return None
     return Schema.from_dict(schema)
@@ -299,9 +301,9 @@ def digest_of_plan(plain: dict[str, Any]) -> str:
 
 
 def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield faults of centring and start, whose digests must stand in the configuration.
+    """Yield faults of centring and starting point.
 
-    The keys of ledgers are made of the configuration.
+    Their digests must stand in the configuration, because the keys of ledgers are made of it.
     """
     remedy = "write the plan again"
     if plan.is_inference and plan.centre is not None:
@@ -319,11 +321,11 @@ def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput
 
 
 def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield faults of features and unit of the guarantee: both are the schema's."""
+    """Yield faults of the number of features and of the privacy unit, which the schema fixes."""
     if plan.schema is not None and _declares_more_features(plan.schema, plan.d):
-        # Such a schema is not even built: a column of a plan from elsewhere may declare a size that
-        # no memory holds.
-        yield InvalidInput("d", plan.d, "the schema yields more features", "use its number")
+        # Refused without building the schema: a plan comes from others, and a column of it may
+        # declare more features than fit into memory.
+        yield InvalidInput("d", plan.d, "the schema yields more features", "write the plan again")
         return
     encoding = schema_from_plain(plan.schema)
     if encoding is not None and len(encoding.feature_names) != plan.d:
@@ -331,7 +333,7 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
             "d",
             plan.d,
             f"the schema yields {len(encoding.feature_names)} features",
-            "use its number",
+            "write the plan again",
         )
     declared = None
     if encoding is not None and encoding.person is not None:
@@ -344,7 +346,7 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def one_replicate(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield the fault of replicates: separate sites run once."""
+    """Yield the fault of several replicates: a run between sites has one."""
     if plan.config.replicates != 1:
         yield InvalidInput(
             "replicates",
@@ -355,7 +357,7 @@ def one_replicate(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield faults of the listed edges: they are those of the named graph, in their one order."""
+    """Yield faults of the listed edges, which must be those of the named graph, sorted."""
     if plan.graph.edges != plan.edges:
         rule = "must be sorted and unique"
         yield InvalidInput("edges", None, rule, "write the plan again")
@@ -365,14 +367,14 @@ def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
     if len(plan.sites) == 1:
         described = "complete"
     if make_graph(described, len(plan.sites)).edges != plan.edges:
-        rule = "does not have the plan's edges"
+        rule = "has other edges in this version than the plan lists"
         yield InvalidInput("graph", plan.config.graph, rule, "use the version that wrote the plan")
 
 
 def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield the fault of noise without a scale.
+    """Yield the fault of noise without a scale, unless the run has no noise.
 
-    Noise is calibrated once, where the plan is written, and not by every site.
+    Noise is calibrated once, when the plan is written, and not by every site.
     """
     if not plan.config.budgeted:
         return
@@ -387,7 +389,10 @@ def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield the fault of a start of an inference, which begins with a count of its own."""
+    """Yield the fault of an inference with a starting point, or over a graph that is not complete.
+
+    An inference computes its own starting point from a noisy count.
+    """
     if not plan.is_inference:
         return
     if plan.start is not None or plan.edges != make_graph("complete", len(plan.sites)).edges:
@@ -398,9 +403,9 @@ def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield the fault of a budget that does not pay for all rounds of the training.
+    """Yield the fault of a budget below the privacy loss of all training rounds.
 
-    An evaluation comes after all of them.
+    Without an evaluation such a run ends early; an evaluation needs the whole training before it.
     """
     if plan.recipes is None or plan.is_inference:
         return
@@ -411,9 +416,9 @@ def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
-    """Yield the fault of a run of sums that waits for ever.
+    """Yield the fault of a run of sums that waits for ever for a missing site.
 
-    It ends a round for which a site is missing: else its sites would wait with their keys.
+    Its sites would keep the private keys of their masks for as long.
     """
     if plan.uses_secure_sums and plan.waits.waits_for_ever:
         rule = "secure sums need a time limit, so that no site waits with its key for a missing one"
@@ -428,9 +433,9 @@ DECLARED: tuple[Rule, ...] = (
     calibrated_noise,
     start_and_graph_of_inference,
 )
-"""What the entries of a plan must be together, before the run is priced."""
+"""Rules on the entries of a plan, checked before its privacy loss is computed."""
 PRICED: tuple[Rule, ...] = (an_end_of_rounds_of_sums, whole_training_before_an_evaluation)
-"""What the priced run must be."""
+"""Rules on the run that follows from the entries, checked once its stages exist."""
 
 
 def _feature_names(schema: dict[str, Any] | None) -> list[str]:
@@ -448,13 +453,16 @@ def _declares_more_features(schema: dict[str, Any], d: int) -> bool:
 
 
 def _is_listed_graph(graph: object) -> bool:
-    """Return True for a graph that is random or from a file: only the plan says its edges."""
+    """Return True for a graph that is random or from a file, whose edges only the plan has."""
     kind = str(graph).strip().partition(":")[0]
     return kind.strip().lower().replace("_", "-") in _DRAWN
 
 
 def _noise_scales(asks: Asks) -> list[float | None]:
-    """Return the noise scales of inference and evaluation, of those that have noise."""
+    """Return the noise scales of the inference and of the evaluation, if requested and noisy.
+
+    A scale is None as long as the noise is not calibrated.
+    """
     scales = []
     if asks.inference:
         scales.append(asks.scale)

@@ -1,6 +1,8 @@
-"""The file of a plan, which comes from others.
+"""Writing and reading the file of a plan.
 
-It is read in bounded memory, and refused if it was changed.
+The file comes from another party, usually the hub's operator.  So it is read in bounded memory,
+nothing in it is trusted before it is checked, and it is refused if it was changed since it was
+written: it ends with the digest of everything else.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from .waits import Waits
 PLANNED_BEFORE = (
     "end its run with version 0.2 at all sites, or write another plan: ledgers keep what was spent"
 )
-"""What to do with a plan of a version before 0.3."""
+"""Remedy in the error for a plan of a version before 0.3."""
 LARGEST = 32 * 2**20
 """The most bytes of a plan file."""
 _CHANGED = "does not match its digest: it was changed"
@@ -43,13 +45,13 @@ _UNSOUND = (
     RecursionError,
     MemoryError,
 )
-"""What a text that is no plan may raise on the way."""
+"""Exceptions that may be raised while a text is read that is no plan."""
 
 
 def write_plan_file(plan: Plan, path: str | Path) -> None:
     """Write the file that every site gets."""
     plain = plan.to_dict() | {"digest": plan.digest}
-    # the schema's order counts
+    # Keys are not sorted: the order of a schema's columns matters.
     files.write_atomically("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")
 
 
@@ -65,7 +67,7 @@ def read_plan_file(path: str | Path) -> Plan:
         plain = _read_plain_data(path)
         stated = plain.pop("digest")
         _check_format_and_digest(path, plain, stated)
-        # Numbers that are too large are refused with one line and no warning.
+        # Numbers that are too large are refused below, without NumPy's warnings before.
         with np.errstate(all="ignore"):
             plan = plan_from_dict(plain)
     except InvalidInput:
@@ -77,21 +79,22 @@ def read_plan_file(path: str | Path) -> Plan:
     except _UNSOUND as error:
         rule = f"is not a plan file{reason_of_refusal(error)}"
         raise InvalidInput("plan", str(path), rule, "write one with `sottovoce plan`") from None
-    # The digest of what was read, too: a plan may hold what this version would not write.
+    # Compared once more with the plan as it was understood: the file may hold entries that this
+    # version ignores or reads otherwise.
     if plan.digest != stated:
         raise InvalidInput("plan", str(path), _CHANGED, "get the agreed file again")
     return plan
 
 
 def plan_from_dict(plain: dict[str, Any]) -> Plan:
-    """Return the plan of :meth:`sottovoce.deploy.plan.Plan.to_dict`.
+    """Return the plan of the plain data that :meth:`sottovoce.deploy.plan.Plan.to_dict` gives.
 
     Raises
     ------
     InvalidInput
-        For what sites cannot agree on.
+        For a plan whose entries break a rule.
     Exception
-        Any, for what is no plan at all.
+        Of any class, for plain data that is no plan at all.
     """
     sites = _bounded_list(plain["sites"], limits.SITES, "sites")
     return Plan(
@@ -123,7 +126,10 @@ def _read_plain_data(path: str | Path) -> dict[str, Any]:
 
 
 def _check_format_and_digest(path: str | Path, plain: dict[str, Any], stated: object) -> None:
-    """Refuse a file of another format, a file that was changed, and an unknown method."""
+    """Refuse a file of another format, a file that was changed, and an unknown method.
+
+    `plain` is the file's content without its digest, `stated` that digest.
+    """
     refused = check_file_format(plain["version"], PLANNED_BEFORE)
     if refused is not None:
         raise InvalidInput("plan", str(path), refused.rule, refused.remedy)
@@ -133,9 +139,9 @@ def _check_format_and_digest(path: str | Path, plain: dict[str, Any], stated: ob
 
 
 def _check_method(path: str | Path, method: object) -> None:
-    """Refuse a method of another package.
+    """Refuse a method that is not one of this version's.
 
-    A plan comes from others, and makes nobody load code by its name.
+    A plan comes from others: the name of a method in it must never make a site load code.
     """
     if method not in KNOWN:
         rule = f"uses the method {method!r}, which this version does not have"

@@ -1,6 +1,8 @@
-"""The privacy loss that a plan costs its sites.
+"""The privacy loss that a plan costs its sites, known before the run.
 
-The events that each will charge, and the statement about all of them together.
+An *event* describes one release: its mechanism and noise, and which rows it reads.  This module
+has the events that each site will charge to its ledger, and the privacy statement (guarantee in
+words and numbers) about all of them together.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from .stages import Stage
 
 @dataclass(frozen=True)
 class PlannedPrivacy:
-    """Events and statements of a plan, of which nothing is spent yet.
+    """The planned events of a run, and the privacy statements about them.
 
     Parameters
     ----------
@@ -28,7 +30,8 @@ class PlannedPrivacy:
     demonstration : bool
         Whether the noise can be repeated, so that the run protects nothing.
     caveat : str or None
-        Of every privacy statement of the plan.
+        A remark in every privacy statement of the plan on what the guarantee leaves out, such as
+        that the schema itself was derived from the rows.
     """
 
     run: str
@@ -39,13 +42,13 @@ class PlannedPrivacy:
 
     @cached_property
     def statement(self) -> Statement:
-        """The guarantee of the whole run, for every site: of a row, whichever releases read it."""
-        # A row is trained on or held out, never both, so it pays for one of the parts alone.
+        """The guarantee of the whole run, which holds for every row of every site."""
+        # A row is either trained on or held out, so only the releases of one stage read it.
         return reduce(either_list_statement, self.statements_by_rows)
 
     @cached_property
     def statements_by_rows(self) -> tuple[Statement, ...]:
-        """The same of the training rows, and of the held-out rows if there are any."""
+        """The guarantee for the training rows, and for the held-out rows if there are any."""
         return tuple(stage.statement(self.demonstration, self.caveat) for stage in self.stages)
 
     def statement_at(self, name: str, simulated: bool) -> Statement:
@@ -55,7 +58,10 @@ class PlannedPrivacy:
         return reduce(either_list_statement, parts)
 
     def planned_events(self, node: int | None = None) -> tuple[Event, ...]:
-        """Return all planned events in order, whatever the budget; of one node, or of all sites."""
+        """Return all planned events in order, whatever the budget.
+
+        Of the site `node`; by default as they are priced for all sites together.
+        """
         return tuple(event for stage in self.stages for event in stage.planned(node))
 
     def events(self, name: str) -> tuple[Event, ...]:
@@ -78,5 +84,5 @@ class PlannedPrivacy:
 
     @cached_property
     def _events_by_site(self) -> dict[str, tuple[Event, ...]]:
-        """Events of the sites that were asked for."""
+        """Events by site, filled by :meth:`events` when a site is asked for first."""
         return {}

@@ -1,6 +1,8 @@
-"""The proposal of a run, and the plan that is made of it.
+"""From a proposed run to its plan: the noise is calibrated here, once for all sites.
 
-The noise is calibrated here, once for all sites.
+A :class:`Proposal` is what people decide (method, sites, budget), and :func:`make_calibrated_plan`
+computes from it the :class:`sottovoce.deploy.plan.Plan` on which all sites agree.  Callers are
+``sottovoce plan`` and :mod:`sottovoce.deploy.demonstration`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from .waits import DEFAULT, Waits
 _ROOM = 100.0
 """Ratio of a norm cap to the norm that minimisers and noise reach."""
 _LONGEST_LOG_ODDS = 1e9
-"""Norm cap of an inference: no coefficient of encoded columns is longer."""
+"""Norm cap of the vector of coefficients of an inference, in encoded columns."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,14 @@ class Proposal:
     schema : dict, optional
         Of :meth:`sottovoce.data.Schema.to_dict`.
     norm_cap : float, optional
-        None for a hundred times the norm that minimisers and noise reach with these public
-        parameters, plus the norm of the start.
+        Largest Euclidean norm of a vector in a message.  None for a hundred times the norm that
+        minimisers and noise reach with these public parameters, plus the norm of the start.
     start : Start, optional
         The public point from which all sites start.
     asks : Asks, optional
-        What is asked in addition to the training, or instead of it.
+        Inference or evaluation, in addition to the training or instead of it.
     centre : Centring, optional
-        Of :func:`sottovoce.runs.centre.decide_centring`.
+        How rows are centred, from :func:`sottovoce.runs.centre.decide_centring`.
     waits : Waits
         How long a round waits for its last site.
     """
@@ -75,8 +77,8 @@ def make_calibrated_plan(proposal: Proposal) -> Plan:
     Raises
     ------
     InvalidInput
-        For what sites cannot agree on, for a budget that cannot be met, and for what cannot be
-        asked.
+        If the proposal breaks a rule of plans, no noise meets its budget, or its inference or
+        evaluation is not possible.
     """
     check_public(proposal.run, proposal.config, proposal.sites, proposal.d)
     config = with_centring_digest(
@@ -107,7 +109,7 @@ def _price_asked_recipes(proposal: Proposal, asks: Asks) -> Recipes:
 
 
 def _calibrated_scale(prepared: Prepared | None) -> float | None:
-    """Return sensitivity over sigma of a recipe's releases together.
+    """Return sensitivity over sigma of all releases of a recipe together.
 
     None without a recipe, and without noise.
     """
@@ -133,8 +135,8 @@ def _plan_of_training(proposal: Proposal) -> Plan:
     """Return the plan of a training, with the penalty and noise that its budget allows."""
     rows = training_row_counts(proposal.sites, proposal.asks)
     prepared = prepare(proposal.config, rows, proposal.d, centre=proposal.centre)
-    # The plan holds what was calibrated, with schedules of growth 1, so that no site searches for
-    # it again.
+    # The plan holds the calibrated penalty and noise of every round, so that no site calibrates
+    # again; their growth from round to round is in them, so the growth factors are 1.
     config = replace(
         proposal.config,
         eta=prepared.algorithm.penalty,
@@ -159,7 +161,7 @@ def _plan_from_proposal(
     *,
     centre: Centring | None,
 ) -> Plan:
-    """Return the plan with what was found out of its proposal."""
+    """Return the plan of a proposal, with the computed configuration, edges and norm cap."""
     return Plan(
         run=proposal.run,
         config=config,
@@ -176,10 +178,12 @@ def _plan_from_proposal(
 
 
 def _default_norm_cap(proposal: Proposal, prepared: Prepared) -> float:
-    """Return a norm cap from public facts.
+    """Compute a norm cap for messages and last models from public facts.
 
-    A site's minimiser has norm at most slope times C over mu, and noise adds to it.  Last models
-    hold the start too, and between models of moved rows and of rows as they are lies a stretch.
+    ``(100 (L C / mu + sqrt(d) sigma) + |start|) * stretch``: a site's minimiser has norm at most L
+    C / mu, with L the bound on the loss's derivative and mu the strong convexity; sigma is the
+    largest standard deviation of the noise.  Last models include the starting point.  ``stretch``
+    bounds how much longer a model gets when it is mapped from centred rows to the original ones.
     """
     facts = prepared.facts
     minimiser = facts.loss.derivative_bound * facts.C / facts.mu

@@ -1,4 +1,9 @@
-"""Questions of sites that were started again, which a hub passes on: how far have you seen me?"""
+"""The hub's part in the questions of restarted sites: "which is my last message that you have?"
+
+A site of a run of sums that was started again asks the other sites, so that it notices if its own
+journal is an older copy, even if the hub would hide that.  The hub passes the signed question on,
+and collects the signed *attestations*; the site's part is :mod:`sottovoce.deploy.sums.witnesses`.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +26,9 @@ class Inquiry:
     question : bytes
         Signed by the site.
     enough : int
-        How many answers it needs.
+        Number of answers that the site needs.
     since : float
-        When it was asked, by the hub's clock.
+        When it was asked, in seconds by the hub's clock.
     answers : dict of bytes
         Signed attestations, by site.
     """
@@ -35,14 +40,22 @@ class Inquiry:
 
     @property
     def open(self) -> bool:
+        """True while answers are missing."""
         return len(self.answers) < self.enough
 
 
 class Questions:
     """The open questions of a run of sums.
 
-    Only the last question of a site is open.  A killed process may still wait for an earlier one:
-    it gets nothing, and takes nothing away from its successor.
+    Only the last question of a site is open.  A request of its killed process may still wait for
+    the answers to an earlier one: it gets none, and takes none away from the new process.
+
+    Parameters
+    ----------
+    plan : Plan
+    log : HubLog
+    rounds : Rounds
+        The run's rounds, with the lock and the clock that this class shares.
     """
 
     def __init__(self, plan: Plan, log: HubLog, rounds: Rounds) -> None:
@@ -56,8 +69,8 @@ class Questions:
     ) -> dict[str, bytes] | None:
         """Wait for the other sites' answers to a question.
 
-        If a question is open for the plan's patience in a round without any message, which would
-        have a deadline, the run ends.
+        If a question stays open for the plan's patience, in a round in which no site has sent a
+        message, the run ends: such a round has no deadline that would end it.
 
         Parameters
         ----------
@@ -84,6 +97,7 @@ class Questions:
             inquiry = asked
 
             def superseded() -> bool:
+                """Whether this site must answer others first, or has asked again meanwhile."""
                 return bool(self.asked(site)) or self._inquiries[site] is not inquiry
 
             return self._rounds.wait_for_result(
@@ -114,14 +128,17 @@ class Questions:
         with self._rounds.news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:
-                # with the nonce of the last question, so that an old answer is not taken
+                # The answer must repeat the nonce of the last question, so an old one is dropped.
                 question = read_question(self._plan, asked.question, asker)
                 read_attestation(self._plan, answer, site, question)
                 asked.answers[site] = answer
                 self._rounds.wake_waiting_threads()
 
     def _answers_if_enough(self, site: str, inquiry: Inquiry) -> dict[str, bytes] | None:
-        """Return the answers, once they are enough."""
+        """Return the answers to the inquiry of `site` once there are enough, else None.
+
+        Ends the run if it has waited too long; see :meth:`wait_for_answers`.
+        """
         with self._rounds.advanced_rounds() as rounds:
             self._rounds.check_running()
             rounds.check_member(site)

@@ -1,4 +1,4 @@
-"""How many sites a run needs, and whether it may go on without some."""
+"""How many sites a run needs, and whether it may go on without some (``Plan.quorum``)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ class Quorum(NamedTuple):
     Parameters
     ----------
     sites : int
-        All sites of the plan, N.
+        Number of sites of the plan, N.
     least : int
-        The fewest sites of a roster: K of a run of sums, over a graph more than half of all.
+        The smallest number of sites that may go on: in a run of sums the plan's K, over a graph
+        more than half of all sites.
     may_lose_sites : bool
-        Whether the run may go on without a site.  A run of sums may; over a graph it must not wait
-        for ever, ask for nothing but the training, and train by a method that goes on over the
-        graph of those that stay.
+        Whether the run may go on without a site.  A run of sums may.  A run over a graph may if its
+        plan limits the waits, only trains, and trains by a method that works on the graph of the
+        remaining sites.
     """
 
     sites: int

@@ -1,8 +1,9 @@
-"""The recipes of a plan, priced.
+"""The inference and evaluation of a plan: checked against public facts, with noise and cost.
 
-The inference and evaluation that it asks for, checked against public facts.
-
-The price of either side is that of its own releases (docs/privacy/answers.md, "Between sites").
+A *recipe* is a fixed list of queries with their noise; to *price* it is to compute its privacy
+loss, and to calibrate its noise if the plan has no scale yet.  Inference reads the training rows
+and evaluation the held-out rows, so each row pays for the releases of one of them only
+(docs/privacy/answers.md, "Between sites").
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..runs.pricing import Prepared
 from ..util.typing import Array
 from .asks import Asks
 
-# They load SciPy's statistics, and most plans ask nothing.
+# Imported only when needed: they load SciPy's statistics, and most plans only train.
 if TYPE_CHECKING:
     from ..answers.evaluation import Level
     from ..answers.fits import LogOdds
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
 
 
 class Recipes(NamedTuple):
-    """A plan's recipes, priced.
+    """A plan's recipes with their noise and costs.
 
     Parameters
     ----------
     inference : Prepared, optional
-        On the rows that are not held out.
+        The inference, on the rows that are not held out.
     fit : LogOdds, optional
-        Reads the estimates of the inference.
+        Turns the estimates of the inference into coefficients.
     evaluation : Prepared, optional
-        On the held-out rows.
+        The evaluation, on the held-out rows.
     levels : tuple of Level
-        Those that the evaluation tells apart.
+        Levels of the plan's column `by`, each with an evaluation of its own.
     """
 
     inference: Prepared | None
@@ -52,7 +53,7 @@ class Recipes(NamedTuple):
 
     @property
     def naming(self) -> Naming | None:
-        """The encoding of an inference."""
+        """The encoding of an inference, with reference levels; None without an inference."""
         if self.fit is None:
             return None
         return self.fit.layout.naming
@@ -66,22 +67,23 @@ def price_recipes(
     schema: Schema | None,
     names: Sequence[str],
 ) -> Recipes:
-    """Check what is asked against public facts, and price it.
+    """Check the requested inference and evaluation, and compute their noise and privacy losses.
 
-    Calibrates the noise if `asks` has no scale yet.
+    The noise is calibrated if `asks` has no scale yet.
 
     Parameters
     ----------
     asks : Asks
+        What is requested.
     config : RunConfig
-        Of the training, whose trust and unit hold for the answers too.
+        Configuration of the training; its trust and privacy unit hold for the answers, too.
     sizes : sequence of int
-        Rows of every site, held-out ones included.
+        Number of rows of every site, held-out ones included.
     d : int
-        Features by the schema.
+        Number of encoded features.
     schema : Schema or None
     names : sequence of str
-        Of the sites.
+        Names of the sites, in the order of `sizes`.
 
     Returns
     -------
@@ -90,7 +92,7 @@ def price_recipes(
     Raises
     ------
     InvalidInput
-        If it cannot be asked, or a site has too few rows.
+        If the plan does not allow the request, or a site has too few rows.
     """
     _check_rows_count_alike(config, schema)
     _check_held_out(asks, sizes, names)
@@ -100,7 +102,7 @@ def price_recipes(
         prepared, fit = _price_inference(asks, config, sizes, d, schema, names)
     if asks.evaluation is None:
         return Recipes(prepared, fit, None, ())
-    # The model that is judged is one of the inference, in its own columns, or else of the training.
+    # The model to evaluate is that of the inference, in its own columns, or else of the training.
     width = d
     encoding = schema
     if fit is not None:
@@ -111,7 +113,7 @@ def price_recipes(
 
 
 def _check_rows_count_alike(config: RunConfig, schema: Schema | None) -> None:
-    """Refuse rows that do not count one by one, and labels of another kind than two classes."""
+    """Refuse rows at several sites, shared budgets, weights, persons, and other tasks."""
     for field, many in (("sites_per_row", config.sites_per_row), ("copies", config.copies)):
         if many != 1:
             rule = "must be 1 in a plan with inference or evaluation"
@@ -134,7 +136,7 @@ def _check_rows_count_alike(config: RunConfig, schema: Schema | None) -> None:
 
 
 def _check_held_out(asks: Asks, sizes: Sequence[int], names: Sequence[str]) -> None:
-    """Refuse a share that leaves some site without held-out rows, or without others."""
+    """Refuse a `holdout` that leaves some site without held-out rows, or without training rows."""
     if asks.evaluation is None:
         return
     for name, rows in zip(names, sizes, strict=True):
@@ -176,9 +178,10 @@ def _price_inference(
 def _price_evaluation(
     asks: Asks, config: RunConfig, sizes: Sequence[int], width: int, encoding: Schema | None
 ) -> tuple[Prepared, tuple[Level, ...]]:
-    """Price the evaluation on the held-out rows of a model with `width` entries.
+    """Price the evaluation of a model with `width` entries, on the held-out rows.
 
-    Returns the levels that it tells apart, too.
+    `encoding` is the schema by which that model's rows are encoded.  Returns the levels of the
+    column `by`, too.
     """
     from ..answers import evaluation
 
@@ -191,6 +194,7 @@ def _price_evaluation(
         config, histogram
     )
     n = np.array([[float(asks.held(rows))] for rows in sizes])
+    # One column more than the model: the held-out rows get a constant (build_scored_rows).
     prepared = _prepare_recipe(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
     evaluation.check_held_out_rows(prepared)
     return prepared, levels
@@ -199,7 +203,10 @@ def _price_evaluation(
 def _prepare_recipe(
     method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None
 ) -> Prepared:
-    """Return a recipe with the noise of `scale`, or calibrated now."""
+    """Return a recipe with noise of this `scale` (sensitivity over sigma), or calibrated if None.
+
+    `n` is the number of rows of every site, (N, 1), and `d` the number of columns.
+    """
     if scale is not None:
         method = method.with_noise(method.releases_with_noise.shape.scaled(scale))
     return prepare(config.for_recipe(method), n, d, method=method, loss=loss)

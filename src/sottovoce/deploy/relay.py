@@ -1,10 +1,12 @@
-"""The built-in transport.
+"""The built-in transport: a gRPC server at the hub, to which all sites connect with mutual TLS.
 
-A gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
+Each request of a site is a unary gRPC call with JSON in both directions; their content is in
+:mod:`sottovoce.deploy.requests`.  ``exchange`` is a *long poll*: the hub replies when the round is
+complete, or after :data:`POLL` seconds with nothing, and the site asks again.  The sender of a
+request is the common name of its TLS certificate, never a field of a message.
 
-Unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete,
-or after a while with nothing, and the site asks again.  The sender is the common name of its
-certificate, never a field of a message.
+:func:`start_relay` is the hub's side, :class:`RelayTransport` a site's, and
+:func:`request_certificate_and_plan` that of a site that was just invited.
 """
 
 from __future__ import annotations
@@ -47,25 +49,29 @@ if TYPE_CHECKING:
     import grpc
 
 SERVICE = "sottovoce.Relay"
+"""Name of the gRPC service."""
 WELCOME = "welcome"
-"""The one method that an invitation opens: a site asks for its certificate and the plan, both
-public.
+"""The only method that a certificate of an invitation may call: it returns the site's certificate
+and the plan, both public.
 """
 _WELCOME = 2 * LARGEST + 2**17
-"""The most bytes of the reply: a plan as a JSON text, and a certificate."""
+"""The most bytes of its reply: a plan, doubled by the escapes of a JSON text, and a certificate."""
 POLL = 10.0
-"""Seconds that the hub keeps a request open."""
+"""Seconds that the hub keeps a request open while messages are missing."""
 OPEN = 2
-"""Requests of one site that may stay open."""
+"""The most requests of one site that the hub keeps open at a time."""
 LINES = 10
-"""Refusals of one site that are told in a minute."""
+"""The most lines a minute on the hub's console about refused requests of one site."""
 SLACK = 20.0
-"""Further seconds that a site waits for a reply."""
+"""Seconds beyond :data:`POLL` that a site waits for a reply."""
 QUIET = 3.0
-"""Seconds without a reply after which a site says so."""
+"""Seconds without a reply after which a site tells its user."""
 OWN_TROUBLE = "the hub cannot work; its operator sees why"
-"""All that a site is told of an error of the hub's own."""
+"""All that a site is told of an internal error of the hub."""
 _log = logging.getLogger(__name__)
+# Both sides: connect directly and to the given address only (no proxy, no service configuration
+# from DNS, no port shared with another server), notice a dead connection after 40 s, and reconnect
+# within 2 s.
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config_disable_resolution", 1),
@@ -83,7 +89,7 @@ _OPTIONS = (
 
 def require_grpc() -> None:
     """Raise :class:`InvalidInput` if gRPC is not installed."""
-    # its own lines say less than ours, and break progress bars
+    # gRPC's own console messages add nothing, and break progress bars.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import grpc  # noqa: F401
@@ -94,14 +100,14 @@ def require_grpc() -> None:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Files in PEM, of a site or of the hub.
+    """Paths of the TLS files of a site or of the hub, in PEM.
 
     Parameters
     ----------
     authority : Path
         Certificate of the authority, or of several.
     certificate, key : Path
-        One's own.
+        Certificate of this site or hub, and its private key.
     """
 
     authority: Path
@@ -109,7 +115,7 @@ class Credentials:
     key: Path
 
     def read(self) -> tuple[bytes, bytes, bytes]:
-        """Their contents, authority first; raises :class:`InvalidInput` if one is missing."""
+        """Return the contents of authority, certificate and key; raises :class:`InvalidInput`."""
         authority = read_bounded_file("authority", self.authority, KEY)
         certificate = read_bounded_file("certificate", self.certificate, KEY)
         key = read_bounded_file("key", self.key, KEY)
@@ -125,10 +131,10 @@ def _message_length_options(most_sent: int, most_received: int) -> tuple[tuple[s
 
 
 class _Polls:
-    """Long polls that are open, by site.
+    """Number of open long polls of every site.
 
-    Beyond two the hub answers at once, so that no site takes the others' threads.  An honest site
-    has one, and for some seconds after a restart that of its dead process.
+    Beyond :data:`OPEN` the hub replies at once, so that no site takes up the others' threads.  An
+    honest site has one open, and for some seconds after a restart also that of its dead process.
     """
 
     def __init__(self) -> None:
@@ -137,7 +143,7 @@ class _Polls:
 
     @contextmanager
     def of(self, site: str) -> Iterator[float]:
-        """Seconds that a request of this site may stay open, while it is answered."""
+        """Context of one request of a site; yields the seconds that it may stay open."""
         with self._lock:
             self._open[site] += 1
             seconds = 0.0
@@ -151,9 +157,10 @@ class _Polls:
 
 
 class _News:
-    """Filter of the refusals to report: of each site those that differ from the last.
+    """Filter of failed requests to report: of each site only those that differ from the last.
 
-    At most :data:`LINES` a minute and site, so that no site fills the operator's console.
+    At most :data:`LINES` a minute and site are let through, so that no site can fill the operator's
+    console.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -164,9 +171,9 @@ class _News:
         self._left_out: Counter[str] = Counter()
 
     def line_to_report(self, site: str, why: str) -> str | None:
-        """Return the line to tell; None if it is the same as before, or one too many in a minute.
+        """Return the line to report, or None if it repeats the last one or is above the limit.
 
-        What was left out is counted, and told with the next line.
+        Lines above the limit are counted, and the next line that is reported says how many.
         """
         with self._lock:
             last = self._last.get(site)
@@ -174,8 +181,8 @@ class _News:
             if last == why:
                 return None
             now = self._clock()
-            # times of the last lines: a full deque whose oldest is younger than a minute
-            # means that the minute is used up
+            # Times of the last LINES lines: if the oldest of them is less than a minute ago, the
+            # limit is reached.
             told = self._told.setdefault(site, deque(maxlen=LINES))
             if len(told) == LINES and now - told[0] < 60.0:
                 self._left_out[site] += 1
@@ -199,8 +206,9 @@ def start_relay(
 ) -> tuple[grpc.Server, int]:
     """Start the relay of a hub.
 
-    Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may
-    pass: the site is told that the hub cannot work, and asks again.
+    An exception :class:`Refused` means that a request is wrong, and the site gives up.  Any other
+    is an error of the hub itself, which may pass: the site is told only that the hub cannot work
+    (:data:`OWN_TROUBLE`), and asks again.
 
     Parameters
     ----------
@@ -209,37 +217,37 @@ def start_relay(
         The hub's; read again before each handshake, so that renewed files need no restart.
     address : str
         ``HOST:PORT``; port 0 takes a free one.
-    refused : callable
-        Called with a site and a reason when its request is refused for a new reason; from any
+    refused : callable ``(site, reason)``
+        Called when a request of a site is refused for another reason than its last one; from any
         thread.
-    failed : callable
-        The same for an error of the hub's own; an unforeseen one is also logged, with its
-        traceback.
-    welcome : callable, optional
-        The reply, by a site's name, to whoever asks with its invitation or certificate; all of it
-        is public.
-    heard : callable
-        Called with the site of every request; from any thread.
-    revoked : callable
-        Whether a certificate, in PEM, is refused although it is valid.
+    failed : callable ``(site, reason)``
+        Called in the same way for an error of the hub itself; an unexpected one is also logged with
+        its traceback.
+    welcome : callable ``(site)``, optional
+        Returns the reply to :data:`WELCOME` as plain data; all of it is public.
+    heard : callable ``(site)``
+        Called at every request of a site; from any thread.
+    revoked : callable ``(pem)``
+        Returns True for a certificate that is refused although it is valid.
 
     Returns
     -------
     server : grpc.Server
         Stop it with ``server.stop(seconds)``.
     port : int
-        Where it listens.
+        The port on which it listens.
 
     Raises
     ------
     InvalidInput
-        If the address cannot be used, or gRPC is not installed.
+        If the server cannot listen on the address, or gRPC is not installed.
     """
     require_grpc()
     import grpc
 
     grpc_target(address, "listen")
-    # A waiting site holds a thread, and OPEN of them if a dead process of it still waits.
+    # A waiting site holds a thread, and OPEN of them if a dead process of it still waits; four are
+    # spare.
     workers = 2 * len(hub.plan.sites) + 4
     asked_most, answered_most = request_and_reply_sizes(hub.plan)
     options = [*_OPTIONS, *_message_length_options(max(answered_most, _WELCOME), asked_most)]
@@ -256,7 +264,10 @@ def start_relay(
 
 
 def _listen_on_address(server: grpc.Server, address: str, credentials: Credentials) -> int:
-    """Let a server listen at an address; raises :class:`InvalidInput` if it cannot."""
+    """Let a server listen on ``HOST:PORT`` with mutual TLS, and return the port.
+
+    Raises :class:`InvalidInput` if it cannot.
+    """
     import grpc
 
     secure = grpc.dynamic_ssl_server_credentials(
@@ -273,7 +284,10 @@ def _listen_on_address(server: grpc.Server, address: str, credentials: Credentia
 
 
 class _Requests:
-    """Requests of sites, answered by the hub; see :func:`start_relay` for what it is given."""
+    """Handler of the sites' requests at the hub.
+
+    Its arguments are those of :func:`start_relay`; `longest` is the most bytes of a request.
+    """
 
     def __init__(
         self,
@@ -296,9 +310,9 @@ class _Requests:
         self._polls = _Polls()
 
     def handle_request(self, method: str, request: bytes, context: Any) -> bytes:
-        """Return the reply, or end the call.
+        """Return the reply to a gRPC call of one of :data:`METHODS`, or abort the call.
 
-        The end says whether the request was wrong or the hub is in trouble.
+        The status is FAILED_PRECONDITION for a wrong request and INTERNAL for an error of the hub.
         """
         import grpc
 
@@ -320,7 +334,11 @@ class _Requests:
     def _reply_to_sender(
         self, method: str, request: bytes, names: list[bytes], certificates: list[bytes]
     ) -> dict[str, Any]:
-        """Answer a request; its sender is the one name of its certificate, and no field of it."""
+        """Answer a request, whose sender is the only common name of the TLS certificate.
+
+        `names` and `certificates` are what gRPC says of the sender: common names, and certificates
+        in PEM.  Raises :class:`Refused` for a wrong request or certificate.
+        """
         if len(names) != 1:
             raise Refused("certificate: has no common name")
         asked = requests.parse_request(request, self._longest, OTHER_REQUEST)
@@ -334,7 +352,8 @@ class _Requests:
             return reply_to_request(self._hub, name, method, asked, seconds)
 
     def _report_failure(self, site: str, error: Exception) -> None:
-        """Tell the operator what is new of a request that was not answered."""
+        """Tell the operator why a request was not answered, unless it is a repetition."""
+        # errors of this library; any other class is a fault of the program or the machine
         foreseen = isinstance(error, SottovoceError)
         why = str(error)
         if not foreseen:
@@ -360,13 +379,15 @@ def _tls_configuration(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertific
 def _tls_configuration_fetcher(
     credentials: Credentials,
 ) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
-    """Return the callback of gRPC that reads the files again before each handshake.
+    """Return gRPC's callback that reads the TLS files again before each handshake.
 
-    It returns None if they are as before, or do not fit together.
+    The callback returns None, so that the last files stay in use, if nothing changed or the files
+    do not fit together.
     """
     known = credentials.read()
 
     def look() -> grpc.ServerCertificateConfiguration | None:
+        """Return the configuration of new files, or None to keep the present one."""
         nonlocal known
         try:
             found = credentials.read()
@@ -374,8 +395,8 @@ def _tls_configuration_fetcher(
                 return None
             check_tls_files("hub", *found)
         except InvalidInput:
-            # Written at this moment, or wrong: the old ones stay in use, and `hub run` and
-            # `hub status` say what is wrong.
+            # The files are being written at this moment, or are wrong: the old ones stay in use,
+            # and `hub run` and `hub status` say what is wrong.
             return None
         known = found
         return _tls_configuration(found)
@@ -384,6 +405,7 @@ def _tls_configuration_fetcher(
 
 
 def _decode_common_name(common: bytes) -> str:
+    """Return a certificate's common name as text; raises :class:`Refused` if it is not UTF-8."""
     try:
         return common.decode()
     except UnicodeDecodeError:
@@ -391,7 +413,7 @@ def _decode_common_name(common: bytes) -> str:
 
 
 def grpc_target(address: str, field: str = "hub") -> str:
-    """Return an address for a gRPC client, a numeric one in the form that needs no look-up.
+    """Return an address in gRPC's form; a numeric one is marked so that no name is looked up.
 
     Raises :class:`InvalidInput`, naming `field`, unless it is ``HOST:PORT``.
     """
@@ -414,6 +436,16 @@ def _secure_channel(
     key: bytes,
     carries: tuple[tuple[str, int], ...],
 ) -> grpc.Channel:
+    """Return a connection to the hub at ``HOST:PORT`` with mutual TLS.
+
+    Parameters
+    ----------
+    address : str
+    authority, certificate, key : bytes
+        In PEM; the last two are the site's.
+    carries : tuple
+        Options for the longest messages, from :func:`_message_length_options`.
+    """
     require_grpc()
     import grpc
 
@@ -424,18 +456,18 @@ def _secure_channel(
 def request_certificate_and_plan(
     address: str, own: tuple[bytes, bytes, bytes], tell: Callable[[str], None], every: float = 60.0
 ) -> tuple[bytes, bytes]:
-    """Ask the hub for a site's certificate and the plan's file, and wait until it has both.
+    """Ask the hub for a site's certificate and the plan's file, and wait until it gives both.
 
     Parameters
     ----------
     address : str
         ``HOST:PORT`` of the hub.
     own : (bytes, bytes, bytes)
-        Authority, certificate and key in PEM; those of an invitation will do.
-    tell : callable
-        Called with a line about what it waits for, if that changed.
+        Authority, certificate and key in PEM, of the site or of its invitation.
+    tell : callable ``(line)``
+        Called when the reason for waiting changes.
     every : float
-        Seconds after which the same line is told again.
+        Seconds after which the same line is repeated.
 
     Returns
     -------
@@ -449,6 +481,7 @@ def request_certificate_and_plan(
     """
     import grpc
 
+    # the last reason that was told, and when
     told: tuple[str, float] | None = None
     with _secure_channel(address, *own, _message_length_options(2**12, _WELCOME)) as channel:
         call = channel.unary_unary(f"/{SERVICE}/{WELCOME}")
@@ -482,7 +515,7 @@ def request_certificate_and_plan(
 
 
 def _reason_of_silence(code: grpc.StatusCode, details: str) -> str:
-    """Return in words why a request got no reply and is repeated."""
+    """Return in words why a request got no reply and is repeated, from gRPC's status."""
     import grpc
 
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
@@ -502,6 +535,10 @@ class RelayTransport(RequestTransport):
     ----------
     address : str
         ``HOST:PORT`` of the hub.
+    credentials : Credentials
+        The site's TLS files.
+    plan : Plan
+        Its size bounds the length of messages.
     patience : float
         Seconds without any reply after which the hub counts as unreachable.
     tell : callable
@@ -533,7 +570,10 @@ class RelayTransport(RequestTransport):
         self._channel.close()
 
     def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """One request, repeated until the hub replies."""
+        """Carry one request to the hub, and repeat it until the hub replies.
+
+        Parameters and exceptions as :meth:`RequestTransport.send_request`.
+        """
         import grpc
 
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")

@@ -1,6 +1,9 @@
-"""The pages at the end of a run.
+"""Reports and files of results at the end of a run, of a site and of the hub.
 
-A site's own, and the hub's, which holds only what was released.
+A run leaves three files (:data:`ENDINGS`) under a *stem*, a path without ending: ``north/north`` at
+a site, ``hub/hub`` at the hub.  ``NAME.html`` is a page for people, ``NAME.npz`` the models, and
+``NAME.json`` the *summary*, plain data, written last.  A site's page is for its own people; the
+hub's holds only what the sites released.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from .strict import parse_json
 
 
 def render_site_report(plan: Plan, name: str, finished: Finished) -> str:
-    """Render a site's report of a run, which is for the site's own people.
+    """Render a site's report of a run as a page, for the site's own people.
 
     Parameters
     ----------
@@ -99,11 +102,11 @@ def render_hub_report(
     models : array (sites, d)
         Last models; one for all sites in a run of sums.
     statement : Statement
-        The plan's.
+        The plan's privacy statement.
     found : Found, optional
-        Results of the plan's recipes.
+        Results of inference and evaluation.
     names : sequence of str
-        The sites whose models these are; all sites of the plan if empty.
+        The sites whose models these are, in their order; all sites of the plan if empty.
 
     Returns
     -------
@@ -148,20 +151,20 @@ def render_hub_report(
 
 
 def _number_of_rounds(plan: Plan) -> int:
-    """Return the number of rounds of the training; of an inference, of all its exchanges."""
+    """Return the number of rounds: of a training its own, of an inference all its attempts."""
     if plan.is_inference:
         return plan.exchange_table.attempts
     return plan.config.rounds
 
 
 ENDINGS = ("html", "npz", "json")
-"""A run's results: its page, its classifiers for ``sottovoce predict``, and the rest as plain
-data.
+"""Endings of a run's files of results: the page, the classifiers for ``sottovoce predict``, and the
+summary as plain data.
 """
 
 
 def read_finished_results(stem: Path, plan: Plan) -> dict[str, Any] | None:
-    """Return the results of this very plan under `stem`, if there are any."""
+    """Return the summary under `stem` if it is of this plan, by its digest; else None."""
     found = _read_summary(stem)
     if found is None or found.get("plan") != plan.digest:
         return None
@@ -169,7 +172,7 @@ def read_finished_results(stem: Path, plan: Plan) -> dict[str, Any] | None:
 
 
 def run_of_results(path: Path) -> str | None:
-    """Return the run whose results a file holds; None if it holds none."""
+    """Return the name of the run whose summary a file holds; None for any other file."""
     if path.suffix != ".json":
         return None
     found = _read_summary(path.with_suffix(""))
@@ -181,13 +184,14 @@ def run_of_results(path: Path) -> str | None:
 def put_other_results_aside(stem: Path, plan: Plan) -> None:
     """Rename the results of another run, such as ``north.npz`` to ``north.trial-1.npz``.
 
-    Nothing is overwritten: a second such name gets a number.  Raises as :func:`run_in_the_way`.
+    Nothing is overwritten: if that name is taken a number is added.  Does nothing if the results
+    are of this plan; raises as :func:`run_in_the_way`.
     """
     run = run_in_the_way(stem, plan)
     if run is None:
         return
     names = (run, *(f"{run}-{k}" for k in range(2, 10_000)))
-    # One name for all files of a run, so that they stay recognisable as one result.
+    # The same new name for all files of a run, so that one sees that they belong together.
     free = next(name for name in names if not _any_result_exists(stem, name))
     for ending in ENDINGS:
         if _file_beside(stem, ending).exists():
@@ -205,8 +209,8 @@ def run_in_the_way(stem: Path, plan: Plan) -> str | None:
     Raises :class:`InvalidInput` if the files there are no results of a run.
     """
     if not _file_beside(stem, "json").exists():
-        # There are none, or those of a run that was killed while it wrote them: the summary is the
-        # last to be written, so they are written again.
+        # No results, or those of a run that was killed while it wrote them: the summary is written
+        # last, so the files are incomplete and will be written again.
         return None
     found = _read_summary(stem) or {}
     try:
@@ -222,7 +226,7 @@ def run_in_the_way(stem: Path, plan: Plan) -> str | None:
 
 
 def describe_sums(plan: Plan) -> str:
-    """Describe how many sites a sum of a plan needs, and how many may collude."""
+    """Describe in words how many sites a sum of a plan needs, and how many may collude."""
     facts = plan.facts
     return (
         f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which "
@@ -231,7 +235,7 @@ def describe_sums(plan: Plan) -> str:
 
 
 def describe_plan(plan: Plan) -> str:
-    """Describe what a plan does, in a few words."""
+    """Describe in a few words what a plan computes: method and rounds, inference, evaluation."""
     asks = plan.asks
     text = f"{plan.config.method}, {plan.config.rounds} rounds"
     if plan.is_inference:
@@ -243,9 +247,10 @@ def describe_plan(plan: Plan) -> str:
 
 
 def describe_progress(site: dict[str, Any], rounds: int) -> str:
-    """Return the progress of a site in words.
+    """Return the progress of a site in words, such as ``round 3``.
 
-    `site` is an entry of :meth:`sottovoce.deploy.hub.Hub.sites`.
+    `site` is an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, and `rounds` the number of rounds
+    of its plan.
     """
     round = site["round"]
     if round > rounds:
@@ -258,7 +263,7 @@ def describe_progress(site: dict[str, Any], rounds: int) -> str:
 
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
-    """Write the last of the results: once it exists, all exist."""
+    """Write the summary, ``NAME.json``, the last file of the results: once it exists, all exist."""
     text = json.dumps(infinities_to_text(summary), indent=1, allow_nan=False) + "\n"
     files.write_atomically("results", _file_beside(stem, "json"), text)
 
@@ -285,9 +290,9 @@ def _read_summary(stem: Path) -> dict[str, Any] | None:
 
 
 def write_hub_results(folder: Path, hub: Hub) -> bool:
-    """Write ``hub.html`` and the hub's other results.
+    """Write ``hub.html`` and the hub's other results to its `folder`.
 
-    False, and nothing written, while a last model is missing.
+    Returns False, and writes nothing, as long as the run has no last models.
     """
     plan = hub.plan
     models = hub.results.models()
@@ -322,20 +327,21 @@ def make_saved_result(
 ) -> Result:
     """Return the classifiers of a run as a saved run, for ``sottovoce predict``.
 
-    It does not say how long the run took, because that depends on rows.
+    The saved run has no times, because times depend on rows.
 
     Parameters
     ----------
     plan : Plan
     models : array (sites, d)
-        For rows as they are.
+        Models of rows that are not centred.
     statement : Statement
+        Privacy statement of the run.
     stopped : str
         Why the run ended: a reason of :mod:`sottovoce.runs.engine`.
     rounds : int
-        Rounds that were completed.
+        Number of completed rounds.
     move : Move, optional
-        The map by which rows were centred.
+        The map by which the training centred its rows.
 
     Returns
     -------
@@ -345,7 +351,7 @@ def make_saved_result(
     extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     if plan.asks is not None and plan.asks.evaluation is not None:
         extra["threshold"] = plan.asks.threshold
-    # a saved run has an axis of replicates in front of everything, here of one
+    # The first axis of all arrays of a saved run is that of its replicates, here one.
     replicated = None
     if move is not None:
         replicated = replace(move, mean=move.mean[None])
@@ -385,7 +391,7 @@ def _answers_for_page(plan: Plan, found: Found | None) -> dict[str, Any] | None:
 
 
 def _public_facts(plan: Plan) -> list[tuple[str, str]]:
-    """Return the public facts of a plan, by name."""
+    """Return the public facts of a plan as rows of a table: label and text."""
     config, start = plan.config, plan.start
     capped = ""
     if not np.isinf(config.gradient_cap):
@@ -410,7 +416,10 @@ def _public_facts(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _table_of_classifiers(models: Array, names: Sequence[str]) -> Table:
-    """Return the lengths of classifiers, (sites, d), and of their average."""
+    """Return a table of the Euclidean norms of the sites' classifiers, and of their average.
+
+    `models` is (sites, d), `names` their owners in order.
+    """
     owners, vectors = list(names), list(models)
     if len(owners) > 1:
         owners.append("average")

@@ -1,8 +1,24 @@
-"""The calls of a transport as requests and answers in plain JSON, for carriers of texts.
+"""The calls of a transport as requests and replies in plain JSON.
 
 :class:`RequestTransport` turns each call of a site into a request; :func:`reply_to_request` gives
-the hub's reply.  The carrier establishes who asks and moves both texts; it need not understand
-them.
+the hub's reply.  A *carrier* moves both texts and establishes who sends a request; it need not
+understand them.  There are two: gRPC (:mod:`sottovoce.deploy.relay`) and NVFlare's tasks
+(:mod:`sottovoce.deploy.nvflare.tasks`).
+
+============  ==================================  =============================================
+method        request                             reply
+============  ==================================  =============================================
+``highest``   ``plan``: digest of the site's      ``highest`` round stored, and ``earlier``
+                                                  signed texts of the site
+``exchange``  ``round``, ``message``              ``inbox``; or null with ``missing`` sites
+``inquire``   ``question``, ``enough`` answers    ``answers``, or null
+``answer``    ``asker``, ``answer``               nothing
+``leave``     ``farewell``                        nothing
+============  ==================================  =============================================
+
+Every request also has the name of the ``run``.  A reply that has nothing yet may hold ``asked``:
+questions of restarted sites, which the site answers before it asks again.  ``closed`` says that the
+run is over for the site.
 """
 
 from __future__ import annotations
@@ -22,11 +38,11 @@ from .transport import to_printable_text
 
 OTHER_VERSION = "the hub's answer is of another version; use the same release everywhere"
 SOON = 0.2
-"""Seconds between two requests that the hub answers at once."""
+"""Seconds that a site pauses between requests to which the hub replies without waiting."""
 AGAIN = 60.0
-"""Seconds after which a site that still waits says so again."""
+"""Seconds after which a site that still waits tells its user again."""
 _MOST = 2**63
-"""Numbers of a request are smaller: the hub's log holds no larger ones."""
+"""Bound on the numbers of a request: SQLite, which has the hub's log, stores no larger ones."""
 METHODS = ("highest", "exchange", "inquire", "answer", "leave")
 OTHER_REQUEST = "request: is not of this version; use the same release everywhere"
 
@@ -45,7 +61,7 @@ def parse_request(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
     longest : int
         The most bytes that are taken.
     otherwise : str
-        The message of the error.
+        Message of the error for any other text.
 
     Returns
     -------
@@ -74,25 +90,25 @@ def reply_to_request(
     site : str
         Sender, as established by the carrier; nothing in a request says so.
     method : str
-        ``highest``, ``exchange``, ``inquire``, ``reply_to_request`` or ``leave``.
+        One of :data:`METHODS`; see the module's table.
     asked : dict
-        What :meth:`RequestTransport.send_request` was given.
+        The request: what :meth:`RequestTransport.send_request` was given.
     seconds : float
-        How long to wait for neighbours' messages; if one is still missing the reply names its site,
-        and the site asks again.
+        How long to wait for messages of other sites; if one is still missing the reply names its
+        site, and the asking site repeats its request.
 
     Returns
     -------
     dict
-        Plain data; with the key ``closed`` if the run is over for the site.
+        The reply, plain data; with the key ``closed`` if the run is over for the site.
 
     Raises
     ------
     Refused
-        The site must be told so, and must not ask again.
+        If the request is wrong: the carrier tells the site, which must not ask again.
     Exception
-        Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told
-        nothing of it.
+        Of any other class for an error of the hub itself, such as a full disk: the carrier gives no
+        details to the site, which may ask again.
     """
     if method not in METHODS:
         raise Refused(OTHER_REQUEST)
@@ -140,7 +156,10 @@ def _reply_by_method(
 
 
 def _required_text(asked: object, word: str) -> str:
-    """Return a text of a request; all texts from sites of this version are ASCII."""
+    """Return the text under the key `word` of a request; raises :class:`Refused` if there is none.
+
+    All texts from sites of this version are ASCII.
+    """
     found = None
     if isinstance(asked, dict):
         found = asked.get(word)
@@ -150,8 +169,9 @@ def _required_text(asked: object, word: str) -> str:
 
 
 def _required_number(asked: dict[str, Any], word: str) -> int:
-    """Return a whole number of a request; True is none, though Python counts it as 1."""
+    """Return the whole number under the key `word`; raises :class:`Refused` if there is none."""
     found = asked.get(word)
+    # by its type, because to Python True is an int
     if type(found) is not int or abs(found) >= _MOST:
         raise Refused(OTHER_REQUEST)
     return found
@@ -175,9 +195,9 @@ class RequestTransport(ABC):
     Parameters
     ----------
     plan : Plan
-        For the run's name.
-    tell : callable
-        Called with a line when neighbours send nothing for long.
+        Gives the name of the run.
+    tell : callable ``(line)``
+        Called when messages of other sites are missing for long.
     """
 
     def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -188,9 +208,21 @@ class RequestTransport(ABC):
 
     @abstractmethod
     def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Carry one request to the hub, and return its reply to this very request.
+        """Carry one request to the hub, and return the reply to it.
 
         A request may be carried twice: it takes effect once.
+
+        Parameters
+        ----------
+        method : str
+            One of :data:`METHODS`.
+        asked : dict
+            The request, plain data.
+
+        Returns
+        -------
+        dict
+            The hub's reply, plain data that is not checked yet.
 
         Raises
         ------
@@ -201,6 +233,7 @@ class RequestTransport(ABC):
         """
 
     def highest_stored_round(self, plan: str) -> int:
+        """See :meth:`sottovoce.deploy.transport.Transport.highest_stored_round`."""
         found = self._request_of_run("highest", plan=plan)
         highest, earlier = found.get("highest"), found.get("earlier", [])
         if not isinstance(earlier, list):
@@ -214,6 +247,11 @@ class RequestTransport(ABC):
         self._request_of_run("leave", farewell=farewell.decode("ascii"))
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
+        """Repeat the request until the hub has the inbox, and tell the user of long waits.
+
+        See :meth:`sottovoce.deploy.transport.Transport.exchange`.
+        """
+        # the missing sites that the user was told of, and the wait after which he is told again
         told: object = None
         since = time.monotonic()
         again = 0.0
@@ -233,10 +271,14 @@ class RequestTransport(ABC):
                 told = missing
                 again = waited + AGAIN
             if "asked" not in found and time.monotonic() - asked < SOON:
-                # the hub did not wait: it has other requests of this site open
+                # The hub replied without waiting, because it has other requests of this site open.
                 time.sleep(SOON)
 
     def ask_other_sites(self, question: bytes, enough: int) -> dict[str, bytes]:
+        """Repeat the request until the hub has enough answers.
+
+        See :meth:`sottovoce.deploy.transport.Transport.ask_other_sites`.
+        """
         told = False
         while True:
             found = self._request_of_run(
@@ -250,9 +292,10 @@ class RequestTransport(ABC):
                 told = True
 
     def _entry_of_reply(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
-        """Return the entry `word` of a reply, None if it is not there yet.
+        """Return the entry `word` of a reply, by site; None if the hub does not have it yet.
 
-        Answers other sites' questions in the reply.
+        In the latter case this answers the questions of restarted sites that the reply holds.
+        Raises :class:`TransportClosed` if the run is over for this site.
         """
         if "closed" in found:
             site = found.get("site")
@@ -271,4 +314,5 @@ class RequestTransport(ABC):
         return {str(name): str(text).encode("utf-8", "replace") for name, text in given.items()}
 
     def _request_of_run(self, method: str, **asked: Any) -> dict[str, Any]:
+        """Send a request with the name of the run, and return its reply."""
         return self.send_request(method, asked | {"run": self._run})

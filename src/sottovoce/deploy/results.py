@@ -1,9 +1,8 @@
-"""The results of a run, as its hub reads them.
+"""The results of a run, as its hub computes them from the sites' messages.
 
-Last models, the map of moved rows, and the answers of the plan's recipes.
-
-All of it follows from messages that the log holds, so any process that may read the log finds the
-same.
+They are the last models, the map by which rows were centred, and the results of inference and
+evaluation.  All follow from messages that the log holds, so any process that may read the log finds
+the same.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from ..data.move import Move
 from ..util.typing import Array, IntArray
-from .answering import LOST, Found, ReadNet, make_hub_asker, replay_row_move
+from .answering import LOST, Asker, Found, ReadNet, make_hub_asker, replay_row_move
 from .hublog import HubLog
 from .messages import Message
 from .plan import Plan
@@ -24,7 +23,7 @@ from .sums.messages import Share, read_signed_message
 
 
 class Results:
-    """The results of one run, as the hub reads them.
+    """The results of one run at its hub.
 
     Parameters
     ----------
@@ -43,25 +42,27 @@ class Results:
 
         Returns
         -------
-        array (N, d) or None
-            Of a run of sums the common one, (1, d).  None while one is missing.
+        array (sites, d) or None
+            In the order of :meth:`last_models_by_site`; of a run of sums the common model alone,
+            (1, d).  None if the run is not over, or the log has no last model, as after
+            :meth:`sottovoce.deploy.hublog.HubLog.prune_runs`.
         """
         if not self._rounds.is_over:
             return None
         last = self.last_models_by_site()
-        if not self._plan.uses_secure_sums:
-            return np.array([*last.values()])
         if not last:
             return None
-        # The model that most sites sent: it is the one of all of them, if the sites are honest.
+        if not self._plan.uses_secure_sums:
+            return np.array([*last.values()])
+        # All honest sites send the same model, so it is the one that most sites sent.
         counted = Counter(model.tobytes() for model in last.values())
         [(common, _)] = counted.most_common(1)
         return np.frombuffer(common, dtype=float)[None]
 
     def last_models_by_site(self) -> dict[str, Array]:
-        """Return the last model of every site that sent one.
+        """Return the last model, (d,), of every site that sent one, in the order of the plan.
 
-        Of a run of sums, of those that came to the end.
+        In a run of sums only of the sites that came to the end: others may have another model.
         """
         found = {}
         for name in self._plan.names:
@@ -77,7 +78,7 @@ class Results:
         return found
 
     def move(self) -> Move | None:
-        """Return the map by which the sites moved their rows; None if they did not, or not yet."""
+        """Return the map by which the sites centred their rows; None if there is none (yet)."""
         if self._plan.centre is None:
             return None
         if self._plan.uses_secure_sums:
@@ -89,29 +90,31 @@ class Results:
             return None
 
     def found(self) -> Found | None:
-        """Return the results of the plan's recipes.
+        """Return the results of the plan's inference and evaluation.
 
-        None if it has none, or last models are missing.
+        None if the plan has neither, the run has no last models, or the sites ended it before their
+        inference was complete.  If the evaluation is incomplete a note says so.
         """
         plan = self._plan
         models = self.models()
         if plan.asks is None or models is None:
             return None
-        # the first exchange of a recipe: of an inference, or else of the evaluation
-        first = 1
-        if not plan.is_inference:
-            first = plan.stages[-1].before + 1
-        if plan.uses_secure_sums:
-            net = self._replay_opened_sums(first)
-        else:
-            net = self._replay_sent_vectors(first, plan.exchange_table.attempts)
-        asker = make_hub_asker(plan, net)
+        # A replay raises LookupError for an exchange that the log does not have.
         found = Found()
+        asker: Asker | None = None
         if plan.is_inference:
-            _, found = asker.run_inference()
+            try:
+                asker = make_hub_asker(plan, self._replay_from_attempt(1))
+                _, found = asker.run_inference()
+            except LookupError:
+                return None
         if plan.asks.evaluation is None:
             return found
         try:
+            # After an inference the same replay goes on.
+            if asker is None:
+                first = plan.stages[-1].before + 1
+                asker = make_hub_asker(plan, self._replay_from_attempt(first))
             model = found.model if plan.is_inference else models[0]
             _, judged = asker.evaluate_model(model, found, self.move())
         except LookupError:
@@ -119,14 +122,16 @@ class Results:
         return judged
 
     def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
-        """Return the sites of an attempt, and the sum of their shares modulo ``2^64``.
+        """Return the names of the sites of an attempt, and the sum of their shares.
 
-        None if it was not opened.
+        The sum is modulo ``2^64``, as int64 of shape (k,).  None if a share was missing, so that
+        the sum was not opened.
         """
         with self._rounds.advanced_rounds() as rounds:
             attempts = rounds.state.attempts
             if attempt > len(attempts) or not attempts[attempt - 1].opened:
                 return None
+            # the exchange in which the shares of this attempt were sent
             round = rounds.shares[attempt - 1]
             members = attempts[attempt - 1].members
         sent = self._log.round(self._plan.run, round)
@@ -140,11 +145,21 @@ class Results:
         return members, np.asarray(total.view(np.int64))
 
     def _is_last_exchange(self, round: int) -> bool:
+        """Return True if the run is over, and this was the exchange of the last models."""
         with self._rounds.advanced_rounds() as rounds:
             return rounds.state.phase == "over" and round == rounds.open.number - 1
 
+    def _replay_from_attempt(self, first: int) -> ReadNet:
+        """Return a replay of what the sites released from attempt `first` to the plan's last.
+
+        Raises LookupError if the log lacks a message of them.
+        """
+        if self._plan.uses_secure_sums:
+            return self._replay_opened_sums(first)
+        return self._replay_sent_vectors(first, self._plan.exchange_table.attempts)
+
     def _replay_opened_sums(self, first: int) -> ReadNet:
-        """Return the sums that were opened from attempt `first` on, to the first without one."""
+        """Return a replay of the sums of attempts from `first` on, up to the last opened one."""
         totals = []
         for attempt in range(first, self._plan.exchange_table.attempts + 1):
             opened = self.opened(attempt)
@@ -155,9 +170,9 @@ class Results:
         return ReadNet(totals)
 
     def _replay_sent_vectors(self, first: int, last: int) -> ReadNet:
-        """Return what was sent over a graph in exchanges `first` to `last`.
+        """Return a replay of the vectors sent in exchanges `first` to `last` of a run over a graph.
 
-        LookupError if a message is missing.
+        Raises LookupError if a message is missing.
         """
         sent = []
         for round in range(first, last + 1):

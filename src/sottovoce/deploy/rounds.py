@@ -1,8 +1,13 @@
-"""Rounds of a run, one after another: the hub's side of the protocol, from nothing but its log.
+"""Rounds of a run, one after another: the hub's side of the protocol, computed from its log alone.
 
-The hub decides one thing, when to go on without a site, and writes that down before it tells
-anybody.  Nobody gets a message of a round before all members of the roster have sent theirs, or the
-round is closed.  What else a hub could try is in ``docs/deploy/threats.md``.
+A *round* here is an exchange: each member of the present *roster* (list of the sites that go on)
+sends one message.  Nobody gets a message of a round before all members have sent theirs, or the
+round is *closed* without the missing ones.  When to close a round is all that the hub decides, and
+it writes that down before it tells anybody.  What else a hub could try is in
+``docs/deploy/threats.md``.
+
+:class:`RoundSequence` is the protocol for one thread, :class:`Rounds` adds a lock and waiting for
+the many threads of a server, and :class:`Inboxes` composes what each site gets.
 """
 
 from __future__ import annotations
@@ -27,21 +32,22 @@ from .sums.messages import Hello, SignedMessage, make_proof, read_signed_message
 from .sums.roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, is_last_model
 from .waits import Waits
 
-# Seconds between looks at what another process may have written into the log: `sottovoce hub expel`
-# and `hub end` are processes of their own, and cannot wake the threads of this one.
+# Seconds after which a waiting thread looks again at the log: `sottovoce hub expel` and `hub end`
+# are processes of their own, which write into it and cannot wake the threads of this one.
 _LOOK = 0.5
 _T = TypeVar("_T")
 
 
 class ForwardClock:
-    """Monotonic wrapper around an adjustable clock.
+    """Monotonic wrapper around an adjustable clock, in seconds.
 
-    Time before a setback is kept, so no wait grows.
+    If the clock is set back, the difference is added to all later times, so no wait gets longer.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last = clock()
+        # sum of all setbacks so far
         self._kept = 0.0
 
     def __call__(self) -> float:
@@ -54,19 +60,20 @@ class ForwardClock:
 class Inboxes:
     """The inboxes of rounds that are over: messages, and for a site without one the reason.
 
-    A farewell, or two messages that a site signed where there may be one, speaks for itself; else
-    the hub says so in a word of :data:`sottovoce.deploy.sums.roster.NOTICES`.
+    The reason is the site's own signed farewell, or a proof that it signed two different messages
+    for one round; without either it is an unsigned notice of the hub
+    (:data:`sottovoce.deploy.sums.roster.NOTICES`).
     """
 
     def __init__(self, plan: Plan, log: HubLog) -> None:
         self._plan = plan
         self._log = log
         self._run = plan.run
-        # messages and proofs, of the last rounds that were asked for
+        # cache: messages, farewells and proofs by site, of the rounds that were asked for last
         self._kept: dict[int, dict[str, bytes]] = {}
-        # over a graph: for all, also for those that are no neighbours
+        # by round of a run over a graph: reasons of absence that all sites get, not only neighbours
         self._notices: dict[int, dict[str, bytes]] = {}
-        # rounds in which rosters are signed, which all hear
+        # rounds in which rosters are signed, whose messages all sites get
         self._rosters: set[int] = set()
 
     def close_round(
@@ -91,9 +98,10 @@ class Inboxes:
             self._notices[round] = self._notices_of_round(round, present, why)
 
     def of(self, site: str, round: int) -> dict[str, bytes]:
-        """Return the messages of all other sites that a site hears.
+        """Return the inbox of a site for a round: by sender, its message or why there is none.
 
-        Over a graph these are the neighbours, unless the round is about a roster.
+        A site gets the messages of its neighbours in a run over a graph, and of all other sites in
+        a run of sums, in rounds that sign a roster, and where the plan says so.
         """
         if round not in self._kept:
             self._kept[round] = self._all_of_round(round)
@@ -110,11 +118,12 @@ class Inboxes:
     def _notices_of_round(
         self, round: int, present: Mapping[str, SignedMessage], why: Mapping[str, str]
     ) -> dict[str, bytes]:
-        """Return the notices of a round over a graph.
+        """Return the notices of a round over a graph, which all sites get, by the site concerned.
 
-        They say who is missing, and who has sent its last model, which its neighbours alone may
-        see.
+        They say why a site is missing, and which sites have sent their last model: the model itself
+        is for the neighbours alone.  Arguments as of :meth:`close_round`.
         """
+        # from a reason in words to the bytes that say so in an inbox
         notice_for = {text: notice for notice, text in NOTICES.items()}
         whole = self._kept[round]
         # What the site itself signed comes before the hub's own word about it.
@@ -123,12 +132,16 @@ class Inboxes:
         }
         ends = [name for name, signed in present.items() if is_last_model(signed)]
         if len(ends) == len(present):
-            # nobody is left who would go on without them
+            # All sites have sent their last model: nobody goes on who would need the notices.
             return notices
         return notices | dict.fromkeys(ends, notice_for[LEFT])
 
     def _all_of_round(self, round: int) -> dict[str, bytes]:
-        """All messages of a round; of sites without one, the proof that they left or signed two."""
+        """Return all messages of a round by site, or in place of one a farewell or a proof.
+
+        A farewell stands only in the site's next round after its last message, and so does a proof
+        that it signed two messages.
+        """
         found = self._log.round(self._run, round)
         for name, farewell in self._log.gone(self._run).items():
             if name not in found and self._log.last(self._run, name) == round - 1:
@@ -154,15 +167,18 @@ class OpenRound:
 
     Attributes
     ----------
+    number : int
+        Number of the exchange, from 0.
     begun : float
-        When it was there to be sent to.
-    messages : dict
+        When the round before was over, in seconds of the hub's clock.
+    messages : dict of SignedMessage
         By site; empty before :meth:`RoundSequence.advance_by_log` has read the log.
     since : float, optional
-        When its first message was seen.
-    loaded, closed : bool
-        Whether the log was read, and whether it says that the round goes on without those that are
-        missing.
+        When the hub first saw a message of it; None before.
+    loaded : bool
+        Whether the messages were read from the log.
+    closed : bool
+        Whether the log says that the round goes on without the missing sites.
     """
 
     number: int
@@ -174,19 +190,32 @@ class OpenRound:
 
 
 class RoundSequence:
-    """The protocol's state after all that the log allows; not safe for several threads.
+    """The protocol's state after all rounds that the log completes; not safe for several threads.
 
     Parameters
     ----------
     plan : Plan
     log : HubLog
     waits : Waits
-        How long a round waits.
+        How long a round waits for missing sites.
     greeting : float
-        Seconds that the greeting waits for its last site, since sites may be started one after
-        another.
+        Seconds that the greeting (round 0) waits for its last site; longer than other rounds,
+        because sites may be started one after another.
     clock : callable
-        Seconds that never go back.
+        Returns the time in seconds, and never goes back.
+
+    Attributes
+    ----------
+    state : ProtocolState
+        Roster, phase and history after the rounds that are over.
+    open : OpenRound
+        The present round.
+    shares : list of int
+        The round of each attempt so far.
+    told : set of str
+        Sites that were told that the others went on without them.
+    move : Move, optional
+        Of a run of sums: the map by which rows are centred, once their mean was opened.
     """
 
     def __init__(
@@ -201,15 +230,16 @@ class RoundSequence:
         self._inboxes = Inboxes(plan, log)
         self.state = ProtocolState.of(plan)
         self.open = OpenRound(0, clock())
-        # exchanges with an attempt
         self.shares: list[int] = []
-        # sites that know that the others went on without them
         self.told: set[str] = set()
         self.move: Move | None = None
 
     @property
     def closing_time(self) -> float:
-        """When the present round ends without the sites that are missing."""
+        """Time by the clock at which the present round is closed without the missing sites.
+
+        Infinite before its first message.
+        """
         if self.open.since is None:
             return math.inf
         if self.open.number == 0:
@@ -217,7 +247,8 @@ class RoundSequence:
         there = [name for name in self.state.members if name in self.open.messages]
         if self.state.may_go_on_with(there):
             return self.open.since + self._waits.deadline_seconds
-        # Too few to go on: closing the round would end the run, so the wait is the longer one.
+        # Too few sites are there to go on, so closing the round would end the run: the wait is the
+        # patience, which is longer than the deadline.
         return self.open.since + self._waits.patience_seconds
 
     @property
@@ -226,9 +257,10 @@ class RoundSequence:
         return [name for name in self.state.members if name not in self.open.messages]
 
     def post_message(self, site: str, round: int, message: bytes) -> bool:
-        """Check a message, and store it.
+        """Check a message, store it, and close the round if it was the last one missing.
 
-        A second message of a site for one round is stored as evidence, and takes the site out.
+        A second, different message of a site for one round is stored as evidence, and the others go
+        on without that site.
 
         Parameters
         ----------
@@ -245,7 +277,7 @@ class RoundSequence:
         Raises
         ------
         Refused
-            If the message is not that of the site for the present round, roster and history.
+            If the message is not the site's for the present round, roster and history.
         TransportClosed
             If the others go on without the site.
         """
@@ -281,7 +313,10 @@ class RoundSequence:
         return self._inboxes.of(site, round)
 
     def check_member(self, site: str, *, late: bool = False) -> None:
-        """Raise :class:`TransportClosed` for a site without which the others go on."""
+        """Raise :class:`TransportClosed` if the others go on without a site, and note it as told.
+
+        `late` says that the site sends for a round that is over already.
+        """
         accused = site in self._log.decisions.sites_with_two_messages(self._run)
         expelled = site in self._log.decisions.expelled_sites(self._run)
         if not (late or accused or expelled or site not in self.state.members):
@@ -298,10 +333,10 @@ class RoundSequence:
         raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
     def attempt_in_exchange(self, round: int) -> int:
-        """Return the number of the attempt in an exchange, or of the last one before it.
+        """Return the number of the attempt in an exchange, or of the last attempt before it.
 
-        0 if there was none yet, -1 before the greeting, and one more than the plan has for the last
-        models.
+        It is the round of the algorithm, as users see it: 0 if there was no attempt yet, -1 for
+        `round` below 0, and one more than the plan's attempts for the last models.
         """
         if round < 0:
             return -1
@@ -318,7 +353,10 @@ class RoundSequence:
         return attempts
 
     def advance_by_log(self) -> bool:
-        """Go on as far as the log allows; whether that was any further."""
+        """Close rounds as long as the log has their messages or may go on without the missing ones.
+
+        Returns True if any round was closed.
+        """
         before = self.open.number
         while self.state.phase != "over":
             if not self.open.loaded:
@@ -327,14 +365,16 @@ class RoundSequence:
             if absent and not self.open.closed:
                 if not self._may_close_without(absent):
                     break
-                # Written down before anybody is told, so that a hub that is started again decides
-                # the same.
+                # Written down before anybody is told, so that a restarted hub decides the same.
                 self._log.decisions.record_closed_round(self._run, self.open.number)
             self._close_without(absent)
         return self.open.number > before
 
     def _load_round(self) -> None:
-        """Read the present round from the log; after a restart of the hub its waits begin anew."""
+        """Read the messages of the present round from the log.
+
+        Its waits begin now, also after a restart of the hub.
+        """
         number = self.open.number
         stored = self._log.round(self._run, number)
         self.open.messages = {
@@ -350,9 +390,11 @@ class RoundSequence:
     def _may_close_without(self, absent: list[str]) -> bool:
         """Return True if the round may be closed without these sites.
 
-        They left, signed two messages, were taken out, or are late.
+        Each of them must have left, signed two messages, been taken out by the operator, or be
+        late.
         """
         decisions = self._log.decisions
+        # sites for which nobody needs to wait
         known = (
             self._log.gone(self._run).keys()
             | decisions.sites_with_two_messages(self._run).keys()
@@ -361,7 +403,7 @@ class RoundSequence:
         if known.issuperset(absent):
             return bool(self.open.messages)
         if self.open.number == 0 and not self.state.may_go_on_with([*self.open.messages]):
-            # a run is not given up before it began
+            # Closing would end the run before it has begun, so the greeting waits longer.
             return self._clock() >= self.closing_time + self._waits.patience_seconds
         return self._clock() >= self.closing_time
 
@@ -387,8 +429,8 @@ class RoundSequence:
         """Return why each of these sites has sent nothing."""
         decisions = self._log.decisions
         reasons = dict.fromkeys(absent, LATE)
-        # In rising order: two signed messages are a proof, and outweigh what a site or the
-        # operator says.
+        # Later entries replace earlier ones: two signed messages are a proof, which counts more
+        # than a site's farewell, and that more than the operator's decision.
         for sites, why in (
             (decisions.expelled_sites(self._run), EXPELLED),
             (self._log.gone(self._run), LEFT),
@@ -398,7 +440,10 @@ class RoundSequence:
         return reasons
 
     def _replay_row_move(self) -> Move:
-        """Return the map by which the sites move their rows, after the attempt for their mean."""
+        """Return the map by which the sites centre their rows, after the attempt for their mean.
+
+        If its sum was not opened, the mean counts as zero.
+        """
         among = self._plan.exchange_table.among(1, self.state.attempts[0].members)
         opened: IntArray | None = None
         if self.state.total is not None:
@@ -409,18 +454,23 @@ class RoundSequence:
 
 
 class Rounds:
-    """The rounds of one run, for several threads that wait; one process at a time.
+    """The rounds of one run, for the many threads of one process, each waiting for its site.
 
     Parameters
     ----------
     plan : Plan
     log : HubLog
     waits : Waits, optional
-        How long a round waits, in place of what the plan says.
+        How long a round waits for missing sites; by default what the plan says.
     greeting : float
-        Seconds that the greeting waits for its last site.
+        Seconds that the greeting (round 0) waits for its last site.
     clock : callable
-        Seconds; one that is set back makes nobody wait longer.
+        Returns the time in seconds; if it is set back nobody waits longer.
+
+    Attributes
+    ----------
+    news : threading.Condition
+        Lock of all of this, and the signal that something changed.
     """
 
     def __init__(
@@ -439,7 +489,7 @@ class Rounds:
 
     @contextmanager
     def advanced_rounds(self) -> Iterator[RoundSequence]:
-        """The lock, and the rounds after all that the log allows."""
+        """Context that holds the lock; yields the rounds, brought up to date with the log."""
         with self.news:
             self._sequence.advance_by_log()
             yield self._sequence
@@ -464,19 +514,19 @@ class Rounds:
 
     @property
     def sites_not_told(self) -> list[str]:
-        """Sites that were left out and have not asked since: they cannot know that it is over."""
+        """Sites that are out and have made no request since: they do not know yet that they are."""
         with self.advanced_rounds() as rounds:
             return sorted(rounds.state.gone.keys() - self._log.gone(self._run).keys() - rounds.told)
 
     @property
     def is_over(self) -> bool:
-        """True if the last models were sent."""
+        """True if the run is over: all sites of the roster have sent their last model."""
         with self.advanced_rounds() as rounds:
             return rounds.state.phase == "over"
 
     @property
     def missing(self) -> list[str]:
-        """Members of the roster for whose message the others wait."""
+        """Members of the roster whose messages are missing in the present round."""
         with self.advanced_rounds() as rounds:
             return rounds.missing
 
@@ -493,7 +543,7 @@ class Rounds:
                 self.wake_waiting_threads()
 
     def inbox_of_site(self, site: str, round: int) -> dict[str, bytes] | None:
-        """The inbox of a site, None while the round goes on.
+        """Return the inbox of a site for a round; None while the round goes on.
 
         Raises :class:`TransportClosed` if the run was ended.
         """
@@ -507,14 +557,14 @@ class Rounds:
             raise TransportClosed(f"the hub ended the run {self._run!r}")
 
     def wake_waiting_threads(self) -> None:
-        """Wake all that wait: something was written into the log."""
+        """Wake all waiting threads, because something was written into the log."""
         with self.news:
             self.news.notify_all()
 
     def wait_for_result(
         self, look: Callable[[], _T | None], seconds: float, give_up: Callable[[], bool]
     ) -> _T | None:
-        """Wait until a function finds something, looking again after every change of the log.
+        """Call `look` after every change of the log until it returns something, and return that.
 
         Parameters
         ----------
@@ -523,12 +573,12 @@ class Rounds:
         seconds : float
             How long to wait at most, by the hub's clock.
         give_up : callable
-            Whether to end the wait early.
+            Returns True to end the wait early.
 
         Returns
         -------
         object
-            What `look` found; None if there was nothing in time, or before `give_up`.
+            Result of `look`; None if it found nothing in time, or `give_up` ended the wait.
         """
         with self.news:
             until = self.clock() + seconds
@@ -539,6 +589,6 @@ class Rounds:
                     return found
                 until_closing = self._sequence.closing_time - self.clock()
                 if until_closing <= 0.0:
-                    # The round is due, but may not be closed yet: look again, without a busy loop.
+                    # The round is due, but may not be closed yet: look again soon, but do not spin.
                     until_closing = _LOOK
                 self.news.wait(min(left, until_closing, _LOOK))

@@ -1,12 +1,16 @@
-"""One site's part in a run.
+"""One site's part in a run, from the checks before it to the last model.
 
-Rows, ledger and journal on one side, a transport on the other, the engine between.
+A :class:`SiteSession` joins the site's rows and ledger, the engine that runs the algorithm, and a
+transport to the hub.  :meth:`SiteSession.run` reserves the planned privacy loss in the ledger,
+greets the other sites, trains, answers the plan's recipes, sends the last model and says farewell.
+:class:`sottovoce.deploy.settings.SiteSettings` makes a session from the site's files.
 
-Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases
-and inboxes of the chain: nothing is drawn or charged twice, and the algorithm reaches the same
-state.  Secrets of a query are lost with the process, on purpose: the gate of `ipp_admm` never opens
-again, and the printed `pvp` continues from zero.  From there on these two methods give other
-results than an undisturbed run, at a price that still holds.
+Only the ledger with its *journal* (messages sent and inboxes received) is stored.  A site that was
+killed starts again at round 1 with the releases and inboxes stored there: nothing is drawn or
+charged twice, and the algorithm reaches the same state.  The secrets of a query are lost with the
+process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` continues from
+zero.  From there on these two methods give other results than an undisturbed run, at a privacy
+loss that still holds.
 """
 
 from __future__ import annotations
@@ -62,6 +66,7 @@ _WORDS: dict[str, Reason] = {
     HUB: "the hub ended the run",
     FEW: "too few sites are left",
 }
+"""Reason of a site's farewell, by how its run ended; for other ends there is no farewell."""
 
 
 @dataclass(frozen=True)
@@ -71,25 +76,27 @@ class Finished:
     Attributes
     ----------
     model : array (d,)
-        This site's classifier.
+        This site's classifier, of rows that are not centred.
+    outcome : Outcome
+        Last state of the algorithm, number of rounds, and why the run ended.
     statement : Statement
-        Of this site's rows.
+        Privacy statement about this site's rows.
     spent, budget : float
-        Of the data set's lifetime budget, in all.
+        Lifetime epsilon of the site's rows: spent so far in all runs, and the limit.
     seconds, waited : float
-        Time of the rounds, and the part of it spent on messages.  It depends on the rows and no
-        ledger counts it: it is for ``site run --times``, and written to a file only in a
-        demonstration.
-    lost : dict
-        Sites that are out, and why: those without which the run went on, or could not.
+        Duration of the rounds, and the part of it that was spent on messages.  Durations depend on
+        the rows and no ledger accounts for that: they are for ``site run --times``, and written to
+        a file only in a demonstration.
+    lost : dict of str
+        Sites that were lost, and why: the run went on without them, or could not.
     roster : dict
-        Sites of the last roster: see ``ProtocolState.to_dict``.
+        The last roster: see ``ProtocolState.to_dict``.
     found : Found, optional
         Coefficients and quality, if the plan asks for them.
     move : Move, optional
-        The map by which rows were centred; `model` is of rows as they were.
+        The map by which the training centred its rows.
     head : str
-        Of the ledger, at the end.
+        Count and hash of the ledger's last record at the end of the run.
     """
 
     model: Array
@@ -107,7 +114,7 @@ class Finished:
 
     @property
     def by(self) -> str | None:
-        """The site without which the run could not go on, if it was one alone."""
+        """The site whose loss ended the run, if it was a single one; else None."""
         if self.outcome.stopped != FEW or len(self.lost) != 1:
             return None
         return next(iter(self.lost))
@@ -119,6 +126,7 @@ class Finished:
 
     @property
     def times(self) -> dict[str, float]:
+        """Durations in seconds, as plain data."""
         return {"seconds": self.seconds, "waited": self.waited}
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,6 +152,7 @@ def check_complete_end(site: str, run: str, stopped: str, lost: Mapping[str, str
     Parameters
     ----------
     site, run : str
+        Names of this site and of the run.
     stopped : str
         Why the run ended: a reason of :mod:`sottovoce.runs.engine` or
         :mod:`sottovoce.deploy.messages`.
@@ -170,7 +179,8 @@ def check_complete_end(site: str, run: str, stopped: str, lost: Mapping[str, str
 def _finish_with_last_model(net: SiteNet, outcome: Outcome, model: Array) -> Outcome:
     """Send the last model of a run that came to its end.
 
-    Returns the outcome, with the hub's reason if the hub or the others closed the run.
+    Returns the outcome.  If the network closed because the hub ended the run, or the others went on
+    without this site, the outcome then says so.
     """
     closed_by = net.exchanges.closed_by
     if outcome.stopped == NEIGHBOUR and closed_by is not None:
@@ -180,7 +190,7 @@ def _finish_with_last_model(net: SiteNet, outcome: Outcome, model: Array) -> Out
     kind: Kind = "refuse"
     if outcome.stopped == FINISHED:
         kind = "stop"
-    # a neighbour that ended before has nothing left to say
+    # The exchange may fail because others have ended already; the outcome stays the same.
     with suppress(NetClosed):
         net.send_last_model(kind, model)
     return outcome
@@ -196,20 +206,21 @@ class SiteSession:
     name : str
         This site.
     rows : Rows
-        Of this site alone.
+        The encoded rows of this site alone.
     ledger : DurableLedger
-        Of these rows.
+        The ledger of these rows.
     key : SigningKey
-        The one whose public half is in the plan.
+        The signing key whose public half is in the plan.
     noise : Noise, optional
-        None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are
-        demonstrations.
+        Source of noise; None for the operating system's random numbers.  Repeatable noise needs a
+        plan *and* a ledger that are marked as a demonstration's.
     observers : sequence of callables ``(k, state)``
-        After a round of a recipe the state is None.
+        Called after every exchange k of the plan with the algorithm's state, which is None after
+        one of a recipe.
     table : SiteTable, optional
-        The same rows, for plans with recipes.
+        The same rows as a table, for plans with inference or evaluation.
     raw : bytes, optional
-        Digest of the table as it is in its file, by which a ledger knows it under every schema.
+        Digest of the file of the rows, by which the ledger recognises them under any schema.
     """
 
     plan: Plan
@@ -223,27 +234,28 @@ class SiteSession:
     raw: bytes | None = None
 
     def check_before_run(self, *, bind: bool = False) -> tuple[Noise, Rows]:
-        """Check everything that can be known without the hub.  Nothing is spent, reserved or sent.
+        """Check everything that can be checked without the hub.  Nothing is spent or sent.
 
         Parameters
         ----------
         bind : bool
-            Tie the ledger to these rows if it is not tied to any.
+            Write the digest of these rows into a new ledger that has none yet, so that it can never
+            be used for others.
 
         Returns
         -------
         Noise
-            The site's: the operating system's unless the session was given another.
+            This site's source of noise.
         Rows
-            The rows, as the training holds them in memory.
+            The rows on the plan's array library, as the training uses them.
 
         Raises
         ------
         InvalidInput
-            If rows, table, key, noise or ledger are not those that the plan has of this site.
+            If rows, table, key, noise or ledger do not fit the plan.
         LedgerError
-            If the site's part was given up, or the ledger is of other rows or has another plan of
-            this run.
+            If the site has ended its part of this run, or the ledger is of other rows or knows
+            another plan under this run's name.
         BudgetExceeded
             If the ledger cannot pay for the run.
         """
@@ -251,8 +263,8 @@ class SiteSession:
         self._check_rows()
         rows = rows_on_backend(self.plan.config, self.rows)
         bound = self.ledger.show()["bound"]
-        # The rows by their digests: a ledger of others is refused before what is asked of them is
-        # compared.
+        # The digests of the rows are compared first, so that the ledger of another table is refused
+        # by this error and not by a later one.
         digests = [rows_digest(*rows.fingerprint_arrays())]
         if self.raw:
             digests.insert(0, self.raw)
@@ -273,7 +285,7 @@ class SiteSession:
         return noise, rows
 
     def _check_key_and_part(self) -> None:
-        """Refuse a key or part in the run that is not this site's, or was given up."""
+        """Refuse a signing key that is not the plan's, and a run in which this site has ended."""
         plan = self.plan
         own = plan.sites[plan.index(self.name)]
         if plan.run in self.ledger.runs and self.ledger.runs[plan.run].given_up:
@@ -284,7 +296,7 @@ class SiteSession:
             raise InvalidInput("signing_key", None, rule, "use that site's key")
 
     def _check_rows(self) -> None:
-        """Refuse rows of several sites, or other than the plan reads them."""
+        """Refuse rows of several sites, or that the plan's loss, features or unit do not fit."""
         plan = self.plan
         loss: Loss = plan.facts.loss
         if plan.is_inference:
@@ -306,7 +318,7 @@ class SiteSession:
         n = int(self.rows.n[0, 0])
         agreed = plan.sites[plan.index(self.name)].rows
         if n != agreed:
-            rule = f"the plan says {agreed} for {self.name!r}"
+            rule = f"the plan says that {self.name!r} has {agreed} rows"
             raise InvalidInput("rows", n, rule, "agree on a plan with the right number")
         if plan.asks is None:
             return
@@ -326,7 +338,7 @@ class SiteSession:
             )
 
     def _check_ledger(self, noise: Noise) -> None:
-        """Refuse a ledger of several nodes, or of a demonstration that the plan is not."""
+        """Refuse a ledger of several nodes, and a demonstration mixed with a real run."""
         plan = self.plan
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
             rule = "noise, plan and ledger must all be for a demonstration, or all be real"
@@ -343,12 +355,12 @@ class SiteSession:
         check_ledger_accountant(plan.config, plan.facts, self.ledger)
 
     def run(self, transport: Transport) -> Finished:
-        """Take part, from the greeting to the last model.
+        """Take part in the run, from the greeting to the last model.
 
         Parameters
         ----------
         transport : Transport
-            To the hub of the plan.
+            Connection to the hub of the plan.
 
         Returns
         -------
@@ -358,9 +370,10 @@ class SiteSession:
         Raises
         ------
         Refused
-            If the hub or a neighbour breaks the agreement; this site sent nothing in reply.
+            If a message of the hub or of another site breaks the protocol; this site sends nothing
+            in reply.
         LedgerCorrupt
-            If the journal is older than what the hub holds.
+            If the ledger is an older copy: the hub holds later messages of this site.
         BudgetExceeded
             Before anything was sent, if the ledger cannot pay for the run.
         Unreachable
@@ -384,7 +397,7 @@ class SiteSession:
             net.refused()
             raise
         except NetClosed:
-            # before the first round
+            # the run ended while the greetings were exchanged
             model, outcome, found, move = (
                 self._initial_model(),
                 Outcome(None, 0, NEIGHBOUR),
@@ -393,14 +406,14 @@ class SiteSession:
             )
         except Exception:
             if book.failed:
-                # No start can draw that release again, so the others need not wait for this site.
-                # The error of the draw is told, and not one of the farewell.
+                # A charged release could not be drawn, and no restart may draw it again, so the
+                # others need not wait.  An error of the farewell must not hide this one.
                 with suppress(SottovoceError):
                     net.leave_run("it cannot go on")
             raise
         outcome = _finish_with_last_model(net, outcome, model)
         seconds = time.perf_counter() - started
-        # nothing to those that go on without this site
+        # Sends nothing if the others go on without this site.
         net.leave_run(_WORDS.get(outcome.stopped))
         book.close()
         done = net.exchanges
@@ -422,9 +435,10 @@ class SiteSession:
     def _prepare_network(
         self, noise: Noise, transport: Transport
     ) -> tuple[SiteNet, Asker | None, Run]:
-        """Return the network, the recipes if the plan has any, and the run in the ledger.
+        """Prepare a run: check the journal, reserve the budget, and connect the network.
 
-        Asks the hub for its highest round, and reserves the run; sends no message.
+        Returns the network, what runs the plan's recipes (None if it has none), and the run's entry
+        in the ledger.  Asks the hub for its highest round, but sends no message of the run.
         """
         plan = self.plan
         journal = Journal(self.ledger, plan.run)
@@ -441,9 +455,9 @@ class SiteSession:
         return net, asker, book
 
     def _check_journal_is_newest(self, journal: Journal, transport: Transport) -> None:
-        """Check that the hub has no more of this site than its ledger.
+        """Check that the hub has no message of this site that its ledger lacks.
 
-        Raises :class:`LedgerCorrupt` otherwise: the ledger is an older copy.
+        Raises :class:`LedgerCorrupt` otherwise, because the ledger is then an older copy.
         """
         run, highest = self.plan.run, transport.highest_stored_round(self.plan.digest)
         own = max(journal.highest_round, 0)
@@ -458,9 +472,9 @@ class SiteSession:
         )
 
     def _reserve_run(self) -> Run:
-        """Return the run in the ledger.
+        """Reserve all events that are planned for this site, before anything is sent.
 
-        All that is planned for this site is reserved before anything is sent.
+        Returns the run's entry in the ledger; a run that is there already is continued.
         """
         plan = self.plan
         if plan.run in self.ledger.runs:
@@ -475,9 +489,29 @@ class SiteSession:
     def _train_and_answer(
         self, net: SiteNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Found | None, Move | None]:
-        """Run the training and the recipes.
+        """Run the stages of the plan: training or inference, then the evaluation if any.
 
-        Returns model, outcome, results of the recipes, and the map of centred rows.
+        Parameters
+        ----------
+        net : SiteNet
+        asker : Asker or None
+            Runs the recipes; None for a plan that only trains.
+        rows : Rows
+            All rows of the site, on the plan's array library.
+        noise : Noise
+        book : Run
+            The run's entry in the ledger, which every release is charged to before it is drawn.
+
+        Returns
+        -------
+        model : array (d,)
+            This site's model, of rows that are not centred.
+        outcome : Outcome
+            How the run ended.
+        found : Found or None
+            Results of the recipes.
+        move : Move or None
+            The map by which rows were centred.
         """
         plan = self.plan
         if plan.asks is None or asker is None:
@@ -498,7 +532,7 @@ class SiteSession:
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found, move
         judged, found = asker.evaluate_model(model, found, move)
-        # All releases of an inference and of its evaluation are its rounds.
+        # An inference has no rounds of its own: the number of releases stands for them.
         if plan.is_inference and judged.stopped == FINISHED:
             outcome = replace(outcome, rounds=len(book.rows))
         if judged.stopped in (NEIGHBOUR, BUDGET):
@@ -508,9 +542,11 @@ class SiteSession:
     def _run_training(
         self, net: SiteNet, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Move | None]:
-        """Run the training.
+        """Run the training, after the mean of rows if the plan centres them.
 
-        Returns the model for rows as they are, the outcome, and the map by which rows were centred.
+        Arguments as of :meth:`_train_and_answer`, with the training rows alone.  Returns the model
+        of rows that are not centred (d,), how the training ended, and the map by which rows were
+        centred, or None.
         """
         plan = self.plan
         node = plan.index(self.name)
@@ -541,6 +577,7 @@ class SiteSession:
 
     @staticmethod
     def _observe_from_exchange(observe: Observer, before: int, k: int, state: Any) -> None:
+        """Call `observe` after round k, numbered as an exchange of the plan: `before` + k."""
         observe(before + k, state)
 
     def _initial_model(self) -> Array:
@@ -552,16 +589,16 @@ class SiteSession:
         return zeros + start
 
     def _observe_recipe_round(self, k: int) -> None:
+        """Call all observers after exchange k of the plan; a recipe has no state to show."""
         for observe in self.observers:
             observe(k, None)
 
     def _statement_of_planned(self, noise: Noise, made: int) -> Statement:
-        """Return the statement about all that was planned for this site.
+        """Return the privacy statement about all events that were planned for this site.
 
-        Also if others ended the run early.
-
-        Others see releases before they end a run, and the tightest accountants price only what was
-        fixed beforehand.
+        It is the same if others ended the run early, because they see releases before they decide
+        to, and the tightest accountants hold only for a number of releases that was fixed before.
+        `made` is the number of releases that were made.
         """
         return with_further_facts(
             self.plan.planned_privacy.statement_at(self.name, noise.simulated),

@@ -1,4 +1,8 @@
-"""A site's own file: where its rows, ledger, keys and plan are.  Nothing in it leaves the site.
+"""A site's own settings file, ``site.toml``, and a run as its settings say.
+
+The file says where the site's rows, ledger, keys and plan are; nothing in it leaves the site.
+:class:`SiteSettings` reads and checks it, and :meth:`SiteSettings.run_and_write_results` runs the
+plan with what it names (``sottovoce site run``).
 
 ::
 
@@ -84,11 +88,17 @@ _TOP = {
     "data": dict,
     "keys": dict,
 }
+"""Entries at the top of the file, with their types."""
 _DATA = {"file": str, "schema": str}
+"""Entries of the table ``[data]``."""
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
+"""Entries of the table ``[keys]``."""
 PATIENCE = 600.0
+"""Default of ``patience``: seconds without a reply after which the hub counts as unreachable."""
 _MOST_PATIENCE = 10**8
+"""The largest ``patience``, some three years."""
 _LONGEST = 4096
+"""The most characters of a text in the file."""
 _OPTIONAL = {
     "hub",
     "agreed",
@@ -98,7 +108,7 @@ _OPTIONAL = {
     "keys.certificate",
     "keys.key",
 }
-
+"""Entries that may be absent."""
 
 _FILE = """\
 name = {name}
@@ -130,13 +140,15 @@ def write_settings(
     Parameters
     ----------
     folder : Path
+        The site's folder.
     name : str
         The site.
     hub : str
-        ``HOST:PORT``.
+        Address of the hub, ``HOST:PORT``.
     data : Path
-        File or folder of its rows.
+        File or folder of the site's rows.
     schema : Path, optional
+        File of a schema that must agree with the plan's.
     agreed : str, optional
         Digest of the plan to which the site agrees.
 
@@ -167,7 +179,7 @@ def write_settings(
 
 
 def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
-    """Return the digests by which a ledger knows the rows of a site; treat them as secret.
+    """Return the digests by which a ledger recognises the rows of a site; treat them as secret.
 
     Parameters
     ----------
@@ -191,7 +203,7 @@ def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes
 
 
 def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
-    """Check, before a ledger is made, that there is none of the same rows nearby.
+    """Check, before a new ledger is made, that no ledger nearby is of the same rows.
 
     Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the
     parent of `folder`, and one level below both.
@@ -244,15 +256,15 @@ def _find_ledgers_near(data: Path, folder: Path) -> list[Path]:
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
-    """Return all rows of one site; see :func:`load_rows_and_table`."""
+    """Return all encoded rows of one site; see :func:`load_rows_and_table`."""
     return load_rows_and_table(file, schema)[0]
 
 
 def load_rows_and_table(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
-    """Return all rows of one site: a table and its encoded rows, or a folder of mapped rows.
+    """Load all rows of one site, from a table or from a folder of memory-mapped rows.
 
-    Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value
-    of the data.
+    Returns the encoded rows, and for a table also the table itself.  Raises :class:`InvalidInput`
+    for a file that cannot be read or does not fit the schema; no message holds a value of the data.
     """
     try:
         folder, there = file.is_dir(), file.exists()
@@ -295,21 +307,21 @@ class SiteSettings:
     Parameters
     ----------
     folder : Path
-        Of the file.
+        The folder that holds the file.
     name : str
         The site.
     hub : str
-        ``HOST:PORT``; empty if another carrier is used.
+        Address of the hub, ``HOST:PORT``; empty if another transport than the relay is used.
     plan, ledger, data, signing : Path
-        Plan, ledger, rows and signing key.
+        Files of the plan, the ledger, the rows and the signing key.
     credentials : Credentials
-        For the relay.
+        TLS files for the relay.
     schema : Path, optional
-        A schema that must agree with the plan's.
+        File of a schema that must agree with the plan's.
     patience : float
         Seconds without a reply after which the hub counts as unreachable.
     digest : str, optional
-        Of the plan to which this site has agreed.
+        Digest of the plan to which this site has agreed, the entry ``agreed``.
     """
 
     folder: Path
@@ -348,6 +360,7 @@ class SiteSettings:
         folder, keys, name = file.resolve().parent, given["keys"], given["name"]
 
         def at(text: str) -> Path:
+            """Return a path of the file, which is relative to the file's folder."""
             return folder / text
 
         schema = None
@@ -405,9 +418,9 @@ class SiteSettings:
         return plan
 
     def check_plan_is_agreed(self) -> None:
-        """Check that the site has agreed to this plan, as plans of sums need, or names none.
+        """Check that the entry ``agreed`` is the digest of this plan.
 
-        Raises :class:`InvalidInput` otherwise.
+        It may be absent, except for a plan of secure sums.  Raises :class:`InvalidInput`.
         """
         digest = self.agreed_plan.digest
         if self.digest == digest or (self.digest is None and not self.agreed_plan.uses_secure_sums):
@@ -426,14 +439,15 @@ class SiteSettings:
 
     @property
     def agreed_line(self) -> str:
-        """The ``agreed_plan`` line of ``site.toml`` for the plan."""
+        """The line of ``site.toml`` by which the site agrees to the plan, ``agreed = "..."``."""
         return f"agreed = {json.dumps(self.agreed_plan.digest)}"
 
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
-        """Refuse an older copy of the ledger, and other keys of known sites unless `new_keys`.
+        """Compare ledger and plan with the records of earlier runs, and return these records.
 
-        A run that this ledger has begun goes on without another look at the keys.  Raises
-        :class:`LedgerCorrupt` or :class:`InvalidInput`.
+        Refuses an older copy of the ledger (:class:`LedgerCorrupt`), and a plan with other signing
+        keys of known sites (:class:`InvalidInput`) unless `new_keys`.  The keys are not compared
+        again for a run that this ledger has begun.
         """
         check_ledger_against_results(ledger, self.folder / self.name)
         known = Known.read(self.result_file(ENDING))
@@ -457,7 +471,8 @@ class SiteSettings:
             noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())
         rows, table = load_rows_and_table(self.data, schema)
         signing = SigningKey.read(self.signing)
-        # Without that of the encoded rows, which the session computes itself.
+        # The digest of the file alone, if there is one: the session computes that of the encoded
+        # rows itself.
         raw = digests_of_rows(self.data, schema, rows)[:-1]
         return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table, *raw)
 
@@ -466,10 +481,10 @@ class SiteSettings:
     ) -> Finished:
         """Run the plan to its end over a transport, and write the results beside the settings.
 
-        The caller holds :attr:`lock_file`.  ``NAME.html`` is the report, ``NAME.npz`` (after an
-        inference ``NAME.json``) the classifier for ``sottovoce predict``, ``NAME.json`` the rest,
-        ``NAME.known`` what the next run is compared with.  Results of another run are renamed,
-        ``NAME.RUN.html``.
+        The caller must hold the lock of :attr:`lock_file`.  The files are ``NAME.html``, the
+        report; ``NAME.npz`` (after an inference ``NAME.json``), the classifier for ``sottovoce
+        predict``; ``NAME.json``, the summary; and ``NAME.known``, with which the next run is
+        compared.  Results of another run are renamed to ``NAME.RUN.html`` and so on.
 
         Parameters
         ----------
@@ -488,7 +503,7 @@ class SiteSettings:
         InvalidInput, LedgerError, BudgetExceeded, Refused, Unreachable
             As :meth:`check_records` and :meth:`sottovoce.deploy.session.SiteSession.run`.
         """
-        # refuses, before anything is spent, files in the way of the results
+        # Raises, before anything is spent, if the results could not be written at the end.
         run_in_the_way(self.folder / self.name, self.agreed_plan)
         with DurableLedger.open(self.ledger) as ledger:
             known = self.check_records(ledger, new_keys=new_keys)
@@ -500,7 +515,10 @@ class SiteSettings:
         return ended
 
     def _write_results(self, plan: Plan, known: Known, ended: Finished) -> None:
-        """Write the files of an ended run, the summary last: once it exists, all exist."""
+        """Write the files of an ended run, the summary last: once it exists, all exist.
+
+        `known` are the records of earlier runs.
+        """
         stem = self.folder / self.name
         put_other_results_aside(stem, plan)
         answers = {}
@@ -525,18 +543,16 @@ class SiteSettings:
         known.after(plan, self.name, ended.head, complete).write(self.result_file(ENDING))
         summary = named | answers | ended.to_dict()
         if plan.demonstration:
-            # times depend on rows, so a run that protects them has none in its results
+            # Times depend on the rows, so the results of a run that protects these have none.
             summary |= ended.times
         write_summary(stem, summary)
 
     def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
-        """Erase the keys of runs that cannot go on
-        (:func:`sottovoce.deploy.sums.masks.erase_old_masking_keys`).
+        """Erase the private masking keys of runs that are over; called at every start.
 
-        For every start.
-
-        `tell` gets a line for each, and for each key that stays although another run is about to
-        start.
+        See :func:`sottovoce.deploy.sums.masks.erase_old_masking_keys`.  `tell` is called with a
+        line for each erased key, and for each key of another run that is still open.  Returns the
+        runs of the erased keys, with their state in the ledger.
         """
         if not masking_keys_beside(self.ledger.resolve()):
             return {}
@@ -560,24 +576,25 @@ class SiteSettings:
         return self.ledger.resolve().with_suffix(".lock")
 
     def read_final_results(self) -> dict[str, Any] | None:
-        """Return the content of ``NAME.json``, or None.
+        """Return the summary of the plan's run if this site has finished it; else None.
 
-        It is there if the plan's run has ended for this site and the hub knows.
+        A run that ended early counts as finished, too, once its summary is written.
         """
         found = read_finished_results(self.folder / self.name, self.agreed_plan)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found
-        # 0.1 stated too little of early ends
+        # Summaries of version 0.1 lack this entry, and state too little of runs that ended early.
         if "made" not in dict(found.get("privacy") or {}):
             return None
         return found
 
     def result_file(self, kind: str) -> Path:
-        """Return the path of a result."""
+        """Return the path of a file of results by its ending, such as ``html``."""
         return self.folder / f"{self.name}.{kind}"
 
 
 def _budget_observer(watch: Watch, ledger: DurableLedger) -> Observer:
+    """Return an observer of rounds that calls `watch` with the round and the ledger's spending."""
     return lambda k, _: watch(k, ledger.total(), float(ledger.epsilon[0]))
 
 

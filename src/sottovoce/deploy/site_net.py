@@ -1,8 +1,10 @@
-"""A site's network.
+"""A site's network: what the engine calls to send and receive, as exchanges with the other sites.
 
-Releases for its neighbours over a graph, or masked shares of sums over all sites.
-
-Which of the two is the plan's choice.  Greetings, rosters, last models and farewells are the same.
+Over a graph a site sends *releases*, public vectors, to its neighbours.  In a run of sums it sends
+its *share* of each sum to all sites, under masks that vanish in the total.  Which of the two is the
+plan's choice; greetings, rosters, last models and farewells are the same.
+:class:`sottovoce.deploy.session.SiteSession` makes it, and :mod:`sottovoce.deploy.exchanges` signs,
+stores and carries each message.
 """
 
 from __future__ import annotations
@@ -36,19 +38,21 @@ class SiteNet(Net):
     name : str
         The site.
     journal : Journal
-        Of the run, in the site's ledger.
+        Messages and inboxes of the run, in the site's ledger.
     transport : Transport
-        To the hub.
+        Connection to the hub.
     key : SigningKey
-        The site's.
+        The site's signing key.
     secret : Path
-        File of the private half of this site's key of a run of sums, made with the greeting and
-        erased at the end.
+        In a run of sums: the file of this site's private masking key, which is made with the
+        greeting and erased at the end.
 
     Attributes
     ----------
     exchanges : Exchanges
-        What was sent and received so far.
+        The exchanges so far, with the protocol's state.
+    degree : array (1,)
+        Number of sites that this one hears.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class SiteNet(Net):
         self._witnesses = Witnesses(
             self.exchanges, again=journal.highest_round >= 0 or secret.exists()
         )
-        # whether the curator judges a sum just now
+        # True between an opened sum and the next attempt: the engine may refuse the sum then
         self._handed = False
         if plan.uses_secure_sums:
             heard = len(plan.sites) - 1
@@ -81,7 +85,7 @@ class SiteNet(Net):
     # What a session needs
 
     def exchange_greetings(self) -> None:
-        """Agree on the plan, and in a run of sums exchange the keys of this run."""
+        """Exchange greetings, which agree to the plan; with sums they hold public masking keys."""
         if self._plan.uses_secure_sums:
             greeting = self._own_key.make_greeting(self.exchanges.journal.sent(0))
             self.exchanges.exchange(greeting)
@@ -90,9 +94,10 @@ class SiteNet(Net):
             self.exchanges.agree_on_roster(self._check_ready_to_sign)
 
     def agree_on_row_move(self, move: Move) -> None:
-        """Go on only with sites that move their rows by the same map.
+        """Check that all sites centre their rows by the same map; raises :class:`Refused` if not.
 
-        With sums another map is another history.
+        Without sums the sites send each other the mean.  With sums the digest of the map becomes
+        part of the history that every later message names.
         """
         if self._plan.uses_secure_sums:
             self.exchanges.state.bind_history_to(move.digest)
@@ -102,41 +107,47 @@ class SiteNet(Net):
                 raise Refused(f"round={self.exchanges.round}: {OTHER_MEAN.format(name)}")
 
     def send_last_model(self, kind: Kind, model: Array) -> None:
-        """Send the last model."""
+        """Send the last model, (d,), of `kind` "stop" if the run is complete and else "refuse"."""
         self.exchanges.exchange_vector(kind, model)
 
     def leave_run(self, reason: Reason | None) -> None:
-        """Sign the farewell, once the key of a run of sums is erased."""
+        """Send the signed farewell, after the masking key of a run of sums is erased."""
         if self._plan.uses_secure_sums:
             self._own_key.erase_file()
         self.exchanges.send_farewell(reason)
 
     def refused(self) -> None:
-        """Erase the key if a sum was refused, because then the run is over for everybody."""
+        """Erase the masking key if an opened sum was refused: that ends the run for all sites."""
         if self._handed:
             self._own_key.erase_file()
 
     # Over a graph
 
     def neighbour_sum(self, x: Array) -> Array:
+        """Release x, (d,), to the neighbours, and return the sum of their vectors.
+
+        In place of a lost neighbour's vector stands x itself.
+        """
         told = self._exchange_release(x)
         neighbours = self._plan.exchange_table.neighbour_names(self._name)
-        # None of a neighbour that is lost
+        # the vector of a lost neighbour is None
         return self._edges.sum_over_neighbours(x, {name: told.get(name) for name in neighbours})
 
     def pop_lost_edge_duals(self, weight: Array | float) -> Array | float:
         return self._edges.pop_lost_edge_duals(weight)
 
     def gather_from_all_nodes(self, x: Array) -> Array:
+        """Release x to all sites, and return the vectors of all, (N, d), in the plan's order."""
         told = self._exchange_release(x) | {self._name: x}
         return np.stack([told[name] for name in self._plan.names])
 
     # Sums
 
     def among(self, facts: Facts) -> Among:
-        """Return sites and rows of the next attempt; signs the next roster first, if there is none.
+        """Return the number of sites and rows of the next attempt at a sum.
 
-        Raises :class:`NetClosed` if too few sites are left, or this one was left out.
+        If sites were lost since the last one, the remaining sites sign a new roster first.  Raises
+        :class:`NetClosed` if too few sites are left, or the others go on without this one.
         """
         self._handed = False
         self.exchanges.agree_on_roster(self._check_ready_to_sign)
@@ -145,15 +156,18 @@ class SiteNet(Net):
         return self._plan.exchange_table.among(state.attempt, state.members)
 
     def mask_share(self, share: IntArray) -> IntArray:
-        """Return the share with masks that vanish in the sum over the roster."""
+        """Return the share, (k,) int64, plus masks that vanish in the sum over the roster."""
         _check_kind_of_run(self._plan, summed=True)
         return self._own_key.mask_share(share, self.exchanges.state)
 
     def total(self, sealed: IntArray) -> IntArray:
-        """Send the share, and add up those of the whole roster."""
+        """Send the masked share, (k,) int64, and return the sum of all shares modulo ``2^64``.
+
+        Raises :class:`AttemptLost` if a share is missing, so that there is no sum.
+        """
         _check_kind_of_run(self._plan, summed=True)
         state = self.exchanges.state
-        # the number now: the exchange goes on to the next attempt
+        # read before the exchange, which advances the state to the next attempt
         attempt = state.attempt
         words = np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
         self.exchanges.exchange(Share(state.roster, attempt, state.parent, words))
@@ -168,9 +182,9 @@ class SiteNet(Net):
     # Inside
 
     def _exchange_release(self, x: Array) -> dict[str, Array]:
-        """Send a vector to all that hear this exchange, and return theirs.
+        """Send a vector to the sites that hear this exchange, and return theirs, by site.
 
-        Of those sites that are in the roster afterwards.
+        Vectors of sites that are no longer in the roster afterwards are left out.
         """
         _check_kind_of_run(self._plan, summed=False)
         found = self.exchanges.exchange_vector("release", x)
@@ -183,9 +197,10 @@ class SiteNet(Net):
         }
 
     def _check_ready_to_sign(self) -> None:
-        """Check, before a roster is signed or a sum drawn, that this site may do so.
+        """Check, before a new roster or share is signed in a run of sums, that this site may do so.
 
-        It has its key, and its journal is the newest.
+        Its journal must be the newest, and its masking key the one that it sent in its greeting.
+        An exchange that the journal already has is only repeated, and needs no check.
         """
         one = self.exchanges
         if self._plan.uses_secure_sums and one.journal.sent(one.round + 1) is None:
@@ -194,9 +209,10 @@ class SiteNet(Net):
 
 
 def _check_kind_of_run(plan: Plan, *, summed: bool) -> None:
-    """Check that a release or a share belongs to this kind of run.
+    """Raise TypeError if a share (`summed`) or a release is not what this kind of run sends.
 
-    TypeError for what would leave the site in the other: a release unmasked, or a share.
+    A guard against errors of this program: in a run of sums a release would leave the site without
+    masks.
     """
     if plan.uses_secure_sums and not summed:
         raise TypeError("a run of sums sends nothing to neighbours")

@@ -1,4 +1,10 @@
-"""Stages of a plan: consecutive runs of the engine on one net, each on its own part of the rows."""
+"""Stages of a plan: consecutive runs of the engine on one network, each on a part of the rows.
+
+A plan has a training or an inference, which read the training rows, and then possibly an
+evaluation, which reads the held-out rows.  Inference and evaluation are *recipes*: fixed lists of
+queries.  A stage knows its exchanges, its events (releases as the accountant sees them) and its
+privacy statement.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +27,14 @@ class Stage:
     Parameters
     ----------
     prepared : Prepared
-        Of all sites.
+        Method, facts, noise and budget of the stage, for all sites.
     before : int
-        Exchanges of earlier stages.
+        Number of exchanges of earlier stages.
     held : bool
-        Whether it reads the held-out rows; else the others.
+        Whether it reads the held-out rows; else the training rows.
     shown : int
-        Entries of a model, if the sites first send theirs to all in an exchange of its own; else 0.
+        If the stage begins with an exchange in which the sites send their models to all: the number
+        of entries of a model; else 0.
     """
 
     prepared: Prepared
@@ -50,10 +57,10 @@ class Stage:
 
     @property
     def opening_widths(self) -> tuple[int, ...]:
-        """Numbers that a site sends in each exchange before the first round.
+        """Numbers that a site sends in each exchange before the first round; often none.
 
-        The mean of rows, if they are centred; without sums each site then shows all others the mean
-        that it uses.
+        Either its model, or if rows are centred its part of their mean.  Without sums another
+        exchange follows in which each site sends the mean that it uses, for comparison.
         """
         if self.shown:
             return (self.shown,)
@@ -62,6 +69,7 @@ class Stage:
         mean = self.prepared.recipe_before_method.releases_with_noise.entries_of_answers(self.facts)
         if self.facts.opens_only_sums:
             return mean
+        # the tuple twice: the parts of the mean, then the mean itself
         return mean * 2
 
     @cached_property
@@ -75,25 +83,28 @@ class Stage:
 
     @property
     def first(self) -> int:
-        """The exchange before its first round."""
+        """Number of the exchange before its first round, so that round k is exchange first + k."""
         return self.before + len(self.opening_widths)
 
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
-        """Return all events in order, of all sites or of one, whatever the budget."""
+        """Return all events in order, of all sites or of the site `node`, whatever the budget."""
         return self.prepared.plan_ledger(node=node).rows
 
     def allowed_events(self, node: int) -> tuple[Event, ...]:
-        """Return the events of a site as far as the run's own budget allows; of a recipe, all."""
+        """Return the events of a site up to the run's own budget; of a recipe, all events."""
         if self.recipe is not None:
             return self.planned(node)
         return self.prepared.affordable_events(node)
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:
-        """State the guarantee of the stage, for every site."""
+        """Return the privacy statement about the stage, which holds for every site.
+
+        Arguments as of :meth:`statement_for_site`.
+        """
         return privacy_statement(self.prepared, self.planned(), simulated=simulated, caveat=caveat)
 
     def statement_for_site(self, node: int, simulated: bool, caveat: Caveat) -> Statement:
-        """State the guarantee of one site's part, about its own rows.
+        """Return the privacy statement about one site's releases and its own rows.
 
         Parameters
         ----------
@@ -102,12 +113,12 @@ class Stage:
         simulated : bool
             Whether the noise can be repeated, so that the run protects nothing.
         caveat : Caveat
-            What the guarantee takes for granted.
+            What the guarantee leaves out, to be printed with it.
 
         Returns
         -------
         Statement
-            Of the releases that the run's own budget allows; of a recipe, of all.
+            About the releases that the run's own budget allows; of a recipe, about all.
         """
         if self.recipe is not None:
             return privacy_statement(
@@ -115,7 +126,7 @@ class Stage:
             )
         book = self.prepared.ledger
         limits = Ledger(book.accountant, book.epsilon, book.delta)
-        # about the rows of this one site, so a row stands at no other
+        # The statement is about the rows of this one site, so a row counts at one site only.
         own = replace(self.prepared.config, sites_per_row=1)
         alone = replace(
             self.prepared, facts=self.facts.facts_of_node(node), config=own, ledger=limits

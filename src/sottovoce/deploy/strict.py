@@ -1,4 +1,4 @@
-"""JSON from other parties, read strictly and in bounded memory."""
+"""JSON from other parties, such as plans and messages, read strictly and in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from ..util.files import parse_bounded_json
 from ..util.typing import Any
 
 MOST = 1_000_000
-"""The most lists and objects in a text; each takes some sixty bytes of memory, however short it
-is written.
+"""The most lists and objects in a text; each takes some sixty bytes of memory, even if it is empty
+and has two characters.
 """
 
 
 class NotStrict(ValueError):
-    """The reason why a text was refused, as the end of a sentence; it shows nothing of the text."""
+    """The reason why a text was refused, to follow "it", such as ``is not JSON``.
+
+    It shows nothing of the text itself.
+    """
 
 
 def reason_of_refusal(error: Exception) -> str:
-    """Return why a file was refused, for the end of a rule.
+    """Return why a file was refused, as the end of an error's rule: ``: it is not JSON``.
 
-    Empty unless `error` says it without anything of the file.
+    Empty for an `error` whose message may show something of the file.
     """
     if isinstance(error, NotStrict):
         return f": it {error}"

@@ -1,8 +1,11 @@
-"""The interface between a site and the carrier of its messages.
+"""The interface between a site and whatever carries its messages to the hub.
 
 Exchanges are numbered: 0 is the greeting, in which the plan is agreed on, 1 .. T are the
 algorithm's rounds, and the one after the last carries the final model.  Transports do not look into
 the bytes; signatures and the identity that the transport has established decide who may send what.
+Implementations are :class:`sottovoce.deploy.hub.LocalTransport` (one process),
+:class:`sottovoce.deploy.relay.RelayTransport` (gRPC) and
+:class:`sottovoce.deploy.nvflare.tasks.TaskTransport`.
 
 A call may be repeated after a crash of either side.  It takes effect once: a site sends the same
 bytes again, from its journal, and the hub keeps the first
@@ -19,13 +22,14 @@ class Transport(Protocol):
     """A site's connection to the hub of one run."""
 
     answers: Callable[[str, bytes], bytes] | None
-    """Set by the session: this site's signed answer to another site's question, while this site
-    waits.
+    """Callable ``(asker, question)`` that returns this site's signed answer to the question of a
+    restarted site.  The session of a run of sums sets it, and the transport calls it while this
+    site waits.
     """
 
     earlier: tuple[bytes, ...]
-    """What this site signed in other runs of the hub, once :meth:`highest_stored_round` was called;
-    a carrier may know none.
+    """Texts that this site signed in runs of the hub, set by :meth:`highest_stored_round`; empty if
+    the transport does not bring them.
     """
 
     def highest_stored_round(self, plan: str) -> int:
@@ -43,11 +47,11 @@ class Transport(Protocol):
         Raises
         ------
         Refused
-            If it is not the hub's.
+            If the hub has another plan.
         """
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """Post this site's message, and return those of all who are heard.
+        """Send this site's message, wait for the others, and return this site's inbox.
 
         A message is stored once; the same bytes again are accepted.
 
@@ -56,19 +60,19 @@ class Transport(Protocol):
         round : int
             Number of the exchange; 0 is the greeting.
         message : bytes
-            Signed.
+            The signed message.
 
         Returns
         -------
         dict of bytes
-            By site: its message, or what says why there is none.
+            By site: its message, or a text that says why there is none.
 
         Raises
         ------
         Refused
             If the hub holds another message of this round, or the round is not the next.
         TransportClosed
-            If the hub ended the run, or with this site itself, if the others went on without it.
+            If the hub ended the run; with the name of this site, if the others go on without it.
         Unreachable
             If the hub cannot be reached for longer than the transport waits.
         """
@@ -79,9 +83,9 @@ class Transport(Protocol):
         Parameters
         ----------
         question : bytes
-            Signed.
+            The signed question.
         enough : int
-            How many other sites must answer.
+            Number of other sites that must answer.
 
         Returns
         -------
@@ -95,7 +99,7 @@ class Transport(Protocol):
         """
 
     def send_farewell(self, farewell: bytes) -> None:
-        """Tell the hub, signed, that no more messages of this site will come.
+        """Tell the hub that no more messages of this site will come; `farewell` is signed.
 
         Raises
         ------
@@ -105,8 +109,8 @@ class Transport(Protocol):
 
 
 def to_printable_text(text: str, longest: int = 400) -> str:
-    """Return another party's text, safe for a terminal and a log.
+    """Return another party's text in a form that is safe for a terminal and a log.
 
-    It has no control characters, and at most `longest` letters.
+    It is cut off after `longest` characters, and control characters become question marks.
     """
     return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

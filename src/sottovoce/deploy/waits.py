@@ -1,4 +1,9 @@
-"""How long a run waits for its sites: part of every plan."""
+"""How long a run waits for its sites: part of every plan.
+
+A round begins to wait with its first message.  After the *deadline* it goes on without the sites
+that are missing, if the plan allows that and enough are there; else it waits until the *patience*
+is over, and the run ends.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from typing import Self
 from ..errors import InvalidInput
 
 _LONGEST_WAIT = 1e8
-"""Seconds, some three years."""
+"""The most seconds of either wait, some three years."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +24,10 @@ class Waits:
     Parameters
     ----------
     deadline : float or None
-        For the last site's message, if the run may go on without those that are missing.
+        Wait for the last site's message, if the run may go on without the missing sites.
     patience : float or None
-        If it may not, before it ends.  None is infinite patience: the run needs all its sites to
-        its end, so there is no deadline either.
+        Wait before the run ends, if it may not.  None is infinite patience: the run needs all its
+        sites to its end, so there is no deadline either.
     """
 
     deadline: float | None = 60.0
@@ -52,22 +57,22 @@ class Waits:
 
     @property
     def deadline_seconds(self) -> float:
-        """The deadline as a number that a clock can be compared with."""
+        """The deadline in seconds; infinite if there is none."""
         if self.deadline is None:
             return math.inf
         return self.deadline
 
     @property
     def patience_seconds(self) -> float:
-        """The patience as a number that a clock can be compared with."""
+        """The patience in seconds; infinite if there is none."""
         if self.patience is None:
             return math.inf
         return self.patience
 
     def with_deadline(self, seconds: float) -> Self:
-        """Return these waits with another deadline, and a patience that is no shorter.
+        """Return these waits with another deadline, and a patience that is at least as long.
 
-        Raises :class:`InvalidInput`.
+        Raises :class:`InvalidInput` if the plan waits for ever.
         """
         if self.waits_for_ever:
             rule = "the plan waits for all its sites without a time limit"
@@ -78,6 +83,6 @@ class Waits:
 
 
 DEFAULT = Waits()
-"""What a plan has unless it says otherwise."""
+"""Waits of a plan by default."""
 ENDLESS = Waits(None, None)
-"""Of a run over a graph that needs all its sites to its end."""
+"""Waits of a run over a graph that needs all its sites to its end."""

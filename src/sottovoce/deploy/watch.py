@@ -1,11 +1,12 @@
-"""A hub's observations of a run, with times.
+"""The state of a run at its hub: who is where, who waits for whom since when, and alarms.
 
-For `hub status`, for its page, and for lines on its console.
+It is shown by ``sottovoce hub status``, by the hub's web page (:mod:`sottovoce.deploy.monitor`) and
+on the hub's console.
 
-All times are the hub's own, of when it got a request or a message.  Nothing is asked of a site, and
-nothing of rows is known here.  The process that serves a run keeps the times in ``hub.seen`` beside
-its log, so that another process can show them, and so that they outlive a restart.  They decide
-nothing.
+All times are those at which the hub got a request or a message.  Nothing is asked of a site, and
+nothing about rows is known here.  The process that serves a run keeps the times in ``hub.seen``
+beside its log, so that another process can show them and they outlive a restart.  The protocol does
+not depend on them.
 """
 
 from __future__ import annotations
@@ -30,24 +31,25 @@ from .requests import request_and_reply_sizes
 from .strict import parse_json
 
 SEEN = "hub.seen"
+"""File of the times, in the hub's folder."""
 ALIVE = 15.0
-"""Seconds without a sign in :data:`SEEN` after which the process that wrote it counts as
+"""Seconds without a write to :data:`SEEN` after which the process that serves the run counts as
 stopped.
 """
 STALLED = 120.0
-"""Seconds that a round may take before it counts as stalled; ten times the usual if that is
-more.
+"""Seconds that a round may take before there is an alarm, or ten times its usual duration if that
+is more.
 """
 SOON = 30
-"""Days before a certificate's end from which on there is an alarm."""
+"""Days before a certificate's expiry from which on there is an alarm."""
 _SPARE = 2**28
-"""Bytes that a disk should have free in addition to what the run still writes."""
+"""Bytes that the disk should have free in addition to what the run may still write."""
 _KEPT = 21
-"""Ends of rounds that are kept: the time of a round is the mean of the last twenty."""
+"""Number of kept ends of rounds: the duration of a round is the mean of the last twenty."""
 _EVERY = 2.0
-"""Seconds between two writes of the times."""
+"""Seconds between two writes of :data:`SEEN`."""
 _LARGEST = 2**20
-"""The most bytes of the file of the times."""
+"""The most bytes of :data:`SEEN`."""
 
 
 class Watch:
@@ -57,9 +59,9 @@ class Watch:
     ----------
     hub : Hub
     folder : path
-        Where the hub's files are.
+        The hub's folder.
     clock : callable
-        Seconds since 1970.
+        Returns the time in seconds since 1970.
     """
 
     def __init__(self, hub: Hub, folder: Path, clock: Callable[[], float] = time.time) -> None:
@@ -69,6 +71,7 @@ class Watch:
         self._lock = threading.Lock()
         self._wrote = 0.0
         seen = _read_kept_times(folder, hub.plan.digest)
+        # By site: time of its last request; round and time of its last message.
         self._heard: dict[str, float] = dict(seen.get("heard", {}))
         self._rounds: dict[str, int] = {
             name: int(one[0]) for name, one in seen.get("said", {}).items()
@@ -76,19 +79,20 @@ class Watch:
         self._said: dict[str, float] = {
             name: float(one[1]) for name, one in seen.get("said", {}).items()
         }
-        # round, time
+        # round and time of the last ends of rounds, oldest first
         self._ends: deque[tuple[int, float]] = deque(map(tuple, seen.get("ends", [])), _KEPT)
+        # when a process last served the run
         self._served: float | None = seen.get("at")
 
     def note_request(self, site: str) -> None:
-        """A request of `site` has come; from any thread."""
+        """Note that a request of `site` has come now; may be called from any thread."""
         with self._lock:
             self._heard[site] = self._clock()
 
     def note_new_messages(self, *, now: bool = False) -> None:
-        """Note which sites have sent a message since the last look; for the serving process.
+        """Note which sites have sent a message since the last call; for the serving process.
 
-        Times are kept on the disk every few seconds, or `now`.
+        Times are written to the disk every few seconds, or at once if `now` is set.
         """
         at = self._clock()
         with self._lock:
@@ -104,7 +108,7 @@ class Watch:
             if all_sent and min(self._rounds.values()) > max(before, 0):
                 self._ends.append((min(self._rounds.values()), at))
             self._served = at
-            # also due if the clock was set back behind the last write
+            # also due if the clock was set back to before the last write
             due = now or not self._wrote <= at < self._wrote + _EVERY
             kept = {
                 "plan": self._hub.plan.digest,
@@ -118,13 +122,18 @@ class Watch:
             files.write_atomically("seen", self._folder / SEEN, json.dumps(kept) + "\n")
 
     def status_with_times(self) -> dict[str, Any]:
-        """Return the run, its sites with times, who waits for whom, and alarms with what to do."""
+        """Return the state of the run as plain data: sites with times, who waits for whom, alarms.
+
+        It adds to :meth:`sottovoce.deploy.hub.Hub.status_as_dict`; an alarm has its kind
+        (``alarm``), what is wrong (``what``) and what to do (``do``).
+        """
         now = self._clock()
         shown = self._hub.status_as_dict()
         with self._lock:
             heard = dict(self._heard)
             said = dict(self._said)
             ends = list(self._ends)
+        # mean duration of the last rounds; None before the second has ended
         seconds = None
         if len(ends) > 1:
             (first_round, first_end), (last_round, last_end) = ends[0], ends[-1]
@@ -138,6 +147,7 @@ class Watch:
                 "waits_for": waits.get(name, []),
                 "awaited_since": None,
             }
+            # The wait for this site began when the first of the others sent its message.
             since = [
                 said[other] for other, names in waits.items() if name in names and other in said
             ]
@@ -145,7 +155,7 @@ class Watch:
                 site["awaited_since"] = _to_iso_time(min(since))
         running: bool | None = self._served is not None and now - self._served < ALIVE
         if self._served is None and any(site["round"] >= 0 for site in shown["sites"]):
-            # another carrier serves the run, and keeps no times
+            # There are messages, but no times: another transport serves the run and keeps none.
             running = None
         rounds_of_members = [site["round"] for site in shown["sites"] if site["left"] is None]
         shown |= {
@@ -161,13 +171,16 @@ class Watch:
         return shown
 
     def _sites_waited_for(self, shown: dict[str, Any]) -> dict[str, list[str]]:
-        """Return the sites that wait, and the sites for which each of them waits."""
+        """Return, by site that waits, the sites whose messages it waits for.
+
+        `shown` is the hub's status.
+        """
         found: dict[str, list[str]] = {}
         run, log = self._hub.plan.run, self._hub.log
         for site in shown["sites"]:
             name = site["site"]
             last = log.last(run, name)
-            # a site without a message has not come yet, and is no one that waits
+            # A site without any message has not joined yet, so it waits for nobody.
             if site["left"] is None and last >= 0 and not shown["ended"]:
                 missing = self._hub.rounds.missing
                 if missing and name not in missing:
@@ -177,7 +190,11 @@ class Watch:
     def _alarms_of_run(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
     ) -> list[dict[str, str]]:
-        """Return the alarms of a run that goes on; none once every site has left."""
+        """Return the alarms of a run that goes on; none once every site has left.
+
+        `shown` is the status with times; `said` and `heard` are the times of each site's last
+        message and last request, `now` the present time, all in seconds since 1970.
+        """
         if all(site["left"] is not None for site in shown["sites"]):
             return []
         stalled = self._alarms_of_stalled_sites(shown, now, said, heard)
@@ -188,7 +205,7 @@ class Watch:
         ]
 
     def _alarm_if_not_running(self, shown: dict[str, Any], now: float) -> list[dict[str, str]]:
-        """Return the alarm that no process serves the run."""
+        """Return the alarm that no process serves the run, if none does."""
         if shown["running"] is not False:
             return []
         when = "has never run"
@@ -199,11 +216,15 @@ class Watch:
     def _alarms_of_stalled_sites(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
     ) -> list[dict[str, str]]:
-        """Return an alarm for each site for which the others wait far longer than a round takes."""
+        """Return an alarm for each site for which the others wait far longer than a round takes.
+
+        Arguments as of :meth:`_alarms_of_run`.
+        """
         longest = max(STALLED, 10.0 * (shown["seconds_a_round"] or 0.0))
         alarms = []
         for site in shown["sites"]:
             name = site["site"]
+            # when each site that waits for this one sent its own message
             since = [
                 said[s["site"]]
                 for s in shown["sites"]
@@ -233,7 +254,7 @@ class Watch:
         return f"{do}`sottovoce hub {end}`"
 
     def _alarm_if_disk_is_full(self, shown: dict[str, Any]) -> list[dict[str, str]]:
-        """Return the alarm that the disk may not hold what the sites still send."""
+        """Return the alarm that the disk may not hold what the sites still send, if so."""
         need = self._bytes_still_sent(shown) + _SPARE
         free = shutil.disk_usage(self._folder).free
         if free >= need:
@@ -245,6 +266,7 @@ class Watch:
         return [_make_alarm("disk", what, "free some disk space; the sites wait meanwhile")]
 
     def _bytes_still_sent(self, shown: dict[str, Any]) -> int:
+        """Return the most bytes of messages that the sites send until the end of the run."""
         message = request_and_reply_sizes(self._hub.plan)[0]
         return sum(
             message * max(0, shown["rounds"] - max(0, site["round"])) for site in shown["sites"]
@@ -280,11 +302,12 @@ class Watch:
         path = self._folder / file
         if file == "ca.crt":
             return certificates.certificate_expiry(path)
-        # no later than the authority's, which must verify it
+        # its own expiry, or that of its authority if that is earlier
         return certificates.last_usable_time(self._folder / "ca.crt", path)
 
 
 def _make_alarm(kind: str, what: str, do: str) -> dict[str, str]:
+    """Return an alarm as plain data: its kind, what is wrong, and what to do about it."""
     return {"alarm": kind, "what": what, "do": do}
 
 
@@ -296,8 +319,8 @@ def _to_iso_time(seconds: float | None) -> str | None:
 
 
 def _duration_text(seconds: float) -> str:
-    """Return a duration in seconds, minutes or hours."""
-    # a clock that was set back makes none negative
+    """Return a duration in words, in seconds, minutes or hours."""
+    # It would be negative if the clock was set back.
     seconds = max(0.0, seconds)
     if seconds < 120:
         return f"{seconds:.0f} s"
@@ -307,9 +330,9 @@ def _duration_text(seconds: float) -> str:
 
 
 def _read_kept_times(folder: Path, digest: str) -> dict[str, Any]:
-    """Read what the serving process kept of this plan; empty if there is nothing.
+    """Return the content of :data:`SEEN` if it is of this plan, by its digest; else empty.
 
-    Times decide nothing, so a broken file is no error.
+    The protocol does not depend on the times, so a broken file is no error.
     """
     try:
         found = dict(parse_json(files.read_bounded_file("seen", folder / SEEN, _LARGEST), _LARGEST))
@@ -323,14 +346,14 @@ def _read_kept_times(folder: Path, digest: str) -> dict[str, Any]:
 def describe_long_waits(
     status: dict[str, Any], longer: float, now: float | None = None
 ) -> list[str]:
-    """Describe for which sites the others have waited for long.
+    """Describe in words for which sites others have waited for a long time.
 
     Parameters
     ----------
     status : dict
         See :meth:`Watch.status_with_times`.
     longer : float
-        Seconds from which a wait is told.
+        Shortest wait that is described, in seconds.
     now : float, optional
         Seconds since 1970; by default the present time.
 
@@ -392,13 +415,14 @@ def _state_in_words(status: dict[str, Any]) -> str:
     """Return the state of a run in words."""
     if status["ended"]:
         return "ended by the hub"
-    # None is a hub of another carrier, which keeps no times
+    # not for None: then another transport serves the run and keeps no times
     if status["running"] is False:
         return "the hub is not running"
     return "running"
 
 
 def _table_of_sites(status: dict[str, Any]) -> Table:
+    """Return the table of the page: a row for each site, with times and who it waits for."""
     columns = [
         Column("site", "name"),
         Column("rows", "n"),

@@ -1,6 +1,6 @@
-"""``python -m sottovoce.deploy.nvflare``.
+"""Command line of NVFlare as a transport: ``python -m sottovoce.deploy.nvflare``.
 
-Make startup kits from a plan, and drive a run to its end.
+It makes startup kits from a plan, checks one, and drives a run to its end.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def provision(
 def check(kit: Path) -> None:
     """Compare the policies of a site's startup KIT with those that are shipped."""
     kits.check_startup_kit(kit)
-    click.echo(f"{kit}: hardened, as shipped")
+    click.echo(f"{kit}: all policies are as shipped")
 
 
 @main.command()

@@ -1,5 +1,7 @@
-"""The hub's side of a job: NVFlare's tasks around
-:func:`sottovoce.deploy.nvflare.tasks.serve_sites`.
+"""The hub's side of a job: an NVFlare controller that sends tasks to the sites.
+
+What the tasks contain, and when a site counts as lost, is decided in
+:func:`sottovoce.deploy.nvflare.tasks.serve_sites`; this class carries them.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ class SiteController(Controller):
     Parameters
     ----------
     task_seconds : float
-        A site without a result after this time is lost, and the job ends, to be handed in again.  A
-        site that computes replies after :data:`sottovoce.deploy.nvflare.tasks.PATIENCE`, however
-        long its solve.
+        Seconds after which a site without a result is lost, so that the job ends and the supervisor
+        submits another.  A site that is still computing replies so after
+        :data:`sottovoce.deploy.nvflare.tasks.PATIENCE` seconds, so this is no limit on its solver.
     """
 
     def __init__(self, task_seconds: float = 30.0) -> None:
@@ -47,6 +49,7 @@ class SiteController(Controller):
         self._folder = Path()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
+        """Find the hub's folder in the startup kit; NVFlare calls it before the control flow."""
         workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
         self._folder = Path(workspace.get_site_config_dir(), layout.HUB_FOLDER).resolve()
 
@@ -70,10 +73,11 @@ class SiteController(Controller):
         """
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Run the job: NVFlare calls this once, and the job ends when it returns."""
         try:
             self._serve_all_sites(abort_signal, fl_ctx)
         except Exception as error:
-            # no site's fault; NVFlare logs it, and ends the job
+            # An error of the hub, not of a site.  NVFlare logs it and ends the job.
             self._note_failure(f"the hub failed: {type(error).__name__}; the server's log says why")
             raise
 
@@ -100,7 +104,23 @@ class SiteController(Controller):
         site: str,
         told: dict[str, Any],
     ) -> dict[str, Any] | None:
-        """Give a site a task, and wait for its result; None if there is none."""
+        """Send a task to a site, and wait for its result; None if it does not come.
+
+        Parameters
+        ----------
+        fl_ctx, abort_signal
+            NVFlare's, of the job.
+        over : Event
+            Set when the job is over, here or elsewhere.
+        site : str
+        told : dict
+            Content of the task.
+
+        Returns
+        -------
+        dict or None
+            Content of the result.
+        """
         results = queue.Queue[dict[str, Any] | None]()
 
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
@@ -112,7 +132,7 @@ class SiteController(Controller):
                 results.put(None)
 
         def done(task: Task, fl_ctx: FLContext) -> None:
-            # comes after the task's result, if there is one
+            # Called after `received` if there is a result, and alone if the task has timed out.
             results.put(None)
 
         data = Shareable()
@@ -121,7 +141,7 @@ class SiteController(Controller):
         task = Task(
             layout.TASK, data, timeout=seconds, result_received_cb=received, task_done_cb=done
         )
-        # a broadcast would give every site a copy of the first site's data
+        # Sent to one site: a broadcast would give every site a copy of the first site's data.
         self.send(task, fl_ctx, targets=[site])
         while not over.is_set():
             with suppress(queue.Empty):

@@ -1,4 +1,8 @@
-"""A site's side of a job: the session lives in a thread of its own, tasks come and go around it."""
+"""A site's side of a job: an NVFlare executor.
+
+The site's session runs in a thread of its own, for the whole job.  Each task brings it the hub's
+reply to its last request, and takes its next request along (:mod:`sottovoce.deploy.nvflare.tasks`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from .tasks import Post, TaskTransport
 class SiteExecutor(Executor):
     """Runs the site of ``local/site.toml`` in its own startup kit.
 
-    Takes no arguments from the hub.
+    It takes no arguments, because arguments would come from the hub.
     """
 
     def __init__(self) -> None:
@@ -69,23 +73,28 @@ class SiteExecutor(Executor):
         return result
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """End the session's waiting when NVFlare says that the job ends."""
         if event_type in (EventType.ABOUT_TO_END_RUN, EventType.END_RUN, EventType.ABORT_TASK):
             self._post.close_with_reason(
                 "the hub ended the job; it will be submitted again if the run is not complete"
             )
 
     def _run_session(self, local: Path, name: str) -> None:
+        """Run the site's session, and tell the hub how it ended, without any detail of the site.
+
+        `local` is the folder of ``site.toml``, `name` the name in the site's certificate.
+        """
         failure = ""
         try:
             self.run_site(local / layout.SITE_FILE, name, self._post, self.logger.info)
         except (EndedEarly, FinishedWithout) as error:
-            # as it should be: the hub has this site's word
+            # An ordinary end: the hub has this site's signed farewell.
             self.logger.error("%s", error)
         except Refused as error:
-            # about messages and the plan, which the hub has
+            # The message is about messages and the plan, which the hub has.
             failure = f"{type(error).__name__}: {error}"
         except SottovoceError as error:
-            # spending and paths are the site's own
+            # The message may show spending or paths, so it stays at the site.
             failure = f"{type(error).__name__}; the site's log says why"
             self.logger.error("the site's session ended: %s: %s", type(error).__name__, error)
         except BaseException as error:
@@ -114,7 +123,7 @@ class SiteExecutor(Executor):
         InvalidInput
             If the settings are another site's.
         EndedEarly, FinishedWithout
-            As :func:`sottovoce.deploy.session.check_complete_end`, when all is written down.
+            As :func:`sottovoce.deploy.session.check_complete_end`, after the results are written.
         """
         settings = SiteSettings.read(path)
         if settings.name != name:

@@ -1,14 +1,17 @@
-"""Names and places of the parts of a job."""
+"""Names of the tasks and files of a job, and the check that NVFlare is installed."""
 
 from __future__ import annotations
 
 from ...errors import InvalidInput
 
 TASK = "sottovoce"
+"""Name of all tasks."""
 SITE_FILE = "site.toml"
+"""Settings of a site, in the folder ``local`` of its startup kit."""
+# The hub's folder, in the folder ``local`` of the server's startup kit, and files in it.
 HUB_FOLDER, PLAN_FILE, HUB_LOG, LAST_FAILURE = "hub", "plan.json", "hub.log", "last_failure.txt"
 LET_GO = 60.0
-"""Seconds in which the session of the job before may end."""
+"""Seconds to wait for the site's lock, which the session of the previous job may still hold."""
 
 
 def need_nvflare() -> None:

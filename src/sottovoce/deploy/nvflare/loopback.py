@@ -1,6 +1,7 @@
-"""A hub and its sites as NVFlare processes of this machine.
+"""A hub and its sites as NVFlare processes of this machine, for ``sottovoce demo`` and benches.
 
-For ``sottovoce demo`` and benchmarks.
+A *federation* is a set of startup kits whose processes run; :func:`run_loopback` makes one for a
+plan, runs it to its end and stops all processes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from .provision import SUPERVISOR, describe_project, make_startup_kits
 from .supervisor import Supervisor
 
 SERVER = "localhost"
+"""Name of the server, also of its kit's folder."""
+# NVFlare's programs of the server and of a client.
 _APPS = {
     "server": "nvflare.private.fed.app.server.server_train",
     "client": "nvflare.private.fed.app.client.client_train",
@@ -37,14 +40,17 @@ class Federation:
     """The processes of a provisioned federation; a context manager that leaves none behind.
 
     NVFlare starts a process for each job in a session of its own, which may outlive a killed
-    parent.  All have the folder of their kit in their arguments, and are found by it.
+    parent.  All have the folder of their kit in their arguments, and are found by it in ``/proc``.
+    A process that ends is started again.
 
     Parameters
     ----------
     kits : path
         Result of :func:`sottovoce.deploy.nvflare.provision.make_startup_kits`.
+    names : tuple of str
+        The sites whose processes are started.
     environment : mapping
-        In addition to this process's.
+        Variables in addition to this process's environment.
     server : bool
         Whether to start the hub, too.
     """
@@ -76,6 +82,7 @@ class Federation:
 
     @property
     def _process_names(self) -> tuple[str, ...]:
+        """Names of the kits whose processes are started here."""
         if not self.server:
             return self.names
         return (SERVER, *self.names)
@@ -90,7 +97,7 @@ class Federation:
         settings = ["secure_train=true", "org=sottovoce", "config_folder=config"]
         if kind == "client":
             settings.append(f"uid={name}")
-        # the command line of a startup kit's own script
+        # as the script of the startup kit does
         app = ["-u", "-m", _APPS[kind]]
         app += ["-m", str(kit), "-s", f"fed_{kind}.json", "--set", *settings]
         environment = os.environ | ONE_THREAD | dict(self.environment)
@@ -106,7 +113,7 @@ class Federation:
             )
 
     def _restart_ended_processes(self) -> None:
-        """Start ended processes again, as a startup kit's watchdog or systemd does at a site."""
+        """Restart ended processes, as a startup kit's watchdog or systemd does at a real site."""
         while not self._over.wait(0.5):
             with self._lock:
                 for name, process in list(self._parents.items()):
@@ -114,7 +121,7 @@ class Federation:
                         self._start_process(name)
 
     def process_numbers_of(self, name: str | None = None) -> list[int]:
-        """Return process numbers of the hub or a site, jobs included; without a name, of all."""
+        """Return process ids of the hub or a site, jobs included; without a name, of all."""
         names = self._process_names
         if name is not None:
             names = (name,)
@@ -122,7 +129,7 @@ class Federation:
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
-                # an error is a process that ended meanwhile
+                # an error means that the process has ended meanwhile
                 with suppress(OSError):
                     arguments = (entry / "cmdline").read_bytes().split(b"\0")
                     if not kits.isdisjoint(arguments):
@@ -130,7 +137,7 @@ class Federation:
         return sorted(found)
 
     def kill_processes_of(self, name: str, only: int | None = None) -> None:
-        """SIGKILL for all processes of a site or the hub, or for one of them."""
+        """Kill all processes of a site or the hub (SIGKILL), or the one with the id `only`."""
         with self._lock:
             numbers = [only] if only is not None else self.process_numbers_of(name)
             for number in numbers:
@@ -141,7 +148,7 @@ class Federation:
             parent.wait()
 
     def stop_all_processes(self, seconds: float = 5.0) -> None:
-        """End every process, and return when none is left."""
+        """End every process, by SIGTERM for `seconds` and then by SIGKILL, and wait for the end."""
         self._over.set()
         if self._watch is not None:
             self._watch.join()
@@ -155,7 +162,7 @@ class Federation:
                     with suppress(ProcessLookupError):
                         os.kill(number, how)
                 for process in self._parents.values():
-                    # what has ended leaves /proc only once its parent has asked
+                    # An ended process stays in /proc until its parent has asked for its exit code.
                     process.poll()
                 time.sleep(0.1)
             for process in self._parents.values():
@@ -166,8 +173,12 @@ class Federation:
 class Loopback:
     """Result of a run on this machine.
 
-    `seconds` from each round's last message to the next one's, and the number of jobs: more than
-    one after a crash.
+    Parameters
+    ----------
+    seconds : tuple of float
+        Duration of each round, from the last message of the round before to its own.
+    jobs : int
+        Number of jobs: more than one after a crash.
     """
 
     seconds: tuple[float, ...]
@@ -182,9 +193,9 @@ def run_loopback(
     tick: Callable[[Federation, int], None] = lambda federation, complete: None,
     task_seconds: float = 30.0,
 ) -> Loopback:
-    """Carry a run over NVFlare on this machine, and leave no process behind.
+    """Run a plan over NVFlare on this machine, and leave no process behind.
 
-    It provisions, starts hub and sites, hands the run in, and waits for its end.
+    It makes startup kits, starts hub and sites, submits the run, and waits for its end.
 
     Parameters
     ----------
@@ -193,11 +204,11 @@ def run_loopback(
     sites : mapping of name to path
         Each site's settings.
     folder : path
-        For kits and jobs.
-    tick : callable
-        Called some times a second with the federation and the number of complete rounds.
+        Folder for kits and jobs.
+    tick : callable ``(federation, rounds)``
+        Called some times a second, with the number of complete rounds.
     task_seconds : float
-        Seconds of silence after which a site is lost.
+        Seconds without a result after which a site is lost.
 
     Returns
     -------
@@ -211,10 +222,12 @@ def run_loopback(
     for name, path in sites.items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(Path(path).resolve())
     supervisor = Supervisor(kits / SUPERVISOR, hub, task_seconds=task_seconds)
+    # number of complete rounds, and when it was first seen
     times: list[tuple[int, float]] = []
     with HubLog(hub / layout.HUB_LOG) as log, Federation(kits, plan.names) as federation:
 
         def look() -> None:
+            """Note when a round became complete at all sites, and call `tick`."""
             complete = max(0, min(log.last(plan.run, name) for name in plan.names))
             known = times[-1][0] if times else 0
             if complete > known:
@@ -222,6 +235,7 @@ def run_loopback(
             tick(federation, complete)
 
         supervisor.run(look)
+    # If several rounds ended between two looks, each gets an equal part of the time.
     seconds = [
         (after - before) / (k - j)
         for (j, before), (k, after) in pairwise(times)

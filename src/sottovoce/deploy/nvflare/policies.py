@@ -1,4 +1,8 @@
-"""The builder that puts our policies into every startup kit, in place of NVFlare's defaults."""
+"""The builder that puts this package's policies into every startup kit, in place of NVFlare's.
+
+A *policy* is one of the JSON files in the folder ``hardened``: which components run (resources),
+who may do what (authorization), and how processes connect (comm_config).
+"""
 
 from __future__ import annotations
 
@@ -17,18 +21,22 @@ _KINDS = {ParticipantType.SERVER: "server", ParticipantType.CLIENT: "client"}
 
 
 class HardenedPolicies(Builder):
-    """Writes resources and permissions of hub and sites.
+    """Writes the policies of hub and sites; must run after NVFlare's builder of static files.
 
-    Comes after the builder of NVFlare's static files.
+    They allow no code from the hub, no classes other than this package's, no logs that leave a
+    site, and only TLS, even between processes of one machine.
 
-    No code from the hub, no classes but ours, no logs that leave a site, and TLS even between
-    processes of one machine. `store` is the folder at the hub for NVFlare's jobs.
+    Parameters
+    ----------
+    store : str
+        Folder at the hub for NVFlare's jobs.
     """
 
     def __init__(self, store: str) -> None:
         self._store = Path(store)
 
     def finalize(self, project: Project, ctx: ProvisionContext) -> None:
+        """Replace the policies in the kits of server and clients, after all builders have run."""
         for participant in project.get_all_participants():
             kind = _KINDS.get(participant.type)
             if kind is None:
@@ -45,7 +53,7 @@ class HardenedPolicies(Builder):
             for name, policy in policies.items():
                 text = json.dumps(policy, indent=2) + "\n"
                 (local / f"{name}.json").write_text(text, encoding="utf-8")
-            # NVFlare's defaults, which it wrote before
+            # NVFlare wrote its defaults earlier, beside these.
             (local / ProvFileName.RESOURCES_JSON_DEFAULT).unlink()
             (local / ProvFileName.AUTHORIZATION_JSON_DEFAULT).unlink()
 

@@ -1,11 +1,10 @@
-"""NVFlare's startup kits of a plan.
+"""NVFlare's startup kits of a plan: one for the hub, one for each site, one for the supervisor.
 
-One for the hub, one a site, one for the supervisor, all with our policies.
-
-``nvflare make_startup_kits -p FILE`` on the file that :func:`write_project` writes does the same as
-:func:`make_startup_kits`: the file names
-:class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, so that no kit leaves
-without them.
+A *startup kit* is a folder with certificates, settings and policies for one participant; the
+*supervisor* is the NVFlare administrator who submits jobs.  ``nvflare provision -p FILE`` on the
+file that :func:`write_project` writes does the same as :func:`make_startup_kits`: the file names
+:class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, so that every kit gets
+them.
 """
 
 from __future__ import annotations
@@ -22,10 +21,12 @@ from ..strict import NotStrict, parse_json
 from .layout import need_nvflare
 
 SUPERVISOR = "supervisor@sottovoce.invalid"
+"""Name of the supervisor, which NVFlare requires to be an e-mail address."""
 _ORGANISATION = "sottovoce"
 _BUILDERS = "nvflare.lighter.impl"
 _STATIC = {"config_folder": "config", "scheme": "tcp"}
 DAYS = 3 * 365
+"""Validity of the kits' certificate authority, in days."""
 
 
 def describe_project(
@@ -36,25 +37,25 @@ def describe_project(
     Parameters
     ----------
     plan : Plan
-        Names the sites.
+        Its sites and run give the names.
     server : str
         Host name of the hub as the sites reach it, and on its certificate.
     port : int
-        The only open port anywhere: at the hub.
+        The hub's port, the only one that is open anywhere.
     store : path
         Absolute folder at the hub for NVFlare's jobs.
     name : str
-        Of the project.
+        Name of NVFlare's project.
 
     Returns
     -------
     dict
-        What ``nvflare make_startup_kits -p`` reads, in the form of JSON.
+        The content of a project file as ``nvflare provision -p`` reads it.
 
     Raises
     ------
     InvalidInput
-        If the port is out of range, `store` is not absolute, or a site is called as the server.
+        If the port is out of range, `store` is not absolute, or a site has the server's name.
     """
     if not 1 <= port <= 65535:
         raise InvalidInput("port", port, "must be 1 to 65535", "give the hub's port")
@@ -88,7 +89,7 @@ def describe_project(
 
 
 def _kit_builders(store: str | Path) -> list[dict[str, Any]]:
-    """Return the builders of a startup kit, in their order."""
+    """Return NVFlare's builders of a startup kit, in the order in which they run."""
     return [
         {
             "path": f"{_BUILDERS}.workspace.WorkspaceBuilder",
@@ -103,14 +104,14 @@ def _kit_builders(store: str | Path) -> list[dict[str, Any]]:
 
 
 def write_project(path: str | Path, description: dict[str, Any]) -> None:
-    """Write a description for ``nvflare make_startup_kits -p``; JSON, which is YAML."""
+    """Write a project file for ``nvflare provision -p``, in JSON, which is also YAML."""
     Path(path).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
 
 def make_startup_kits(description: dict[str, Any], workspace: str | Path) -> Path:
-    """Make all startup kits, and return their folder.
+    """Make all startup kits of a project's `description`, and return their folder.
 
-    Raises :class:`InvalidInput` if NVFlare refuses.
+    Raises :class:`InvalidInput` if NVFlare does not accept the description or the workspace.
     """
     need_nvflare()
     from nvflare.lighter.constants import CtxKey
@@ -135,7 +136,7 @@ def make_startup_kits(description: dict[str, Any], workspace: str | Path) -> Pat
 
 
 class _Quiet:
-    """NVFlare prints its progress unless it is given a logger."""
+    """A logger that drops everything: without one NVFlare prints its progress."""
 
     def info(self, message: str) -> None: ...
 
@@ -143,7 +144,7 @@ class _Quiet:
 
 
 def read_hardened_policy(name: str) -> dict[str, Any]:
-    """Return a policy as shipped: "server", "client", "authorization" or "comm_config"."""
+    """Return a shipped policy by name: "server", "client", "authorization" or "comm_config"."""
     file = files(__package__).joinpath("hardened", f"{name}.json")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
@@ -171,6 +172,7 @@ def check_startup_kit(kit: str | Path) -> None:
 
 
 def _read_kit_file(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file of a startup kit; raises :class:`InvalidInput`."""
     try:
         return dict(parse_json(read_bounded_file("kit", path), LARGEST))
     except (NotStrict, TypeError) as error:

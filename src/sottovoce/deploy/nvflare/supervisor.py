@@ -1,8 +1,8 @@
-"""Hand a run in as a job, and again after every crash, until the run is complete.
+"""The supervisor: submits a run to NVFlare as a job, and again after every crash, until complete.
 
 NVFlare does not resume a job whose server or site was killed.  A new job resumes the run, from the
-hub's log and each site's journal.  So the supervisor needs no state, and may be killed and started
-itself.
+hub's log and each site's journal.  So the supervisor has no state of its own, and may be killed and
+started again itself.
 """
 
 from __future__ import annotations
@@ -31,32 +31,34 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 POLL = 0.05
-"""Seconds after which a site asks again for a task."""
+"""Seconds after which a site asks the server again for a task."""
 _HOME = __name__.rpartition(".")[0]
+"""This package, whose classes a job names."""
 _COMPLETED = "FINISHED:COMPLETED"
+"""NVFlare's status of a job that came to its end."""
 _NO_FILTERS: dict[str, Any] = {
     "components": [],
     "task_data_filters": [],
     "task_result_filters": [],
 }
-"""Ends the configuration of server and site: no code but the two classes."""
+"""Part of the configuration of server and sites: no components besides the two classes."""
 _log = logging.getLogger(__name__)
 
 
 def write_job_folder(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
-    """Write the job of a plan: three files of plain data, no code.
+    """Write the job of a plan: three JSON files, without code.
 
-    They name two installed classes and the sites.  Not even the plan is in them: hub and sites have
-    their own copies, and agree on the digest.
+    They name two installed classes and the sites.  The plan is not in them: hub and sites have
+    their own copies, and compare digests.
 
     Parameters
     ----------
     folder : Path
         Made if absent.
     plan : Plan
-        Names the run and the sites, all of which the job needs.
+        Gives the names of the run and of the sites, all of which the job needs.
     task_seconds : float
-        Seconds of silence after which a site is lost.
+        Seconds without a result after which a site is lost.
 
     Returns
     -------
@@ -70,7 +72,7 @@ def write_job_folder(folder: Path, plan: Plan, *, task_seconds: float = 30.0) ->
     }
     server = {
         "format_version": 2,
-        # at the top level the interval would be ignored without a word
+        # Under "server", because at the top level NVFlare ignores the interval.
         "server": {"task_request_interval": POLL},
         "workflows": [controller],
         **_NO_FILTERS,
@@ -101,14 +103,14 @@ def write_job_folder(folder: Path, plan: Plan, *, task_seconds: float = 30.0) ->
 
 
 def open_session(kit: Path, patience: float) -> Session:
-    """Open a session with the server, with the supervisor's kit.
+    """Log in to NVFlare's server with the supervisor's kit, and return the session.
 
-    Raises :class:`Unreachable` after `patience` seconds.
+    Tries again for `patience` seconds, then raises :class:`Unreachable`.
     """
     from nvflare.fuel.flare_api.flare_api import new_secure_session
     from nvflare.tool.cli_output import set_output_format
 
-    # what NVFlare has to say about its connection goes to the standard error
+    # NVFlare's messages about its connection then go to the standard error.
     set_output_format("json")
     until = time.monotonic() + patience
     pause = 0.5
@@ -127,7 +129,7 @@ def open_session(kit: Path, patience: float) -> Session:
 
 
 class _Lost(Exception):
-    """The server went away, or forgot the job."""
+    """The server does not answer, or no longer knows the job."""
 
 
 def _ask_server(question: Callable[[], _T]) -> _T:
@@ -145,7 +147,7 @@ class Supervisor:
     Parameters
     ----------
     kit : path
-        Startup kit of the supervisor.
+        Folder of the supervisor's startup kit.
     hub : path
         The hub's folder, with plan and log; on the same machine.
     task_seconds : float
@@ -174,19 +176,23 @@ class Supervisor:
         """Names of the jobs so far, the last one running."""
 
     def run(self, observe: Callable[[], None] = lambda: None, *, patience: float = 600.0) -> None:
-        """Return when the run is complete.
+        """Submit jobs until the run is complete, and write the hub's report.
 
-        Gives up after `patience` seconds without a connection to the server.
-
-        `observe` is called a few times a second.
+        Parameters
+        ----------
+        observe : callable
+            Called some times a second.
+        patience : float
+            Seconds without a connection to the server after which this gives up.
 
         Raises
         ------
         Refused
-            If jobs end one after the other without progress; with the last words of the last one.
+            If several jobs in a row end without progress; with the reason of the last one.
         EndedEarly
             If a site left before its last round, or the hub ended the run.
         Unreachable
+            If the server cannot be reached for `patience` seconds.
         """
         # jobs in a row without a new message, and the messages in the log after the last job
         idle = 0
@@ -214,12 +220,16 @@ class Supervisor:
                     )
 
     def _run_one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
-        """Hand in a job, watch it to its end, and return its last status."""
+        """Submit a job, wait for its end, and return NVFlare's last status of it, or the error.
+
+        `job` is its folder; `observe` and `patience` are those of :meth:`run`.
+        """
         session = open_session(self._kit, patience)
         try:
             _ask_server(lambda: self._abort_leftover_jobs(session))
             name = _ask_server(lambda: session.submit_job(str(job)))
             self.jobs.append(name)
+            # when all sites were first seen to have left
             over: float | None = None
             while True:
                 status = _ask_server(lambda: session.get_job_status(name))
@@ -228,7 +238,7 @@ class Supervisor:
                 if over is None and self._all_sites_left():
                     over = time.monotonic()
                 if over is not None and time.monotonic() > over + self._task_seconds:
-                    # else NVFlare waits for a site that was killed
+                    # The run is over, but NVFlare would go on waiting for a site that was killed.
                     _ask_server(lambda: session.abort_job(name))
                     return _COMPLETED
                 until = time.monotonic() + 0.5
@@ -238,21 +248,21 @@ class Supervisor:
         except _Lost as error:
             return str(error)
         finally:
-            # a session whose server is gone cannot be closed well
+            # closing fails if the server is gone
             with suppress(Exception):
                 session.close()
 
     def _abort_leftover_jobs(self, session: Session) -> None:
-        """End jobs of this run that a crash left over, for ever RUNNING."""
+        """Abort jobs of this run that NVFlare shows as running for ever after a crash."""
         for job in session.list_jobs():
             ended = str(job.get("status")).startswith("FINISHED")
             if job.get("job_name") == self.plan.run and not ended:
-                # it may have ended in between, or have no process any more
+                # fails if the job has ended in between, or has no process any more
                 with suppress(Exception):
                     session.abort_job(str(job["job_id"]))
 
     def _count_messages(self) -> int:
-        """Return the number of messages in the log: the measure of progress."""
+        """Return the number of messages in the hub's log, which measures progress."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             return len(log.messages(self.plan.run))
 
@@ -264,7 +274,8 @@ class Supervisor:
     def _check_and_report(self) -> None:
         """Write the hub's report.
 
-        Raise if the run ended early, or the log lacks what the sites have finished.
+        Raises :class:`EndedEarly` if the run ended early, and :class:`Refused` if the log lacks the
+        last models although the sites have sent them.
         """
         with HubLog(self._hub / layout.HUB_LOG) as log:
             hub = Hub(self.plan, log)
@@ -272,12 +283,12 @@ class Supervisor:
             hub.check_complete_end()
             if not written:
                 raise Refused(
-                    f"run={self.plan.run!r}: the sites have completed it, but {layout.HUB_LOG} is "
-                    "not its log"
+                    f"run={self.plan.run!r}: the sites have completed it, but {layout.HUB_LOG} "
+                    "lacks their last models"
                 )
 
     def _last_failure(self) -> str:
-        """Return why the last job failed, as the controller wrote it down."""
+        """Return why the last job failed, from the file that the controller writes."""
         path = self._hub / layout.LAST_FAILURE
         if not path.exists():
             return "look at the server's log"

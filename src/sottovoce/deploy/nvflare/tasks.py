@@ -1,9 +1,9 @@
-"""Requests of sites and the hub's replies as the contents of tasks.
+"""Requests of sites and the hub's replies as the contents of NVFlare's tasks and results.
 
-Executor and controller share it.
-
-In NVFlare the hub gives tasks, and a site's result answers a task.  So a task brings the reply to
-the site's last request, and the result takes its next request along.
+The executor (at a site) and the controller (at the hub) share this module.  In NVFlare the hub
+gives tasks, and a site answers a task with a result, while here a site asks and the hub replies.
+So a task brings the reply to the site's last request, and its result takes the next request along.
+The requests themselves are those of :mod:`sottovoce.deploy.requests`.
 
 ============  ==========================================================================
 in a task     meaning
@@ -44,8 +44,12 @@ from ..transport import to_printable_text
 Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 """Takes a task to a site, and returns its result; None if there is none."""
 PATIENCE = 5.0
-"""Seconds after which a computing site says so, and after which the hub names missing sites."""
+"""Seconds after which a site that still computes returns an empty result, and after which the hub
+replies with the names of the missing sites.
+"""
 _LOOK = 0.5
+"""Seconds between looks at the threads of the sites."""
+# Keys of a task or a result.
 NUMBER = "number"
 METHOD = "method"
 REQUEST = "request"
@@ -55,13 +59,15 @@ ENDED = "ended"
 
 
 class Post:
-    """A site's mailbox between its session and the tasks.
+    """A site's mailbox between its session, in one thread, and NVFlare's tasks, in another.
 
-    The session sends requests, and the tasks carry them.
+    The session puts its request here and waits; the next task takes the request to the hub, and the
+    task after that brings the reply.
     """
 
     def __init__(self) -> None:
         self._news = threading.Condition()
+        # number of the last request, and the request itself until its reply has come
         self._number = 0
         self._request: dict[str, Any] | None = None
         self._reply: dict[str, Any] | None = None
@@ -69,9 +75,9 @@ class Post:
         self._closed: str | None = None
 
     def wait_for_reply(self, method: str, request: bytes) -> dict[str, Any]:
-        """Wait for the task with the reply to a request, and return it.
+        """Post a request, wait for the task with its reply, and return that task's content.
 
-        Raises :class:`Unreachable` if the job ends before.
+        Called by the session.  Raises :class:`Unreachable` if the job ends before.
         """
         with self._news:
             self._number += 1
@@ -85,14 +91,15 @@ class Post:
             return self._reply
 
     def end_session(self, failure: str) -> None:
+        """Say that the session is over: why it failed, or an empty text."""
         with self._news:
             self._ended = {ENDED: failure}
             self._news.notify_all()
 
     def carry_task(self, task: dict[str, Any], seconds: float = PATIENCE) -> dict[str, Any]:
-        """Take a task, and return its result.
+        """Hand a task to the session, and return the result for it.
 
-        The result is the session's next request or its end, or nothing after `seconds`.
+        The result is the session's next request, or its end; empty if neither comes in `seconds`.
         """
         with self._news:
             if self._request is not None and task.get(NUMBER) == self._request[NUMBER]:
@@ -112,7 +119,14 @@ class Post:
 
 
 class TaskTransport(RequestTransport):
-    """A site's :class:`sottovoce.deploy.transport.Transport` when tasks carry its requests."""
+    """A site's :class:`sottovoce.deploy.transport.Transport` over NVFlare's tasks.
+
+    Parameters
+    ----------
+    plan : Plan
+    post : Post
+        The site's mailbox, which the executor empties.
+    """
 
     def __init__(self, plan: Plan, post: Post) -> None:
         super().__init__(plan)
@@ -120,6 +134,7 @@ class TaskTransport(RequestTransport):
         _, self._most = request_and_reply_sizes(plan)
 
     def send_request(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """Carry one request to the hub; see :meth:`RequestTransport.send_request`."""
         task = self._post.wait_for_reply(method, canonical_json(asked).encode())
         if REFUSED in task:
             raise Refused(f"the hub refused: {to_printable_text(str(task[REFUSED]))}")
@@ -129,22 +144,24 @@ class TaskTransport(RequestTransport):
 def serve_sites(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     """Answer the requests of all sites until all have ended, in a thread for each.
 
-    A lost site ends the job if the plan waits for all its sites, however long; else the run goes on
-    while another site is there to answer. A site that was left out is told so if it is there.
+    A lost site ends the job if the plan waits for all its sites, however long; else the job goes on
+    as long as another site answers.  A site without which the others go on is told so.
 
     Parameters
     ----------
     hub : Hub
     carry : callable
-        Returns None soon once `over` is set.
+        Brings a task to a site and returns its result (:data:`Carry`); must return None soon once
+        `over` is set.
     over : Event
-        The job is over: set here at the end, or by others before.
+        Set when the job is over: here at the end, or elsewhere before.
 
     Returns
     -------
     str or None
-        Why the run cannot go on in this job.
+        Why the run cannot go on in this job; None if it is complete.
     """
+    # sites that have not ended, and the first failure
     running = set(hub.plan.names)
     lost: str | None = None
     with ThreadPoolExecutor(len(running)) as pool:
@@ -179,7 +196,7 @@ def serve_one_site(hub: Hub, site: str, carry: Carry) -> str | None:
         Why the site is lost; None if it has ended and signed that it leaves.
     """
     longest, _ = request_and_reply_sizes(hub.plan)
-    # the first task brings no reply: it only asks for a result
+    # The first task brings no reply; it only asks for the site's first request.
     task: dict[str, Any] = {}
     while (result := carry(site, task)) is not None:
         if ENDED in result:

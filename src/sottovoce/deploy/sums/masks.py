@@ -1,9 +1,10 @@
-"""Pairwise masks that hide the shares of a sum, and a site's key of one run.
+"""Pairwise masks that hide the shares of a sum, and a site's masking key of one run.
 
-X25519, HKDF and ChaCha20.
-
-How the masks are derived, and why none is used twice, is in ``docs/deploy/sums.md``, "What is
-sent"; what happens to the key, in "Crashes, backups and keys".
+Each pair of sites derives a common key (X25519, then HKDF), which ChaCha20 turns into a mask of
+64-bit words.  One site of the pair adds the mask to its share and the other subtracts it, so all
+masks vanish in the sum modulo ``2^64``.  How keys are derived, and why no mask is used twice, is in
+``docs/deploy/sums.md``, "What is sent"; what happens to the key file, in "Crashes, backups and
+keys".
 """
 
 from __future__ import annotations
@@ -28,19 +29,23 @@ from ..files import unfinished_files_of, write_new_file
 Words = NDArray[np.uint64]
 """Numbers modulo ``2^64``."""
 BYTES = 32
-"""Of a key, of either kind."""
+"""Length of a key: of X25519, private or public, and of a mask."""
 _PRIME = 2**255 - 19
+"""The prime p of Curve25519."""
 _PROBE = bytes(range(1, 1 + BYTES))
 """A private key for :func:`check_public_key`.
 
 Any scalar will do, because the exchange multiplies by the cofactor.
 """
 _DOMAIN = b"sottovoce mask 1"
+"""Begins the HKDF information of every mask, so that no other use derives the same key."""
+# Name of a masking key's file, LEDGER.RUN.masks, or of the temporary file that a killed process
+# left of one; group 1 is LEDGER.RUN.
 _MASKS = re.compile(r"\.?(.+)\.masks(?:\.[0-9a-f]+\.tmp)?")
 
 
 def encode_fields(*parts: bytes) -> bytes:
-    """Return the parts in one, each with its length before it: an injective encoding."""
+    """Join the parts, each after its length in 8 bytes: different parts give different bytes."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
@@ -61,16 +66,17 @@ def check_public_key(raw: bytes) -> None:
 def masking_key_path(ledger: Path, run: str) -> Path:
     """Return the path of the private masking key of a run, while the run lasts.
 
-    It is in the ledger's folder, never in the ledger.
+    It is a file in the ledger's folder, and never a part of the ledger.
     """
     return ledger.with_name(f"{ledger.stem}.{run}.masks")
 
 
 def masking_keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
-    """Return masking keys in a ledger's folder, whole or half-made: the path of each, by run.
+    """Return the paths of masking keys in a ledger's folder, by run, half-written ones included.
 
-    A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts
-    as that one's, except the key of the run `own`.
+    A key's file name has the names of ledger and run, both of which may hold dots.  If it could
+    also belong to a ledger with a longer name, such as ``north.2024.ledger``, it counts as that
+    one's and is left out, except the key of the run `own`.
     """
     found: dict[str, Path] = {}
     if not ledger.parent.is_dir():
@@ -88,23 +94,42 @@ def masking_keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]
 
 
 def _ledgers_of_key_name(ledger: Path, name: str) -> list[str]:
-    """Return the ledgers in the folder, without ending, to which a key of this name may belong."""
+    """Return the names, without ending, of the ledgers to which a key LEDGER.RUN may belong.
+
+    They are the ledgers in the folder whose name is a beginning of `name` up to a dot.
+    """
     stems = (name[: dot.start()] for dot in re.finditer(r"\.", name))
     return [stem for stem in stems if ledger.with_name(stem + ledger.suffix).exists()]
 
 
 def erase_old_masking_keys(ledger: DurableLedger, present: str = "") -> dict[str, str]:
-    """Erase the masking keys of runs that cannot go on; returns those runs, with their states.
+    """Erase the masking keys of runs that are over in the ledger.
 
-    Raises :class:`LedgerCorrupt` if the ledger lacks the run of a key: a run is in the ledger
-    before its key is made, so this is an older copy, or another ledger.  The key is erased, unless
-    it is of the run `present` that is about to start, and an empty file keeps every start refused.
-    A key that may be of a ledger with a shorter name stays, and nothing is refused.
+    Parameters
+    ----------
+    ledger : DurableLedger
+    present : str
+        The run that is about to start.
+
+    Returns
+    -------
+    dict of str
+        The runs whose keys were erased, with their states in the ledger.
+
+    Raises
+    ------
+    LedgerCorrupt
+        If the ledger lacks the run of a key.  A run is in the ledger before its key is made, so
+        this is an older copy, or another ledger.  The key is erased unless it is of the run
+        `present`, and an empty file in its place makes later starts fail in the same way.  A key
+        that may belong to a ledger with a shorter name stays, and is no reason to refuse.
     """
-    # before the ledger is read: what starts meanwhile is in it before its key is made
+    # The keys are listed before the ledger is read: a run that starts meanwhile is in the ledger
+    # before its key exists, so its key cannot look foreign.
     keys = masking_keys_beside(ledger.path)
     states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
     alone = [ledger.path.stem]
+    # runs of keys that can only be this ledger's, and that it lacks
     foreign = [
         run
         for run in keys
@@ -116,7 +141,7 @@ def erase_old_masking_keys(ledger: DurableLedger, present: str = "") -> dict[str
         RunKey.erase_file(keys[run])
     for run in set(foreign) - {present}:
         RunKey.erase_file(keys[run])
-        # the refusal below does not depend on it
+        # The error below is raised even if this fails.
         with suppress(OSError):
             keys[run].touch(mode=0o600)
     if foreign:
@@ -133,11 +158,11 @@ def erase_old_masking_keys(ledger: DurableLedger, present: str = "") -> dict[str
 
 
 def give_up_run(ledger: DurableLedger, run: str) -> tuple[int, bool]:
-    """Close a run for good, so that this site shares nothing more in it, and erase its key.
+    """Close a run for good, so that this site sends nothing more in it, and erase its masking key.
 
-    Returns the reserved events without a row, whose price goes back to the budget, and whether
-    there was a key.  The key is erased even if this raises :class:`LedgerError`, for a run that the
-    ledger lacks, or a full disk.
+    Returns the number of reserved events that were not charged, whose privacy loss goes back to the
+    budget, and whether there was a key.  The key is erased even if this raises
+    :class:`LedgerError`, because the ledger lacks the run or the disk is full.
     """
     key = masking_keys_beside(ledger.path, own=run).get(run)
     erased = False
@@ -150,20 +175,26 @@ def give_up_run(ledger: DurableLedger, run: str) -> tuple[int, bool]:
 
 
 class RunKey:
-    """The private half of a site's key of one run."""
+    """The private masking key of a site in one run, an X25519 key in a file of its own.
+
+    Parameters
+    ----------
+    key : X25519PrivateKey
+    path : Path
+        Its file.
+    """
 
     def __init__(self, key: x25519.X25519PrivateKey, path: Path) -> None:
         self._key = key
         self._path = path
-        # exchanges with other sites' public halves: one of X25519 for a pair in all attempts
+        # X25519 results by the other site's public key: one computation for all attempts of a pair
         self._shared: dict[bytes, bytes] = {}
 
     @classmethod
     def make(cls, path: Path) -> RunKey:
-        """Return a new key in a file for this user only, on the disk when this returns.
+        """Make a new key in a file for this user only, which is on the disk when this returns.
 
-        An existing file is taken as it is: the process that made it was killed before it had
-        greeted.
+        An existing file is read instead: it is of a process that was killed before its greeting.
         """
         need_cryptography()
         if not path.exists():
@@ -175,9 +206,9 @@ class RunKey:
 
     @classmethod
     def read(cls, path: Path) -> RunKey:
-        """Return the existing key of this run; raises :class:`LedgerCorrupt` if it is gone.
+        """Read the key of this run; raises :class:`LedgerCorrupt` if the file is lost or damaged.
 
-        There is never a second one: with it this site would send other masks under an old name.
+        A second key is never made: with it this site would send other masks in the old one's name.
         """
         need_cryptography()
         try:
@@ -195,10 +226,11 @@ class RunKey:
 
     @property
     def public(self) -> bytes:
+        """The public half, 32 bytes."""
         return self._key.public_key().public_bytes_raw()
 
     def shared(self, public: bytes) -> bytes:
-        """Return the X25519 exchange with another site's public half.
+        """Return the common secret with the site of a `public` key, 32 bytes, by X25519.
 
         Raises :class:`Refused` if it is zero.
         """
@@ -212,13 +244,13 @@ class RunKey:
 
     @staticmethod
     def erase_file(path: Path) -> bool:
-        """Overwrite and remove the private half, also under temporary names; whether it was there.
+        """Overwrite and remove the file of a private key, and its temporary files.
 
-        Raises :class:`NotWritten` if it cannot be removed.
+        Returns True if there was any; raises :class:`NotWritten` if one cannot be removed.
         """
         found = [one for one in (path, *unfinished_files_of(path)) if os.path.lexists(one)]
         for one in found:
-            # A full disk may have to copy what is written over.  What counts is that the file goes.
+            # Overwriting may fail on a full disk that copies on write.  The removal is what counts.
             with suppress(OSError):
                 _overwrite_with_zeros(one)
             try:
@@ -246,7 +278,7 @@ def _overwrite_with_zeros(path: Path) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Bring the folder's entry of `path` to the disk."""
+    """Make sure that the making or removal of the file `path` is on the disk."""
     # Windows cannot open a folder.
     if not hasattr(os, "O_DIRECTORY"):
         return
@@ -263,7 +295,7 @@ def _sync_folder(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Bound:
-    """Values to which the mask keys of one attempt are bound, in addition to the two sites.
+    """Values on which the mask keys of one attempt depend, in addition to the two sites.
 
     Parameters
     ----------
@@ -274,9 +306,9 @@ class Bound:
     attempt : int
         Number of the attempt, from 1.
     query : bytes
-        Digest of the event that is charged.
+        Digest of the event that is charged for the attempt.
     parent : bytes
-        Digest of the history, that is of the shares whose sums were opened.
+        Digest of the history: of the session and all shares whose sums were opened so far.
     """
 
     session: bytes
@@ -302,7 +334,7 @@ def derive_mask_key(
     other : bytes
         The public key of the other site.
     bound : Bound
-        What else the key depends on, so that no mask is used for a second number.
+        What else the key depends on, so that no mask is ever used for two numbers.
 
     Returns
     -------
@@ -324,8 +356,11 @@ def derive_mask_key(
 
 
 def keystream_words(key: bytes, words: int) -> Words:
-    """Return the first `words` words of the keystream of a key that is used only once."""
-    # A zero nonce will do: the key is of one pair and one attempt, and masks one share.
+    """Return the first `words` 64-bit words of ChaCha20's keystream under a key, (words,).
+
+    The nonce is zero, so a key must be used only once: it is of one pair and one attempt, and
+    masks one share.
+    """
     cipher = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None)
     drawn = cipher.encryptor().update(bytes(8 * words))
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
@@ -339,7 +374,7 @@ def mask_share(
     keys: Mapping[str, bytes],
     bound: Bound,
 ) -> Words:
-    """Mask a share of a sum over sites: add a mask for every pair of this site and another member.
+    """Mask a share of a sum: add or subtract a mask for each other member of the roster.
 
     The masks vanish in the sum over all members, modulo ``2^64``.
 
@@ -355,7 +390,7 @@ def mask_share(
     keys : mapping of str to bytes
         Public keys of the run, by site.
     bound : Bound
-        Session, roster, attempt, event and history, to which the masks are bound.
+        Session, roster, attempt, event and history, on which the masks depend.
 
     Returns
     -------

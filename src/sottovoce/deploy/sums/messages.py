@@ -1,9 +1,10 @@
-"""Signed messages of a run of sums.
+"""Signed messages of a run of sums: greetings with a key, rosters, shares, and attestations.
 
-Greetings with a key, rosters, shares, last models, and attestations.
+A *roster* is the list of the sites that go on, which all of them sign; a *share* is a site's masked
+part of a sum.  Rosters are also used in runs over a graph that go on without a lost site.
 
-Each is one JSON object in canonical text, signed in a domain of its own, with the keys ``v, run,
-plan, round, sender, kind, sig`` and
+Each message is one JSON object in canonical text, signed in a domain of its own, with the keys
+``v, run, plan, round, sender, kind, sig`` and
 
 ==========  ========================================================================================
 kind        more
@@ -14,7 +15,9 @@ kind        more
 ==========  ========================================================================================
 
 A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started
-again sends a :class:`Question`, and the others reply with an :class:`Attestation`.
+again sends a :class:`Question`, and the others reply with an :class:`Attestation`
+(:mod:`sottovoce.deploy.sums.witnesses`).  Two different messages of a site for one exchange make a
+*proof* against it (:func:`make_proof`).
 """
 
 from __future__ import annotations
@@ -44,17 +47,20 @@ from ..transport import to_printable_text
 from .masks import Words, check_public_key, encode_fields
 
 DTYPE = "<u8"
+"""Type of the words of a share: little-endian, unsigned, 64 bits."""
+# Prefixes of signed texts, so that no kind of message can be taken for another.
 DOMAIN = b"sottovoce sums 1\n"
-"""Of the signatures of greetings, rosters and shares."""
+"""Prefix for greetings, rosters and shares."""
 _ASKING = b"sottovoce sums question 1\n"
 _ANSWERING = b"sottovoce sums answer 1\n"
+# Sets of keys that messages must have.
 _HEAD = {"v", "run", "plan", "round", "sender", "kind", "sig"}
 _KEY = _HEAD | {"key"}
 _ROSTER = _HEAD | {"session", "epoch", "first", "members", "parent"}
 _SHARE = _HEAD | {"roster", "attempt", "parent", "dtype", "shape", "words"}
 _LAST = _HEAD | {"dtype", "shape", "payload"}
 _KINDS = {True: (_KEY, _ROSTER, _SHARE, _LAST), False: (_ROSTER,)}
-"""Keys of the messages that are read here, by whether the plan is of sums."""
+"""Sets of keys that are read here, by whether the plan uses secure sums."""
 _KEYS_OF_KIND = {"key": _KEY, "roster": _ROSTER, "share": _SHARE}
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _QUESTION = {"v", "run", "plan", "round", "sender", "nonce", "sig"}
@@ -65,7 +71,13 @@ NONCE = 32
 
 @dataclass(frozen=True)
 class Hello:
-    """A greeting, with the canonical public half of the site's key of this run."""
+    """A greeting of a run of sums.
+
+    Parameters
+    ----------
+    key : bytes
+        The public half of the site's masking key of this run, 32 bytes in canonical form.
+    """
 
     key: bytes
 
@@ -79,10 +91,11 @@ class Roster:
     session : bytes
         Digest of all greetings.
     epoch : int
-        Number of the roster, from 0; a site signs at most one of a number, and never a lower one
-        later.
+        Number of the roster, from 0.  A site signs at most one roster of each number, and never one
+        with a lower number later.
     first : int
-        The first attempt for which it holds; its signers send nothing more for earlier ones.
+        The first attempt (over a graph: round) for which it is valid; sites that have signed it
+        send nothing more for earlier ones.
     members : tuple of str
         Distinct sites of the plan, sorted.
     parent : bytes
@@ -97,6 +110,7 @@ class Roster:
 
     @property
     def digest(self) -> bytes:
+        """Digest of all entries, which shares and masks name."""
         epoch = self.epoch.to_bytes(8, "big")
         first = self.first.to_bytes(8, "big")
         members = encode_fields(*(name.encode() for name in self.members))
@@ -128,6 +142,7 @@ class Share:
 
 
 Content = Hello | Roster | Share | Message
+"""What a site can send in an exchange."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +163,7 @@ class SignedMessage:
 
     @property
     def digest(self) -> bytes:
+        """Digest of the signed bytes, which becomes part of the history."""
         return personalised_hash(b"said", self.data)
 
 
@@ -158,7 +174,8 @@ def sign_content(plan: Plan, round: int, sender: str, content: Content, key: Sig
     ----------
     plan : Plan
     round : int
-        Number of the exchange; a vector (:class:`sottovoce.deploy.messages.Message`) has its own.
+        Number of the exchange; not used for a :class:`sottovoce.deploy.messages.Message`, which
+        holds it.
     sender : str
         This site.
     content : Hello, Roster, Share or Message
@@ -223,6 +240,7 @@ def read_signed_message(plan: Plan, data: bytes, sender: str, round: int) -> Sig
     Refused
         If its form, plan, sender, exchange, content or signature is not right.
     """
+    # Over a graph only rosters are of the kinds here; their canonical JSON begins with "epoch".
     if not plan.uses_secure_sums and not data.startswith(b'{"epoch":'):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
     where = f"message of {to_printable_text(sender)!r} in round {round}"
@@ -247,7 +265,7 @@ def read_signed_message(plan: Plan, data: bytes, sender: str, round: int) -> Sig
 
 
 def _read_hello(where: str, body: dict[str, Any]) -> Hello:
-    """Return the greeting of a message; raises :class:`Refused` for a key that may not be one."""
+    """Return the greeting of a message; raises :class:`Refused` for an invalid key."""
     key = decode_base64(where, body["key"])
     try:
         check_public_key(key)
@@ -257,7 +275,10 @@ def _read_hello(where: str, body: dict[str, Any]) -> Hello:
 
 
 def _read_roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
-    """Return the roster of a message; raises :class:`Refused` if an entry is not of its form."""
+    """Return the roster in the `body` of a message, which errors call `where`.
+
+    Raises :class:`Refused` if an entry has another form.
+    """
     members = _members_from_bits(plan, where, body["members"])
     epoch = _read_count(where, body["epoch"], 0)
     # Attempts of sums are numbered from 1; over a graph round 0 is the greeting.
@@ -268,7 +289,10 @@ def _read_roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
 
 
 def _read_share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
-    """Return the share of a message; raises :class:`Refused` for another width than the plan's."""
+    """Return the share in the `body` of a message, which errors call `where`.
+
+    Raises :class:`Refused` for another attempt or width than the plan has.
+    """
     raw = decode_base64(where, body["words"])
     attempt = _read_count(where, body["attempt"], 1)
     table = plan.exchange_table
@@ -328,7 +352,7 @@ def _to_base64(raw: bytes) -> str:
 
 
 def make_proof(first: bytes, second: bytes) -> bytes:
-    """Return two different messages of one site for one exchange, as the proof against it."""
+    """Return the proof that a site signed two different messages for one exchange: both of them."""
     return canonical_json(
         {"first": first.decode("ascii"), "second": second.decode("ascii")}
     ).encode()
@@ -341,21 +365,21 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
     ----------
     plan : Plan
     data : bytes
-        What is in an inbox in place of the site's message.
+        Entry of an inbox for the site: its message, or a proof against it.
     sender : str
-        The site that is accused.
+        The accused site.
     longest : int
         The most bytes of a proof.
 
     Returns
     -------
     int or None
-        The exchange; None if `data` does not begin as a proof, so that it may be a message.
+        The exchange of the two messages; None if `data` does not begin like a proof.
 
     Raises
     ------
     Refused
-        If it begins as a proof, and proves nothing.
+        If it begins like a proof but is not a valid one.
     """
     if not data.startswith(b'{"first":'):
         return None
@@ -380,15 +404,17 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
 
 @dataclass(frozen=True)
 class Question:
-    """A restarted site's question how far the others have seen it.
+    """A restarted site's question: in which exchange have you seen my last message?
 
     Parameters
     ----------
     sender : str
+        The restarted site.
     round : int
         The highest exchange in its own journal.
     nonce : str
-        New for every question, which excludes old attestations; 32 hexadecimal digits.
+        32 random hexadecimal digits, new for every question, so that old attestations are not
+        accepted.
     """
 
     sender: str
@@ -396,19 +422,20 @@ class Question:
     nonce: str
 
     def to_signed_bytes(self, plan: Plan, key: SigningKey) -> bytes:
+        """Return the signed question, for the run of `plan`."""
         return sign_body(key, _ASKING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 
 @dataclass(frozen=True)
 class Attestation:
-    """A site's answer to a question: how far it has seen the site that asks.
+    """A site's answer to the question of a restarted site.
 
     Parameters
     ----------
     sender : str
-        Who answers.
+        The site that answers.
     round, nonce, asker
-        Of the question.
+        Entries of the question, with `asker` its sender.
     seen : int
         The highest exchange in which `sender` has a message of `asker`; -1 for none.
     """
@@ -420,6 +447,7 @@ class Attestation:
     seen: int
 
     def to_signed_bytes(self, plan: Plan, key: SigningKey) -> bytes:
+        """Return the signed answer, for the run of `plan`."""
         return sign_body(key, _ANSWERING, {"run": plan.run, "plan": plan.digest} | vars(self))
 
 

@@ -1,6 +1,8 @@
-"""A site's own key of a run of sums.
+"""A site's own masking key in a run of sums.
 
-Made with the greeting, read when something new is masked, erased at the end.
+It is made with the greeting, read from its file when something new is masked, and erased at the
+end.  The *public half* is in the greeting; from it and the own private half each pair of sites
+derives its masks (:mod:`sottovoce.deploy.sums.masks`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from .roster import ProtocolState
 
 
 class OwnKey:
-    """The key of one site in a run of sums.
+    """The masking key of one site in a run of sums.
 
     Parameters
     ----------
@@ -38,7 +40,10 @@ class OwnKey:
         self._key: RunKey | None = None
 
     def make_greeting(self, stored: bytes | None) -> Hello:
-        """Return the greeting with a new key, or the one that was `stored`: a key is made once."""
+        """Return the greeting with a new public key, or with that of the `stored` greeting.
+
+        `stored` are the signed bytes in the journal; None before the first greeting.
+        """
         if stored is None:
             return Hello(RunKey.make(self._secret).public)
         content = read_signed_message(self._plan, stored, self._name, 0).content
@@ -47,10 +52,10 @@ class OwnKey:
         return Hello(content.key)
 
     def check_against_greeting(self, state: ProtocolState) -> RunKey:
-        """Return the key, which is read from its file once.
+        """Read the key from its file, and check that the others have its public half.
 
-        It is read when something new is masked: a run that is only repeated needs none.  Raises
-        :class:`LedgerCorrupt` if it is not the one that the others have.
+        It is read once, when something new is masked: repeating stored messages needs no key.
+        Raises :class:`LedgerCorrupt` if it is not the key of this site's greeting.
         """
         if self._key is None:
             key = RunKey.read(self._secret)
@@ -63,7 +68,10 @@ class OwnKey:
         return self._key
 
     def mask_share(self, share: IntArray, state: ProtocolState) -> IntArray:
-        """Return the share under masks that are bound to roster, attempt, query and history."""
+        """Return the share, (k,) int64, plus the masks of this attempt.
+
+        The masks depend on roster, attempt, query and history (:class:`.masks.Bound`).
+        """
         query = self._event_digests[state.attempt - 1]
         bound = Bound(state.session, state.roster, state.attempt, query, state.parent)
         masked = mask_share(
@@ -72,12 +80,12 @@ class OwnKey:
         return masked.view(np.int64)
 
     def erase_file(self) -> None:
-        """Erase the file."""
+        """Erase the file of the private key."""
         RunKey.erase_file(self._secret)
 
     @cached_property
     def _event_digests(self) -> list[bytes]:
-        """Digests of the events of all attempts, the same at all sites."""
+        """Digests of the planned events, by attempt; those of node 0, so that all sites agree."""
         return [
             personalised_hash(canonical_json(event.to_dict()).encode())
             for event in self._plan.planned_privacy.planned_events(0)

@@ -1,9 +1,17 @@
 """From messages to rosters and attempts: rules that every site and the hub apply by themselves.
 
-Nobody proposes anything.  All compute the next roster from the same messages, so a hub that shows
+A *roster* is the list of the sites that go on, a set of members that all of them sign.  An
+*attempt* is one try at a sum: it is *opened* if all members of the roster have sent their share.
+The *history* is a digest of everything that was agreed or opened so far; every message names it,
+so sites with different histories refuse each other's messages.
+
+Nobody proposes a roster.  All compute the next one from the same messages, so a hub that shows
 different messages to different sites gets no roster that all its members have signed.  Over a graph
-a site sees its neighbours' messages alone, and takes the hub's word for who else is missing; the
-signatures of all that stay are what it goes on with.
+a site sees its neighbours' messages alone, and relies on the hub's notices of who else is missing;
+it goes on only once all remaining sites have signed the same roster.
+
+:class:`ProtocolState` holds the state between two exchanges.  A site updates it in
+:mod:`sottovoce.deploy.exchanges`, and the hub in :mod:`sottovoce.deploy.rounds`.
 """
 
 from __future__ import annotations
@@ -23,24 +31,26 @@ from .masks import Words, encode_fields
 from .messages import Hello, Roster, Share, SignedMessage, read_proof
 
 Phase = Literal["key", "roster", "share", "over"]
+"""Purpose of an exchange: greetings, signing a roster, shares (over a graph: releases), none."""
+# Why a site is no longer in the roster.
 LATE = "sent nothing in time"
 LEFT = "left"
 TWICE = "signed two messages where there may be one"
 EXPELLED = "was taken out by the hub's operator"
-"""Why a site is no longer in the roster."""
 NOTICES = {b"": LATE, b"left": LEFT, b"expelled": EXPELLED}
-"""In an inbox in place of a message, where nothing signed says why there is none."""
+"""Unsigned notices of the hub in an inbox, in place of a site's message, and what they mean."""
 _OTHER_HISTORY = "the sites do not have the same history"
 
 
 def read_absence(plan: Plan, data: bytes, sender: str, round: int) -> str | None:
-    """Return why an inbox holds no message of a site, from what is there in its place.
+    """Return why an inbox holds no message of a site, from its entry for that site.
 
     Parameters
     ----------
     plan : Plan
     data : bytes
-        A word of :data:`NOTICES`, a farewell, a proof of two messages, or a message.
+        The entry: a key of :data:`NOTICES`, a farewell, a proof that the site signed two messages,
+        or an ordinary message.
     sender : str
         The site.
     round : int
@@ -84,26 +94,34 @@ def check_quorum(sites: int, least: int, colluders: int) -> None:
     Raises
     ------
     Refused
-        Unless K - t >= 2, since a single honest share would be seen else, and 2 K > N + t, so
-        that two rosters share an honest site and a run cannot have two histories; the argument
-        is in ``docs/deploy/sums.md``.
+        If K - t < 2, because a single honest share would be seen, or 2 K <= N + t, because two
+        rosters might have no honest site in common, so that a run could have two histories
+        (``docs/deploy/sums.md``).
     """
     if colluders < 1:
         raise Refused("colluders: must be at least 1, because every site knows its own share")
     if least - colluders < 2:
         raise Refused(
-            f"participants={least}: must leave two honest sites beside {colluders} colluding"
+            f"participants={least}: must be at least {colluders + 2} with {colluders} colluding"
         )
     if not (2 * least > sites + colluders and least <= sites):
         raise Refused(
-            f"participants={least}: must be more than half of {sites} sites and {colluders} "
-            "colluding"
+            f"participants={least}: must be more than {(sites + colluders) / 2:g} and at most "
+            f"{sites} with {sites} sites, {colluders} of them colluding"
         )
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt: its sites, and whether its sum was opened."""
+    """One attempt at a sum.
+
+    Parameters
+    ----------
+    members : tuple of str
+        The sites of its roster, sorted.
+    opened : bool
+        Whether all of them sent their share, so that the sum is known.
+    """
 
     members: tuple[str, ...]
     opened: bool
@@ -115,25 +133,31 @@ class ProtocolState:
 
     Attributes
     ----------
-    phase : str
-        Purpose of the next exchange: keys, the next roster, shares of the next attempt (over a
-        graph: the next round), or nothing more.
+    plan : Plan
     members : tuple of str
         Sites of the next exchange, sorted.
-    keys : dict
-        Public halves by site.
-    session, parent : bytes
-        Digest of the greetings, and of the history.
-    epoch, attempt : int
-        Numbers of the next (or present) roster, and of the next attempt; over a graph, of the round
-        that goes on.
+    phase : {"key", "roster", "share", "over"}
+        Purpose of the next exchange: greetings with keys, the next roster, shares of the next
+        attempt (over a graph: releases of the next round), or nothing more.
+    keys : dict of bytes
+        Public masking keys, by site.
+    session : bytes
+        Digest of the greetings; over a graph of the plan.
+    parent : bytes
+        Digest of the history so far.
+    epoch : int
+        Number of the present roster, or of the next one while it is being signed.
+    attempt : int
+        Number of the next attempt, from 1; over a graph the number of the present round.
     roster : bytes
         Digest of the present roster, which all its members have signed.
-    gone : dict
-        Sites that are no longer in it, and why.
-    since : dict
-        The attempt, over a graph the round, from which each of these is out.
-    total : array (d,) or None
+    gone : dict of str
+        Sites that are no longer in the roster, and why.
+    since : dict of int
+        For each of these, the first attempt (over a graph: round) without it.
+    attempts : list of Attempt
+        All attempts so far.
+    total : array of uint64, (k,), or None
         Sum of the shares of the last exchange modulo ``2^64``, if it opened an attempt.
     """
 
@@ -162,6 +186,7 @@ class ProtocolState:
             session = personalised_hash(
                 b"session", encode_fields(b"graph", bytes.fromhex(plan.digest))
             )
+            # A greeting has no key, and the first round needs no signed roster: all sites are in.
             return cls(
                 plan,
                 members,
@@ -175,7 +200,7 @@ class ProtocolState:
 
     @property
     def least(self) -> int:
-        """The fewest sites of a roster."""
+        """The smallest number of sites of a roster."""
         return self.plan.quorum.least
 
     @property
@@ -194,13 +219,13 @@ class ProtocolState:
         if len(members) < self.least or not plan.quorum.may_lose_sites:
             return False
         if self.attempt < plan.stages[0].first:
-            # what comes before the training is a mean over the rows of all
+            # Before the training there is the mean of the rows of all sites, which needs them all.
             return False
         return plan.graph.connects_nodes([plan.index(name) for name in members])
 
     @property
     def next_roster(self) -> Roster:
-        """The roster for every member to sign now."""
+        """The roster that every member is to sign now."""
         return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,7 +240,7 @@ class ProtocolState:
     def check_message(self, signed: SignedMessage) -> None:
         """Check that a message belongs to the present phase, roster, attempt and history.
 
-        Raises :class:`Refused` otherwise, and for a message of no member.
+        Raises :class:`Refused` otherwise, or if its sender is not a member.
         """
         where = f"message of {signed.sender!r}"
         content = signed.content
@@ -238,7 +263,7 @@ class ProtocolState:
                 raise Refused(f"{where}: is not allowed here: {_OTHER_HISTORY}")
 
     def _check_vector(self, where: str, content: Message) -> None:
-        """Refuse a vector that comes too early, or a release where none belongs.
+        """Refuse a vector before the greeting, and a release outside the phase of shares.
 
         A last model may come at any time after the greeting.
         """
@@ -258,15 +283,23 @@ class ProtocolState:
         raise Refused(f"{where}: is of another attempt: {_OTHER_HISTORY}{or_mean}")
 
     def bind_history_to(self, what: bytes) -> None:
-        """Go on only with sites that computed the same `what` from what was opened."""
+        """Add a digest to the history, so that sites with another one refuse each other's messages.
+
+        `what` is a digest of something that each site computes from the opened sums.
+        """
         self.parent = personalised_hash(b"history", encode_fields(self.parent, what))
 
     def take_messages(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
-        """Go on with the messages `present` of an exchange; raises as :meth:`check_message`.
+        """Advance the state by the messages of an exchange; raises as :meth:`check_message`.
 
-        A member without a message sent none before the exchange was closed, for the reason in `why`
-        if one is known. Over a graph a site does not see all messages: there only those in `why`
-        are missing.
+        Parameters
+        ----------
+        present : mapping of str to SignedMessage
+            The messages that came, by site.
+        why : mapping of str to str
+            Why members sent none, by site.  In a run of sums a member in neither mapping was late.
+            Over a graph a site does not see the messages of all members, and only those in `why`
+            are missing.
         """
         for name in sorted(present):
             self.check_message(present[name])
@@ -275,7 +308,8 @@ class ProtocolState:
                 self.keys[name] = content.key
         self.total = None
         leaving = [name for name, signed in present.items() if is_last_model(signed)]
-        # If all that are there sent their last model the run is over, and nobody is lost by it.
+        # If all messages are last models the run is over, and no site is lost by it.  Else a site
+        # that sends its last model leaves the others.
         over = bool(leaving) and len(leaving) == len(present)
         if over:
             leaving = []
@@ -296,10 +330,11 @@ class ProtocolState:
     ) -> dict[str, str]:
         """Return the members that take part no longer, and why.
 
-        They are those without a message, and those whose last model it was.
+        These are the members without a message, and `ends`, who sent their last model before the
+        others.
         """
-        # Over a graph a site does not see the messages of all members: who is missing stands in
-        # `why`.
+        # Over a graph a site does not see the messages of all members: the missing ones are those
+        # in `why`.
         here: Collection[str] = present
         if not self.plan.uses_secure_sums:
             here = set(self.members) - why.keys()
@@ -308,9 +343,10 @@ class ProtocolState:
         return {name: reasons[name] for name in self.members if name in reasons}
 
     def _go_on_over_graph(self, *, whole: bool) -> None:
-        """Go on to the next round, or to the next roster unless the round was `whole`.
+        """Set the phase after an exchange over a graph: the next round, or a new roster.
 
-        It was whole if every member took part and stays.
+        The exchange was `whole` if every member took part and stays; else a roster without the lost
+        sites must be signed.
         """
         if self.phase == "roster" and whole:
             self.roster = self.next_roster.digest
@@ -325,10 +361,19 @@ class ProtocolState:
     def _go_on_with_sums(
         self, present: Mapping[str, SignedMessage], stay: tuple[str, ...], *, whole: bool
     ) -> None:
-        """Go on to the next roster or attempt.
+        """Set the phase after an exchange of a run of sums.
 
-        The first roster follows the greetings, the attempt a roster, and the next attempt or roster
-        that.
+        After the greetings comes the first roster; after a roster that all have signed an attempt;
+        after an attempt the next one, or a new roster if a site was lost.
+
+        Parameters
+        ----------
+        present : mapping of str to SignedMessage
+            The messages of the exchange, by site.
+        stay : tuple of str
+            The members that remain.
+        whole : bool
+            Whether no member was lost.
         """
         match self.phase:
             case "key":
@@ -354,7 +399,7 @@ class ProtocolState:
                 self.epoch += 1
 
     def _open_sum(self, present: Mapping[str, SignedMessage]) -> None:
-        """Add up the shares of all members, and bind the history to them."""
+        """Add up the shares of all members modulo ``2^64``; the history gets their digests."""
         shares = [
             signed.content.words for signed in present.values() if isinstance(signed.content, Share)
         ]
@@ -364,5 +409,5 @@ class ProtocolState:
 
 
 def is_last_model(signed: SignedMessage) -> bool:
-    """Return True for a last model."""
+    """Return True if a message is a site's last model, of kind "stop" or "refuse"."""
     return isinstance(signed.content, Message) and signed.content.kind in ("stop", "refuse")

@@ -1,4 +1,9 @@
-"""The progress of a restarted site, as the other sites attest it."""
+"""A restarted site asks the others how far they have seen it, to notice an old backup of its own.
+
+With a journal restored from a backup a site would sign other messages for exchanges in which it has
+sent some already.  The hub could hide that, so the other sites *attest*, signed, the last exchange
+in which they have a message of it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,8 @@ class Witnesses:
 
     Parameters
     ----------
+    exchanges : Exchanges
+        This site's exchanges in the run.
     again : bool
         Whether this site was started again in the run, so that its journal may be an older copy.
     """
@@ -23,9 +30,10 @@ class Witnesses:
         self._again = again
 
     def attest_progress(self, asker: str, question: bytes) -> bytes:
-        """Attest how far this site has seen another one.
+        """Return this site's signed answer to the `question` of the site `asker`.
 
-        Raises :class:`Refused` unless that site asked.
+        It says the last exchange in which this site has a message of it.  Raises :class:`Refused`
+        if the question is not signed by that site.
         """
         one = self._exchanges
         asked = read_question(one.plan, question, asker)
@@ -37,15 +45,16 @@ class Witnesses:
     def check_journal_is_newest(self) -> None:
         """Ask the others how far they have seen this site, before it goes on after a restart.
 
-        It signs and draws nothing new until then.  Every roster has an honest site among any ``N -
-        K + t + 1``, so a hub cannot hide that this site went further than its journal knows: then
-        this raises :class:`LedgerCorrupt`.
+        It signs and draws nothing new before.  Raises :class:`LedgerCorrupt` if a site has seen
+        more than the journal has.  A hub cannot hide that by choosing who answers: at most
+        ``N - K`` sites are outside the last roster and t collude, so of any ``N - K + t + 1`` that
+        answer one is an honest member of that roster.
         """
         if not self._again:
             return
         one = self._exchanges
         facts = one.plan.facts
-        # any N - K + t + 1 sites hold an honest one of the last roster
+        # N - K + t + 1; facts.participants is K, facts.colluders is t
         need = len(one.plan.sites) - facts.participants + facts.colluders + 1
         question = Question(one.name, one.journal.highest_round, secrets.token_hex(NONCE // 2))
         found = one.call_hub(
