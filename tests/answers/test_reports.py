@@ -659,7 +659,7 @@ class TestWhatALineIsWorth:
         said = remarks_below_table(lines, None)
         assert (
             "1 in 120 of the rows" in said
-            and "that of b 11.0 times" in said
+            and "of b, is 11.0 times" in said
             and said.count("rows") == 1
         )
 

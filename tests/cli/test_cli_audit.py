@@ -83,6 +83,25 @@ def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
         )
 
 
+def test_replicates_lowers_the_runs_of_an_audit_that_plays_fewer_than_eighty(
+    ok: Call, run: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One victim is enough here: tests of the audit play them all.
+    stands = labels._default_stands
+    monkeypatch.setattr(
+        labels, "_default_stands", lambda *asked: dict([*stands(*asked).items()][1:2])
+    )
+    fewest = labels.QUICK_RUNS
+    assert fewest < labels.RUNS < 80
+    answer = ok("audit", "labels", "--replicates", fewest, "--json").json
+    assert answer["replicates"] == fewest
+    refused = run("audit", "labels", "--replicates", fewest - 1)
+    assert refused.code == 2 and f"use {fewest} or more" in refused.err
+    # Other audits keep their limit.
+    refused = run("audit", "dvp", "--replicates", fewest)
+    assert refused.code == 2 and "use 2000 or more" in refused.err
+
+
 def test_the_delta_of_whoever_stops_is_said(ok: Call) -> None:
     shown = ok("audit", "stopping", "--quick", "--delta", 0.01).out
     assert "makes delta" in shown and "declared 0.01" in shown

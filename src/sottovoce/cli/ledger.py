@@ -1,4 +1,8 @@
-"""``sottovoce ledger``: the data set's lifetime budget on disk."""
+"""``sottovoce ledger``: the data set's lifetime budget on disk.
+
+A ledger is one file of records, each chained to the one before by a hash.  Its "head" is the hash
+of the last record: a file that was restored from a backup lacks a head that was noted later.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +89,7 @@ def show(file: Path, as_json: bool) -> None:
 
 def _print_ledger_summary(file: Path, shown: dict[str, Any], console: Console) -> None:
     """Print a ledger's summary for people; its head is the last line."""
+    # The first run ties a ledger to its rows by their digest.
     tied = "not tied to any rows yet"
     if shown["bound"]:
         tied = "tied to its rows"

@@ -1,4 +1,8 @@
-"""``sottovoce methods``, ``data`` and ``graphs``: what there is to choose from."""
+"""``sottovoce methods``, ``data`` and ``graphs``: what there is to choose from.
+
+"Trusts" of a method are the parties with whom it runs: nobody but the site, secure aggregation, or
+a curator (:data:`sottovoce.algorithms.method.TRUSTS`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``sottovoce report``: a finished run as a page for people who did not run it."""
+"""``sottovoce report``: a finished run as a page for people who did not run it.
+
+A run's record is its plain data: :mod:`sottovoce.reports` makes the page from it.
+"""
 
 from __future__ import annotations
 

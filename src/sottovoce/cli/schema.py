@@ -1,4 +1,10 @@
-"""``sottovoce schema``: write, check and survey the public facts about a table."""
+"""``sottovoce schema``: write, check and survey the public facts about a table.
+
+A schema declares bounds and levels of every column; rows are encoded by it and divided so that none
+is longer than norm 1, which the noise is sized for.  :mod:`sottovoce.data` drafts and checks it;
+:mod:`sottovoce.answers.surveyed` measures bounds and levels privately.  This module reads options
+and prints what they find.
+"""
 
 from __future__ import annotations
 
@@ -405,7 +411,7 @@ def _print_survey_table(found: Surveyed, console: Console) -> None:
     )
     for one in found.columns:
         proposed = one.to_dict()["proposed"]
-        # In place of the levels that stay, those that go.
+        # Of a long list of levels only those are shown that the survey would remove.
         if one.dropped:
             kept = {key: value for key, value in proposed.items() if key != "values"}
             proposed = kept | {"not seen": list(one.dropped)}
@@ -514,7 +520,10 @@ def _make_counts_table(found: Review) -> Table:
 
 
 def describe_counts(one: ColumnCounts) -> str:
-    """Return the counts of a label, of sites, of people or of weights, in one line."""
+    """Return in one line the counts of a column that is no feature.
+
+    It is the label, or names the site, the person or the weight of a row.
+    """
     counts = one.counts
     if one.role == "site":
         return _describe_site_counts(counts)
@@ -533,6 +542,7 @@ def describe_counts(one: ColumnCounts) -> str:
 
 
 def _describe_site_counts(counts: Mapping[str, int]) -> str:
+    """Return the number of sites and their sizes, and what is wrong with any."""
     text = (
         f"{_format_count(counts['sites'], 'site')} of {counts['smallest']:,} to "
         f"{_format_count(counts['largest'], 'row')}"
@@ -544,6 +554,7 @@ def _describe_site_counts(counts: Mapping[str, int]) -> str:
 
 
 def _describe_people_counts(counts: Mapping[str, int]) -> str:
+    """Return the number of people and the most rows of one, and what is wrong with any."""
     people = "1 person"
     if counts["people"] != 1:
         people = f"{counts['people']:,} people"
@@ -579,7 +590,7 @@ def _format_count(n: int, noun: str) -> str:
 
 
 def print_norm_forecast(found: Fill) -> None:
-    """Print how long the rows of a schema will be, and what to change."""
+    """Print the norms that rows encoded by a schema are expected to have, and what to change."""
     schema = found.schema
     console = Console(highlight=False)
     console.print(f"[bold]{escape_markup(schema.name)}[/]: {schema.n_features} features")

@@ -1,10 +1,9 @@
 """Output of commands on a terminal.
 
-Names from files are shown as text and can control nothing.
-
-In :class:`Console` no character can control the terminal; :func:`escape_markup` keeps ``[red]`` in
-a name from being a colour. What is printed may have been paid for, so it fits every screen: a
-:class:`Listing` that is too wide is written line below line, with no number cut.
+Names from files are shown as text and can control nothing: :class:`Console` escapes characters that
+would control the terminal, and :func:`escape_markup` keeps ``[red]`` in a name from being a colour.
+What is printed may have cost budget, so nothing of it is cut on a narrow screen: a :class:`Listing`
+that is too wide is written with one line for each entry.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from ..util.progress import show_bar_on_console
 from ..util.typing import Any
 
 NARROWEST = 20
-"""Columns of a screen below which texts are set as if it had so many: the terminal breaks their
-lines.
+"""Characters of the narrowest screen that texts are laid out for; a narrower terminal breaks lines.
 """
 
 
@@ -70,8 +68,9 @@ class Listing(Table):
     def __rich_console__(
         self, console: rich.console.Console, options: rich.console.ConsoleOptions
     ) -> Any:
-        # rich keeps the padding of a cell as top, right, bottom and left.
-        room = options.max_width - sum(self.padding[1::2]) * len(self.columns)
+        # Padding of a cell, in characters.
+        _, right, _, left = self.padding
+        room = options.max_width - (left + right) * len(self.columns)
         natural = [
             self._longest_line(console, [column.header, *column.cells]) for column in self.columns
         ]

@@ -1,4 +1,8 @@
-"""A hub that serves a run at a console: its messages, results and end."""
+"""A hub that serves a run at a console, for ``sottovoce hub run``: its messages, results and end.
+
+:class:`Serving` starts the servers and looks at the run until it is over; :class:`News` tells who
+is waited for; :class:`Teller` prints each line for people, or as JSON for a program.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +29,14 @@ from .screen import Console, escape_markup, make_listing, print_json
 
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
-# All in seconds.
 _BETWEEN_STEPS = 0.2
+"""Seconds between two looks at whether serving is over."""
 _BETWEEN_LOOKS = 0.5
+"""Seconds between two looks at how far the run is."""
 _BEFORE_A_LINE = 15.0
-"""How long a site is waited for until a line says so."""
+"""Seconds that a site is waited for until a line says so."""
 _BETWEEN_LINES = 60.0
+"""Seconds between two such lines."""
 
 
 @dataclass
@@ -54,14 +60,14 @@ class Teller:
     def tell_failed_request(self, site: str, why: str) -> None:
         """Tell that a request was not answered, by an error of the hub's own."""
         self.print_line_or_json(
-            f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why
+            f"{site}: not answered, by an error of this hub: {why}", site=site, failed=why
         )
 
 
 class News:
     """Lines on the console while a hub serves a run.
 
-    They say who waits for whom, again and again while it lasts, and each alarm when it comes up.
+    They say who waits for whom, again every minute while it lasts, and each alarm once.
     """
 
     def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
@@ -243,15 +249,15 @@ class Serving:
         if self._lingers_until is None:
             self._lingers_until = time.monotonic() + self._linger
             text = (
-                f"waits {self._linger:g} s for {who}, to be told that the run went on without; "
-                "Ctrl-C ends it"
+                f"waits {self._linger:g} s so that {who} can be told that the run went on without "
+                "them; Ctrl-C ends it"
             )
             self._teller.print_line_or_json(text, untold=untold, seconds=self._linger)
         if time.monotonic() < self._lingers_until:
             return False
         key = (
-            "the key of this run stays there until `site end`, or until the site asks this hub "
-            "again"
+            "the key of this run stays at the site until `site end`, or until the site asks this "
+            "hub again"
         )
         self._teller.print_line_or_json(f"never told: {who}; {key}", untold=untold, seconds=0.0)
         return True

@@ -1,4 +1,9 @@
-"""``sottovoce site``: one organisation's part in a run across organisations."""
+"""``sottovoce site``: one organisation's part in a run across organisations.
+
+A site's folder holds its keys, the ledger of its rows, the agreed ``plan.json`` and ``site.toml``,
+the settings that the other commands read (:class:`sottovoce.deploy.settings.SiteSettings`, `found`
+below).  Rows never leave the site; its messages go to a hub (:mod:`sottovoce.cli.hub`).
+"""
 
 from __future__ import annotations
 
@@ -77,7 +82,9 @@ def site() -> None:
 @click.argument("folder", type=FOLDER)
 @decorate_with_options(
     [
-        make_option("--name", "Of the site, as in the plan and its certificate.", required=True),
+        make_option(
+            "--name", "The site's name, as in the plan and its certificate.", required=True
+        ),
         make_option("--hub", "HOST:PORT of the hub.", required=True),
         make_option(
             "--data",

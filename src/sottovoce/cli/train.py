@@ -1,4 +1,9 @@
-"""``sottovoce train``: train across sites in one process."""
+"""``sottovoce train``: train across sites in one process.
+
+A training makes a classifier (:mod:`sottovoce.runs.training`); inference and least squares make
+"answers", coefficients of a table (:mod:`sottovoce.answers`).  Either way the result is stored
+before it is shown, and a file that cannot be written becomes an error only after that.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +63,9 @@ def train(**parameters: Any) -> None:
     """Train across sites, print the privacy statement and the accuracy.
 
     Without options: the Adult census data, five sites on a ring, and the method that does best on
-    synthetic data, as the schema or public rows let one expect them.  A label with several values
-    is trained by softmax, and one with bounds by least squares unless a loss is set.  All sites run
-    in this process.  With --ledger the result is stored before it is shown: where --save says, else
+    synthetic data drawn from the schema or from public rows.  A label with several values is
+    trained by softmax, and one with bounds by least squares unless a loss is set.  All sites run in
+    this process.  With --ledger the result is stored before it is shown: where --save says, else
     in a folder beside the ledger.
     """
     options = TrainOptions.from_parameters(parameters)
