@@ -166,9 +166,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_those_of_the_method(
 def test_settings_are_explained_for_all_methods_or_for_one(ok: Call) -> None:
     every = ok("train", "--set", "help").out
     own = ok("train", "--method", "momentum", "--set", "help").out
-    assert re.search(r"^  phi +Extra curvature", every, re.M) and not re.search(
-        r"^  phi ", own, re.M
-    )
+    assert re.search(r"^  phi +Extra", every, re.M) and not re.search(r"^  phi ", own, re.M)
     assert re.search(r"^  momentum .*", own, re.M) and "[default: 0.8]" in " ".join(own.split())
 
 
@@ -238,7 +236,8 @@ def test_one_file_serves_a_plan_and_its_training(run: Call) -> None:
     assert planned.json["privacy"]["epsilon"] == trained.json["privacy"]["epsilon"]
     assert planned.json["n"] == [120] * 5
     for told, passed_over in ((planned.err, {"data"}), (trained.err, {"features"})):
-        assert set(re.findall(r"config: (\w+) is an option", told)) == passed_over
+        ignored = re.findall(r"config: (\w+) is an option .* ignored", told)
+        assert set(ignored) == passed_over
 
 
 @pytest.mark.parametrize("key", ["life", "holdout"])
@@ -349,7 +348,8 @@ def test_the_file_of_a_command_is_the_same_run(ok: Call) -> None:
     assert held["rho"] == 0.02 and held["pure"] is True
     assert held["set"] == {"gamma": 0.2, "sizes": [1, 2, 3, 4, 5], "centre": False}
     assert "json" not in held
-    assert Path("run.toml").read_text().splitlines()[0].endswith("train --config THIS_FILE --json")
+    command, typed_only = Path("run.toml").read_text().splitlines()[0].split(" --config THIS_FILE ")
+    assert command.endswith(" train") and typed_only == "--json"
     assert numbers(ok("train", "--config", "run.toml", "--json").json) == numbers(typed)
     planned = ok(*PLANNED, "--set", "noise=0.3", "--save-config", "plan.toml").json
     assert ok("plan", "--config", "plan.toml", "--json").json == planned

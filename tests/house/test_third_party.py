@@ -132,7 +132,7 @@ def test_help_shows_its_command_and_runs_nothing_of_it(extra: Path, tmp_path: Pa
     ]
 
 
-def test_its_command_runs(extra: Path) -> None:
+def test_a_command_of_another_package_runs(extra: Path) -> None:
     ran = CliRunner().invoke(cli, ["rounds", "--rows", "500", "--json"])
     assert ran.exit_code == 0, ran.output
     sigma = [row["sigma"] for row in json.loads(ran.output)]
@@ -159,7 +159,7 @@ def test_its_price_is_that_of_its_releases(extra: Path, rows: Rows) -> None:
     assert 0.999 < result.statement.epsilon <= 1.0 and result.statement.delta == 1e-5
 
 
-def test_without_noise_it_solves_the_pooled_problem(extra: Path) -> None:
+def test_a_method_of_another_package_without_noise_solves_the_pooled_problem(extra: Path) -> None:
     """At a small step, up to the bias that gradient descent over a graph has."""
     rows, config = (
         unlike_sites(),

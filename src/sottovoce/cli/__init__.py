@@ -45,7 +45,7 @@ Train linear models across sites that may not share their rows, with a proved pr
   sottovoce ledger init my.ledger --epsilon 3      a lifetime budget
   sottovoce claims                                 what papers claim
   sottovoce audit mr_admm                          attack a method
-  sottovoce compare                                the comparison of paper 003
+  sottovoce compare                                paper 003's comparison
   sottovoce study --list                           papers' experiments
   sottovoce demo                                   a hub and its sites
   sottovoce site --help                            take part with others
