@@ -34,6 +34,7 @@ from sottovoce.reports.coefficients import (
     make_axis,
     question_mark_text,
     remarks_below_table,
+    sufficient_budget_text,
 )
 from sottovoce.reports.page import answer
 from sottovoce.reports.worth import exaggeration, width_ratio_by_noise
@@ -236,7 +237,7 @@ class TestPage:
         plain["coefficients"] = [
             refused(x, "noise") if x["level"] == "Aue" else x for x in plain["coefficients"]
         ]
-        with pytest.raises(InvalidInput, match="3"):
+        with pytest.raises(InvalidInput, match=r"^sites=2: "):
             Coefficients.from_plain_data(plain).between_sites()
         (folder / "two.json").write_text(json.dumps(plain))
         command("report", folder / "two.json", "--out", folder / "two.html")
@@ -312,6 +313,11 @@ class TestPage:
         plain["coefficients"] = [refused(line, why) for line in plain["coefficients"]]
         said = Reader(page(plain)).text
         assert "(about epsilon 5.1 or 23,000 rows would be enough)" in said
+        # Where the numbers are only lower bounds, they are not said to be enough.
+        plain["needs"]["more"] = True
+        bound = sufficient_budget_text(plain["needs"])
+        assert bound.startswith("more than epsilon") and "5.1 or 23,000" in bound
+        assert f"({bound} is needed)" in Reader(page(plain)).text
 
     @pytest.mark.parametrize("n", [1, 40])
     def test_one_coefficient_and_forty_with_long_names(

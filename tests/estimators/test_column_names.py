@@ -67,7 +67,7 @@ def test_every_such_name_is_named_and_long_ones_are_cut() -> None:
     with pytest.raises(InvalidInput) as caught:
         read_frame(many)
     assert len(str(caught.value)) < 200
-    with pytest.raises(InvalidInput, match=r"3 more"):
+    with pytest.raises(InvalidInput, match=r"'e' and 3 more"):
         read_frame(pd.DataFrame(np.zeros((2, 16)), columns=list("abcdefgh") * 2))
 
 

@@ -124,10 +124,10 @@ def test_places_that_no_file_can_be_written_to(tmp_path: Path) -> None:
     for name, rule in (
         ("absent/x", "its folder must exist"),
         ("file/x", "its folder must exist"),
-        ("folder", "regular"),
-        ("pipe", "regular"),
+        ("folder", "not a regular"),
+        ("pipe", "not a regular"),
         ("x" * 300, "File name too long"),
-        ("/dev/full", "regular"),
+        ("/dev/full", "not a regular"),
     ):
         with pytest.raises(InvalidInput, match=rule):
             files.check_writable_path("save", tmp_path / name)
@@ -203,7 +203,7 @@ def test_a_saved_run_says_all_of_its_configuration(field: str, rows: Rows, tmp_p
     meta = record(result)
     del meta["config"][field]
     path.write_bytes(npz({"models": npy(result.models), "meta": npy(json.dumps(meta))}))
-    with pytest.raises(CheckpointError, match="saved run"):
+    with pytest.raises(CheckpointError, match="not a saved"):
         Result.load(path)
 
 
@@ -286,7 +286,7 @@ def test_hostile_saved_runs_and_checkpoints_are_refused(
 ) -> None:
     result, path, trap = simulate(CONFIG, rows), tmp_path / "run.npz", tmp_path / "trap"
     path.write_bytes(HOSTILE[case](npy(result.models), npy(json.dumps(record(result))), trap))
-    with pytest.raises(CheckpointError, match="saved run"):
+    with pytest.raises(CheckpointError, match="not a saved"):
         Result.load(path)
     with pytest.raises(CheckpointError, match=r"readable checkpoint|another configuration"):
         simulate(CONFIG, rows, checkpoint=path)
@@ -306,7 +306,7 @@ def test_saved_runs_with_entries_of_other_types_are_refused(
             continue  # of the right type
         meta = record(result) | {key: value}
         path.write_bytes(npz({"models": npy(result.models), "meta": npy(json.dumps(meta))}))
-        with pytest.raises(CheckpointError, match="saved run"):
+        with pytest.raises(CheckpointError, match="not a saved"):
             Result.load(path)
 
 

@@ -172,7 +172,7 @@ def audit(**parameters: Any) -> None:
       sottovoce audit mr_admm                  comes near the claim, never above
       sottovoce audit dvp --form printed       a claim that is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
-      sottovoce audit stopping                 an analyst who stops when she likes
+      sottovoce audit stopping                 an analyst picks when to stop
       sottovoce audit sums --colluders 2       one too many: refuted
       sottovoce audit answers                  every release behind an answer
       sottovoce audit all                      every claim of the package
