@@ -124,6 +124,7 @@ class Commands(click.Group):
         )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command's module and return the command; None for an unknown name."""
         command: click.Command | None
         if cmd_name in COMMANDS:
             module = import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__)
@@ -133,7 +134,7 @@ class Commands(click.Group):
         return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        # By name alone: what other packages bring is imported when it is called.
+        """Return the names of all commands, those of other packages included; imports none."""
         return sorted({*COMMANDS, *plugins.installed_entry_points(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:

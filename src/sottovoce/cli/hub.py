@@ -249,9 +249,8 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
     """
     # The earlier authority is forgotten only when all sites have keys of the new one.
     if forget and (authority or hosts):
-        raise InvalidInput(
-            "forget", True, "is a step of its own", "see `sottovoce hub renew --help`"
-        )
+        rule = "cannot be combined with --authority or --host"
+        raise InvalidInput("forget", True, rule, "see `sottovoce hub renew --help`")
     for host in hosts:
         check_host(host)
     if authority:

@@ -359,7 +359,8 @@ def print_ledger_notes(made: Made) -> None:
         click.echo(made.share)
     for why in made.unknown:
         click.echo(
-            f"note: it is not known whether this is a ledger of the same rows: {why}", err=True
+            f"note: could not check whether this is a ledger of the same rows: {why}",
+            err=True,
         )
 
 

@@ -109,7 +109,8 @@ def _print_ledger_summary(file: Path, shown: dict[str, Any], console: Console) -
     for run in shown["runs"]:
         _print_run_in_ledger(run, console)
     console.print(
-        "[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]"
+        "[dim]keep the next line elsewhere: `ledger verify --head` detects a restored backup by "
+        "it[/]"
     )
     click.echo(f"head {shown['head']}")
 
@@ -176,6 +177,6 @@ def close(file: Path, run: str) -> None:
         key = ""
         if erased:
             key = "; its key is erased"
-        click.echo(f"closed {run}; its name is taken{key}")
+        click.echo(f"closed {run}; its name cannot be used again{key}")
         for other, state in erase_old_masking_keys(book).items():
             click.echo(f"erased the key of run {other}, which is {state} in the ledger")

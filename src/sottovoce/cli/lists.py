@@ -141,9 +141,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
 
     if schema is None:
         if table is not None:
-            raise InvalidInput(
-                "schema", None, "a table is compared with its schema", "give --schema FILE"
-            )
+            raise InvalidInput("schema", None, "is needed to check a table", "give --schema FILE")
         _print_rows_or_json("Data sets", datasets.describe(), as_json)
         return
     declared = datasets.Schema.from_toml(schema)

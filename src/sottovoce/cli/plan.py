@@ -200,7 +200,7 @@ def check_planned_answers(options: PlanOptions) -> None:
     _ = options.asks
     if options.evaluation is not None and options.write is None:
         raise InvalidInput(
-            "asks", None, "only a plan of sites can ask for answers", "add --write, or remove them"
+            "asks", None, "an evaluation needs a plan of sites", "add --write, or remove it"
         )
     if options.inference and options.schema is None:
         rule = "coefficients need the columns of a schema"
@@ -280,6 +280,7 @@ def make_priced_sites(
 
 
 def _checked_sizes(sizes: Array) -> Array:
+    """Return the numbers of rows, (N,); InvalidInput unless all are whole and at least 1."""
     if np.any((sizes < 1) | (sizes != np.floor(sizes))):
         rule = "must be whole numbers of rows, at least 1"
         raise InvalidInput("sizes", sizes.tolist(), rule, "use e.g. 8000")
@@ -304,7 +305,7 @@ def outline_and_write_plan(options: PlanOptions, config: RunConfig, sites: Sites
         Privacy, noise and rounds, and, where asked for, dropout, centring, the plan's digest and
         the choice of a method.
     """
-    decision = decided(options, config, sites)
+    decision = decide_on_centring(options, config, sites)
     choice = None
     if config.auto and not options.inference:
         choice = choose_method_by_trials(options, config, sites, decision)
@@ -346,8 +347,11 @@ def _centring_or_none(decision: Decision | None) -> Centring | None:
     return decision.centring
 
 
-def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision | None:
-    """Decide if rows are centred first; None where that is not asked for, or impossible.
+def decide_on_centring(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision | None:
+    """Decide if the means of columns are released and subtracted first.
+
+    None where that is not asked for, or impossible: without a schema, in an inference, and for a
+    loss with several outputs.
 
     Parameters
     ----------

@@ -293,7 +293,8 @@ def _apply_run_threshold(
     if saved.threshold is None or saved.threshold == 0.5:
         return answers
     click.echo(
-        f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.",
+        f"Note: positive from {saved.threshold:g} on, the run's threshold; --threshold sets "
+        "another.",
         err=True,
     )
     return classify_by_run_threshold(answers, schema, margins, saved.threshold)

@@ -199,4 +199,5 @@ def accept(settings: Path, amendment: Path, code: str | None) -> None:
 
 
 def _names_of_runs(runs: Iterable[str]) -> str:
+    """Join names of runs for a sentence; "no run" if there are none."""
     return ", ".join(runs) or "no run"

@@ -219,7 +219,8 @@ METHOD_OPTIONS: list[Option] = [
     grouped_option(
         METHOD,
         "--eta",
-        "Penalty, or one a site.  [default: from sizes, graph and budget]",
+        "Penalty parameter; commas give each site its own.  [default: from sizes, graph and "
+        "budget]",
         metavar="PENALTY",
         type=NUMBER,
     ),

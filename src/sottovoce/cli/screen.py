@@ -42,12 +42,14 @@ class Console(rich.console.Console):
             self.width = NARROWEST
 
     def on_broken_pipe(self) -> None:
+        """Print nothing more; raise BrokenPipeError for standard output."""
         # rich would end the program here; the command still says where its result is.
         self.quiet = True
         if not self.stderr:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     def render_str(self, text: str, **options: Any) -> Text:
+        """Render marked-up text, with control characters as escapes."""
         return super().render_str(_printable_lines(text), **options)
 
 
@@ -68,6 +70,7 @@ class Listing(Table):
     def __rich_console__(
         self, console: rich.console.Console, options: rich.console.ConsoleOptions
     ) -> Any:
+        """Choose the columns' widths for this screen, or write every row as lines."""
         # Padding of a cell, in characters.
         _, right, _, left = self.padding
         room = options.max_width - (left + right) * len(self.columns)
@@ -108,6 +111,7 @@ class Listing(Table):
 
     @staticmethod
     def _longest_word(console: rich.console.Console, head: Any) -> int:
+        """Compute the width of the longest word of a head."""
         return max(map(cell_len, _entry_as_text(console, head).plain.split()), default=0)
 
     def _stacked_lines(self, console: rich.console.Console) -> Iterator[Text]:
@@ -208,4 +212,5 @@ def escape_markup(text: str) -> str:
 
 
 def _printable_lines(text: str) -> str:
+    """Escape all control characters of a text but its line breaks."""
     return "\n".join(map(escape_unprintable, text.split("\n")))

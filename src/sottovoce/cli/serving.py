@@ -77,7 +77,11 @@ class News:
         self._alarms: set[str] = set()
 
     def look_and_tell(self, *, last: bool = False) -> None:
-        """Note how far the run is, and tell what is new."""
+        """Note how far the run is, and tell what is new.
+
+        It does so at most every `_BETWEEN_LOOKS` seconds; with `last` it notes at once, and tells
+        nothing.
+        """
         now = time.monotonic()
         if not last and now - self._looked < _BETWEEN_LOOKS:
             return
@@ -198,6 +202,7 @@ class Serving:
             self._teller.print_line_or_json("stopped; the same command goes on")
 
     def _announce_start(self, port: int, page: str | None) -> None:
+        """Tell the run, the port for the sites and the address of the page; None for no page."""
         plan = self._hub.plan
         where = ""
         if page is not None:

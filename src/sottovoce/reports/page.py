@@ -115,10 +115,13 @@ class Promise(NamedTuple):
 
     words: Words
     terms: list[tuple[str, str]]
+    """Names of what the statement assumes, such as the adversary, with their texts."""
     held_out: Words
+    """Empty where the statement on held-out rows is the same."""
 
 
 def _privacy_promise(plain: dict[str, Any], privacy: Statement) -> Promise:
+    """Return the statement on training rows with its terms, and any other on held-out rows."""
     entries = [
         ("Neighbouring tables", privacy.relation),
         ("Protected", privacy.unit),

@@ -137,6 +137,7 @@ def _pixel_of_place(place: str) -> str:
 
 
 def _shorten_name(name: str) -> str:
+    """Return a name of at most `_LONGEST_NAME` characters."""
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 1]}…"

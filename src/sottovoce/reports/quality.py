@@ -291,6 +291,7 @@ def _lay_out_subgroups(by: dict[str, Any]) -> Subgroups:
 
 
 def _subgroup_row(name: str, area: dict[str, Any], axis: Axis) -> SubgroupRow:
+    """Lay out a subgroup's area under the ROC curve with its interval."""
     if area["value"] is None:
         return SubgroupRow(name, None)
     low, mid, high = (read_finite_number(area[key]) for key in ("low", "value", "high"))
