@@ -162,11 +162,14 @@ def audit(**parameters: Any) -> None:
 
     Two tables differ in one row of one site.  The adversary knows both, sees every message of every
     round, and must say which one it was.  From thousands of runs of each follows a lower bound on
-    epsilon, beside the claim; a bound above the claim refutes it.  Others attack what stands around
-    the methods: `stopping` the epsilon that a ledger quotes, `refusals` a site that gets extreme
-    vectors, `labels` an estimator that meets a rare label, `capped` the cap on a row's gradient,
-    `sums` sums over sites of which some collude, `answers` what coefficients, evaluations and
-    regressions ask for, `people` the unit of several rows, `rare` what a survey must not show.
+    epsilon, beside the claim; a bound above the claim refutes it.
+
+    Other audits attack the code around the methods: `stopping` the epsilon that a ledger quotes to
+    an analyst who may stop, `refusals` the aborts of a site that gets extreme vectors, `labels` an
+    estimator that meets a rare label, `capped` gradient clipping, `sums` secure aggregation with
+    colluding sites, `answers` the releases behind coefficients, evaluations and regressions,
+    `people` the guarantee for a person with several rows, `rare` the values that a survey must
+    hide.
 
     \b
       sottovoce audit mr_admm                  comes near the claim, never above

@@ -124,7 +124,14 @@ def demo(
       sottovoce demo --inference --keep rehearsal   look into the folders
     """
     _check_lost_sites(lose_site, sites, transport, inference or evaluation is not None)
-    asks = make_requested_answers(inference, False, evaluation, holdout, 0.5, None)
+    asks = make_requested_answers(
+        inference,
+        site_constants=False,
+        evaluation=evaluation,
+        holdout=holdout,
+        cut=0.5,
+        by=None,
+    )
     named = method or _default_method(inference, trust)
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()

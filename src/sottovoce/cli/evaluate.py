@@ -238,7 +238,7 @@ def _keep_one_row_a_person(table: Table, schema: Schema) -> Table:
 
 
 def _commands_of_record(record: dict[str, Any]) -> str:
-    """Return the command of the run, if its record has it, and this one."""
+    """Return the command that made the run, if its record has it, and this one, a line each."""
     return "\n".join(filter(None, (record.get("command"), typed_command_line())))
 
 

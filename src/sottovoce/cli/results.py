@@ -143,9 +143,9 @@ def raise_first_unwritten(unwritten: Iterable[NotWritten | None]) -> None:
 
 
 def _keep_other_result(path: Path, data: bytes) -> None:
-    """Keep another result of the same name.
+    """Rename another result that is stored under this name, so that it is not overwritten.
 
-    A ledger that stood here before may have paid for it.  The copy has a digest in its name.  If
+    A ledger that stood here before may have paid for it.  Its new name has a digest in it.  If
     the folder cannot be written, writing the new result will report it.
     """
     with suppress(OSError):

@@ -542,7 +542,7 @@ def describe_counts(one: ColumnCounts) -> str:
 
 
 def _describe_site_counts(counts: Mapping[str, int]) -> str:
-    """Return the number of sites and their sizes, and what is wrong with any."""
+    """Describe the number of sites, their sizes, and rows or sites that cannot be used."""
     text = (
         f"{_format_count(counts['sites'], 'site')} of {counts['smallest']:,} to "
         f"{_format_count(counts['largest'], 'row')}"
@@ -554,7 +554,7 @@ def _describe_site_counts(counts: Mapping[str, int]) -> str:
 
 
 def _describe_people_counts(counts: Mapping[str, int]) -> str:
-    """Return the number of people and the most rows of one, and what is wrong with any."""
+    """Describe the number of people, the most rows of one, and rows that are not used."""
     people = "1 person"
     if counts["people"] != 1:
         people = f"{counts['people']:,} people"

@@ -380,8 +380,9 @@ def _split_released_figures(trained: Report, found: Any) -> tuple[dict[str, Any]
     released["evaluation"] = infinities_to_text(found.released())
     held_back["evaluation"] = infinities_to_text(found.held_back())
     if isinstance(trained.task, TwoClasses):
-        best = found.quality[""]
-        released |= {"auc": best.auc.value, "brier": best.brier.value}
+        # The empty name is that of all held-out rows, beside those of groups.
+        of_all_rows = found.quality[""]
+        released |= {"auc": of_all_rows.auc.value, "brier": of_all_rows.brier.value}
     return released, held_back
 
 

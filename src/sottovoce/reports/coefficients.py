@@ -46,7 +46,10 @@ _LARGEST_EXPONENT = 50.0
 
 
 def cells(line: dict[str, Any]) -> list[str]:
-    """Return the cells of a line, in the columns of :data:`HEAD`."""
+    """Return the cells of a line, in the columns of :data:`HEAD`.
+
+    A one-sided line has its interval alone, one without standard error its estimate alone.
+    """
     if line.get("one_sided") is not None:
         by_head = dict.fromkeys(HEAD, "-")
         by_head["95% interval"] = one_sided_interval_text(line, odds=False)
@@ -605,7 +608,10 @@ def lay_out_forest_plot(lines: Sequence[dict[str, Any]]) -> Forest:
 
 
 def _lay_out_forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
-    """Lay out the row of one line; it is blue if its interval excludes zero."""
+    """Lay out the row of one line: its text, and its interval on the axis.
+
+    `kind` is ``level`` or ``number``.  The row is blue if its interval excludes zero.
+    """
     if kind == "level":
         name, beside = str(line["level"]), ""
     else:

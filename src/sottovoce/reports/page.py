@@ -102,7 +102,7 @@ def _cost_row(name: str, privacy: Statement) -> list[str]:
 
 def _budget_shares_table(name: str, asked: Any) -> Table:
     """Return the share of the budget of each release; `asked` is None where that is not known."""
-    columns = [Column(f"rows of the ledger, {name}"), Column("share of the budget", "n")]
+    columns = [Column(f"release, {name}"), Column("share of the budget", "n")]
     rows = [
         [str(one["release"]), format_percentage(read_finite_number(one["share"]), 0)]
         for one in asked or ()

@@ -103,7 +103,10 @@ def _lay_out_rows(lines: list[dict[str, Any]], axis: Axis) -> list[PictureRow]:
 
 
 def _lay_out_row(line: dict[str, Any], axis: Axis, top: int, name: str, indent: int) -> PictureRow:
-    """Lay out one line; its CSS class is ``c`` if the interval excludes zero, else ``k``."""
+    """Lay out one line: its text, and its interval on the axis.
+
+    `top` and `indent` are in pixels.
+    """
     dot: str | None = None
     arrow = 0
     if (found := one_end(line)) is not None:
