@@ -146,7 +146,7 @@ def forecast_inference(
     dict
         Plain data.
     """
-    # Only a forecast needs recipes.
+    # Only a forecast needs this module.
     from ..answers.forecast import forecast_from_schema
 
     return forecast_from_schema(

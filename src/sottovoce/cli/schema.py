@@ -290,7 +290,7 @@ def survey(**parameters: Any) -> None:
     For bounds that are a hundred times too wide, and for categories that list every candidate.
     Numbers are counted on powers of two within the declared bounds, categories by their declared
     levels; nothing else is looked at, so no other value can be shown.  Every TABLE is one site; or
-    one TABLE is dealt to sites by the schema's site column.
+    one TABLE is split into sites by the schema's site column.
 
     \b
       sottovoce schema survey wide.toml --sizes 5000          what it would see
@@ -299,9 +299,9 @@ def survey(**parameters: Any) -> None:
       sottovoce schema survey wide.toml rows.csv --ledger rows.ledger \\
           --system-noise --out s.toml                         a release
 
-    The survey has a price of its own: the schema that it writes says so, and so do statements about
-    rows encoded by it. Levels and ranges with few rows are not shown, whatever the noise, but for
-    the stated error rate.
+    The survey has an epsilon of its own: the schema that it writes says so, and so do privacy
+    statements on rows encoded by it.  Levels and ranges with few rows (--rare) are not shown,
+    except with the probability --error.
     """
     options = SurveyOptions(**parameters)
     if options.out is not None:

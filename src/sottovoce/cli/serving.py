@@ -47,7 +47,7 @@ class Teller:
     console: Console = field(default_factory=Console)
 
     def print_line_or_json(self, text: str, **more: Any) -> None:
-        """Say a line; a program gets what is in it."""
+        """Print `text` for people, or the values of `more` as a JSON object for a program."""
         if self.as_json:
             print_json(more)
         else:

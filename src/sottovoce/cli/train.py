@@ -274,7 +274,7 @@ def train_and_store(
 def _evaluation_check(options: TrainOptions, book: DurableLedger | None) -> Any:
     """Return a function that checks an evaluation before its model is trained.
 
-    None without an evaluation.
+    The training calls it with its data, configuration and number of sites.  None without one.
     """
     held = make_held_out_question(options)
     if held is None:
