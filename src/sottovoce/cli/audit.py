@@ -124,7 +124,7 @@ class AuditOptions:
 
     @property
     def attacked_targets(self) -> list[tuple[str, str]]:
-        """Methods with their forms that are attacked."""
+        """Pairs of a method's name and a form of its claim, each of which is attacked."""
         if self.method == "all":
             return targets(self.form)
         return [(self.method, self.form or "corrected")]

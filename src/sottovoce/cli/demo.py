@@ -138,8 +138,10 @@ def demo(
     schema = None
     waits = Waits()
     if inference:
+        # Six columns: coefficients of all would need more rows than Adult has.
         schema = demonstration.FEW
     if lose_site:
+        # Waits of seconds, because the others wait for the lost sites.
         waits = demonstration.SOON
     with _open_run_folder(keep) as place:
         built = demonstration.build_demonstration(

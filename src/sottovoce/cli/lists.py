@@ -100,8 +100,8 @@ def _unloaded_package_methods() -> list[plugins.EntryPoint]:
 
 
 def _describe_trusts(name: str) -> dict[str, dict[str, str]]:
-    """Return a method's trusts, with the name in records and the releases of each."""
-    pairs = {trust: REGISTRY[pair] for trust, pair in trusts_of(name).items()}
+    """Return what a method is under each trust: its name in records, releases, noise and use."""
+    classes = {trust: REGISTRY[own_name] for trust, own_name in trusts_of(name).items()}
     return {
         trust: {
             "name": cls.name,
@@ -109,7 +109,7 @@ def _describe_trusts(name: str) -> dict[str, dict[str, str]]:
             "noise": cls.noise_law,
             "good for": cls.good_for,
         }
-        for trust, cls in pairs.items()
+        for trust, cls in classes.items()
     }
 
 

@@ -197,7 +197,7 @@ class RunCommand(click.Command):
         asked = typed.keys() | chosen.keys()
         if "method" in given and "method" not in asked:
             _check_method_of_file(given["method"])
-        # Each of the two says that the other, in the file, is not meant.
+        # A delta that is typed or set replaces `pure` in the file, and the other way round.
         if "delta" in asked:
             given.pop("pure", None)
         if "pure" in typed:
