@@ -153,7 +153,7 @@ def test_a_lost_ledger_counts_all_that_was_ever_planned(run: Call, after: Plan) 
     assert "ca.crt" in run("site", "check", "north-2/site.toml").err
 
 
-def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
+def test_members_refuse_an_amendment_that_leaves_out_a_run_or_has_another_key(
     run: Call, after: Plan
 ) -> None:
     Path("north/north.ledger").unlink()
@@ -200,7 +200,7 @@ def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
         (("--old-key", "x"), "must be 32 bytes in base64"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_made(
+def test_replace_refuses_wrong_options_and_makes_nothing(
     run: Call, after: Plan, words: tuple[str, ...], why: str
 ) -> None:
     before = Path("north/north.signing").read_bytes()

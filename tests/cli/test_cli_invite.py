@@ -431,7 +431,7 @@ def _second(run: Call) -> str:
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_wrong_invitations_and_answers_are_refused_in_one_line(
     run: Call, invited: tuple[Invitation, Answer], words: tuple[str, ...], why: str
 ) -> None:
     Path("bad.joined").write_text("{}")

@@ -641,7 +641,9 @@ def test_the_demonstration_of_sums_is_the_run_of_one_process(run: Call) -> None:
 
 @pytest.mark.parametrize("option", ["--patience", "--greeting"])
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan"])
-def test_a_hub_needs_a_number_of_seconds(run: Call, agreed: int, option: str, seconds: str) -> None:
+def test_a_waiting_time_of_a_hub_must_be_finite_and_above_zero(
+    run: Call, agreed: int, option: str, seconds: str
+) -> None:
     ran = run("hub", "run", "hub", option, seconds)
     error = parse_error_line(ran.err)
     assert (ran.code, error.field, error.value) == (2, option[2:], repr(float(seconds)))
