@@ -193,7 +193,7 @@ def test_clipped_counts_would_bias_the_auc() -> None:
 def test_too_few_events_are_refused() -> None:
     scores, y = drawn(200, np.random.default_rng(5))
     auc = asked(scores, y, config(epsilon=0.2))[0][""].auc
-    assert auc.value is None and "one class" in str(auc.refused)
+    assert auc.value is None and str(auc.refused).startswith("too few rows")
 
 
 def test_subgroups_are_counted_separately() -> None:

@@ -34,6 +34,7 @@ from sottovoce.reports.coefficients import (
     make_axis,
     question_mark_text,
     remarks_below_table,
+    sufficient_budget_text,
 )
 from sottovoce.reports.page import answer
 from sottovoce.reports.worth import exaggeration, width_ratio_by_noise
@@ -236,7 +237,7 @@ class TestPage:
         plain["coefficients"] = [
             refused(x, "noise") if x["level"] == "Aue" else x for x in plain["coefficients"]
         ]
-        with pytest.raises(InvalidInput, match="3"):
+        with pytest.raises(InvalidInput, match=r"^sites=2: "):
             Coefficients.from_plain_data(plain).between_sites()
         (folder / "two.json").write_text(json.dumps(plain))
         command("report", folder / "two.json", "--out", folder / "two.html")
@@ -313,6 +314,11 @@ class TestPage:
         said = Reader(page(plain)).text
         needs = re.search(r"epsilon ([\d.]+) or ([\d,]+) rows", said)
         assert needs is not None and needs.groups() == ("5.1", "23,000")
+        # Where the numbers are only lower bounds, they are not said to be enough.
+        plain["needs"]["more"] = True
+        bound = sufficient_budget_text(plain["needs"])
+        assert bound.startswith("more than epsilon") and "5.1 or 23,000" in bound
+        assert f"({bound} is needed)" in Reader(page(plain)).text
 
     @pytest.mark.parametrize("n", [1, 40])
     def test_one_coefficient_and_forty_with_long_names(
@@ -654,7 +660,7 @@ class TestWhatALineIsWorth:
         lines = [self.line("a", 0.1, 1.0), self.line("b", 0.9917, 0.05)]
         assert remarks_below_table([lines[0]], None) == ""
         said = remarks_below_table(lines, None)
-        assert "1 in 120" in said and "b 11.0 times" in said and said.count("rows") == 1
+        assert "1 in 120" in said and "11.0 times" in said and said.count("rows") == 1
 
     def test_lines_that_are_picked_out_by_chance_and_noise_are_named(self) -> None:
         noisy, plain, clear = (

@@ -152,7 +152,7 @@ class TestCommands:
 
     def test_a_damaged_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "run.json").write_text('{"kind": "something else"}')
-        with pytest.raises(CheckpointError, match="saved run"):
+        with pytest.raises(CheckpointError, match="not a saved"):
             SavedModel.load(tmp_path / "run.json")
 
 

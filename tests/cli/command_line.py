@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,27 @@ class Ran:
 
 
 Call = Callable[..., Ran]
+
+
+@dataclass(frozen=True)
+class ErrorLine:
+    """The parts of ``error: field=value: rule; remedy``; value and remedy are empty if left out."""
+
+    field: str
+    value: str
+    rule: str
+    remedy: str
+
+
+def parse_error_line(text: str) -> ErrorLine:
+    """Parse the last line of standard error, which is a command's error."""
+    found = re.fullmatch(
+        r"error: (?P<field>[^=:]+)(?:=(?P<value>'(?:[^'\\]|\\.)*'|[^:]*))?: "
+        r"(?P<rule>[^;]*)(?:; (?P<remedy>.*))?",
+        text.splitlines()[-1],
+    )
+    assert found is not None, text
+    return ErrorLine(**{name: part or "" for name, part in found.groupdict().items()})
 
 
 # A table of the user's.  Every value is unlike anything that a message has reason to say.

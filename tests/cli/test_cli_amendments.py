@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Call
+from command_line import Call, parse_error_line
 from test_cli_sites import NAMES, agreed
 
 from sottovoce.deploy.amendment import Amendment
@@ -153,7 +153,7 @@ def test_a_lost_ledger_counts_all_that_was_ever_planned(run: Call, after: Plan) 
     assert "ca.crt" in run("site", "check", "north-2/site.toml").err
 
 
-def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
+def test_members_refuse_an_amendment_that_leaves_out_a_run_or_has_another_key(
     run: Call, after: Plan
 ) -> None:
     Path("north/north.ledger").unlink()
@@ -173,20 +173,20 @@ def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
     )
     file = Path("north-2/north.amendment")
     left_out = run("site", "accept", "east/site.toml", file, "--code", code("north-2"))
-    assert left_out.code == 2 and "does not list trial-1" in left_out.err
+    error = parse_error_line(left_out.err)
+    assert (left_out.code, error.field) == (2, "amendment") and "list trial-1" in error.rule
     plain = json.loads(file.read_text())
     file.write_text(json.dumps(plain | {"runs": {"trial-1": "0" * 64}}))
-    assert (
-        "does not list trial-1"
-        in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
-    )
+    another_plan = run("site", "accept", "east/site.toml", file, "--code", code("north-2"))
+    assert parse_error_line(another_plan.err) == error
     file.write_text(json.dumps(plain | {"runs": None, "old": SigningKey.make().public}))
     assert (
         "its old key"
         in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
     )
     file.write_text(json.dumps(plain | {"runs": {"trial-1": 7}}))
-    assert "is not an amendment" in run("site", "accept", "east/site.toml", file).err
+    malformed = parse_error_line(run("site", "accept", "east/site.toml", file).err)
+    assert malformed.field == "amendment" and "not an amendment" in malformed.rule
     file.write_text(json.dumps(plain))
     assert "others sign" in run("site", "accept", "north-2/site.toml", file).err
     assert Amendment.read(file).signatures.keys() == {"north"}
@@ -200,7 +200,7 @@ def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
         (("--old-key", "x"), "must be 32 bytes in base64"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_made(
+def test_replace_refuses_wrong_options_and_makes_nothing(
     run: Call, after: Plan, words: tuple[str, ...], why: str
 ) -> None:
     before = Path("north/north.signing").read_bytes()

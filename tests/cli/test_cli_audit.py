@@ -53,7 +53,7 @@ def test_a_form_that_none_has_is_refused_for_all_too(run: Call) -> None:
     assert "epsilon=0.0" in run("audit", "dvp", "--epsilon", 0).err
 
 
-def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
+def test_a_claim_refuted_by_quadrature_is_printed_as_refuted_exactly(ok: Call) -> None:
     arguments = ("audit", "pp_admm", "--form", "printed", "--replicates", 400)
     answer = ok(*arguments, "--json").json
     assert answer["refuted"] is False and answer["refuted_exactly"] is True
@@ -83,7 +83,26 @@ def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
         )
 
 
-def test_the_delta_of_whoever_stops_is_said(ok: Call) -> None:
+def test_replicates_lowers_the_runs_of_an_audit_that_plays_fewer_than_eighty(
+    ok: Call, run: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One victim is enough here: tests of the audit play them all.
+    stands = labels._default_stands
+    monkeypatch.setattr(
+        labels, "_default_stands", lambda *asked: dict([*stands(*asked).items()][1:2])
+    )
+    fewest = labels.QUICK_RUNS
+    assert fewest < labels.RUNS < 80
+    answer = ok("audit", "labels", "--replicates", fewest, "--json").json
+    assert answer["replicates"] == fewest
+    refused = run("audit", "labels", "--replicates", fewest - 1)
+    assert refused.code == 2 and f"use {fewest} or more" in refused.err
+    # Other audits keep their limit.
+    refused = run("audit", "dvp", "--replicates", fewest)
+    assert refused.code == 2 and "use 2000" in refused.err
+
+
+def test_the_delta_of_an_analyst_who_stops_is_printed(ok: Call) -> None:
     shown = ok("audit", "stopping", "--quick", "--delta", 0.01).out
     assert "makes delta" in shown and "declared 0.01" in shown
     answer = ok(
@@ -93,7 +112,7 @@ def test_the_delta_of_whoever_stops_is_said(ok: Call) -> None:
     assert answer["realised_delta_bound"] <= answer["realised_delta"]
 
 
-def test_an_adversary_is_none_of_one_run(run: Call) -> None:
+def test_an_audit_of_code_around_methods_refuses_one_run_and_the_printed_form(run: Call) -> None:
     ran = run("audit", "stopping", "--one-run")
     assert ran.code == 2 and "method='stopping'" in ran.err
     assert "form='printed'" in run("audit", "labels", "--form", "printed").err

@@ -203,7 +203,7 @@ def test_what_training_refuses_check_refuses_in_the_same_words(
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_what_check_takes_training_takes(name: str, both: Callable[..., tuple]) -> None:
+def test_a_table_that_check_accepts_is_trained_on(name: str, both: Callable[..., tuple]) -> None:
     checked, trained = both(*TAKEN[name])
     assert (checked.code, trained.code) == (0, 0), (checked.json["table"]["refused"], trained.err)
     assert checked.json["table"]["refused"] == []
@@ -234,7 +234,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_both_alike(
     assert checked.err == trained.err != ""
 
 
-def test_a_table_in_the_other_command_that_checks(run: Call, tmp_path: Path) -> None:
+def test_data_with_a_table_reports_what_schema_check_reports(run: Call, tmp_path: Path) -> None:
     table = made_rows()
     change("clinic", "", [26])(table)
     schema, rows = write_schema(tmp_path / "s.toml"), write(tmp_path / "rows.csv", table)
@@ -243,7 +243,7 @@ def test_a_table_in_the_other_command_that_checks(run: Call, tmp_path: Path) -> 
     assert run("data", rows, "--schema", schema).code == 2
 
 
-def test_rows_that_other_deals_do_not_ask_for_a_site_are_trained_on(
+def test_rows_without_a_site_are_trained_on_where_the_partition_needs_no_site(
     run: Call, tmp_path: Path
 ) -> None:
     table = made_rows()

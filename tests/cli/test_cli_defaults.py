@@ -37,7 +37,7 @@ def test_nothing_named_is_auto_at_epsilon_1_and_a_small_delta() -> None:
     assert config == RunConfig(method="auto", epsilon=1.0, delta=1e-5)
 
 
-def test_pure_is_one_flag_away() -> None:
+def test_pure_trains_without_a_delta() -> None:
     assert asked(pure=True) == RunConfig(method="auto")
     assert asked(pure=True, method="mr_admm") == RunConfig()  # what train ran in version 0.1
     with pytest.raises(InvalidInput, match=r"^pure=1e-06"):
@@ -105,7 +105,7 @@ def test_a_ledger_of_pure_epsilon_makes_the_run_pure(ok: Call, run: Call) -> Non
     assert refused.code == 2 and "--pure, delta=None" in refused.err
 
 
-def test_a_named_method_with_its_budget_is_what_it_was(ok: Call) -> None:
+def test_defaults_change_nothing_of_a_named_method_with_its_budget(ok: Call) -> None:
     """The defaults fill in what is left out, and nothing else: the record is that of the same
     configuration.
     """

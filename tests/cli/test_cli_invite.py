@@ -184,7 +184,8 @@ def invited(run: Call, tmp_path: Path) -> tuple[Invitation, Answer]:
         "--epsilon",
         "2",
     )
-    assert joined.code == 0 and "epsilon 2, delta 1e-05" in joined.out
+    budget = re.search(r"epsilon ([^,;]+), delta ([^,;]+)", joined.out)
+    assert joined.code == 0 and budget is not None and budget.groups() == ("2", "1e-05")
     answer = Answer.read(Path("site/north.joined"))
     assert answer.comparison_code in joined.out
     return Invitation.read(Path("hub/north.invite")), answer
@@ -245,9 +246,8 @@ def test_an_answer_that_was_changed_on_its_way_is_not_admitted(
         and not Path("hub/north.crt").exists()
         and not Path("hub/north2.crt").exists()
     )
-    assert (
-        "is not the code" if changed in ("key", "request", "rows") else "another invitation"
-    ) in refused.err
+    changes_code = changed in ("key", "request", "rows")
+    assert ("not the code" if changes_code else "another invitation") in refused.err
 
 
 def test_an_invitation_that_was_changed_on_its_way_is_noticed(
@@ -371,10 +371,9 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
             "certificate",
             "plan",
         }
-        assert refusals[0] == (
-            "invitation of north",
-            "site='invitation of north': is not a site of this plan",
-        )
+        (who, why), *_ = refusals
+        assert who == "invitation of north" and why.startswith(f"site={who!r}: ")
+        assert "not a site" in why
         server.stop(0).wait()
 
 
@@ -432,7 +431,7 @@ def _second(run: Call) -> str:
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_wrong_invitations_and_answers_are_refused_in_one_line(
     run: Call, invited: tuple[Invitation, Answer], words: tuple[str, ...], why: str
 ) -> None:
     Path("bad.joined").write_text("{}")

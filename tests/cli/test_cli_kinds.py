@@ -235,10 +235,8 @@ class TestNumbers:
         assert "95% interval" in shown and "coefficients in days" in shown and "odds" not in shown
         refused = ok(*train(folder, "days.toml", "--epsilon", 0.02, "--inference")).out
         assert "refused" in refused and "odds" not in refused
-        assert re.search(
-            r"epsilon [\d.]+ or [\d,]+ rows (would be enough|is needed)",
-            " ".join(refused.split()),
-        )
+        enough = re.search(r"epsilon ([\d.]+) or ([\d,]+) rows", " ".join(refused.split()))
+        assert enough is not None and float(enough[1]) > 0.02
 
     def test_a_ledger_on_disk_replays_the_fit(self, folder: Path, ok: Call, tmp_path: Path) -> None:
         ok(
@@ -324,17 +322,14 @@ class TestNumbers:
 
     def test_people_read_units_and_what_is_exact(self, folder: Path, ok: Call) -> None:
         shown = ok(*train(folder, "days.toml", *self.SUM)).out
-        assert (
-            "coefficient (days)" in shown
-            and "R2" in shown
-            and "mean absolute error (days)" in shown
-        )
+        units = dict(re.findall(r"(coefficient|mean absolute error|R2) +\(?(\w+)\)?", shown))
+        assert units["coefficient"] == units["mean absolute error"] == "days" != units["R2"]
         assert "holder only" in shown
         shown = ok(*train(folder, "days.toml", *self.SUM, "--evaluation", 2)).out
         assert "95% interval" in shown and "of held-out rows" in shown
 
     @pytest.mark.filterwarnings("ignore:.* lie beyond y_bounds")  # a few of them do
-    def test_it_is_the_fit_of_the_regressor(self, folder: Path, ok: Call) -> None:
+    def test_least_squares_without_noise_equals_the_regressor(self, folder: Path, ok: Call) -> None:
         """The same recipe without noise: the estimator's coefficients, from another map into the
         ball.
         """
@@ -469,9 +464,7 @@ class TestWeights:
         more = ("--method", "prox_admm", "--epsilon", 5, "--save", run, "--json")
         report = ok(*train(weighted, "two.toml", *more)).json
         assert report["privacy"]["epsilon"] <= 5
-        assert any(
-            note.startswith("1") and "weights above their cap" in note for note in report["notes"]
-        )
+        assert any(note.startswith("1") and "above their cap" in note for note in report["notes"])
         (tmp_path / "new.csv").write_text("age\n25\n75\n")
         assert [
             row["prediction"] for row in table(ok("predict", run, tmp_path / "new.csv").out)
@@ -543,7 +536,7 @@ class TestAnEvaluationThatCannotBeAsked:
             ("days.toml", ("--set", "cut=0.3"), "two classes"),
         ],
     )
-    def test_nothing_is_spent(
+    def test_an_evaluation_that_is_refused_spends_nothing(
         self,
         folder: Path,
         run: Call,

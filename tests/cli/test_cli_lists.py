@@ -31,7 +31,8 @@ def test_a_schema_of_short_rows_is_told_what_to_change(ok: Call, tmp_path: Path)
     said = ok("data", "--schema", "short.toml").out
     plain = " ".join(said.split())
     assert "short: 3 features" in plain and "is wasted" in plain
-    assert "typical = [LO, HI], the range of most values, for [red]dose: " in plain
+    _, _, typical = plain.partition("change typical = ")
+    assert typical.startswith("[LO, HI],") and "for [red]dose: " in typical
     assert "intercept = 0.5" in plain and "change scale = " in plain and "Fine" not in plain
     assert max(map(len, said.splitlines())) <= 80
     answer = ok("data", "--schema", "short.toml", "--json").json
@@ -122,10 +123,10 @@ class TestATableAgainstItsSchema:
             clinic.schema.read_text().replace("hi = 10", "hi = 10\nmissing = 4.5")
         )
         plain = ok("data", clinic.csv, "--schema", clinic.schema, "--json").json
-        assert [(one["column"], one["rows"], one["what"]) for one in plain["counts"]] == [
-            ("dose", 5, "missing: counts as 4.5")
-        ]
-        assert plain["fine"] and plain["counts"][0]["fits"]
+        (count,) = plain["counts"]
+        assert (count["column"], count["rows"]) == ("dose", 5)
+        assert count["what"].startswith("missing") and count["what"].endswith(" 4.5")
+        assert plain["fine"] and count["fits"]
 
     def test_all_that_training_would_refuse_is_told_at_once(
         self, run: Call, clinic: Clinic

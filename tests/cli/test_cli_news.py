@@ -48,18 +48,16 @@ def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.Monke
         times += [clock.now] * (len(said) - before)
     assert times == [15.0, 75.0, 135.0, 195.0] and slow.looks == 200
     assert all(line.startswith("east") and "never heard" in line for line in said)
-    slow.waits, slow.alarms = (
-        False,
-        [{"alarm": "disk", "what": "the disk is full", "do": "free some space"}],
-    )
+    alarm = {"alarm": "disk", "what": "the disk is full", "do": "free some space"}
+    slow.waits, slow.alarms = False, [alarm]
     said.clear()
     while clock.now < 600.0:
         clock.now += 1.0
         news.look_and_tell()
-    assert said == ["the disk is full: free some space"]  # once
+    assert said == [f"{alarm['what']}: {alarm['do']}"]  # once
 
 
-def test_a_short_wait_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_of_less_than_fifteen_seconds_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, slow, said = SimpleNamespace(now=0.0), Slow(), list[str]()
     slow.waits = False
     monkeypatch.setattr(command.time, "monotonic", lambda: clock.now)

@@ -123,7 +123,7 @@ def test_every_question_gets_its_own_answer_and_the_same_one_again(
 
 
 @pytest.mark.parametrize("what", ["two", "many", "number"])
-def test_a_name_that_something_else_has_is_refused_with_one_that_is_free(
+def test_a_run_name_that_is_taken_is_refused_with_a_free_one(
     ok: Call, run: Call, models: Path, what: str
 ) -> None:
     kept = ("--ledger", "held.ledger", "--run")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import PRIVATE, ROWS, SCHEMA, SMALL, Call, Clinic, write_csv
+from command_line import HEADER, PRIVATE, ROWS, SCHEMA, SMALL, Call, Clinic, write_csv
 
 # Bad input: nothing is spent, nothing is written
 
@@ -102,7 +102,9 @@ BAD: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_arguments(refused: Callable[..., str], case: str) -> None:
+def test_a_bad_argument_is_refused_by_its_name_and_value(
+    refused: Callable[..., str], case: str
+) -> None:
     arguments, words = BAD[case]
     good = (
         "train",
@@ -123,7 +125,9 @@ def test_bad_arguments(refused: Callable[..., str], case: str) -> None:
 @pytest.mark.parametrize(
     "arguments", [("--epsilon", "much"), ("--eta", "1,x"), ("--rounds", "2.5"), ("--frobnicate",)]
 )
-def test_what_click_refuses(run: Call, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_unknown_options_and_values_of_the_wrong_type_are_usage_errors(
+    run: Call, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     ran = run("train", *SMALL, "--save", "run.npz", *arguments)
     assert (ran.code, ran.out) == (2, "") and list(tmp_path.iterdir()) == []
     assert "Error: " in ran.err.splitlines()[-1] and arguments[0] in ran.err.splitlines()[-1]
@@ -144,7 +148,7 @@ def test_a_disconnected_graph_is_refused_with_its_components(
             "train", *SMALL, "--epsilon", 5, "--graph", "edges:net.txt", *nodes, "--save", "run.npz"
         )
         assert "graph='edges:net.txt'" in message and "connected" in message
-        assert "{0, 1}, {2, 3}, {4}" in message
+        assert re.findall(r"\{([\d, ]+)\}", message) == ["0, 1", "2, 3", "4"]
 
 
 def test_noise_too_small_for_one_round_says_what_it_costs(
@@ -220,7 +224,9 @@ def test_json_is_strict_whatever_the_unused_knobs(run: Call) -> None:
 # Bad tables
 
 
-def test_entries_that_are_no_finite_numbers(refused: Callable[..., str], clinic: Clinic) -> None:
+def test_entries_that_are_no_finite_numbers_are_refused_without_their_values(
+    refused: Callable[..., str], clinic: Clinic
+) -> None:
     for word in ("nan", "NaN", "inf", "-Infinity", "1e999", "seventy-odd"):
         for column, name in ((0, "age"), (1, "dose")):
             table = [list(row) for row in clinic.table]
@@ -232,14 +238,16 @@ def test_entries_that_are_no_finite_numbers(refused: Callable[..., str], clinic:
             clinic.says_nothing_private(message)
 
 
-def test_missing_entries(refused: Callable[..., str], clinic: Clinic) -> None:
+def test_missing_entries_are_refused_by_column_without_values(
+    refused: Callable[..., str], clinic: Clinic
+) -> None:
     write_csv(clinic.csv, [["", *row[1:]] if k == 5 else row for k, row in enumerate(clinic.table)])
     message = refused(*clinic.train, "--save", "run.npz")
     assert "age" in message and "missing = VALUE" in message
     clinic.says_nothing_private(message)
 
 
-def test_a_schema_and_a_table_that_differ_in_columns(
+def test_a_table_that_lacks_columns_of_the_schema_is_refused(
     refused: Callable[..., str], clinic: Clinic
 ) -> None:
     whole = clinic.csv.read_bytes()
@@ -271,7 +279,9 @@ def test_a_table_without_a_header_shows_none_of_its_first_row(
     clinic.says_nothing_private(message)
 
 
-def test_a_ragged_table(refused: Callable[..., str], clinic: Clinic) -> None:
+def test_a_table_with_rows_of_other_lengths_is_refused(
+    refused: Callable[..., str], clinic: Clinic
+) -> None:
     write_csv(clinic.csv, [row[:-1] if k == 5 else row for k, row in enumerate(clinic.table)])
     message = refused(*clinic.train, "--save", "run.npz")
     assert "rows.csv" in message and "line 7" in message
@@ -284,7 +294,7 @@ def test_a_table_needs_a_schema(refused: Callable[..., str], clinic: Clinic) -> 
     clinic.says_nothing_private(message)
 
 
-def test_a_schema_that_cannot_be_read(
+def test_a_schema_that_cannot_be_read_is_refused(
     refused: Callable[..., str], clinic: Clinic, tmp_path: Path
 ) -> None:
     message = refused(*clinic.train, "--schema", "unwritten.toml", "--save", "run.npz")
@@ -313,10 +323,12 @@ def test_a_schema_that_cannot_be_read(
         clinic.says_nothing_private(message)
 
 
-def test_sites_that_the_table_does_not_have(refused: Callable[..., str], clinic: Clinic) -> None:
+def test_a_site_column_that_the_table_lacks_is_refused(
+    refused: Callable[..., str], clinic: Clinic
+) -> None:
     for how in ("site", "column"):
         message = refused(*clinic.train, "--partition", f"{how}:ward", "--save", "run.npz")
-        assert "column='ward'" in message and "age, colour, dose, hospital, outcome" in message
+        assert "column='ward'" in message and ", ".join(sorted(HEADER)) in message
         clinic.says_nothing_private(message)
     # --nodes 3
     message = refused(*clinic.train, "--partition", "site:hospital", "--save", "run.npz")

@@ -299,7 +299,7 @@ def test_a_released_evaluation_is_equal(
     assert told[0][0]["exact"] is None
 
 
-def test_the_holder_asks_for_the_rest_and_it_is_marked(run: Call, tmp_path: Path) -> None:
+def test_holder_adds_the_numbers_without_noise_marked(run: Call, tmp_path: Path) -> None:
     write_table(tmp_path, "two", "far")
     where = ("train", "--data", "rows.csv", "--schema", "s.toml", "--system-noise", "--json")
     rounds = run(*where, "--method", "dgd", "--rounds", 2, "--evaluation", 3, "--holder").json
@@ -337,7 +337,7 @@ def test_a_page_shows_the_rest_only_if_asked(run: Call, tmp_path: Path) -> None:
     assert exact not in Path("a.html").read_text() and exact in Path("b.html").read_text()
 
 
-def test_a_simulation_tells_all(run: Call, tmp_path: Path) -> None:
+def test_a_simulation_has_the_numbers_without_noise(run: Call, tmp_path: Path) -> None:
     write_table(tmp_path, "two")
     plain = run(
         "train",
@@ -357,7 +357,7 @@ def test_a_simulation_tells_all(run: Call, tmp_path: Path) -> None:
     )
 
 
-def test_what_is_held_back_is_joined_where_it_belongs() -> None:
+def test_held_back_figures_are_merged_into_the_record_where_they_belong() -> None:
     released, held = {"a": 1, "e": {"b": 2}}, {"e": {"exact": 3}, "c": 4}
     assert merge_held_back_figures(released, held) == {"a": 1, "e": {"b": 2, "exact": 3}, "c": 4}
     assert select_shown_figures(released, held, release=True, holder=False) == {

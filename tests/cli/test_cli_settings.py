@@ -87,7 +87,7 @@ def test_every_parameter_has_a_heading_and_is_an_option_or_a_setting(ok: Call, n
 @pytest.mark.parametrize(
     ("name", "setting"), [(name, each) for name, moved in MOVED.items() for each in moved]
 )
-def test_an_option_that_went_tells_its_place(
+def test_a_removed_option_names_the_setting_that_replaced_it(
     refused: Callable[..., str], name: str, setting: str
 ) -> None:
     flag = f"--{setting.replace('_', '-')}"
@@ -97,19 +97,19 @@ def test_an_option_that_went_tells_its_place(
 
 @pytest.mark.parametrize("flag", sorted(SWITCHES))
 @pytest.mark.parametrize("name", ["train", "plan"])
-def test_a_switch_that_went_tells_what_to_set(
+def test_a_removed_switch_names_what_to_set(
     refused: Callable[..., str], name: str, flag: str
 ) -> None:
     assert refused(name, flag).rstrip().endswith(f"--set {SWITCHES[flag]}")
 
 
-def test_every_option_that_went_is_in_a_table_of_the_changelog() -> None:
+def test_every_removed_option_is_in_a_table_of_the_changelog() -> None:
     text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
     for setting in {each for moved in MOVED.values() for each in moved}:
         assert f"`{setting}`" in text, setting
 
 
-def test_an_option_that_never_was_is_refused_with_those_like_it(run: Call) -> None:
+def test_an_unknown_option_is_refused_with_those_like_it(run: Call) -> None:
     assert "--rounds" in run("train", "--round", 3).err
     assert "max_grad_norm" in run("train", "--max-grad-nrm", 3).err
     assert run("train", "--nothing-like-it").code == 2
@@ -166,9 +166,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_those_of_the_method(
 def test_settings_are_explained_for_all_methods_or_for_one(ok: Call) -> None:
     every = ok("train", "--set", "help").out
     own = ok("train", "--method", "momentum", "--set", "help").out
-    assert re.search(r"^  phi +Extra curvature", every, re.M) and not re.search(
-        r"^  phi ", own, re.M
-    )
+    assert re.search(r"^  phi +Extra", every, re.M) and not re.search(r"^  phi ", own, re.M)
     assert re.search(r"^  momentum .*", own, re.M) and "[default: 0.8]" in " ".join(own.split())
 
 
@@ -238,7 +236,8 @@ def test_one_file_serves_a_plan_and_its_training(run: Call) -> None:
     assert planned.json["privacy"]["epsilon"] == trained.json["privacy"]["epsilon"]
     assert planned.json["n"] == [120] * 5
     for told, passed_over in ((planned.err, {"data"}), (trained.err, {"features"})):
-        assert set(re.findall(r"config: (\w+) is an option", told)) == passed_over
+        ignored = re.findall(r"config: (\w+) is an option .* ignored", told)
+        assert set(ignored) == passed_over
 
 
 @pytest.mark.parametrize("key", ["life", "holdout"])
@@ -321,7 +320,7 @@ def test_a_wrong_entry_is_refused_in_one_line(
         assert refused(name, "--config", "run.toml").startswith(f"error: {field}")
 
 
-def test_a_file_that_is_none_is_refused(refused: Callable[..., str]) -> None:
+def test_a_file_that_is_missing_or_no_toml_is_refused(refused: Callable[..., str]) -> None:
     assert refused("train", "--config", "absent.toml").startswith("error: config=")
     Path("run.toml").write_bytes(b"\xff\xfe")
     assert refused("train", "--config", "run.toml").startswith("error: config=")
@@ -349,7 +348,8 @@ def test_the_file_of_a_command_is_the_same_run(ok: Call) -> None:
     assert held["rho"] == 0.02 and held["pure"] is True
     assert held["set"] == {"gamma": 0.2, "sizes": [1, 2, 3, 4, 5], "centre": False}
     assert "json" not in held
-    assert Path("run.toml").read_text().splitlines()[0].endswith("train --config THIS_FILE --json")
+    command, typed_only = Path("run.toml").read_text().splitlines()[0].split(" --config THIS_FILE ")
+    assert command.endswith(" train") and typed_only == "--json"
     assert numbers(ok("train", "--config", "run.toml", "--json").json) == numbers(typed)
     planned = ok(*PLANNED, "--set", "noise=0.3", "--save-config", "plan.toml").json
     assert ok("plan", "--config", "plan.toml", "--json").json == planned

@@ -27,7 +27,7 @@ def bare(clinic: Clinic) -> tuple[object, ...]:
 
 
 class TestSites:
-    def test_the_schema_s_column_makes_them(self, ok: Call, clinic: Clinic) -> None:
+    def test_sites_are_those_of_the_schema_s_site_column(self, ok: Call, clinic: Clinic) -> None:
         found, told = ok(*bare(clinic)).json, ok(*bare(clinic), "--partition", "site:hospital").json
         for report in (found, told):
             del report["seconds"]
@@ -35,12 +35,16 @@ class TestSites:
         assert (found["nodes"], found["partition"]) == (HOSPITALS, "site:hospital")
         assert not [note for note in found["notes"] if "names 'hospital'" in note]
 
-    def test_unless_the_partition_says_otherwise(self, ok: Call, clinic: Clinic) -> None:
+    def test_a_typed_partition_wins_over_the_schema_s_site_column(
+        self, ok: Call, clinic: Clinic
+    ) -> None:
         found = ok(*bare(clinic), "--partition", "iid").json
         assert (found["nodes"], found["partition"]) == (5, "iid")
         assert [note for note in found["notes"] if "names 'hospital'" in note]
 
-    def test_inference_has_their_names_and_constants(self, ok: Call, clinic: Clinic) -> None:
+    def test_inference_names_the_sites_of_the_schema_s_column(
+        self, ok: Call, clinic: Clinic
+    ) -> None:
         train = (
             "train",
             "--data",
@@ -54,7 +58,7 @@ class TestSites:
         )
         assert ok(*train).json["sites"] == ["quarzberg", "tannfels", "ulmenau", "weidach"]
 
-    def test_and_intervals_for_what_it_predicts(
+    def test_predictions_after_inference_have_intervals(
         self, ok: Call, refused: Any, clinic: Clinic
     ) -> None:
         many = write_csv(clinic.csv.with_name("many.csv"), make_table(4000))
@@ -85,7 +89,7 @@ class TestCuts:
         "asked", [("--evaluation", 20, "--set", f"cut={CUT}"), ("--set", f"cut={CUT}")]
     )
     @pytest.mark.parametrize("kind", [("--method", "prox_admm", "--rounds", 3), ("--inference",)])
-    def test_predict_uses_the_run_s(
+    def test_predict_uses_the_threshold_of_the_run(
         self, ok: Call, run: Call, clinic: Clinic, asked: tuple[Any, ...], kind: tuple[Any, ...]
     ) -> None:
         train = (
@@ -113,7 +117,7 @@ class TestCuts:
             line["prediction"] == "sick" for line in csv.DictReader(io.StringIO(given.out))
         ] == (chances >= 0.5).tolist()
 
-    def test_without_probabilities_it_cuts_as_the_evaluation_does(
+    def test_predict_without_probabilities_uses_the_threshold_of_the_evaluation(
         self, ok: Call, run: Call, clinic: Clinic
     ) -> None:
         train = (
@@ -137,7 +141,7 @@ class TestCuts:
             margins >= np.log(self.CUT / 0.75)
         ).tolist()
 
-    def test_an_evaluation_uses_it_too(self, ok: Call, clinic: Clinic) -> None:
+    def test_evaluate_uses_the_threshold_of_the_run(self, ok: Call, clinic: Clinic) -> None:
         train = (
             "train",
             "--data",

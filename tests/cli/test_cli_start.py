@@ -26,7 +26,7 @@ QUICK = (
 )
 
 
-def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
+def test_a_run_starts_from_public_rows_of_a_file(run: Call, clinic: Clinic) -> None:
     write_csv(Path("public.csv"), make_table(90, seed=5))
     ran = run(*clinic.train, "--set", "public=public.csv", "--save", "run.npz", "--json")
     assert ran.code == 0
@@ -41,7 +41,7 @@ def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
     assert run("predict", "run.npz", clinic.csv).code == 0
 
 
-def test_a_run_from_an_earlier_one_and_its_twin(run: Call) -> None:
+def test_a_run_from_an_earlier_one_repeats_with_its_seed(run: Call) -> None:
     run(*QUICK, "--epsilon", 1, "--seed", 3, "--save", "first.npz")
     ran = run(
         *QUICK, "--epsilon", "0.2", "--set", "start=first.npz", "--save", "second.npz", "--json"
@@ -57,7 +57,7 @@ def test_a_run_from_an_earlier_one_and_its_twin(run: Call) -> None:
     assert "of both totals" in said and "never release" in said
 
 
-def test_a_checkpoint_of_another_start(run: Call) -> None:
+def test_a_checkpoint_of_another_starting_point_is_refused(run: Call) -> None:
     run(*QUICK, "--seed", 3, "--save", "first.npz")
     assert run(*QUICK, "--checkpoint", "half.npz", "--set", "start=first.npz").code == 0
     ran = run(*QUICK, "--checkpoint", "half.npz")
@@ -84,7 +84,9 @@ def test_a_checkpoint_of_another_start(run: Call) -> None:
         ),
     ],
 )
-def test_refusals(run: Call, more: tuple[object, ...], words: tuple[str, ...]) -> None:
+def test_a_start_or_public_share_that_does_not_fit_is_refused(
+    run: Call, more: tuple[object, ...], words: tuple[str, ...]
+) -> None:
     ran = run(*QUICK, *more)
     assert ran.code == 2 and ran.err.count("\n") == 1
     assert all(word in ran.err for word in words), ran.err

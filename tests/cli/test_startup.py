@@ -60,7 +60,7 @@ def test_help_and_version_load_no_command_and_no_library(
     assert not names & {"email", "importlib.metadata", "zipfile"} or "--version" in arguments
 
 
-def test_neither_does_a_command_that_there_is_not(tmp_path: Path) -> None:
+def test_an_unknown_command_loads_no_command_and_no_library(tmp_path: Path) -> None:
     assert not modules(tmp_path, "trian", code=2) & (OPTIONAL | NUMERIC | SCREEN_AND_FILES)
 
 
@@ -76,7 +76,9 @@ NAMED = ("plan", "--method", "mr_admm", "--pure")
 @pytest.mark.parametrize(
     "arguments", [NAMED, ("methods",), ("data",), ("graphs",), (*NAMED, "--graph", "grid")]
 )
-def test_nor_do_a_plan_and_the_lists(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_plan_and_the_lists_load_neither_scikit_learn_nor_scipy_nor_networkx(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     assert not modules(tmp_path, *arguments) & (OPTIONAL | NUMERIC)
 
 

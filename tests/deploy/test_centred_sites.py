@@ -424,7 +424,7 @@ class TestPlanted:
             (models, plan.planned_privacy.statement, None),
         ):
             make_saved_result(plan, models_, statement, how.stopped, how.rounds, move).save(path)
-            with pytest.raises(CheckpointError, match="saved run"):
+            with pytest.raises(CheckpointError, match="not a saved"):
                 Result.load(path)
         assert status["finished"]
 

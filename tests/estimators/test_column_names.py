@@ -65,7 +65,7 @@ def test_error_lists_all_duplicate_names_and_cuts_long_ones() -> None:
     with pytest.raises(InvalidInput) as caught:
         read_frame(many)
     assert len(str(caught.value)) < 200
-    with pytest.raises(InvalidInput, match=r"3 more"):
+    with pytest.raises(InvalidInput, match=r"'e' and 3 more"):
         read_frame(pd.DataFrame(np.zeros((2, 16)), columns=list("abcdefgh") * 2))
 
 

@@ -117,7 +117,7 @@ def test_a_container_file_is_followed_in_a_folder(tmp_path: Path) -> None:
         "WORKDIR /other",
     ],
 )
-def test_what_cannot_be_followed_ends_the_build(line: str, tmp_path: Path) -> None:
+def test_a_step_that_cannot_be_followed_ends_the_build(line: str, tmp_path: Path) -> None:
     done = follow(tmp_path, FOLLOWED.replace("CMD", f"{line}\nCMD"))
     assert done.returncode not in (0, None) and "2" not in done.stdout
 

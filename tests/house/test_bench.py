@@ -96,9 +96,8 @@ def test_startup() -> None:
     }
     assert wanted["sottovoce train"]["numpy"].startswith("sottovoce.")
     assert wanted["sottovoce --help"]["click"].startswith("sottovoce.cli:")
-    assert (
-        "numpy" not in wanted["sottovoce --help"] and "numpy" in wanted["python -c 'import numpy'"]
-    )
+    only_numpy = "python -c 'import numpy'"
+    assert "numpy" not in wanted["sottovoce --help"] and "numpy" in wanted[only_numpy]
 
 
 def test_felt() -> None:
@@ -106,10 +105,11 @@ def test_felt() -> None:
     keep.
     """
     answer = run("bench/speed/felt.py")
-    assert set(answer) == {"train", "PrivateClassifier, 40,000 x 100"}
+    fit_of_estimator = "PrivateClassifier, 40,000 x 100"
+    assert set(answer) == {"train", fit_of_estimator}
     for entry in answer.values():
         assert entry["here"] > 0 and entry["line"] > 0
-    fit = answer["PrivateClassifier, 40,000 x 100"]
+    fit = answer[fit_of_estimator]
     assert 0 < fit["here_fit"] < fit["here"] and answer["train"]["here_fit"] is None
 
 
@@ -141,20 +141,27 @@ def test_fuzz_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> list[str]:
         return fuzz.judge(made, "csv", fuzz.Said(code, out, err, error), before)
 
-    assert judge(0, "fine\n", "") == [] and judge(2, "", "error: x: is odd; mend it\n") == []
-    assert judge(2, "", "Usage: x\n\nError: No such option\n") == []
-    assert judge(0, "", "", "Traceback ...\nValueError: 1") == ["exception: ValueError: 1"]
-    assert judge(1, "", "error: x\n") == ["exit code 1"]
-    assert (
-        judge(2, "", "error: x\nerror: y\n")
-        == ["2 lines of error"]
-        == judge(2, "", "error: x\nwarning\n")
+    assert judge(0, "fine\n", "") == []
+    refusals_as_they_should_be = (
+        "error: x: is odd; mend it\n",
+        "Usage: x\n\nError: No such option\n",
     )
-    assert judge(0, "", "RuntimeWarning\n") == ["speaks on standard error though all is well"]
-    assert judge(2, "", "error: wquarzberg, 4417.0593\n") == ["shows 2 values of the rows"]
-    assert judge(2, "", "error: \x1b[31m\n") == ["control characters"]
-    assert judge(2, "{}", "error: x\n") == ["an answer beside an error"]
-    assert judge(2, "", "error: x\n", before=(6, b"before")) == ["spent though it refused"]
+    assert [judge(2, "", text) for text in refusals_as_they_should_be] == [[], []]
+
+    def fault(*said: Any, **more: Any) -> str:
+        (found,) = judge(*said, **more)
+        return found
+
+    traceback = "Traceback ...\nValueError: 1"
+    assert fault(0, "", "", traceback) == "exception: ValueError: 1"
+    assert fault(1, "", "error: x\n") == "exit code 1"
+    for two_lines in ("error: x\nerror: y\n", "error: x\nwarning\n"):
+        assert fault(2, "", two_lines).startswith("2 lines")
+    assert "on standard error" in fault(0, "", "RuntimeWarning\n")
+    assert fault(2, "", "error: wquarzberg, 4417.0593\n").startswith("shows 2 values")
+    assert fault(2, "", "error: \x1b[31m\n") == "control characters"
+    assert fault(2, "{}", "error: x\n").startswith("an answer beside")
+    assert fault(2, "", "error: x\n", before=(6, b"before")).startswith("spent though")
 
 
 def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +210,8 @@ def test_encodings(name: str, ways: set[str]) -> None:
         for error, cell in zip(errors.values(), cells.values(), strict=True)
     )
     if name == "curved":
-        assert errors["crescents 50 waves 1"] < errors["crescents as it is 1"] - 15
+        waves, linear = "crescents 50 waves 1", "crescents as it is 1"
+        assert errors[waves] < errors[linear] - 15
 
 
 def test_accuracy(tmp_path: Path) -> None:
@@ -388,8 +396,9 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         and not said["regret"]["yes"]
         and said["crossed regret"]["worst"] == 0.5
     )
-    assert said["peers"]["yes"] and said["peers"]["at least as good on"] == 1.0
-    assert not said["fall"]["yes"] and said["fall at one site"]["yes"]
+    share_won, one_site = "at least as good on", "fall at one site"
+    assert said["peers"]["yes"] and said["peers"][share_won] == 1.0
+    assert not said["fall"]["yes"] and said[one_site]["yes"]
     assert len(_tables_report.verdicts(said)) == 5
     # With fresh noise the best peer is the one chosen before, even if another has less there.
     for number, one in enumerate(cells[2:]):

@@ -34,12 +34,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_pages_that_ask_nobody_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check_pages.main(folder) == 0 and "1 pages ask nobody" in capsys.readouterr().out
+def test_pages_without_external_addresses_pass(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check_pages.main(folder) == 0 and "1 pages ask" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_wrong_is_named(
+def test_a_fault_of_a_page_is_named(
     folder: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "b.html").write_text(f"<html>{text}</html>")
@@ -47,7 +49,7 @@ def test_what_is_wrong_is_named(
     assert "b.html" in (said := capsys.readouterr().out) and BAD[text] in said
 
 
-def test_a_stylesheet_that_asks_somebody_and_a_folder_without_pages(
+def test_a_stylesheet_with_an_external_address_and_a_folder_without_pages_are_faults(
     folder: Path, tmp_path: Path
 ) -> None:
     (folder / "b.css").write_text("@font-face { src: url(https://example.org/f.woff) }")

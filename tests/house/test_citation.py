@@ -36,7 +36,7 @@ def test_the_citation_file_has_the_version_and_the_five_papers() -> None:
     assert len(PAPERS) == 5 and found == PAPERS
 
 
-def test_codemeta_says_the_same() -> None:
+def test_codemeta_has_the_facts_of_the_citation_file() -> None:
     yaml = pytest.importorskip("yaml")
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     meta = json.loads((ROOT / "codemeta.json").read_text(encoding="utf-8"))

@@ -121,7 +121,7 @@ def test_the_image_runs_as_nobody_and_compose_builds_from_the_clone() -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_units_leave_a_service_little(unit: Path) -> None:
+def test_systemd_units_restrict_their_services(unit: Path) -> None:
     text = unit.read_text()
     for word in (
         "NoNewPrivileges=yes",

@@ -12,7 +12,7 @@ from sottovoce.data import Schema
 PAGE = (Path(__file__).parents[2] / "docs/howto/curved.md").read_text(encoding="utf-8")
 
 
-def test_the_example(
+def test_the_example_prints_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
@@ -26,7 +26,7 @@ def test_the_example(
     assert all(abs(a - b) <= 1 for a, b in zip(*numbers, strict=True))
 
 
-def test_the_schema_has_every_kind(tmp_path: Path) -> None:
+def test_the_schema_of_the_page_has_every_kind_of_column(tmp_path: Path) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.S)
     (tmp_path / "s.toml").write_text(text)
     kinds = {block.kind for block in Schema.from_toml(tmp_path / "s.toml").blocks}

@@ -106,7 +106,8 @@ def test_short_scalars_are_shown_as_python_writes_them() -> None:
         (str, "<str>"),
     ):
         assert format_declared_value(value) == text
-    assert str(InvalidInput("h", None, "is odd", "make it even")) == "h: is odd; make it even"
+    rule, remedy = "is odd", "double it"
+    assert str(InvalidInput("h", None, rule, remedy)) == f"h: {rule}; {remedy}"
     path = Path("/somewhere", *["folder"] * 100, "run.npz")
     assert (
         format_declared_value(path).endswith("folder/run.npz'")

@@ -64,6 +64,7 @@ def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -
     old = "    batches: int ="
     imported = "import Count\n"
     edits = {old: PLANTED, imported: "import Count, Interval\n"}
+    refusal = "decay_rate=-1.0: must be >= 0; use decay_rate=0.25"  # as PLANTED declares it
     assert planted_apart(tmp_path, "algorithms/gradient.py", edits, USES) == {
         "algorithm": 0.5,
         "kept": 0.5,
@@ -71,7 +72,7 @@ def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -
         "helps": [True, True],
         "plan": 0.75,
         "study": 0.5,
-        "refused": "decay_rate=-1.0: must be >= 0; use decay_rate=0.25",
+        "refused": refusal,
         "estimators": [0.125, 0.125],
         "documented": True,
     }

@@ -191,7 +191,7 @@ def test_a_run_without_a_name_does_not_begin_beside_one_that_it_may_be(
         assert len(ledger.runs) == 3
 
 
-def test_closing_gives_back_what_a_run_of_before_holds(
+def test_closing_a_run_of_an_earlier_version_gives_back_what_it_holds(
     book: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = book("trusts")
@@ -308,7 +308,7 @@ def test_files_of_later_versions_are_refused_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [0, -1, True, "3", 3.0, [3]])
-def test_what_no_version_wrote_is_no_format(found: object) -> None:
+def test_a_format_that_no_version_wrote_is_refused(found: object) -> None:
     with pytest.raises(ValueError, match="no format"):
         check_file_format(found, "")
 

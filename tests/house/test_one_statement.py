@@ -142,5 +142,5 @@ def test_a_planted_statement_is_found(planted: str) -> None:
         "statement = privacy_statement(prepared, rows, simulated=True)",
     ],
 )
-def test_what_reads_one_is_none(allowed: str) -> None:
+def test_reading_a_statement_is_no_fault(allowed: str) -> None:
     assert not list(faults(allowed))

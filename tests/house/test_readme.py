@@ -57,7 +57,7 @@ def test_first_command_ends_with_the_main_job(capsys: pytest.CaptureFixture[str]
     assert scores["this run"] >= scores["majority"] + 5.0
 
 
-def test_own_table(
+def test_the_commands_for_one_s_own_table_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

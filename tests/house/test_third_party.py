@@ -132,14 +132,14 @@ def test_help_shows_its_command_and_runs_nothing_of_it(extra: Path, tmp_path: Pa
     ]
 
 
-def test_its_command_runs(extra: Path) -> None:
+def test_a_command_of_another_package_runs(extra: Path) -> None:
     ran = CliRunner().invoke(cli, ["rounds", "--rows", "500", "--json"])
     assert ran.exit_code == 0, ran.output
     sigma = [row["sigma"] for row in json.loads(ran.output)]
     assert sigma == sorted(sigma) and sigma[1] / sigma[0] == pytest.approx(math.sqrt(3.0), rel=1e-3)
 
 
-def test_train_takes_its_method_by_name(extra: Path, tmp_path: Path) -> None:
+def test_train_takes_a_method_of_another_package_by_name(extra: Path, tmp_path: Path) -> None:
     small = ["--data", "synthetic:n=400,d=3", "--nodes", "3", "--rounds", "2", "--epsilon", "2"]
     words = [sys.executable, "-m", "sottovoce", "train", "--method", "combine", *small, "--json"]
     ran = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -148,7 +148,7 @@ def test_train_takes_its_method_by_name(extra: Path, tmp_path: Path) -> None:
     assert 1.99 < told["privacy"]["epsilon"] <= 2.0 and told["privacy"]["form"] == "corrected"
 
 
-def test_its_price_is_that_of_its_releases(extra: Path, rows: Rows) -> None:
+def test_a_method_of_another_package_costs_what_its_releases_cost(extra: Path, rows: Rows) -> None:
     config = RunConfig(method="combine", epsilon=1.0, delta=1e-5, rounds=6)
     planned = prepare(config, rows.n, rows.d).plan_ledger().rows
     mu = np.sqrt(sum((row.sensitivity / row.sigma) ** 2 for row in planned))  # type: ignore[attr-defined]
@@ -159,7 +159,7 @@ def test_its_price_is_that_of_its_releases(extra: Path, rows: Rows) -> None:
     assert 0.999 < result.statement.epsilon <= 1.0 and result.statement.delta == 1e-5
 
 
-def test_without_noise_it_solves_the_pooled_problem(extra: Path) -> None:
+def test_a_method_of_another_package_without_noise_solves_the_pooled_problem(extra: Path) -> None:
     """At a small step, up to the bias that gradient descent over a graph has."""
     rows, config = (
         unlike_sites(),
@@ -171,14 +171,14 @@ def test_without_noise_it_solves_the_pooled_problem(extra: Path) -> None:
     ).max() < 0.05 * np.linalg.norm(wanted)
 
 
-def test_its_method_is_audited_by_name(extra: Path) -> None:
+def test_a_method_of_another_package_is_audited_by_name(extra: Path) -> None:
     assert not loaded()
     verdict = attack("combine", claim=Claim(delta=1e-2), replicates=4000)
     assert not verdict.refuted and verdict.lower_bound > 0.4
     assert 0.99 < record_transcripts(make_case("combine", delta=1e-2), 0, 2, 0).proved <= 1.0
 
 
-def test_its_own_audit_is_a_target_and_can_refute(extra: Path) -> None:
+def test_an_audit_of_another_package_is_a_target_and_can_refute(extra: Path) -> None:
     assert ("count", "corrected") in targets()
     verdict = attack("count", replicates=4000)
     assert verdict.claimed_epsilon == 1.0 and 0.5 < verdict.lower_bound <= 1.0

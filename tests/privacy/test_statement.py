@@ -465,5 +465,5 @@ def test_a_saved_run_with_a_broken_statement_is_refused(tmp_path: Path) -> None:
             meta=np.array(json.dumps(meta | {"privacy": change})),
             models=models,
         )
-        with pytest.raises(CheckpointError, match="saved run"):
+        with pytest.raises(CheckpointError, match="not a saved"):
             Result.load(tmp_path / "bad.npz")

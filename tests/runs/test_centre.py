@@ -432,7 +432,7 @@ class TestSaving:
             {"config": replace(result.config, centre=None)},
         ):
             replace(result, **change).save(path)
-            with pytest.raises(CheckpointError, match="saved run"):
+            with pytest.raises(CheckpointError, match="not a saved"):
                 Result.load(path)
 
     def test_margins_are_those_of_rows_as_short_as_in_training(self) -> None:

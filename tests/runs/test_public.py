@@ -249,7 +249,7 @@ def test_one_starting_point_and_no_public_share_of_a_release() -> None:
         TrainConfig(RUN, start="a.npz", public_share=0.1)
     with pytest.raises(InvalidInput, match="only a simulation"):
         TrainConfig(replace(RUN, seed=None), public_share=0.1)
-    with pytest.raises(InvalidInput, match="no schema"):
+    with pytest.raises(InvalidInput, match=r"^public.*no schema"):
         train(TrainConfig(RUN, SYNTHETIC, public="rows.csv"))
 
 

@@ -159,7 +159,7 @@ def test_a_file_with_another_start_is_no_saved_run(tmp_path: Path) -> None:
     result = simulate(config_of("prox_admm"), ROWS, start=Start(POINT))
     for other in (Start(-POINT), Start(POINT, "public"), None):
         replace(result, start=other).save(tmp_path / "run.npz")
-        with pytest.raises(CheckpointError, match="saved run"):
+        with pytest.raises(CheckpointError, match="not a saved"):
             Result.load(tmp_path / "run.npz")
 
 

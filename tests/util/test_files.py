@@ -125,10 +125,10 @@ def test_unwritable_paths_are_refused(tmp_path: Path) -> None:
     for name, rule in (
         ("absent/x", "its folder must exist"),
         ("file/x", "its folder must exist"),
-        ("folder", "regular"),
-        ("pipe", "regular"),
+        ("folder", "not a regular"),
+        ("pipe", "not a regular"),
         ("x" * 300, "File name too long"),
-        ("/dev/full", "regular"),
+        ("/dev/full", "not a regular"),
     ):
         with pytest.raises(InvalidInput, match=rule):
             files.check_writable_path("save", tmp_path / name)
@@ -204,7 +204,7 @@ def test_saved_run_contains_its_whole_configuration(field: str, rows: Rows, tmp_
     meta = record(result)
     del meta["config"][field]
     path.write_bytes(npz({"models": npy(result.models), "meta": npy(json.dumps(meta))}))
-    with pytest.raises(CheckpointError, match="saved run"):
+    with pytest.raises(CheckpointError, match="not a saved"):
         Result.load(path)
 
 
@@ -287,7 +287,7 @@ def test_hostile_saved_runs_and_checkpoints_are_refused(
 ) -> None:
     result, path, trap = simulate(CONFIG, rows), tmp_path / "run.npz", tmp_path / "trap"
     path.write_bytes(HOSTILE[case](npy(result.models), npy(json.dumps(record(result))), trap))
-    with pytest.raises(CheckpointError, match="saved run"):
+    with pytest.raises(CheckpointError, match="not a saved"):
         Result.load(path)
     with pytest.raises(CheckpointError, match=r"readable checkpoint|another configuration"):
         simulate(CONFIG, rows, checkpoint=path)
@@ -307,7 +307,7 @@ def test_saved_runs_with_entries_of_other_types_are_refused(
             continue  # of the right type
         meta = record(result) | {key: value}
         path.write_bytes(npz({"models": npy(result.models), "meta": npy(json.dumps(meta))}))
-        with pytest.raises(CheckpointError, match="saved run"):
+        with pytest.raises(CheckpointError, match="not a saved"):
             Result.load(path)
 
 

@@ -1,4 +1,9 @@
-"""The command line: ``sottovoce train``, ``plan``, ``predict`` and the others."""
+"""The command line: ``sottovoce train``, ``plan``, ``predict`` and the others.
+
+:func:`main` is the program.  A command's module is imported only when it is called, so that
+``--help`` and short commands start fast; other packages may bring commands too.  Errors end with
+one line on standard error and an exit code of :data:`sottovoce.errors.EXITS`.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +34,18 @@ Train linear models across sites that may not share their rows, with a proved pr
 \b
   sottovoce train                                  Adult, five sites
   sottovoce train --pure                           without a delta
-  sottovoce train --method dvp --epsilon 2         another method and total
+  sottovoce train --method dvp --epsilon 2         another method and budget
   sottovoce schema init rows.csv                   first, a draft schema
   sottovoce train --data rows.csv --schema s.toml  your own table
-  sottovoce plan --rounds 30 --epsilon 1           what noise that means
+  sottovoce plan --rounds 30 --epsilon 1           the noise of that budget
   sottovoce predict run.npz new.csv                use a saved run
-  sottovoce evaluate run.npz held.csv              how good it is
-  sottovoce report run.json                        a page to pass on
+  sottovoce evaluate run.npz held.csv              its quality, privately
+  sottovoce report run.json                        an HTML page to pass on
   sottovoce export run.json --onnx m.onnx          for other programs
-  sottovoce ledger init my.ledger --epsilon 3      a budget for life
+  sottovoce ledger init my.ledger --epsilon 3      a lifetime budget
   sottovoce claims                                 what papers claim
   sottovoce audit mr_admm                          attack a method
-  sottovoce compare                                003's comparison
+  sottovoce compare                                paper 003's comparison
   sottovoce study --list                           papers' experiments
   sottovoce demo                                   a hub and its sites
   sottovoce site --help                            take part with others
@@ -75,14 +80,17 @@ own help.
 Others come from installed packages (:mod:`sottovoce.util.plugins`).
 """
 MODULES = {"data": "lists", "graphs": "lists", "methods": "lists"}
-"""Modules of commands that have none of their own name."""
+"""Modules of commands that have no module of their own name."""
 
 
 STORED = "sottovoce.stored"
 """Where the result is, among what a context keeps: see :mod:`sottovoce.cli.results`."""
 CLOSED = 141
-"""Exit code where the reader of a pipe has left, as that of a program which the signal ends."""
+"""Exit code if the reader of a pipe has left: 128 + 13, as shells report a program that SIGPIPE
+ends.
+"""
 _REPLACED = "sottovoce"
+"""Name under which :func:`_replace_unencodable` is registered as a handler of encoding errors."""
 _LOOKS = {
     "█": "#",
     "…": "...",
@@ -109,12 +117,14 @@ class Commands(click.Group):
     """
 
     def __init__(self, **options: Any) -> None:
+        # click lists these and suggests likely names; `get_command` imports the real ones.
         super().__init__(
             **options,
             commands={name: click.Command(name, help=line) for name, line in COMMANDS.items()},
         )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command's module and return the command; None for an unknown name."""
         command: click.Command | None
         if cmd_name in COMMANDS:
             module = import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__)
@@ -124,7 +134,7 @@ class Commands(click.Group):
         return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        # By name alone: what other packages bring is imported when it is called.
+        """Return the names of all commands, those of other packages included; imports none."""
         return sorted({*COMMANDS, *plugins.installed_entry_points(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -136,7 +146,7 @@ class Commands(click.Group):
                 sys.stdout.flush()
             return done
         except (click.Abort, KeyboardInterrupt, MemoryError):
-            # It may come while a run is scored that was stored before.
+            # It may come while a run is scored, after its result was stored.
             where = _stored_result_sentence(ctx)
             if where is not None:
                 _print_to_stderr(where)
@@ -145,7 +155,7 @@ class Commands(click.Group):
             if isinstance(error, SottovoceError):
                 raise
             where = _stored_result_sentence(ctx)
-            # Asked before standard output is given up, which it is about.
+            # Must be asked before standard output is redirected.
             closed = isinstance(error, BrokenPipeError) and _pipe_reader_has_left()
             _discard_further_output()
             if closed:
@@ -200,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SottovoceError as error:
         more = ""
         if isinstance(error, SchemaError):
-            more = " (`sottovoce schema check SCHEMA TABLE` tells all at once)"
+            more = " (`sottovoce schema check SCHEMA TABLE` lists every mistake at once)"
         click.echo(f"error: {error}{more}", err=True)
         sys.exit(exit_code_for_error(error))
     except OSError as error:
@@ -259,7 +269,7 @@ def _pipe_reader_has_left() -> bool:
         waiting = select.poll()
         waiting.register(sys.stdout.fileno(), 0)
         return any(event & select.POLLERR for _, event in waiting.poll(0))
-    # A system without poll, or an output that is no file.
+    # A system without poll, as Windows, or an output that is no file: taken as a reader that left.
     except (AttributeError, OSError, ValueError):
         return True
 

@@ -1,4 +1,9 @@
-"""What inference, regression and evaluations print for people."""
+"""What inference, least squares and evaluations print for people.
+
+``train``, ``evaluate``, ``demo``, ``hub`` and ``site`` call it.  `found` is an evaluation, or its
+plain data: measures by key, each an estimate with ``value``, ``low`` and ``high``, the ends of its
+95% interval; a refused one has the value None and the reason as ``refused``.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,7 @@ from .render import format_site_sizes, make_privacy_panel, print_notes
 from .screen import Console, Listing, escape_markup, make_listing
 
 DIMMED = ("reference", "refused", "-")
+"""Entries of a table of coefficients that stand in place of a number."""
 HELD = "Privacy of held-out rows"
 _RECALIBRATED = {key: head for key, (head, _) in RECALIBRATION.items()}
 _NAMES = {
@@ -66,7 +72,7 @@ def render_inference(done: Inferred, console: Console, saved: Path | None) -> No
         render_evaluation(done.evaluation, console)
     elif done.exact:
         # The curve needs test rows of both classes.
-        area = "unknown, of one class"
+        area = "unknown (test rows of one class)"
         if "auc" in done.exact:
             area = f"{done.exact['auc']:.4f}"
         console.print(
@@ -133,7 +139,10 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
 
 
 def render_quality(found: dict[str, Any], console: Console) -> None:
-    """Print an evaluation of two classes from plain data, with ``exact`` if there is any."""
+    """Print an evaluation of two classes from plain data.
+
+    Numbers without noise, its ``exact``, are printed beside the others if there are any.
+    """
     console.print(make_privacy_panel(Statement.from_dict(found["privacy"]).words, HELD))
     names = ["all held-out rows", *found["by"]]
     every = [found, *found["by"].values()]
@@ -150,9 +159,10 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
 def _quality_table(
     found: dict[str, Any], names: Sequence[str], every: Sequence[dict[str, Any]]
 ) -> Listing:
-    """Make a table with a line for each measure.
+    """Make a table with a line for each measure, and a column for all rows and each group of rows.
 
-    It has a column for all rows, and one for each group of rows.
+    `every` has the evaluation of all rows and then of each group, named by `names`; `found` is that
+    of all rows, which also has the numbers without noise.
     """
     # Of several groups, intervals stand below their numbers, so that the columns fit a screen.
     many = len(every) > 1
@@ -172,6 +182,7 @@ def _quality_table(
     table.add_column(exact_head, justify="right")
 
     def add_measure(head: str, estimates: list[dict[str, Any]], name: str) -> None:
+        """Add the line of one measure, given its estimate in every group and its key in `exact`."""
         texts = [format_estimate(one, many) for one in estimates]
         table.add_row(head, *texts, _format_exact_number(exact, name))
 
@@ -192,7 +203,10 @@ def _format_exact_number(exact: Mapping[str, float], name: str) -> str:
 
 
 def format_estimate(found: dict[str, Any], below: bool = False) -> str:
-    """Format an estimate with its 95% interval, or say that it was refused."""
+    """Format an estimate with its 95% interval, or say that it was refused.
+
+    With `below` the interval stands on a second line.
+    """
     if found["value"] is None:
         return "[dim]refused[/]"
     low, high = f"{found['low']:.3f}", f"{found['high']:.3f}"
@@ -306,7 +320,7 @@ def render_least_squares(done: Fitted, console: Console, saved: Path | None) -> 
         )
     if has_intervals(done.coefficients):
         console.print(
-            f"[dim]coefficients in {escape_markup(unit or 'units of the target')} a step of the "
+            f"[dim]coefficients in {escape_markup(unit or 'units of the target')} per unit of the "
             "column[/]"
         )
         show_coefficients(done.to_dict(), console)

@@ -1,4 +1,9 @@
-"""``sottovoce audit``: attack a method, and compare what the attack shows with what is claimed."""
+"""``sottovoce audit``: attack a method, and compare what the attack shows with what is claimed.
+
+A "game" asks an adversary which of two neighbouring tables a run had; a "verdict" is its outcome:
+a lower bound on epsilon, beside the claimed and the proved one.  :mod:`sottovoce.audit` plays the
+games; this module reads options and prints verdicts.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +107,11 @@ class AuditOptions:
     as_json: bool
 
     @property
-    def of_the_other_way(self) -> dict[str, Any]:
-        """Options of games with ``--one-run``, and its own without it, which do not go together."""
+    def options_of_other_mode(self) -> dict[str, Any]:
+        """Options that the chosen mode refuses, None where they were left out.
+
+        With ``--one-run`` those of games between two tables; without it those of one run.
+        """
         if self.one_run:
             # A flag that is left out is False, and no option that was given.
             return {
@@ -116,7 +124,7 @@ class AuditOptions:
 
     @property
     def attacked_targets(self) -> list[tuple[str, str]]:
-        """Methods with their forms that are attacked."""
+        """Pairs of a method's name and a form of its claim, each of which is attacked."""
         if self.method == "all":
             return targets(self.form)
         return [(self.method, self.form or "corrected")]
@@ -154,17 +162,20 @@ def audit(**parameters: Any) -> None:
 
     Two tables differ in one row of one site.  The adversary knows both, sees every message of every
     round, and must say which one it was.  From thousands of runs of each follows a lower bound on
-    epsilon, beside the claim; a bound above the claim refutes it.  Others attack what stands around
-    the methods: `stopping` the epsilon that a ledger quotes, `refusals` a site that gets extreme
-    vectors, `labels` an estimator that meets a rare label, `capped` the cap on a row's gradient,
-    `sums` sums over sites of which some collude, `answers` what coefficients, evaluations and
-    regressions ask for, `people` the unit of several rows, `rare` what a survey must not show.
+    epsilon, beside the claim; a bound above the claim refutes it.
+
+    Other audits attack the code around the methods: `stopping` the epsilon that a ledger quotes to
+    an analyst who may stop, `refusals` the aborts of a site that gets extreme vectors, `labels` an
+    estimator that meets a rare label, `capped` gradient clipping, `sums` secure aggregation with
+    colluding sites, `answers` the releases behind coefficients, evaluations and regressions,
+    `people` the guarantee for a person with several rows, `rare` the values that a survey must
+    hide.
 
     \b
       sottovoce audit mr_admm                  comes near the claim, never above
       sottovoce audit dvp --form printed       a claim that is false
       sottovoce audit dvp --rounds 5 --epsilon 2 --json
-      sottovoce audit stopping                 stops by what she sees of a ledger
+      sottovoce audit stopping                 an analyst picks when to stop
       sottovoce audit sums --colluders 2       one too many: refuted
       sottovoce audit answers                  every release behind an answer
       sottovoce audit all                      every claim of the package
@@ -173,7 +184,7 @@ def audit(**parameters: Any) -> None:
     """
     options = AuditOptions(**parameters)
     report = options.report
-    _check_one_run_options(options.method, options.one_run, options.of_the_other_way)
+    _check_one_run_options(options.method, options.one_run, options.options_of_other_mode)
     _check_game_options(options.method, options.replicates, options.colluders)
     if report is not None:
         files.check_writable_path("report", report)
@@ -202,15 +213,16 @@ def audit(**parameters: Any) -> None:
 
 
 def _print_verdicts_json(plain: Any) -> None:
+    """Print one verdict, or a list of them, as JSON with infinities as texts."""
     click.echo(json.dumps(infinities_to_text(plain), indent=2))
 
 
-def _check_one_run_options(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> None:
+def _check_one_run_options(method: str, one_run: bool, of_other_mode: dict[str, Any]) -> None:
     """Refuse options of games with ``--one-run``, and its own options without it."""
     rule = "needs --one-run"
     if one_run:
         rule = "cannot be combined with --one-run"
-    for name, value in of_the_other_way.items():
+    for name, value in of_other_mode.items():
         if value is not None:
             raise click.BadParameter(rule, param_hint=name)
     if one_run and method == "all":
@@ -219,12 +231,20 @@ def _check_one_run_options(method: str, one_run: bool, of_the_other_way: dict[st
         )
 
 
+_FEWEST_RUNS = 80
+"""Fewest runs of each table that a game is played with, unless the audit itself plays fewer."""
+
+
 def _check_game_options(method: str, replicates: int | None, colluders: int | None) -> None:
     """Refuse colluders where nothing is summed, and too few runs."""
     if colluders is not None and method != "sums":
         raise click.BadParameter("needs the audit `sums`", param_hint="--colluders")
-    if replicates is not None and replicates < 80:
-        few = f"{replicates} is too few for a bound; use 2000 or more"
+    # An audit whose single run is a whole release plays few: `labels` 40 with --quick.
+    fewest, enough = _FEWEST_RUNS, 2000
+    if method in ADVERSARIES and ADVERSARIES[method].quick < _FEWEST_RUNS:
+        fewest = enough = ADVERSARIES[method].quick
+    if replicates is not None and replicates < fewest:
+        few = f"{replicates} is too few for a bound; use {enough} or more"
         raise click.BadParameter(few, param_hint="--replicates")
 
 
@@ -242,7 +262,7 @@ def _check_claimed_epsilon(form: str | None, epsilon: float | None) -> None:
 
 
 def _games_table(found: WorstVerdict) -> Table:
-    """Make a table of the bounds of all games of which the worst is the verdict."""
+    """Make a table of the bounds of all games of an audit, whose verdict is the worst of them."""
     table = make_listing("<game", ">bound", ">exact", no_wrap=True)
     table.title = "All games"
     for name, game in found.games.items():
@@ -269,6 +289,7 @@ def _show_step_progress(
 
 
 def _render(found: list[Verdict], confidence: float) -> None:
+    """Print verdicts as a table; a single one also with its game."""
     bound = f">bound, {confidence:.0%}"
     table = make_listing(
         "<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True
@@ -325,15 +346,16 @@ def _describe_game(one: Verdict) -> list[str]:
     if isinstance(one, StoppingVerdict):
         return [
             f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
-            f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by "
-            f"the runs at least {one.realised_delta_bound:.3g}",
+            "an analyst who stops at the best moment makes delta "
+            f"{one.realised_delta:.3g} (exact); "
+            f"lower bound by the runs: {one.realised_delta_bound:.3g}",
             tables,
         ]
     if isinstance(one, RareVerdict):
         runs = 2 * one.replicates
         return [
-            f"{one.shown:,} of {runs:,} surveys{at} show what few rows have: "
-            f"{one.shown / runs:.4f}, and at least {one.rate_bound:.4f}; stated: at most "
+            f"{one.shown:,} of {runs:,} surveys{at} show values that few rows have: a rate of "
+            f"{one.shown / runs:.4f}, lower bound {one.rate_bound:.4f}; stated: at most "
             f"{one.stated:g}; attack: {one.attack}",
             tables,
         ]

@@ -1,4 +1,8 @@
-"""``sottovoce demo``: a hub and its sites as processes of this machine."""
+"""``sottovoce demo``: a hub and its sites as processes of this machine.
+
+:mod:`sottovoce.deploy.demonstration` makes their folders with Adult's rows and runs them; this
+module shows how far they are, and compares the model with that of the same run in one process.
+"""
 
 from __future__ import annotations
 
@@ -120,22 +124,31 @@ def demo(
       sottovoce demo --inference --keep rehearsal   look into the folders
     """
     _check_lost_sites(lose_site, sites, transport, inference or evaluation is not None)
-    asks = make_requested_answers(inference, False, evaluation, holdout, 0.5, None)
+    asks = make_requested_answers(
+        inference,
+        site_constants=False,
+        evaluation=evaluation,
+        holdout=holdout,
+        cut=0.5,
+        by=None,
+    )
     named = method or _default_method(inference, trust)
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
     schema = None
     waits = Waits()
     if inference:
+        # Six columns: coefficients of all would need more rows than Adult has.
         schema = demonstration.FEW
     if lose_site:
+        # Waits of seconds, because the others wait for the lost sites.
         waits = demonstration.SOON
     with _open_run_folder(keep) as place:
         built = demonstration.build_demonstration(
             Path(place), config, sites, schema=schema, asks=asks, centre=centre, waits=waits
         )
         report = _run_and_compare(built, transport, lose_site, console, as_json)
-        # The table is of files in the folder, which may be gone after it.
+        # Made from files in the folder, which may be removed at the end of the context.
         table = _progress_table(built)
     if keep is None:
         del report["folder"]
@@ -217,7 +230,7 @@ def _run_demonstration(
 def _show_comparison(
     built: Demonstration, report: dict[str, Any], transport: str, console: Console
 ) -> None:
-    """Print the privacy of a demonstration, its answers, and how it differs from one process."""
+    """Print a demonstration's privacy and answers, and its difference to the run in one process."""
     console.print(
         make_privacy_panel(built.plan.planned_privacy.statement.words, f"Privacy: {DEMONSTRATION}")
     )

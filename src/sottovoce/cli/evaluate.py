@@ -1,4 +1,8 @@
-"""``sottovoce evaluate``: differentially private evaluation of a saved run on held-out rows."""
+"""``sottovoce evaluate``: differentially private evaluation of a saved run on held-out rows.
+
+A "judge" (:mod:`sottovoce.answers.judging`) is the kind of evaluation for the label's task: of two
+classes, of several, or of a number.  It makes one release, which the rows' ledger is charged for.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +161,8 @@ def _evaluate_on_rows(
 ) -> tuple[Any, IntArray | None]:
     """Evaluate the model by one release on these rows, at the price that the ledger is charged.
 
-    Returns the evaluation, and the place of each row's site among those that the model knows.
+    Returns the evaluation, and the index of each row's site among the sites that the model knows;
+    None where the model has no constants of sites.
     """
     asked = _keep_one_row_a_person(table, schema)
     encoded = schema.encode(asked)
@@ -165,22 +170,22 @@ def _evaluate_on_rows(
     threshold = _choose_threshold(options.threshold, saved, schema)
     judge = judge_for_task(schema.task, Held(options.epsilon, threshold, options.by), schema)
     config = options.make_run_config()
-    with opened_ledger(options.ledger) as book:
+    with opened_ledger(options.ledger) as ledger:
         where = saved.site_indices(asked)
         scored = Scored(saved.margins(asked, encoded.X, where), saved.digest, encoded.y, encoded.X)
         config = with_one_row_each(config, schema)
         # Of the file as it was read, so that the ledger knows the rows under every schema.
         raw = table_digest([table], describe_deal(ONE_SITE, schema, 1, config))
         # A ledger that was used for encoded rows knows those.
-        if book is not None:
+        if ledger is not None:
             design = encoded.X
             if scored.X is not None:
                 design = scored.X
-            book.identity.bind_to_rows(raw, rows_digest(design, scored.y))
+            ledger.identity.bind_to_rows(raw, rows_digest(design, scored.y))
         found = judge.run_evaluation(
             scored,
             config,
-            ledger=book,
+            ledger=ledger,
             run_name=options.run_name,
             digest=raw,
             caveat=schema.caveat,
@@ -215,7 +220,7 @@ def _store_evaluation(
 def _choose_threshold(given: float | None, saved: SavedModel, schema: Schema) -> float:
     """Return the probability from which on a row is called positive.
 
-    As given, else the run's own, else the usual one.
+    As given, else the run's own, else 0.5.
     """
     if given is None and isinstance(schema.task, TwoClasses):
         given = saved.threshold
@@ -233,7 +238,7 @@ def _keep_one_row_a_person(table: Table, schema: Schema) -> Table:
 
 
 def _commands_of_record(record: dict[str, Any]) -> str:
-    """Return the command of the run, if its record has it, and this one."""
+    """Return the command that made the run, if its record has it, and this one, a line each."""
     return "\n".join(filter(None, (record.get("command"), typed_command_line())))
 
 

@@ -1,4 +1,10 @@
-"""``sottovoce hub``: what the sites connect to.  It sees messages, never rows."""
+"""``sottovoce hub``: what the sites connect to.  It sees messages, never rows.
+
+A hub's folder holds its certificate authority (``ca.crt``, ``ca.key``), its own certificate, those
+of the sites that were admitted, the agreed ``plan.json``, and ``hub.log``, in which every message
+of its runs is.  :mod:`sottovoce.cli.serving` runs the server; invitations are made in
+:mod:`sottovoce.cli.join`.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +56,7 @@ _STATES = {
     False: "the hub is not running",
     None: "this transport keeps no times",
 }
+"""Texts of `running` in a hub's status; None where the log has no times to tell it by."""
 _CODE = make_option(
     "--code",
     "NAME=CODE, what a site read out, so that nobody is asked; once a site.",
@@ -242,9 +249,8 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
     """
     # The earlier authority is forgotten only when all sites have keys of the new one.
     if forget and (authority or hosts):
-        raise InvalidInput(
-            "forget", True, "is a step of its own", "see `sottovoce hub renew --help`"
-        )
+        rule = "cannot be combined with --authority or --host"
+        raise InvalidInput("forget", True, rule, "see `sottovoce hub renew --help`")
     for host in hosts:
         check_host(host)
     if authority:
@@ -396,7 +402,7 @@ def run(
 
 
 def _check_waiting_times(patience: float | None, greeting: float | None, linger: float) -> None:
-    """Raise :class:`InvalidInput` for times that no clock can reach."""
+    """Refuse waiting times, in seconds, that are infinite or negative, or 0 where that ends all."""
     for field, seconds in (("patience", patience), ("greeting", greeting)):
         if seconds is not None and not 0.0 < seconds < math.inf:
             raise InvalidInput(

@@ -1,4 +1,9 @@
-"""``sottovoce hub invite`` and ``site join``: files to and from sites, and a code by telephone."""
+"""``sottovoce hub invite`` and ``site join``: files to and from sites, and a code by telephone.
+
+The hub writes an invitation for each site, NAME.invite; the site answers with NAME.joined, its
+public facts and keys.  A short code, computed from both files, is read out by telephone and typed
+at the other end: it matches only if neither file was changed on its way.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +232,7 @@ def check_spoken_code(question: str, code: str, given: str | None, of: str) -> N
     given : str or None
         Typed beforehand; None asks, several times.
     of : str
-        Whose code it is, for the message.
+        Whose code it is, for the message, such as "of north".
 
     Raises
     ------
@@ -274,7 +279,7 @@ def make_invited_site(
     epsilon, delta : float or None
         Lifetime budget; None takes what the invitation proposes, and delta 0 is pure epsilon.
     accountant : str or None
-        Of the ledger, for life; None for the default.
+        Accountant of the new ledger, for its life; None for the default.
 
     Raises
     ------
@@ -349,12 +354,13 @@ def _encoding_source(
 
 
 def print_ledger_notes(made: Made) -> None:
-    """Print what there is to know about a new ledger."""
+    """Print what an example run takes of a new ledger, and files that may be one of these rows."""
     if made.share is not None:
         click.echo(made.share)
     for why in made.unknown:
         click.echo(
-            f"note: it is not known whether this is a ledger of the same rows: {why}", err=True
+            f"note: could not check whether this is a ledger of the same rows: {why}",
+            err=True,
         )
 
 

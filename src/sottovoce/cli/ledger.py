@@ -1,4 +1,8 @@
-"""``sottovoce ledger``: the data set's lifetime budget on disk."""
+"""``sottovoce ledger``: the data set's lifetime budget on disk.
+
+A ledger is one file of records, each chained to the one before by a hash.  Its "head" is the hash
+of the last record: a file that was restored from a backup lacks a head that was noted later.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +89,7 @@ def show(file: Path, as_json: bool) -> None:
 
 def _print_ledger_summary(file: Path, shown: dict[str, Any], console: Console) -> None:
     """Print a ledger's summary for people; its head is the last line."""
+    # The first run ties a ledger to its rows by their digest.
     tied = "not tied to any rows yet"
     if shown["bound"]:
         tied = "tied to its rows"
@@ -104,7 +109,8 @@ def _print_ledger_summary(file: Path, shown: dict[str, Any], console: Console) -
     for run in shown["runs"]:
         _print_run_in_ledger(run, console)
     console.print(
-        "[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]"
+        "[dim]keep the next line elsewhere: `ledger verify --head` detects a restored backup by "
+        "it[/]"
     )
     click.echo(f"head {shown['head']}")
 
@@ -171,6 +177,6 @@ def close(file: Path, run: str) -> None:
         key = ""
         if erased:
             key = "; its key is erased"
-        click.echo(f"closed {run}; its name is taken{key}")
+        click.echo(f"closed {run}; its name cannot be used again{key}")
         for other, state in erase_old_masking_keys(book).items():
             click.echo(f"erased the key of run {other}, which is {state} in the ledger")

@@ -1,4 +1,8 @@
-"""``sottovoce methods``, ``data`` and ``graphs``: what there is to choose from."""
+"""``sottovoce methods``, ``data`` and ``graphs``: what there is to choose from.
+
+"Trusts" of a method are the parties with whom it runs: nobody but the site, secure aggregation, or
+a curator (:data:`sottovoce.algorithms.method.TRUSTS`).
+"""
 
 from __future__ import annotations
 
@@ -96,8 +100,8 @@ def _unloaded_package_methods() -> list[plugins.EntryPoint]:
 
 
 def _describe_trusts(name: str) -> dict[str, dict[str, str]]:
-    """Return a method's trusts, with the name in records and the releases of each."""
-    pairs = {trust: REGISTRY[pair] for trust, pair in trusts_of(name).items()}
+    """Return what a method is under each trust: its name in records, releases, noise and use."""
+    classes = {trust: REGISTRY[own_name] for trust, own_name in trusts_of(name).items()}
     return {
         trust: {
             "name": cls.name,
@@ -105,7 +109,7 @@ def _describe_trusts(name: str) -> dict[str, dict[str, str]]:
             "noise": cls.noise_law,
             "good for": cls.good_for,
         }
-        for trust, cls in pairs.items()
+        for trust, cls in classes.items()
     }
 
 
@@ -137,9 +141,7 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
 
     if schema is None:
         if table is not None:
-            raise InvalidInput(
-                "schema", None, "a table is compared with its schema", "give --schema FILE"
-            )
+            raise InvalidInput("schema", None, "is needed to check a table", "give --schema FILE")
         _print_rows_or_json("Data sets", datasets.describe(), as_json)
         return
     declared = datasets.Schema.from_toml(schema)

@@ -58,7 +58,10 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 Option = Callable[[Any], Any]
 NUMBER = Numbers()
 FILES_OF_RUNS = ("set_", "config", "save_config")
-"""Parameters that give others or write them down, so no record of a run holds them."""
+"""Parameters that read or write values of other parameters.
+
+Records of runs and files for ``--config`` hold those values, and not these.
+"""
 LIFELONG = click.Choice(["pure", "zcdp", "rdp"])
 """Accountants of ledgers on disk."""
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -148,13 +151,15 @@ def make_run_config(
     Parameters
     ----------
     knobs : dict
-        Parameters of click; None where epsilon or delta is left out.
+        Parameters of click that are fields of :class:`sottovoce.RunConfig`, and ``pure``; epsilon
+        and delta are None where they are left out.
     seed : int or None
         None draws noise from the operating system.
     ledger : DurableLedger, optional
         The ledger that is charged; with one of pure epsilon there is no default delta.
     priced : bool
-        A given noise leaves epsilon to be told, instead of making it a budget to stop at.
+        True for a plan: where noise is given and epsilon is not, epsilon is computed from the
+        noise; otherwise it would be a budget at which the run stops.
 
     Returns
     -------
@@ -166,7 +171,7 @@ def make_run_config(
         If delta is outside (0, 1), or given together with `pure`.
     """
     options = dict(knobs)
-    # No field of a run: that there is no delta says the same.
+    # A run has no field `pure`: it is pure if it has no delta.
     pure = options.pop("pure")
     delta, method = options["delta"], options["method"]
     if delta is not None and not 0.0 < delta < 1.0:
@@ -182,7 +187,7 @@ def make_run_config(
         options["delta"] = defaults.default_delta(method, options["form"], accountant)
     if options["epsilon"] is None:
         if priced and options["noise"] is not None:
-            # No budget stops the run, and its price is told.
+            # No budget stops the run, and its epsilon is computed.
             options["epsilon"] = math.inf
         else:
             options["epsilon"] = defaults.default_epsilon(method)
@@ -200,7 +205,7 @@ def opened_ledger(path: Path | None) -> AbstractContextManager[DurableLedger | N
 
 
 def knobs_left_open() -> tuple[str, ...]:
-    """Return the knobs that the command line did not give, for ``--method auto`` to choose."""
+    """Return the settings of methods that were not given, which ``--method auto`` may choose."""
     context = click.get_current_context()
     return tuple(
         knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT

@@ -1,4 +1,10 @@
-"""``sottovoce plan``: what a run costs and how much noise it means, before there are any data."""
+"""``sottovoce plan``: what a run costs and how much noise it means, before there are any data.
+
+Sizes of sites, a budget and perhaps a schema are enough.  :func:`plan` prices a run
+(:func:`sottovoce.runs.prepare.outline_run`), or forecasts the standard errors of an inference
+(:mod:`sottovoce.answers.forecast`); with ``--write`` it also writes the plan that separate sites
+agree on (:mod:`sottovoce.deploy.proposal`).
+"""
 
 from __future__ import annotations
 
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from ..deploy.members import Member  # only the sites' plan needs `deploy`
 
 _SHOWN = 8
+"""Sites in the table of noise, and noise factors of a method; a run may have thousands."""
 _EXAMPLES = """
 \b
 Examples:
@@ -139,7 +146,7 @@ def forecast_inference(
     dict
         Plain data.
     """
-    # Only a forecast needs recipes.
+    # Only a forecast needs this module.
     from ..answers.forecast import forecast_from_schema
 
     return forecast_from_schema(
@@ -189,11 +196,11 @@ def without_held_out_rows(
 
 def check_planned_answers(options: PlanOptions) -> None:
     """Refuse answers that this plan cannot ask."""
-    # To make them refuses a cut and a share that are none.
+    # Building them refuses a cut that is no probability, and a share that is none.
     _ = options.asks
     if options.evaluation is not None and options.write is None:
         raise InvalidInput(
-            "asks", None, "only a plan of sites can ask for answers", "add --write, or remove them"
+            "asks", None, "an evaluation needs a plan of sites", "add --write, or remove it"
         )
     if options.inference and options.schema is None:
         rule = "coefficients need the columns of a schema"
@@ -273,6 +280,7 @@ def make_priced_sites(
 
 
 def _checked_sizes(sizes: Array) -> Array:
+    """Return the numbers of rows, (N,); InvalidInput unless all are whole and at least 1."""
     if np.any((sizes < 1) | (sizes != np.floor(sizes))):
         rule = "must be whole numbers of rows, at least 1"
         raise InvalidInput("sizes", sizes.tolist(), rule, "use e.g. 8000")
@@ -297,7 +305,7 @@ def outline_and_write_plan(options: PlanOptions, config: RunConfig, sites: Sites
         Privacy, noise and rounds, and, where asked for, dropout, centring, the plan's digest and
         the choice of a method.
     """
-    decision = decided(options, config, sites)
+    decision = decide_on_centring(options, config, sites)
     choice = None
     if config.auto and not options.inference:
         choice = choose_method_by_trials(options, config, sites, decision)
@@ -339,8 +347,11 @@ def _centring_or_none(decision: Decision | None) -> Centring | None:
     return decision.centring
 
 
-def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision | None:
-    """Decide if rows are centred first; None where that is not asked for, or impossible.
+def decide_on_centring(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision | None:
+    """Decide if the means of columns are released and subtracted first.
+
+    None where that is not asked for, or impossible: without a schema, in an inference, and for a
+    loss with several outputs.
 
     Parameters
     ----------
@@ -546,19 +557,17 @@ def _print_plan(outlined: dict[str, Any], as_json: bool) -> None:
 
 def _describe_lifetime_use(life: dict[str, Any]) -> str:
     """Describe what a run takes of a ledger's lifetime budget."""
-    text = (
-        f"a ledger with a lifetime budget of {ceil_text(life['least'])} can pay for this run, "
-        "and is used up by it"
-    )
+    text = f"smallest lifetime budget of a ledger for this run: {ceil_text(life['least'])}"
     if "budget" in life and life["runs"]:
         text += (
-            f"; of one of {life['budget']:g} it takes {ceil_text(life['first'])} as the first run "
-            f"and {ceil_text(life['later'])} as a later one, {life['runs']} times in all"
+            f"; of a lifetime budget of {life['budget']:g} it takes {ceil_text(life['first'])} as "
+            f"the first run and {ceil_text(life['later'])} as a later one, so {life['runs']} such "
+            "runs fit"
         )
     elif "budget" in life:
-        text += f"; one of {life['budget']:g} cannot pay for it"
+        text += f"; a lifetime budget of {life['budget']:g} is too small for it"
     elif life["accountant"] != "pure":
-        text += "; of a larger one its first run takes more, its later ones less: see --life"
+        text += "; of a larger budget the first run takes more, later ones less: see --life"
     return text
 
 
@@ -568,7 +577,7 @@ def _render_plan(outlined: dict[str, Any], console: Console) -> None:
     _render_plan_header(outlined, stated, console)
     console.print(_make_noise_table(outlined, stated))
     _render_plan_notes(outlined, console)
-    # The first part is of the rows that are trained on.
+    # The first part is the privacy of the rows that are trained on, the others of held-out rows.
     for part in outlined.get("parts", [])[1:]:
         console.print(
             f"{sum(outlined['held']):,} of {sum(outlined['n']):,} {stated.counted} are held out, "
@@ -583,7 +592,7 @@ def _render_plan(outlined: dict[str, Any], console: Console) -> None:
         code = f"the plan's code, for the telephone: {outlined['code']}"
         console.print(f"{wrote}\n{code}", soft_wrap=True, highlight=False)
     console.print(
-        "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of "
+        "[dim]noise: largest standard deviation of a coordinate of what a site sends; weights of "
         "a useful classifier are of order 1[/]"
     )
 
@@ -656,13 +665,17 @@ def _render_plan_notes(outlined: dict[str, Any], console: Console) -> None:
 
 
 def _render_forecast(said: dict[str, Any], console: Console) -> None:
-    """Print from how many rows on coefficients are printed, and how sure they will be."""
+    """Print the rows from which coefficients are printed, and the standard errors to expect.
+
+    `said` is a forecast's plain data: see
+    :func:`sottovoce.answers.forecast.forecast_from_schema`.
+    """
     fewest, most = said["rows_half_range"]
     console.print(
-        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real "
-        f"tables go (four in five: from {fewest:,.0f} to {most:,.0f}), and all from "
-        f"{said['rows_needed']:,.0f} on, or from {said['rows_even']:,.0f} on if columns spread "
-        f"over their ranges and are unrelated; there are {said['rows']:,.0f}",
+        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on (four "
+        f"in five synthetic tables like real ones: from {fewest:,.0f} to {most:,.0f} rows on), all "
+        f"of them from {said['rows_needed']:,.0f} rows on, or from {said['rows_even']:,.0f} if "
+        f"columns spread over their ranges and are unrelated; there are {said['rows']:,.0f} rows",
         highlight=False,
     )
     heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")

@@ -1,4 +1,9 @@
-"""Parameters of ``sottovoce plan``, and what they hold once they are read."""
+"""Parameters of ``sottovoce plan``, and what they hold once they are read.
+
+An option is typed; a setting is given by ``--set NAME=VALUE`` or in a file
+(:mod:`sottovoce.cli.run_command`).  Those that ``train`` has too are in
+:mod:`sottovoce.cli.run_options`.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from ..deploy.asks import Asks
 
 _EXPECTED = Assumed()
+"""Default assumptions of a forecast."""
 
 
 @dataclass(frozen=True)

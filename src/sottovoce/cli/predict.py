@@ -1,4 +1,8 @@
-"""``sottovoce predict``: use a saved run on new rows."""
+"""``sottovoce predict``: use a saved run on new rows.
+
+The "margin" of a row is its inner product with the model's weights: log-odds for the logistic loss,
+the number itself for least squares.
+"""
 
 from __future__ import annotations
 
@@ -73,18 +77,18 @@ def predict(
     The schema saved with the run encodes the rows; its label column may be absent.  One line a row:
     the class, and for the logistic loss of two classes the probability of the positive one; or the
     number, in its own unit.  A run that was cut at another probability than 0.5 (`train --set
-    cut=0.3`) is used at that one.  Probabilities of a model trained with max_grad_norm may be too
-    sure, or not sure enough: a note on standard error says so, and what to use instead, and in JSON
-    every line is marked.
+    cut=0.3`) is used at that one.  Probabilities of a model trained with max_grad_norm may be
+    overconfident or underconfident: a note on standard error says so, and what to use instead, and
+    in JSON every line is marked.
 
     Where every site has a constant of its own, a row has that of the site that its site column
     names; a row that names none that the model knows has their average, and a note on standard
     error counts those.  --site gives all rows the constant of one site.
 
-    After inference (`train --inference`) `--interval` says how sure that is: where the probability,
-    or the mean of numbers, lies for rows like this one, with the privacy noise, and for a row of no
-    known site with how sites differ. It is empty for rows of which a coefficient was refused, and
-    costs no budget.
+    After inference (`train --inference`) `--interval` adds a confidence interval for the
+    probability, or for the mean of numbers, of rows like this one.  It covers sampling and privacy
+    noise, and for a row of no known site also the differences between sites.  It is empty for rows
+    of which a coefficient was refused, and costs no budget.
 
     \b
       sottovoce predict run.npz new.csv > answers.csv
@@ -133,7 +137,7 @@ Answer = dict[str, Any]
 
 
 def _note_unknown_sites(where: IntArray | None) -> None:
-    """Say how many rows name no site that the model knows, and have the average for it."""
+    """Note how many rows name no site that the model knows, and get the average constant."""
     if where is None:
         return
     note = note_on_unknown_sites(where)
@@ -142,7 +146,7 @@ def _note_unknown_sites(where: IntArray | None) -> None:
 
 
 def _note_other_sites(saved: SavedModel, where: IntArray | None) -> None:
-    """Say why rows of other sites have no interval, if there are such rows and such a reason."""
+    """Note why rows of unknown sites have no interval, if there are such rows."""
     if where is None or not np.any(where == AVERAGE):
         return
     why = saved.table.site_constants.too_few_reason
@@ -289,7 +293,8 @@ def _apply_run_threshold(
     if saved.threshold is None or saved.threshold == 0.5:
         return answers
     click.echo(
-        f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.",
+        f"Note: positive from {saved.threshold:g} on, the run's threshold; --threshold sets "
+        "another.",
         err=True,
     )
     return classify_by_run_threshold(answers, schema, margins, saved.threshold)

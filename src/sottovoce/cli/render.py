@@ -1,4 +1,8 @@
-"""What ``sottovoce train`` prints for people."""
+"""What ``sottovoce train`` prints for people, and parts that other commands print too.
+
+"Marked-up" text has rich's tags, such as ``[bold]``; names from files are escaped before they are
+put into it (:func:`sottovoce.cli.screen.escape_markup`).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from .screen import Console, escape_markup, make_listing
 if TYPE_CHECKING:
     from rich.panel import Panel
 
+# Colours of headlines of a privacy statement that are no promise.
 _STYLES = {"No privacy guarantee": "bold red", "As printed": "bold"}
 _STYLES |= dict.fromkeys(("Not covered", "Ended early"), "bold yellow")
 _MOST_SITES = 10

@@ -1,4 +1,9 @@
-"""``sottovoce site replace`` and ``accept``: a lost key or ledger, and the consent of others."""
+"""``sottovoce site replace`` and ``accept``: a lost key or ledger, and the consent of others.
+
+An amendment is a file that says which new signing key a site has, and, if its ledger was lost, in
+which runs it took part.  Every other member of the plan signs it
+(:mod:`sottovoce.deploy.amendment`).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +51,7 @@ from .options import FILE, FOLDER, check_parent_folder, decorate_with_options, m
         make_option("--delta", "With --folder: its delta; 0 for none.", type=float, default=0.0),
         make_option(
             "--old-key",
-            "The public key of before, of a .public.json, if the signing key is lost, too.",
+            "The old public key, from a .public.json, if the signing key is lost too.",
             metavar="KEY",
         ),
     ]
@@ -62,10 +67,11 @@ def replace(
     """Make a new signing key for a site, and an amendment for the other members to sign.
 
     With --folder the ledger is lost: a new folder is made, with a new ledger of the same budget, in
-    which all is spent that the plans of --plan planned, which is at least what was.  The others
-    know in which runs the site took part, and sign only if none is left out.  Send NAME.amendment
-    from one member to the next, for `site accept`; when all have signed, everybody puts it into the
-    site's folder, and takes the new key with the next plan.
+    which all that the plans of --plan planned counts as spent: at least as much as was spent.  The
+    others know in which runs the site took part, and sign only if none is left out.
+
+    Send NAME.amendment from one member to the next, for `site accept`; when all have signed,
+    everybody puts it into the site's folder, and takes the new key with the next plan.
     """
     found = SiteSettings.read(settings)
     name = found.name
@@ -95,7 +101,7 @@ def replace(
 
 
 def _replace_signing_key(found: SiteSettings) -> SigningKey:
-    """Make a new signing key of a site that has its ledger; the old one gets another name.
+    """Make a new signing key of a site that has its ledger; the old key file is renamed.
 
     The site must not run meanwhile.
     """
@@ -122,7 +128,7 @@ def _replace_lost_ledger(
 ) -> tuple[SigningKey, dict[str, str]]:
     """Make a new folder of a site that lost its ledger, in which all planned runs count as spent.
 
-    Returns the new signing key, and the digests of the plans by their runs.
+    Returns the new signing key, and the digest of each plan by the name of its run.
     """
     if epsilon is None:
         rule = "is missing: the lifetime budget that the lost ledger had"
@@ -130,8 +136,8 @@ def _replace_lost_ledger(
     check_parent_folder("folder", folder)
     agreed = [read_plan_file(path) for path in plans]
     if found.schema is None:
-        rule = "is in no file that site.toml names"
-        raise InvalidInput("schema", None, rule, "write it there: [data] schema")
+        rule = "is missing: site.toml names no schema file"
+        raise InvalidInput("schema", None, rule, "name it there: [data] schema")
     name = found.name
     table = TableSource(found.data, Schema.from_toml(found.schema), found.schema)
     budget = LifetimeBudget(epsilon, delta or None)
@@ -167,9 +173,9 @@ def _format_public_facts(before: Member, key: SigningKey) -> str:
 def accept(settings: Path, amendment: Path, code: str | None) -> None:
     """Sign the AMENDMENT of another member, which lost its key or its ledger.
 
-    Refused if the site's key of before is another than in the runs of this site, or if a run is
-    left out in which both took part.  It asks for the code that the site's people read out by
-    telephone, and adds a signature to the file.
+    Refused if the other site's old key differs from the one that this site knows from its runs, or
+    if a run in which both took part is left out.  It asks for the code that the other site's people
+    read out by telephone, and adds a signature to the file.
     """
     found = SiteSettings.read(settings)
     one = Amendment.read(amendment)
@@ -189,8 +195,9 @@ def accept(settings: Path, amendment: Path, code: str | None) -> None:
     )
     signed = one.sign(found.name, SigningKey.read(found.signing))
     files.write_atomically("amendment", amendment, signed.text())
-    click.echo(f"signed {amendment}, as {', '.join(signed.signatures)} have")
+    click.echo(f"signed {amendment}; signatures so far: {', '.join(signed.signatures)}")
 
 
 def _names_of_runs(runs: Iterable[str]) -> str:
+    """Join names of runs for a sentence; "no run" if there are none."""
     return ", ".join(runs) or "no run"

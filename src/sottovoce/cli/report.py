@@ -1,4 +1,7 @@
-"""``sottovoce report``: a finished run as a page for people who did not run it."""
+"""``sottovoce report``: a finished run as a page for people who did not run it.
+
+A run's record is its plain data: :mod:`sottovoce.reports` makes the page from it.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,10 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
     RUN is a file written by `train --save`, or what `train --json` printed.
 
     The page is one HTML file that needs nothing else: coefficients with intervals, how good the
-    model is, who took part, what it cost and what is promised.  It holds only what was released,
-    unless --holder asks for more, which a saved run does not have, --json of a simulation has, and
-    --json of a release has with its own --holder. `train --report` and `evaluate --report` write it
-    at once.
+    model is, who took part, what it cost and what is promised.  It holds only what was released.
+    With --holder it also shows the numbers without noise that RUN has: the JSON of a simulation has
+    them, that of a release only if it was printed with --holder, and a saved run never.  `train
+    --report` and `evaluate --report` write the page at once.
 
     \b
       sottovoce report run.json --out report.html

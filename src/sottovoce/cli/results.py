@@ -1,9 +1,9 @@
 """Storage of results before they are shown.
 
-Whatever befalls the screen afterwards, a closed pipe, an encoding, a signal, the result of a run
-that was paid for is in a file: in that of ``--save``, else in a folder beside the ledger, which
-holds released numbers only.  A run that is killed before that is in the ledger, with every release:
-the same command reads them again, at no further cost.
+The budget of a run is spent before its result is printed, and printing may fail: a closed pipe, an
+encoding, a signal.  So the result is written first: to the file of ``--save``, else to a folder
+beside the ledger, which holds released numbers only.  If a run is killed before that, the ledger
+has all its releases: the same command reads them again, at no further cost.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..util import files
 from . import STORED
 
 ENDINGS = ("npz", "json")
+"""Of results: models, and answers."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -91,9 +92,14 @@ def store_before_showing(
         The option that gave `path`.
     path : Path or None
         Where the user wants it; None for the folder beside the `ledger`, or nowhere without one.
+    content : bytes, memoryview or str
+        The result.
+    ledger : Path or None
+        The ledger that was charged; None for none.
     run : str or None
         Name of the run in the ledger.
     ending : {"npz", "json"}
+        Of the file in the folder beside the ledger.
 
     Returns
     -------
@@ -137,10 +143,10 @@ def raise_first_unwritten(unwritten: Iterable[NotWritten | None]) -> None:
 
 
 def _keep_other_result(path: Path, data: bytes) -> None:
-    """Keep another result of the same name.
+    """Rename another result that is stored under this name, so that it is not overwritten.
 
-    A ledger that stood here before may have paid for it.  The copy has a digest in its name.  A
-    folder in which that fails is met again when the new result is written.
+    A ledger that stood here before may have paid for it.  Its new name has a digest in it.  If
+    the folder cannot be written, writing the new result will report it.
     """
     with suppress(OSError):
         if not path.is_file():

@@ -197,7 +197,7 @@ class RunCommand(click.Command):
         asked = typed.keys() | chosen.keys()
         if "method" in given and "method" not in asked:
             _check_method_of_file(given["method"])
-        # Each of the two says that the other, in the file, is not meant.
+        # A delta that is typed or set replaces `pure` in the file, and the other way round.
         if "delta" in asked:
             given.pop("pure", None)
         if "pure" in typed:
@@ -206,6 +206,7 @@ class RunCommand(click.Command):
         return given | chosen
 
     def _read_run_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
+        """Read the values in a file for ``--config``, by the names of this command's parameters."""
         entries = _read_file_entries(path)
         known = self.parameters_by_key()
         found = dict[str, Any]()
@@ -447,6 +448,7 @@ def _format_value_as_typed(param: click.Option, name: str, value: Any) -> Any:
 
 
 def _format_file_value(name: str, value: Any) -> str:
+    """Return one value of a file as it would be typed; `name` is for the message."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):

@@ -25,6 +25,7 @@ from .run_command import GROUPS, RunOption, Setting
 
 DATA, PRIVACY, TRUST, METHOD, ANSWERS, SITES_PLAN, OUTPUT = GROUPS
 _RUN = RunConfig()
+# Types of click, by the kind that a method's knob declares.
 _KINDS: dict[str, click.ParamType[Any]] = {
     "float": click.FLOAT,
     "int": click.INT,
@@ -99,9 +100,9 @@ PRIVACY_OPTIONS: list[Option] = [
     grouped_option(
         PRIVACY,
         "--delta",
-        "Addend of the guarantee, in total: far below 1 over the number of rows.  [default: "
+        "Delta of the whole run's guarantee: far below 1 over the number of rows.  [default: "
         f"{defaults.DELTA:g}; none with --pure, with an accountant or ledger of pure epsilon, "
-        "for such printed forms, and without noise]",
+        "for printed forms of pure epsilon, and without noise]",
         metavar="D",
         type=float,
     ),
@@ -135,8 +136,8 @@ PRIVACY_OPTIONS: list[Option] = [
         PRIVACY,
         "noise",
         "The method's own noise parameter, alpha in its paper; commas give each site its own.  "
-        "Epsilon is then a budget at which a run stops; a plan without one tells it.  [default: "
-        "from epsilon]",
+        "The run then stops when it has spent epsilon; a plan without --epsilon computes it.  "
+        "[default: from epsilon]",
         type=NUMBER,
     ),
     grouped_setting(
@@ -218,7 +219,8 @@ METHOD_OPTIONS: list[Option] = [
     grouped_option(
         METHOD,
         "--eta",
-        "Penalty, or one a site.  [default: from sizes, graph and budget]",
+        "Penalty parameter; commas give each site its own.  [default: from sizes, graph and "
+        "budget]",
         metavar="PENALTY",
         type=NUMBER,
     ),
@@ -233,7 +235,7 @@ METHOD_OPTIONS: list[Option] = [
     grouped_setting(
         METHOD,
         "eta_growth",
-        "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ...  002 "
+        "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ...  Paper 002 "
         "starts at eta = q.",
         type=NUMBER,
         default=_RUN.eta_growth,
@@ -307,9 +309,10 @@ def save_config() -> Option:
 
 
 def split_parameters(cls: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Split click's parameters into the fields of a dataclass.
+    """Split click's parameters into the fields of a dataclass of options.
 
-    Those that it does not name are its field `run`.
+    Parameters that are no field of it are those of a :class:`sottovoce.RunConfig`: they become its
+    field `run`, a dict by name.  Parameters that read or write files of runs are in neither.
     """
     own = {field.name for field in fields(cls)} - {"run"}
     rest = {

@@ -1,4 +1,10 @@
-"""``sottovoce schema``: write, check and survey the public facts about a table."""
+"""``sottovoce schema``: write, check and survey the public facts about a table.
+
+A schema declares bounds and levels of every column; rows are encoded by it and divided so that none
+is longer than norm 1, which the noise is sized for.  :mod:`sottovoce.data` drafts and checks it;
+:mod:`sottovoce.answers.surveyed` measures bounds and levels privately.  This module reads options
+and prints what they find.
+"""
 
 from __future__ import annotations
 
@@ -284,7 +290,7 @@ def survey(**parameters: Any) -> None:
     For bounds that are a hundred times too wide, and for categories that list every candidate.
     Numbers are counted on powers of two within the declared bounds, categories by their declared
     levels; nothing else is looked at, so no other value can be shown.  Every TABLE is one site; or
-    one TABLE is dealt to sites by the schema's site column.
+    one TABLE is split into sites by the schema's site column.
 
     \b
       sottovoce schema survey wide.toml --sizes 5000          what it would see
@@ -293,9 +299,9 @@ def survey(**parameters: Any) -> None:
       sottovoce schema survey wide.toml rows.csv --ledger rows.ledger \\
           --system-noise --out s.toml                         a release
 
-    The survey has a price of its own: the schema that it writes says so, and so do statements about
-    rows encoded by it. Levels and ranges with few rows are not shown, whatever the noise, but for
-    the stated error rate.
+    The survey has an epsilon of its own: the schema that it writes says so, and so do privacy
+    statements on rows encoded by it.  Levels and ranges with few rows (--rare) are not shown,
+    except with the probability --error.
     """
     options = SurveyOptions(**parameters)
     if options.out is not None:
@@ -405,7 +411,7 @@ def _print_survey_table(found: Surveyed, console: Console) -> None:
     )
     for one in found.columns:
         proposed = one.to_dict()["proposed"]
-        # In place of the levels that stay, those that go.
+        # Of a long list of levels only those are shown that the survey would remove.
         if one.dropped:
             kept = {key: value for key, value in proposed.items() if key != "values"}
             proposed = kept | {"not seen": list(one.dropped)}
@@ -514,7 +520,10 @@ def _make_counts_table(found: Review) -> Table:
 
 
 def describe_counts(one: ColumnCounts) -> str:
-    """Return the counts of a label, of sites, of people or of weights, in one line."""
+    """Return in one line the counts of a column that is no feature.
+
+    It is the label, or names the site, the person or the weight of a row.
+    """
     counts = one.counts
     if one.role == "site":
         return _describe_site_counts(counts)
@@ -533,6 +542,7 @@ def describe_counts(one: ColumnCounts) -> str:
 
 
 def _describe_site_counts(counts: Mapping[str, int]) -> str:
+    """Describe the number of sites, their sizes, and rows or sites that cannot be used."""
     text = (
         f"{_format_count(counts['sites'], 'site')} of {counts['smallest']:,} to "
         f"{_format_count(counts['largest'], 'row')}"
@@ -544,6 +554,7 @@ def _describe_site_counts(counts: Mapping[str, int]) -> str:
 
 
 def _describe_people_counts(counts: Mapping[str, int]) -> str:
+    """Describe the number of people, the most rows of one, and rows that are not used."""
     people = "1 person"
     if counts["people"] != 1:
         people = f"{counts['people']:,} people"
@@ -579,7 +590,7 @@ def _format_count(n: int, noun: str) -> str:
 
 
 def print_norm_forecast(found: Fill) -> None:
-    """Print how long the rows of a schema will be, and what to change."""
+    """Print the norms that rows encoded by a schema are expected to have, and what to change."""
     schema = found.schema
     console = Console(highlight=False)
     console.print(f"[bold]{escape_markup(schema.name)}[/]: {schema.n_features} features")

@@ -1,10 +1,9 @@
 """Output of commands on a terminal.
 
-Names from files are shown as text and can control nothing.
-
-In :class:`Console` no character can control the terminal; :func:`escape_markup` keeps ``[red]`` in
-a name from being a colour. What is printed may have been paid for, so it fits every screen: a
-:class:`Listing` that is too wide is written line below line, with no number cut.
+Names from files are shown as text and can control nothing: :class:`Console` escapes characters that
+would control the terminal, and :func:`escape_markup` keeps ``[red]`` in a name from being a colour.
+What is printed may have cost budget, so nothing of it is cut on a narrow screen: a :class:`Listing`
+that is too wide is written with one line for each entry.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from ..util.progress import show_bar_on_console
 from ..util.typing import Any
 
 NARROWEST = 20
-"""Columns of a screen below which texts are set as if it had so many: the terminal breaks their
-lines.
+"""Characters of the narrowest screen that texts are laid out for; a narrower terminal breaks lines.
 """
 
 
@@ -44,12 +42,14 @@ class Console(rich.console.Console):
             self.width = NARROWEST
 
     def on_broken_pipe(self) -> None:
+        """Print nothing more; raise BrokenPipeError for standard output."""
         # rich would end the program here; the command still says where its result is.
         self.quiet = True
         if not self.stderr:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     def render_str(self, text: str, **options: Any) -> Text:
+        """Render marked-up text, with control characters as escapes."""
         return super().render_str(_printable_lines(text), **options)
 
 
@@ -70,8 +70,10 @@ class Listing(Table):
     def __rich_console__(
         self, console: rich.console.Console, options: rich.console.ConsoleOptions
     ) -> Any:
-        # rich keeps the padding of a cell as top, right, bottom and left.
-        room = options.max_width - sum(self.padding[1::2]) * len(self.columns)
+        """Choose the columns' widths for this screen, or write every row as lines."""
+        # Padding of a cell, in characters.
+        _, right, _, left = self.padding
+        room = options.max_width - (left + right) * len(self.columns)
         natural = [
             self._longest_line(console, [column.header, *column.cells]) for column in self.columns
         ]
@@ -109,6 +111,7 @@ class Listing(Table):
 
     @staticmethod
     def _longest_word(console: rich.console.Console, head: Any) -> int:
+        """Compute the width of the longest word of a head."""
         return max(map(cell_len, _entry_as_text(console, head).plain.split()), default=0)
 
     def _stacked_lines(self, console: rich.console.Console) -> Iterator[Text]:
@@ -209,4 +212,5 @@ def escape_markup(text: str) -> str:
 
 
 def _printable_lines(text: str) -> str:
+    """Escape all control characters of a text but its line breaks."""
     return "\n".join(map(escape_unprintable, text.split("\n")))

@@ -1,4 +1,8 @@
-"""A hub that serves a run at a console: its messages, results and end."""
+"""A hub that serves a run at a console, for ``sottovoce hub run``: its messages, results and end.
+
+:class:`Serving` starts the servers and looks at the run until it is over; :class:`News` tells who
+is waited for; :class:`Teller` prints each line for people, or as JSON for a program.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +29,14 @@ from .screen import Console, escape_markup, make_listing, print_json
 
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
-# All in seconds.
 _BETWEEN_STEPS = 0.2
+"""Seconds between two looks at whether serving is over."""
 _BETWEEN_LOOKS = 0.5
+"""Seconds between two looks at how far the run is."""
 _BEFORE_A_LINE = 15.0
-"""How long a site is waited for until a line says so."""
+"""Seconds that a site is waited for until a line says so."""
 _BETWEEN_LINES = 60.0
+"""Seconds between two such lines."""
 
 
 @dataclass
@@ -41,7 +47,7 @@ class Teller:
     console: Console = field(default_factory=Console)
 
     def print_line_or_json(self, text: str, **more: Any) -> None:
-        """Say a line; a program gets what is in it."""
+        """Print `text` for people, or the values of `more` as a JSON object for a program."""
         if self.as_json:
             print_json(more)
         else:
@@ -54,14 +60,14 @@ class Teller:
     def tell_failed_request(self, site: str, why: str) -> None:
         """Tell that a request was not answered, by an error of the hub's own."""
         self.print_line_or_json(
-            f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why
+            f"{site}: not answered, by an error of this hub: {why}", site=site, failed=why
         )
 
 
 class News:
     """Lines on the console while a hub serves a run.
 
-    They say who waits for whom, again and again while it lasts, and each alarm when it comes up.
+    They say who waits for whom, again every minute while it lasts, and each alarm once.
     """
 
     def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
@@ -71,7 +77,11 @@ class News:
         self._alarms: set[str] = set()
 
     def look_and_tell(self, *, last: bool = False) -> None:
-        """Note how far the run is, and tell what is new."""
+        """Note how far the run is, and tell what is new.
+
+        It does so at most every `_BETWEEN_LOOKS` seconds; with `last` it notes at once, and tells
+        nothing.
+        """
         now = time.monotonic()
         if not last and now - self._looked < _BETWEEN_LOOKS:
             return
@@ -192,6 +202,7 @@ class Serving:
             self._teller.print_line_or_json("stopped; the same command goes on")
 
     def _announce_start(self, port: int, page: str | None) -> None:
+        """Tell the run, the port for the sites and the address of the page; None for no page."""
         plan = self._hub.plan
         where = ""
         if page is not None:
@@ -243,15 +254,15 @@ class Serving:
         if self._lingers_until is None:
             self._lingers_until = time.monotonic() + self._linger
             text = (
-                f"waits {self._linger:g} s for {who}, to be told that the run went on without; "
-                "Ctrl-C ends it"
+                f"waits {self._linger:g} s so that {who} can be told that the run went on without "
+                "them; Ctrl-C ends it"
             )
             self._teller.print_line_or_json(text, untold=untold, seconds=self._linger)
         if time.monotonic() < self._lingers_until:
             return False
         key = (
-            "the key of this run stays there until `site end`, or until the site asks this hub "
-            "again"
+            "the key of this run stays at the site until `site end`, or until the site asks this "
+            "hub again"
         )
         self._teller.print_line_or_json(f"never told: {who}; {key}", untold=untold, seconds=0.0)
         return True

@@ -1,4 +1,9 @@
-"""``sottovoce site``: one organisation's part in a run across organisations."""
+"""``sottovoce site``: one organisation's part in a run across organisations.
+
+A site's folder holds its keys, the ledger of its rows, the agreed ``plan.json`` and ``site.toml``,
+the settings that the other commands read (:class:`sottovoce.deploy.settings.SiteSettings`, `found`
+below).  Rows never leave the site; its messages go to a hub (:mod:`sottovoce.cli.hub`).
+"""
 
 from __future__ import annotations
 
@@ -77,7 +82,9 @@ def site() -> None:
 @click.argument("folder", type=FOLDER)
 @decorate_with_options(
     [
-        make_option("--name", "Of the site, as in the plan and its certificate.", required=True),
+        make_option(
+            "--name", "The site's name, as in the plan and its certificate.", required=True
+        ),
         make_option("--hub", "HOST:PORT of the hub.", required=True),
         make_option(
             "--data",
@@ -335,7 +342,8 @@ def check_site_settings(
         found.check_plan_is_agreed()
     if asks and not report["agreed"]:
         console.print(
-            rf"once all have the same plan, write above \[data] in {escape_markup(settings.name)}:"
+            "once all sites have the same plan, add this line above "
+            rf"\[data] in {escape_markup(settings.name)}:"
         )
         console.print(escape_markup(found.agreed_line), soft_wrap=True, highlight=False)
     console.print(
@@ -429,7 +437,7 @@ def _print_plan_and_price(
         _format_ledger_epsilon(report["spent"]),
         _format_ledger_epsilon(report["budget"]),
     )
-    price = "this run is in it"
+    price = "this run is included"
     if not report["known"]:
         price = f"this run will take {ceil_text(report['takes'])} of it"
     # Only pure epsilons add up; the other accountants compose all runs of a ledger together.
@@ -460,7 +468,7 @@ def _print_plan_terms(
         )
     console.print(
         f"messages of up to {report['message_bytes']:,} bytes, inboxes of up to "
-        f"{report['inbox_bytes']:,} a round: every carrier and store takes them",
+        f"{report['inbox_bytes']:,} a round: within the limits of all transports and stores",
         highlight=False,
     )
     console.print(_describe_waits(plan.waits), highlight=False)
@@ -475,7 +483,8 @@ def _print_plan_terms(
     console.print(said, soft_wrap=True, highlight=False)
     if report["new_sites"]:
         console.print(
-            f"not in any run of this site before: {escape_markup(', '.join(report['new_sites']))}",
+            "sites that were in no earlier run of this site: "
+            f"{escape_markup(', '.join(report['new_sites']))}",
             highlight=False,
         )
 
@@ -698,8 +707,8 @@ def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Fin
         except SottovoceError:
             if plan.run in masking_keys_beside(found.ledger.resolve()):
                 tell(
-                    "the key of this run stays beside the ledger, so that it can go on; if it "
-                    "shall not: `site end`"
+                    "the key of this run stays beside the ledger, so that the run can go on; to "
+                    "give the run up: `site end`"
                 )
             raise
 

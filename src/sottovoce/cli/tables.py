@@ -1,4 +1,4 @@
-"""Reading a table for a command."""
+"""Reading the table that a command is given."""
 
 from __future__ import annotations
 

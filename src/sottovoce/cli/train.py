@@ -1,4 +1,9 @@
-"""``sottovoce train``: train across sites in one process."""
+"""``sottovoce train``: train across sites in one process.
+
+A training makes a classifier (:mod:`sottovoce.runs.training`); inference and least squares make
+"answers", coefficients of a table (:mod:`sottovoce.answers`).  Either way the result is stored
+before it is shown, and a file that cannot be written becomes an error only after that.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +63,9 @@ def train(**parameters: Any) -> None:
     """Train across sites, print the privacy statement and the accuracy.
 
     Without options: the Adult census data, five sites on a ring, and the method that does best on
-    synthetic data, as the schema or public rows let one expect them.  A label with several values
-    is trained by softmax, and one with bounds by least squares unless a loss is set.  All sites run
-    in this process.  With --ledger the result is stored before it is shown: where --save says, else
+    synthetic data drawn from the schema or from public rows.  A label with several values is
+    trained by softmax, and one with bounds by least squares unless a loss is set.  All sites run in
+    this process.  With --ledger the result is stored before it is shown: where --save says, else
     in a folder beside the ledger.
     """
     options = TrainOptions.from_parameters(parameters)
@@ -269,7 +274,7 @@ def train_and_store(
 def _evaluation_check(options: TrainOptions, book: DurableLedger | None) -> Any:
     """Return a function that checks an evaluation before its model is trained.
 
-    None without an evaluation.
+    The training calls it with its data, configuration and number of sites.  None without one.
     """
     held = make_held_out_question(options)
     if held is None:
@@ -375,8 +380,9 @@ def _split_released_figures(trained: Report, found: Any) -> tuple[dict[str, Any]
     released["evaluation"] = infinities_to_text(found.released())
     held_back["evaluation"] = infinities_to_text(found.held_back())
     if isinstance(trained.task, TwoClasses):
-        best = found.quality[""]
-        released |= {"auc": best.auc.value, "brier": best.brier.value}
+        # The empty name is that of all held-out rows, beside those of groups.
+        of_all_rows = found.quality[""]
+        released |= {"auc": of_all_rows.auc.value, "brier": of_all_rows.brier.value}
     return released, held_back
 
 

@@ -1,4 +1,9 @@
-"""Parameters of ``sottovoce train``, and what they hold once they are read."""
+"""Parameters of ``sottovoce train``, and what they hold once they are read.
+
+An option is typed; a setting is given by ``--set NAME=VALUE`` or in a file
+(:mod:`sottovoce.cli.run_command`).  Those that ``plan`` has too are in
+:mod:`sottovoce.cli.run_options`.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +101,7 @@ class TrainOptions:
         """Share of the table that is held out; None or 0 for none."""
         if self.test_share is not None:
             return self.test_share
-        # Coefficients alone are asked of all rows.
+        # Coefficients without an evaluation are computed from all rows.
         if self.inference and self.evaluation is None:
             return None
         return _TRAINING.test_share
@@ -265,7 +270,7 @@ TRAIN_OPTIONS: list[Option] = [
     grouped_option(
         OUTPUT,
         "--save",
-        "Write models, ledger and configuration (.npz).",
+        "Write the models, with their privacy and configuration, to this file (.npz).",
         metavar="FILE",
         type=FILE,
         typed_only=True,

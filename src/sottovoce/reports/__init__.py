@@ -1,8 +1,9 @@
-"""Reports of a run for people who did not run it: coefficients, quality, cost and promise, from its
-plain data.
+"""Reports of a run for people who did not run it: coefficients, quality, cost and guarantee.
 
-They show what was released, and exact numbers only on request.  A document may come from anybody:
-every text is escaped, and one that holds something else is refused.
+Input is a run's record: the plain data (dicts, lists, numbers, texts) that ``train --save`` stores
+and ``train --json`` prints.  Reports show what was released, and numbers without noise only on
+request.  A record may come from anybody: every text is escaped, and a document that is no record is
+refused.
 """
 
 from .page import answer, page, sections

@@ -1,8 +1,11 @@
 """Why a coefficient is refused or has a question mark: an enumeration, and the only place of its
 words.
 
+The causes are found by :mod:`sottovoce.answers.coefficients`.  A "line" is one row of a table of
+coefficients as a dict: see :mod:`sottovoce.reports.coefficients`.
+
 A cause's value is its code in JSON (the key ``cause`` of a line) and never changes its meaning;
-terminal, JSON and report say its sentence.  A reader of files must bear a code that it does not
+terminal, JSON and report say its sentence.  A reader of files must accept a code that it does not
 know: a later version may add some.
 """
 
@@ -15,7 +18,10 @@ from ..util.typing import Any
 
 
 class Cause(Enum):
-    """The reason why a line of a table of coefficients has no numbers, or has a question mark."""
+    """The reason why a line of a table of coefficients has no numbers, or has a question mark.
+
+    Those that begin with ``TABLE_``, and ``SIZE_HIDDEN``, refuse the whole table.
+    """
 
     MERGED = "merged"
     SMALL_SITE = "small site"
@@ -43,7 +49,7 @@ class Cause(Enum):
 
     @property
     def brief(self) -> str:
-        """The reason in a clause that begins with "as"."""
+        """The reason as a clause that begins with "as" and speaks of several coefficients."""
         return _BRIEF[self]
 
     @property

@@ -1,4 +1,13 @@
-"""Coefficients with their intervals: as cells, as plain text, as a table and as a plot."""
+"""Coefficients with their intervals: as cells, as plain text, as a table and as a plot.
+
+A "line" is one coefficient of a run's record, as
+:meth:`sottovoce.answers.coefficients.Coefficients.to_dict` writes it: the column (``name``,
+``unit``), for a category its ``level`` and the ``reference`` that it is compared with, and
+``estimate``, ``standard_error``, ``low``, ``high``, ``p`` and ``noise_share`` in the column's
+units.  Log-odds have an ``odds_ratio`` too.  A line may be ``refused`` (then it has no numbers),
+``unsure`` (a question mark), or ``one_sided`` (one end of its interval is known); ``cause`` says
+why.  Terminal, HTML page, SVG file and matplotlib all draw from the functions here.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +30,26 @@ HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p", "w
 """Columns of :func:`cells`."""
 CONSTANT = "(constant)"
 _NAMED = 6
-"""Most lines that are named in a sentence."""
+"""Most coefficients that are named in a sentence; the others are counted."""
 _TICKS = 7
 """Most ticks of an axis."""
 _WIDEST = math.log(200.0)
-"""How far the axis of odds ratios reaches to either side of 1, in log-odds."""
+"""How far the axis of odds ratios reaches to either side of 1, in log-odds.
+
+Intervals beyond a ratio of 1/200 or 200 end at the edge.
+"""
+_LARGEST_EXPONENT = 50.0
+"""Log-odds are cut here before math.exp, which overflows at 710: any text would say infinity."""
 
 
 # The table of coefficients
 
 
 def cells(line: dict[str, Any]) -> list[str]:
-    """Return the cells of a line, in the columns of :data:`HEAD`."""
+    """Return the cells of a line, in the columns of :data:`HEAD`.
+
+    A one-sided line has its interval alone, one without standard error its estimate alone.
+    """
     if line.get("one_sided") is not None:
         by_head = dict.fromkeys(HEAD, "-")
         by_head["95% interval"] = one_sided_interval_text(line, odds=False)
@@ -52,7 +69,7 @@ def _inference_cells(line: dict[str, Any]) -> list[str]:
     )
     digits = 3
     if error > 0:
-        # The error is shown with two significant digits at least.
+        # Between 3 and 9 decimals, so many that the error has two significant digits.
         digits = min(9, max(3, 1 - math.floor(math.log10(error))))
     question_mark = "?" if line.get("unsure") else ""
     odds_ratio = "-"
@@ -94,9 +111,9 @@ def question_mark_text(line: dict[str, Any]) -> str:
 
 
 def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
-    """Return the known end of a line's one-sided interval; None for other lines.
+    """Return the known end of a line's one-sided interval, and its side; None for other lines.
 
-    Also 1 if the other end lies above it, -1 if below.
+    The side is 1 if the interval lies above that end, -1 if below.
     """
     side = line.get("one_sided")
     if side is None:
@@ -107,7 +124,7 @@ def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
 
 
 def one_sided_interval_text(line: dict[str, Any], odds: bool) -> str:
-    """Format a line's one end in words, as a coefficient or, with `odds`, as an odds ratio.
+    """Format a one-sided interval as ``above 0.50``: a coefficient or, with `odds`, an odds ratio.
 
     A coefficient is rounded outwards, so that the text excludes nothing that the interval holds; an
     odds ratio is rounded to the nearest.
@@ -116,7 +133,8 @@ def one_sided_interval_text(line: dict[str, Any], odds: bool) -> str:
     assert found is not None
     end, side = found
     if odds:
-        return f"{line['one_sided']} {format_odds_ratio(math.exp(min(end, 50.0)))}"
+        ratio = math.exp(min(end, _LARGEST_EXPONENT))
+        return f"{line['one_sided']} {format_odds_ratio(ratio)}"
     # An end of 0.507 reads "above 0.50": "above 0.51" would claim too much.
     round_outwards = math.floor if side > 0 else math.ceil
     rounded = round_outwards(end * 100.0) / 100.0
@@ -172,7 +190,10 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def table_rows_as_text(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the table as texts, head first, without columns that no line has."""
+    """Return the table's rows, each a name with its cells; the first row has the heads.
+
+    Columns that no line fills are left out; lines without intervals have their estimate alone.
+    """
     kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or are_log_odds(lines)]
     if not any(map(why, lines)):
         kept.remove(HEAD.index("why"))
@@ -215,9 +236,10 @@ def _indent_for_html(name: str) -> str:
 
 
 def sufficient_budget_text(needs: dict[str, Any] | None) -> str:
-    """Return the epsilon or rows that would do for a whole table, in words.
+    """Return, in words, the epsilon or rows with which the whole table would be printed.
 
-    Empty if all is printed.
+    `needs` has ``rows``, perhaps ``epsilon``, and ``more`` if both are only lower bounds.  Empty if
+    all is printed already.
     """
     if not needs:
         return ""
@@ -230,7 +252,7 @@ def sufficient_budget_text(needs: dict[str, Any] | None) -> str:
 
 
 def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
-    """Group refused lines by reason: names, and the reason."""
+    """Group refused lines by reason: pairs of the lines' names, and the reason."""
     reasons: dict[str, list[str]] = {}
     for line in lines:
         if line.get("refused") is not None:
@@ -250,8 +272,8 @@ def remarks_below_table(
     lines : sequence of dict
         Lines of the table, as in a run's record.
     needs : dict or None
-        Epsilon and rows that would do for the whole table; None if no such
-        numbers are stated.
+        Epsilon and rows with which the whole table would be printed; None if
+        no such numbers are stated.
     weighed : str
         A sentence on rows longer than the norm bound; empty for none.
 
@@ -274,7 +296,8 @@ def remarks_below_table(
 def assumption_sentences(plain: dict[str, Any]) -> str:
     """Return a run's sentences on the assumptions of its table.
 
-    They are on long rows, on targets at their bounds, and on rows that are alike.
+    They are on rows longer than the norm bound (``weighed`` in the record), on targets at their
+    bounds (``at_bounds``), and on rows that depend on each other (``clusters``).
     """
     said = (
         str(plain.get("weighed") or ""),
@@ -294,8 +317,8 @@ def reliability_sentences(
     lines : sequence of dict
         Lines of the table, as in a run's record; refused ones are left out.
     needs : dict or None
-        Epsilon and rows that would do for the whole table; None if no such
-        numbers are stated.
+        Epsilon and rows with which the whole table would be printed; None if
+        no such numbers are stated.
     weighed : str
         A sentence on rows longer than the norm bound; empty for none.
 
@@ -315,7 +338,10 @@ def reliability_sentences(
 
 
 def _sufficient_budget_clause(needs: dict[str, Any] | None) -> str:
-    """Return the epsilon or rows that would do, as the end of a sentence; else empty."""
+    """Return the epsilon or rows that would print the whole table, as the end of a sentence.
+
+    Empty where no such numbers are stated.
+    """
     would = sufficient_budget_text(needs)
     if not would or not needs:
         return ""
@@ -325,9 +351,10 @@ def _sufficient_budget_clause(needs: dict[str, Any] | None) -> str:
 
 
 def _targets_at_bounds_sentence(at_bounds: dict[str, Any] | None) -> str:
-    """Return a sentence on targets at their bounds, if they are clearly many.
+    """Return a sentence on targets at their bounds, if their share is clearly above none.
 
-    They are counted by :mod:`sottovoce.answers.bounds_reached`.
+    `at_bounds` has the ``share``, its interval, and ``clear``: see
+    :mod:`sottovoce.answers.bounds_reached`.
     """
     if not at_bounds or not at_bounds["clear"]:
         return ""
@@ -366,10 +393,11 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:
-    """Return sentences on how far the constants of sites differ.
+    """Return sentences on how far the constants of sites differ, by a random-effects model.
 
-    `found` has the fields of :class:`sottovoce.answers.between.Between`; with `odds` constants are
-    log-odds.
+    `found` has the fields of :class:`sottovoce.answers.between.Between`: the standard deviation
+    between sites (``sd``, with its interval ``sd_ends``), ``p`` of no difference, and ``apart``,
+    the half-width of the 95% interval for a new site.  With `odds` constants are log-odds.
     """
     p, sd, apart = (number(found[name]) for name in ("p", "sd", "apart"))
     low, high = (number(x) for x in found["sd_ends"])
@@ -379,8 +407,8 @@ def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:
     verdict = "differ" if p < 0.05 else "do not differ significantly"
     reach = f"within {apart:.3g}"
     if odds:
-        # math.exp overflows beyond 709; e^50 is as good as infinity to a reader.
-        least, most = (f"{math.exp(min(max(x, -50.0), 50.0)):.3g}" for x in (-apart, apart))
+        inside = min(apart, _LARGEST_EXPONENT)
+        least, most = (f"{math.exp(x):.3g}" for x in (-inside, inside))
         reach = f"between {least} and {most} times the odds"
     if sd > 0.0:
         spread = f"their constants have a standard deviation of {sd:.3g} ({low:.3g} to {high:.3g})"
@@ -405,7 +433,10 @@ def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:
 
 
 class Axis(NamedTuple):
-    """Axis of a plot over names, from `low` to `high`; logarithms if `odds`."""
+    """Horizontal axis of a plot with a row for each name, from `low` to `high`.
+
+    With `odds` both are log-odds, and ticks are odds ratios.
+    """
 
     low: float
     high: float
@@ -432,6 +463,7 @@ class Axis(NamedTuple):
 def _ticks_of_ratios(low: float, high: float) -> list[float]:
     """Return round numbers for a logarithmic axis: as many as fit, or the powers of ten."""
     found = list[float]()
+    # From the finest series of digits to the coarsest, until few enough ticks are in view.
     for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         every = [m * 10.0**k for k in range(-3, 4) for m in digits]
         found = [x for x in every if low <= x <= high]
@@ -442,14 +474,19 @@ def _ticks_of_ratios(low: float, high: float) -> list[float]:
 
 def _evenly_spaced_ticks(low: float, high: float) -> list[float]:
     """Return about five round numbers at equal distances."""
-    raw = (high - low) / 5.0
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * m for m in (1.0, 2.0, 5.0, 10.0) if unit * m >= raw)
+    fifth = (high - low) / 5.0
+    # The step is the next of 1, 2, 5 and 10 times a power of ten.
+    unit = 10.0 ** math.floor(math.log10(fifth))
+    step = next(unit * m for m in (1.0, 2.0, 5.0, 10.0) if unit * m >= fifth)
     return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def scaled_interval(line: dict[str, Any]) -> tuple[float, float, float]:
-    """Return low end, estimate and high end for the difference that :func:`compared` names."""
+    """Return low end, estimate and high end for the difference that :func:`compared` names.
+
+    A number is compared over its typical range where it declares one, so its coefficient is
+    multiplied by ``steps``, the width of that range in the coefficient's unit.
+    """
     steps = read_finite_number(line.get("steps", 1.0))
     low, mid, high = (
         steps * read_finite_number(line[name]) for name in ("low", "estimate", "high")
@@ -483,8 +520,10 @@ def interval_text(low: float, mid: float, high: float, odds: bool) -> str:
     """
     if not odds:
         return f"{mid:.3g} ({low:.3g} to {high:.3g})"
-    a, b, c = (format_odds_ratio(math.exp(min(x, 50.0))) for x in (mid, low, high))
-    return f"{a} ({b} to {c})"
+    ratio, least, most = (
+        format_odds_ratio(math.exp(min(x, _LARGEST_EXPONENT))) for x in (mid, low, high)
+    )
+    return f"{ratio} ({least} to {most})"
 
 
 def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
@@ -504,14 +543,14 @@ def are_log_odds(lines: Sequence[dict[str, Any]]) -> bool:
 def make_axis(lines: Sequence[dict[str, Any]]) -> Axis:
     """Return an axis that shows these lines and zero."""
     odds = are_log_odds(lines)
-    ends = [scaled_interval(line) for line in lines if line.get("refused") is None]
-    most = _WIDEST if odds else math.inf
-    single = [found[0] for line in lines if (found := one_end(line)) is not None]
-    least = min([*(low for low, _, _ in ends), *single], default=0.0)
-    largest = max([*(high for _, _, high in ends), *single], default=0.0)
+    intervals = [scaled_interval(line) for line in lines if line.get("refused") is None]
+    single_ends = [found[0] for line in lines if (found := one_end(line)) is not None]
+    least = min([*(low for low, _, _ in intervals), *single_ends], default=0.0)
+    largest = max([*(high for _, _, high in intervals), *single_ends], default=0.0)
+    reach = _WIDEST if odds else math.inf
     # Zero, no difference, is always in view.
-    low = min(max(least, -most), 0.0)
-    high = max(min(largest, most), 0.0)
+    low = min(max(least, -reach), 0.0)
+    high = max(min(largest, reach), 0.0)
     # Without any line, or if all are at zero, the axis still needs a length.
     pad = 0.04 * (high - low) or 1.0
     return Axis(low - pad, high + pad, odds)
@@ -531,9 +570,11 @@ class ForestRow:
     compared: str = ""
     """The two values of a number that are compared."""
     colour: str = "mark"
+    """CSS class: ``blue`` if the interval excludes zero, else ``mark``."""
     span: tuple[str, str] | None = None
-    """The two ends of the interval."""
+    """Places of the two ends of the interval."""
     dot: str | None = None
+    """Place of the estimate; None where it is refused or one-sided."""
 
 
 class Forest(NamedTuple):
@@ -567,7 +608,10 @@ def lay_out_forest_plot(lines: Sequence[dict[str, Any]]) -> Forest:
 
 
 def _lay_out_forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
-    """Lay out the row of one line; it is blue if its interval excludes zero."""
+    """Lay out the row of one line: its text, and its interval on the axis.
+
+    `kind` is ``level`` or ``number``.  The row is blue if its interval excludes zero.
+    """
     if kind == "level":
         name, beside = str(line["level"]), ""
     else:
@@ -605,14 +649,18 @@ class CoefficientSection:
 
     table: Table
     weighed: str
-    """Sentences on what the table takes for granted."""
+    """Sentences on the assumptions of the table: see :func:`assumption_sentences`."""
     plot: Forest | None
-    """None where no intervals were asked for; what follows is then empty."""
+    """None where no intervals were asked for; caption, refusals and remarks are then empty."""
     several: bool
+    """True if the table has more than one line."""
     odds: bool
+    """True if coefficients are log-odds."""
     caption: str
     refusals: list[tuple[list[str], str]]
+    """Names of refused lines, with the reason that they share."""
     remarks: list[str]
+    """Paragraphs below the plot."""
     noise_means: str = NOISE_MEANS
 
 

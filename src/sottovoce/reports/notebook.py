@@ -1,4 +1,8 @@
-"""Short texts and small HTML tables of objects, for the prompt and for notebooks."""
+"""Short texts and small HTML tables of objects, for the prompt and for notebooks.
+
+Estimators, schemas and answers use them for ``__repr__``, ``__str__`` and ``_repr_html_``.  "Plain
+data" are the dicts of their ``to_dict``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from ..util.typing import Any
 from .quality import RECALIBRATION
 
 _LINES = 60
-"""Most lines of a table of columns."""
+"""Most lines of a printed :class:`ColumnTable`; those before the last are left out."""
 
 
 def format_pairs(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
@@ -63,12 +67,14 @@ def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _estimate_text(one: dict[str, Any]) -> str:
+    """Format an estimate with its 95% interval, or say that it is refused."""
     if one["value"] is None:
         return "refused"
     return f"{one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})"
 
 
 def _cell_text(x: Any) -> str:
+    """Format a text or a number of a table."""
     if isinstance(x, str):
         return escape_unprintable(x)
     return f"{x:.4g}"

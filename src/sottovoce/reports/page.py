@@ -1,4 +1,11 @@
-"""The page of a run, and its answers for other pages."""
+"""The HTML page of a finished run, and the sections of it that other pages include.
+
+:func:`page` is called by ``sottovoce report`` and ``--report``, and :func:`sections` and
+:func:`answer` by the pages of hub and sites (:mod:`sottovoce.deploy.report`).  `plain` is a run's
+record, as the package says; `lines` are those of :mod:`sottovoce.reports.coefficients`, `what` is
+the predicted event or number in words, and `holder` asks for numbers without noise too, which only
+the holder of the rows may see.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +32,10 @@ from .plain import format_percentage, number, read_finite_number, refusing_forei
 from .quality import build_quality_section
 
 _BOLDEST = 3
-"""Most coefficients in the sentences on top."""
+"""Most coefficients that have a sentence of their own on top of the page."""
 
 
-# Who, at what price, with which promise
+# Sites, privacy cost and privacy statement
 
 
 def _sites_table(plain: dict[str, Any], privacy: Statement) -> Table:
@@ -54,14 +61,18 @@ def _sites_table(plain: dict[str, Any], privacy: Statement) -> Table:
 
 
 class Cost(NamedTuple):
-    """The privacy cost of a run: totals, the state of its ledger, and shares of releases."""
+    """The privacy cost of a run, for training rows and, if there are any, held-out rows."""
 
     totals: Table
+    """Epsilon, delta, releases and accountant."""
     ledger: str
+    """What is spent of the ledger's lifetime budget; empty without a ledger."""
     shares: list[Table]
+    """Share of the budget of each release."""
 
 
 def _privacy_cost(plain: dict[str, Any], privacy: Statement) -> Cost:
+    """Return the cost of a run; `privacy` is the statement on its training rows."""
     totals = [_cost_row("training rows", privacy)]
     shares = [_budget_shares_table("training rows", plain.get("asked"))]
     if found := plain.get("evaluation"):
@@ -79,6 +90,7 @@ def _privacy_cost(plain: dict[str, Any], privacy: Statement) -> Cost:
 
 
 def _cost_row(name: str, privacy: Statement) -> list[str]:
+    """Return a row of the table of totals; epsilon is rounded up."""
     return [
         name,
         ceil_text(privacy.epsilon),
@@ -89,7 +101,8 @@ def _cost_row(name: str, privacy: Statement) -> list[str]:
 
 
 def _budget_shares_table(name: str, asked: Any) -> Table:
-    columns = [Column(f"rows of the ledger, {name}"), Column("share of the budget", "n")]
+    """Return the share of the budget of each release; `asked` is None where that is not known."""
+    columns = [Column(f"release, {name}"), Column("share of the budget", "n")]
     rows = [
         [str(one["release"]), format_percentage(read_finite_number(one["share"]), 0)]
         for one in asked or ()
@@ -102,10 +115,13 @@ class Promise(NamedTuple):
 
     words: Words
     terms: list[tuple[str, str]]
+    """Names of what the statement assumes, such as the adversary, with their texts."""
     held_out: Words
+    """Empty where the statement on held-out rows is the same."""
 
 
 def _privacy_promise(plain: dict[str, Any], privacy: Statement) -> Promise:
+    """Return the statement on training rows with its terms, and any other on held-out rows."""
     entries = [
         ("Neighbouring tables", privacy.relation),
         ("Protected", privacy.unit),
@@ -151,7 +167,11 @@ def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _sentences_without_effects(lines: Sequence[dict[str, Any]], needs: str) -> list[str]:
-    """Return sentences on a table without a printed coefficient."""
+    """Return sentences on a table without a printed coefficient.
+
+    `needs` is :func:`sufficient_budget_text`: what would be enough, or less than enough if it
+    begins with "more than".
+    """
     if all_refused_by_noise(lines):
         enough = f"{needs or 'more rows'} would be enough"
         if needs.startswith("more than"):
@@ -184,7 +204,10 @@ def _clear_effects(printed: Sequence[dict[str, Any]]) -> list[_Effect]:
 
 
 def _effect_sentences(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str]:
-    """Return sentences on the clearest effects, and the number of others."""
+    """Return sentences on the clearest effects, and the number of others.
+
+    `needs` is :func:`sufficient_budget_text`.
+    """
     odds = are_log_odds(lines)
     printed = [line for line in lines if line.get("refused") is None]
     if not printed:
@@ -220,6 +243,7 @@ def _effect_in_words(effect: _Effect, what: str, odds: bool) -> str:
     """Return a sentence on an effect, with its size and interval."""
     line = effect.line
     name, level = line["name"], line["level"]
+    # A level is compared with its reference, a number over its typical range if it declares one.
     if level is not None and line["reference"] is not None:
         this, other = f"for {name} {level}", f"for {name} {line['reference']}"
     elif level is None and line.get("typical") is not None:
@@ -264,7 +288,8 @@ _TOO_FEW = "There are too few held-out rows for this noise to evaluate the model
 
 
 def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
-    """Return sentences on the quality on held-out rows."""
+    """Return sentences on the quality on held-out rows, from an evaluation's plain data."""
+    # The main measure of several classes, of two classes, and of a number.
     if "classes" in found:
         main = found["accuracy"]
     elif "auc" in found:
@@ -294,14 +319,14 @@ def _quality_sentences(found: dict[str, Any], what: str) -> list[str]:
         f"On held-out rows, the model gives a row with {what} a higher probability than a row "
         f"without it in {_share_with_interval(main, ' of pairs')}; guessing gives 50%."
     ]
-    hit, right = found["rates"]["sensitivity"], found["rates"]["precision"]
-    if hit["value"] is not None:
+    sensitivity, precision = found["rates"]["sensitivity"], found["rates"]["precision"]
+    if sensitivity["value"] is not None:
         cut = f"{100.0 * read_finite_number(found['threshold']):g}%"
         rest = ""
-        if right["value"] is not None:
-            rest = f" and the precision {_share_with_interval(right)}"
+        if precision["value"] is not None:
+            rest = f" and the precision {_share_with_interval(precision)}"
         said.append(
-            f"At a threshold of {cut} the sensitivity is {_share_with_interval(hit)}{rest}."
+            f"At a threshold of {cut} the sensitivity is {_share_with_interval(sensitivity)}{rest}."
         )
     return said
 

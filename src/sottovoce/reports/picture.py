@@ -1,4 +1,7 @@
-"""The forest plot of coefficients as an SVG file."""
+"""The forest plot of coefficients as an SVG file: ``sottovoce report --plot``.
+
+Positions are in pixels of the drawing; templates/forest.svg draws the rows that are laid out here.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,13 @@ from .coefficients import (
 from .plain import refusing_foreign_documents
 
 _WIDTH, _LEFT, _RIGHT = 720, 230, 560
-"""Of the picture and of the two ends of its axis, in pixels."""
+"""Width of the picture, and positions of the two ends of its axis, in pixels."""
 _TOP, _ROW = 8, 22
+"""Top of the first row, and height of a row, in pixels; templates/forest.svg repeats the height."""
 _MARGIN, _INDENT = 8, 24
-"""Where the names of columns begin, and those of levels."""
+"""Where the names of columns begin, and those of levels, in pixels."""
 _LONGEST_NAME = 32
+"""Characters of a name that fit between the margin and the axis."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +42,24 @@ class PictureRow:
 
     top: int
     kind: str
-    """``column`` (the name alone), ``reference``, ``refused`` or ``interval_text``."""
+    """``column`` (the name alone), ``reference``, ``refused`` or ``interval``."""
     name: str
     indent: int
     css: str = ""
+    """Class ``c`` if the interval excludes zero, ``k`` if not; empty without an interval."""
     text: str = ""
+    """Estimate and interval, as text at the right."""
     span: tuple[str, str] | None = None
+    """The two ends of the interval; an unknown one is the edge of the axis."""
     dot: str | None = None
     arrow: int = 0
-    """How far the arrow's head reaches to the right."""
+    """How far the arrow's head reaches to the right: 8, -8, or 0 without an arrow."""
 
 
 def picture(plain: dict[str, Any]) -> str:
-    """Render a run's forest plot as one SVG file, for slides and papers.
+    """Render the forest plot of a run's record as one SVG file, for slides and papers.
 
-    InvalidInput if `plain` has no intervals.
+    Raises InvalidInput if the record has no intervals.
     """
     with refusing_foreign_documents():
         kept = [line for line in plain["coefficients"] if line["name"] != CONSTANT]
@@ -74,6 +82,7 @@ def _lay_out_rows(lines: list[dict[str, Any]], axis: Axis) -> list[PictureRow]:
     rows: list[PictureRow] = []
 
     def top() -> int:
+        """Return the top of the next row."""
         return _TOP + _ROW * len(rows)
 
     for group in groups(lines):
@@ -94,7 +103,10 @@ def _lay_out_rows(lines: list[dict[str, Any]], axis: Axis) -> list[PictureRow]:
 
 
 def _lay_out_row(line: dict[str, Any], axis: Axis, top: int, name: str, indent: int) -> PictureRow:
-    """Lay out one line; its CSS class is ``c`` if the interval excludes zero, else ``k``."""
+    """Lay out one line: its text, and its interval on the axis.
+
+    `top` and `indent` are in pixels.
+    """
     dot: str | None = None
     arrow = 0
     if (found := one_end(line)) is not None:
@@ -128,6 +140,7 @@ def _pixel_of_place(place: str) -> str:
 
 
 def _shorten_name(name: str) -> str:
+    """Return a name of at most `_LONGEST_NAME` characters."""
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 1]}…"

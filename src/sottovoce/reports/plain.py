@@ -1,4 +1,8 @@
-"""Numbers from untrusted documents, and their text."""
+"""Numbers from untrusted documents, and their text.
+
+A record may come from anybody, so its numbers are read by :func:`number` and
+:func:`read_finite_number`, within :func:`refusing_foreign_documents`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from ..util.typing import Any
 
 @contextmanager
 def refusing_foreign_documents() -> Iterator[None]:
-    """Replace errors of reading an untrusted document by an InvalidInput: it is no run's record."""
+    """Turn an error of reading an untrusted document into InvalidInput: it is no run's record."""
     try:
         yield
     except InvalidInput:
@@ -46,7 +50,7 @@ def format_percentage(x: float, digits: int = 1) -> str:
 
 
 def format_odds_ratio(x: float, digits: int = 2) -> str:
-    """Format an odds ratio, to `digits` decimals below 100."""
+    """Format an odds ratio: to `digits` decimals below 100, whole up to 10,000, else as a bound."""
     if x >= 1e4:
         return ">10,000"
     if x >= 100:

@@ -1,4 +1,9 @@
-"""Plots by matplotlib: coefficients with or without intervals, and survival curves."""
+"""Plots by matplotlib: coefficients with or without intervals, and survival curves.
+
+Estimators' ``plot`` methods call them.  A forest plot has a row for each line of a table of
+coefficients (:mod:`sottovoce.reports.coefficients`), which says what a line, a group and a
+one-sided interval are.  matplotlib is an extra, so it is imported only where a figure is made.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,7 @@ _LONGEST = 36
 _LINE, _MARGIN, _WIDTH = 0.3, 1.1, 7.5
 """Height of a row, space around all rows, and width of the figure, in inches."""
 _BLUE, _INK, _SOFT = "#0072b2", "#1b1f24", "#737d87"
+"""Intervals that exclude zero; all others, and text; what is less important."""
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1b1f24", "#999999")
 
 
@@ -58,7 +64,7 @@ class _Row(NamedTuple):
 
 
 def make_or_reuse_axes(ax: Any, rows: int) -> Any:
-    """Return the axes to draw on: those given, or of a new figure with space for that many rows.
+    """Return the axes to draw on: `ax`, or those of a new figure with space for so many rows.
 
     Raises
     ------
@@ -79,6 +85,7 @@ def make_or_reuse_axes(ax: Any, rows: int) -> Any:
 
 
 def _plain_short_name(name: object) -> str:
+    """Return a name of at most `_LONGEST` characters, which matplotlib shows as it is."""
     # matplotlib would read text between two dollar signs as a formula.
     return escape_unprintable(str(name), _LONGEST).replace("$", r"\$")
 
@@ -229,9 +236,11 @@ def _set_odds_ratio_ticks(ax: Any, axis: Any) -> None:
 def _finish_named_rows(ax: Any, names: Sequence[str], bold: Sequence[bool] | None = None) -> None:
     """Write names down the left side, the first at the top, and hide what carries no number."""
     ax.set_yticks(range(len(names)), names, ha="left")
+    # Row 0 is at the top; the limits leave .6 of a row above the first and below the last.
     ax.set_ylim(len(names) - 0.4, -0.6)
     widest = max((len(name) for name in names), default=0)
-    # Names are aligned at their left, so they start as far out as the widest needs.
+    # Names are aligned at their left, so they start as far out as the widest needs: about 5.4
+    # points for each of its characters.
     ax.tick_params(axis="y", length=0, pad=6 + 5.4 * widest)
     for label, heavy in zip(ax.get_yticklabels(), bold or [], strict=False):
         label.set_fontweight("bold" if heavy else "normal")
@@ -251,7 +260,7 @@ def coefficient_plot(
     Parameters
     ----------
     names : sequence of str
-        Of the n coefficients.
+        Names of the n coefficients.
     values : array (n,), or (classes, n)
         Coefficients.
     classes : sequence of str
@@ -307,7 +316,7 @@ def survival_plot(
     survival : array (n, m)
         Probabilities of no event by the end of each interval.
     names : sequence of str
-        Of the n curves; none for no legend.
+        Names of the n curves; empty for no legend.
     ax : matplotlib Axes, optional
         Where to draw; None for a new figure.
 

@@ -1,4 +1,10 @@
-"""Quality of a model: curves, rates and subgroups."""
+"""The section of a page on a model's quality: curves, rates and subgroups.
+
+`found` is an evaluation as plain data (``to_dict`` of an evaluation of two classes, of several
+classes, or of a number); `exact` are its numbers without noise, for the holder of the rows only.
+Within it an estimate is a dict of ``value``, ``low`` and ``high``, the ends of its 95% interval; a
+refused one has the value None and the reason as ``refused``.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +81,8 @@ Slope and intercept are of the label's log-odds as a line in the model's.
 def calibration_cell_text(cell: dict[str, Any]) -> str:
     """Format the model's probabilities in a cell of the calibration.
 
-    It is their mean, or in an open cell the probability that they all lie beyond.
+    A cell is a range of probabilities in which rows are counted.  The text is their mean, or, for a
+    cell at either end, the probability that they all lie above or below.
     """
     if cell["predicted"] is not None:
         return format_percentage(read_finite_number(cell["predicted"]))
@@ -95,13 +102,16 @@ class SquarePlot:
     about: str
     """The plot in words, for screen readers."""
     said: str
+    """The sentence below the plot."""
     curve: str = ""
+    """Path of the curve, as SVG; empty for none."""
     lines: list[tuple[Point, Point]] = field(default_factory=list)
     dots: list[Point] = field(default_factory=list)
     diagonal: str = svg_path_of_line([0, 1], [0, 1])
 
 
 def _plot_coordinates(x: float, y: float) -> Point:
+    """Return where a point of the unit square is drawn, in the units of the SVG."""
     across, down = plot_coordinates(x, y)
     return f"{across:.1f}", f"{down:.1f}"
 
@@ -146,6 +156,7 @@ def _calibration_plot(found: dict[str, Any]) -> SquarePlot:
 
 
 def _cell_in_words(cell: dict[str, Any]) -> str:
+    """Return the share of positives among rows of a cell of the calibration, in words."""
     observed, low, high = (
         format_percentage(read_finite_number(cell[name])) for name in ("observed", "low", "high")
     )
@@ -158,8 +169,8 @@ def _slope_sentence(found: dict[str, Any]) -> str:
     if told["value"] is None:
         return f"Calibration slope refused: {told['refused']}."
     return (
-        f"Calibration slope {_estimate_text(told, _two_decimals)}; 1 is best, below 1 is too sure "
-        "of itself."
+        f"Calibration slope {_estimate_text(told, _two_decimals)}; 1 is best, below 1 is "
+        "overconfident."
     )
 
 
@@ -183,7 +194,7 @@ def _quality_measures(found: dict[str, Any], exact: dict[str, Any]) -> list[Meas
     for key, estimate in found["rates"].items():
         about = _RATES.get(key, "")
         if key == "accuracy":
-            # An accuracy means something beside that of a constant answer only.
+            # An accuracy means something only in comparison with that of a constant answer.
             about += _constant_accuracy_text(found["positives"])
         name = f"{key} at {_threshold_text(found)}"
         lines.append(
@@ -221,6 +232,7 @@ def _constant_accuracy_text(positives: dict[str, Any]) -> str:
 
 
 def _confusion_table(found: dict[str, Any]) -> Table:
+    """Return the confusion matrix of two classes: noisy counts, rounded to whole rows."""
     counts = {
         name: f"{read_finite_number(value):,.0f}" for name, value in found["confusion"].items()
     }
@@ -258,7 +270,7 @@ class Subgroups(NamedTuple):
 
 def _lay_out_subgroups(by: dict[str, Any]) -> Subgroups:
     """Lay out the measures of subgroups, given the evaluation of each by its name."""
-    # Areas below .4 are drawn at the edge of the axis.
+    # The axis is of areas under the ROC curve; those below .4 are drawn at its edge.
     axis = Axis(0.4, 1.0, False)
     ticks = [(axis.at(x), f"{x:g}") for x in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
     rates = ["sensitivity", "specificity", "precision"]
@@ -279,6 +291,7 @@ def _lay_out_subgroups(by: dict[str, Any]) -> Subgroups:
 
 
 def _subgroup_row(name: str, area: dict[str, Any], axis: Axis) -> SubgroupRow:
+    """Lay out a subgroup's area under the ROC curve with its interval."""
     if area["value"] is None:
         return SubgroupRow(name, None)
     low, mid, high = (read_finite_number(area[key]) for key in ("low", "value", "high"))
@@ -323,6 +336,7 @@ def _class_rates_table(found: dict[str, Any], exact: dict[str, Any]) -> Table:
 
 
 def _class_confusion_table(found: dict[str, Any]) -> Table:
+    """Return the confusion matrix of several classes: a row for each actual class."""
     names = [str(one["name"]) for one in found["classes"]]
     columns = [Column("actual class"), *(Column(f"predicted {name}", "n") for name in names)]
     rows = [
@@ -346,7 +360,7 @@ class QualitySection:
     table: Table | None = None
     """Rates of classes, or errors of a number."""
     roc: SquarePlot | None = None
-    """Where the answer is yes or no, as all below but `confusion`."""
+    """Only for two classes, as are all fields below but `confusion` and `several`."""
     calibration: SquarePlot | None = None
     measures: list[Measure] = field(default_factory=list)
     exact: bool = False

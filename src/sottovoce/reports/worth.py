@@ -13,18 +13,19 @@ from ..util.typing import Any
 from .plain import number
 
 WIDE = 2.0
-"""A table tells of the width of an interval from this multiple of its width without noise on."""
+"""An interval that is at least this many times as wide as without noise has a sentence."""
 EXAGGERATED = 1.1
-"""A table tells of exaggeration from this multiple of the true coefficient on."""
+"""An estimate that is expected at this multiple of the true coefficient or more has a sentence."""
 CLEAR = 0.05
-"""A p-value below it is one that readers pick out."""
+"""P-values below it are called significant; readers pick these coefficients out."""
 
 
 def width_ratio_by_noise(noise_share: float | None) -> float | None:
     """Compute the width of an interval over its width without privacy noise.
 
-    It is 1 over the root of the share of the variance that is sampling: ``1 - noise_share``.  None
-    for a line that is refused, and infinity if nothing of its variance is sampling.
+    A width is proportional to the root of the variance, of which ``1 - noise_share`` is sampling
+    variance: so it is ``1 / sqrt(1 - noise_share)``, and infinity if all of the variance is noise.
+    None for a line that is refused.
     """
     if noise_share is None:
         return None
@@ -35,11 +36,12 @@ def width_ratio_by_noise(noise_share: float | None) -> float | None:
 
 
 def exaggeration(estimate: float, standard_error: float) -> float:
-    """Compute the expected exaggeration of an estimate with p < .05, if the truth is this estimate.
+    """Compute by which factor an estimate with p < .05 is too large on average.
 
-    ``E[|Z| given |Z| > c] / z`` for a normal Z with mean ``z = |estimate| / standard_error`` and
-    deviation 1: the "type M error" of Gelman and Carlin (2014).  1 for an estimate of next to no
-    error.
+    The true coefficient is taken to be `estimate`.  The factor is ``E[|Z| given |Z| > c] / z`` for
+    a normal Z with mean ``z = |estimate| / standard_error`` and deviation 1, where c = 1.96 is the
+    critical value: the "type M error" of Gelman and Carlin (2014).  It goes to 1 as the error goes
+    to 0.
     """
     if not standard_error > 0.0 or estimate == 0.0:
         return 1.0
@@ -73,26 +75,31 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     wider = [(_width_ratio_of_line(line), name) for line, name in zip(lines, names, strict=True)]
     if not wider or max(wider)[0] < WIDE:
         return ""
-    most, name = max(wider)
-    which = "the interval"
+    widest, name = max(wider)
+    which, one = "the interval", "It"
     if len(wider) > 1:
         count = sum(width >= WIDE for width, _ in wider)
         which = f"{count} of {len(wider)} intervals"
+        one = f"The widest, of {name},"
+    said = f"Privacy noise makes {which} at least {WIDE:g} times as wide."
+    if math.isinf(widest):
+        return f"{said} All of the variance of {name} is noise."
     # A width goes down with the root of the number of rows.
-    rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     return (
-        f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} "
-        f"{_times_in_words(most)}, as wide as without noise from {rows} of the rows."
+        f"{said} {one} is {widest:.1f} times as wide: the width that 1 in {widest**2:,.0f} of the "
+        "rows would give without noise."
     )
 
 
 def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """Return a sentence on lines with p < .05 that are likely too large because of noise.
+    """Return a sentence on significant estimates that are too large on average because of noise.
 
-    Empty if there are none.
+    It names the one with the largest expected exaggeration, of those whose variance is at least
+    half noise.  Empty if there are none.  `names` are those of the lines.
     """
     found = []
     for line, name in zip(lines, names, strict=True):
+        # A ratio of widths of root 2 is one of variances of 2.
         half_is_noise = _width_ratio_of_line(line) >= math.sqrt(2.0)
         if half_is_noise and number(line["p"]) < CLEAR:
             factor = exaggeration(number(line["estimate"]), number(line["standard_error"]))
@@ -114,7 +121,3 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
 def _width_ratio_of_line(line: dict[str, Any]) -> float:
     """Return :func:`width_ratio_by_noise` of a printed line."""
     return width_ratio_by_noise(number(line.get("noise_share") or 0.0)) or 1.0
-
-
-def _times_in_words(x: float) -> str:
-    return "infinitely many times" if math.isinf(x) else f"{x:.1f} times"
