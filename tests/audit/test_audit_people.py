@@ -14,6 +14,7 @@ from planting import planted
 from sottovoce.audit import attack
 from sottovoce.audit.game import Options
 from sottovoce.audit.people import ANSWERS, METHODS, ROWS, play, user_level_cases
+from sottovoce.errors import InvalidInput
 
 GAME = """
 import json
@@ -80,6 +81,12 @@ def test_a_claim_about_rows_would_be_false_of_these_people() -> None:
     asked = replace(case, config=config, tables=(first, replace(second, signed=longer)))
     verdict = play(Options(replicates=2000), {"dgd": asked})
     assert verdict.refuted
+
+
+def test_an_epsilon_of_zero_is_refused_and_not_replaced() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        user_level_cases(epsilon=0.0)
+    assert caught.value.field == "epsilon"
 
 
 @pytest.mark.parametrize("fault", REFUTED)

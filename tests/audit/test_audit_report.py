@@ -90,6 +90,15 @@ def test_scores_are_likelihood_ratios():
     assert seen.inside.mean() > 0.0 > seen.outside.mean()
 
 
+def test_interval_of_rate_is_open_where_all_targets_agree():
+    """Nothing in 8 targets, and all of 8: Clopper and Pearson's limits, not 0 and 1 themselves."""
+    limit = 0.025**0.125
+    never = inference_attacks._interval_of_rate(0.0, np.zeros(400), 8)
+    always = inference_attacks._interval_of_rate(1.0, np.ones(400), 8)
+    assert never == pytest.approx([0.0, 1.0 - limit])
+    assert always == pytest.approx([limit, 1.0])
+
+
 def test_curve_counts_ties_by_half_and_weighs_targets():
     inside, outside = np.array([[1.0], [0.0]]), np.array([[0.0], [0.0]])
     fpr, tpr = inference_attacks.curve(

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 from sottovoce.audit.confidence import (
+    check_replicates,
     choose_test,
     epsilon_bound,
     probability_lower_limit,
@@ -70,6 +71,13 @@ def test_uninformative_scores_give_a_bound_of_zero() -> None:
     assert test.epsilon_lower_bound((scores[0, 2000:], scores[1, 2000:]), 0.0, 0.95) < 0.1
 
 
-def test_too_few_replicates_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"^replicates=10"):
+def test_too_few_scores_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^scores=10.* 20 "):
         choose_test((np.zeros(10), np.zeros(10)), 0.0, 0.95)
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.5, 40), (0.25, 80)])
+def test_replicates_are_refused_by_their_own_number(share: float, least: int) -> None:
+    check_replicates(least, share)
+    with pytest.raises(InvalidInput, match=rf"^replicates={least - 2}.* {least} "):
+        check_replicates(least - 2, share)

@@ -8,6 +8,7 @@ says so after each.
 from __future__ import annotations
 
 import copy as copying
+import errno
 import os
 import pickle
 import random
@@ -24,7 +25,7 @@ from pathlib import Path
 import pytest
 from ledgers import DATA, again, environment, price, release
 
-from sottovoce.errors import LedgerCorrupt, LedgerError, LedgerMismatch
+from sottovoce.errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten
 from sottovoce.ledger.chain import Chain
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.history import History
@@ -48,6 +49,28 @@ def beside(path: Path) -> list[str]:
 
 
 # Several paths
+
+
+def test_create_leaves_nothing_behind_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "folder" / "x.ledger"
+    with pytest.raises(InvalidInput, match=r"^fingerprint"):
+        DurableLedger.create(path, epsilon=1.0, fingerprint=b"short")
+    assert list(tmp_path.iterdir()) == []
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", no_space)
+        with pytest.raises(NotWritten):
+            DurableLedger.create(path, epsilon=1.0)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "new").write_text("a file where a folder is needed")
+    with pytest.raises(NotWritten, match="Not a directory"):
+        DurableLedger.create(path, epsilon=1.0)
+    assert (tmp_path / "new").is_file()
 
 
 def test_a_file_with_two_paths_is_refused_until_one_is_gone(path: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.errors import BudgetExceeded
+from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.life import LifetimeShare, describe_example_run, share_of_lifetime_budget
 from sottovoce.privacy.events import Event
@@ -86,6 +86,12 @@ def test_wording_of_the_sentence_for_a_new_ledger() -> None:
     assert (
         describe_example_run("pure", 3.0, 0.0) is describe_example_run("rdp", np.inf, 1e-5) is None
     )
+
+
+def test_an_infinite_budget_is_refused_as_it_pays_for_any_number_of_runs() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        share_of_lifetime_budget(run_of("prox_admm"), 1e-5, np.inf)
+    assert caught.value.field == "budget"
 
 
 def test_a_run_without_a_price_has_no_share() -> None:

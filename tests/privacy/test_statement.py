@@ -219,6 +219,14 @@ def test_the_ledger_is_what_it_says() -> None:
     assert one(nodes=1).per_node == (ledger.total(),)
 
 
+@pytest.mark.parametrize(("releases", "counted"), [(1, "1 release a"), (2, "2 releases a")])
+def test_the_accountants_sentence_counts_releases_in_the_right_number(
+    releases: int, counted: str
+) -> None:
+    said = dataclasses.replace(one(), releases=releases)
+    assert counted in dict(said.words)["Accountant"]
+
+
 def test_nothing_is_proved_of_a_release_without_noise() -> None:
     ledger = Ledger("rdp", math.inf, 1e-5)
     ledger.record_event(Unprotected("a test", np.full(2, 10.0)))

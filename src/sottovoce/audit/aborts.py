@@ -34,7 +34,7 @@ from ..runs.pricing import Prepared
 from ..runs.row_guard import Book, RowGuard
 from ..runs.start import with_start_digest
 from ..util.typing import Any, Array, IntArray
-from .confidence import Test, choose_test
+from .confidence import Test, check_replicates, choose_test
 from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Silence
 from .worst_cases import site_from_signed_rows
@@ -451,7 +451,11 @@ class Bet:
 
 
 def split_in_halves(played: Played) -> tuple[Played, Played]:
-    """Split runs into those that choose a bet, and those that bound epsilon by it."""
+    """Split runs into those that choose a bet, and those that bound epsilon by it.
+
+    InvalidInput if the first are too few.
+    """
+    check_replicates(len(played[0]))
     half = len(played[0]) // 2
     return (played[0][:half], played[1][:half]), (played[0][half:], played[1][half:])
 

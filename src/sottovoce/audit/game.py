@@ -41,7 +41,7 @@ from ..solvers.apart import Apart
 from ..solvers.local import Solver
 from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
-from .confidence import Test, choose_test
+from .confidence import Test, check_replicates, choose_test
 from .likelihood import (
     Candidate,
     OpenedSum,
@@ -567,6 +567,8 @@ def judge_best_attack(
     delta = case.config.delta or 0.0
     chosen: tuple[Test, Attack] | None = None
     half = replicates // 2
+    # A quarter learns some scores, and chooses the threshold of none of these.
+    check_replicates(replicates, 0.25 if any(attack.learned for attack in found) else 0.5)
     for attack in found:
         # Replicates on which a score was learned would flatter it, so they do not choose.
         known = (attack.scores[0][attack.learned : half], attack.scores[1][attack.learned : half])

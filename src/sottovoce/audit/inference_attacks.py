@@ -20,7 +20,7 @@ from ..problem.task import task_of_margins
 from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
 from ..runs.config import RunConfig
 from ..util.typing import Any, Array, IntArray
-from .confidence import probability_lower_limit
+from .confidence import probability_lower_limit, probability_upper_limit
 from .game import Case, Transcripts, record_transcripts
 from .likelihood import Candidate, restrict_to_node
 
@@ -258,17 +258,41 @@ def reach(fpr: Array, tpr: Array, most: float) -> Array:
     return np.asarray(np.where(fpr <= most + 1e-12, tpr, 0.0).max(axis=1))
 
 
-def _bootstrap_interval(value: float, resampled: Array, targets: int) -> list[float]:
-    """Return bootstrap percentiles over targets.
-
-    Where all targets agree the lower end is Clopper and Pearson's limit.
-    """
+def _percentile_interval(resampled: Array) -> list[float]:
+    """Return the ends of the bootstrap percentile interval of values (B,), at `CONFIDENCE`."""
     error = 0.5 * (1.0 - CONFIDENCE)
     low, high = np.quantile(resampled, [error, 1.0 - error])
-    if min(value, low) > 1.0 - 1e-9:
-        # Resampling a sample without errors never shows one, so its percentile says too much.
-        low = probability_lower_limit(targets, targets, error)
     return [float(low), float(high)]
+
+
+def _interval_of_rate(value: float, resampled: Array, targets: int) -> list[float]:
+    """Return the bootstrap percentile interval of a rate in [0, 1] over targets.
+
+    Where all targets agree on 0 or on 1, its open end is Clopper and Pearson's limit.
+
+    Parameters
+    ----------
+    value : float
+        The rate over all targets.
+    resampled : array (B,)
+        The rate over each resampled set of targets.
+    targets : int
+        Number of targets.
+
+    Returns
+    -------
+    list of float
+        Lower and upper end, at `CONFIDENCE`.
+    """
+    error = 0.5 * (1.0 - CONFIDENCE)
+    low, high = _percentile_interval(resampled)
+    # Resampling targets that all agree never shows one that does not, so its percentiles would say
+    # that there is none.
+    if min(value, low) > 1.0 - 1e-9:
+        low = float(probability_lower_limit(targets, targets, error))
+    if max(value, high) < 1e-9:
+        high = float(probability_upper_limit(0, targets, error))
+    return [low, high]
 
 
 def measure_inference_attacks(seed: int = 0, quick: bool = False) -> dict[str, Any]:
@@ -318,13 +342,13 @@ def measure_inference_attacks(seed: int = 0, quick: bool = False) -> dict[str, A
         membership.append(name | _summarise_curves(fpr, tpr, targets))
         for column, right in seen.right.items():
             each = weights @ right.mean(axis=1) / targets
-            interval = _bootstrap_interval(float(each[0]), each[1:], targets)
+            interval = _interval_of_rate(float(each[0]), each[1:], targets)
             told[column].append(name | {"accuracy": float(each[0]), "interval": interval})
     setting = _attack_sizes(stage, targets, replicates)
     return {
         "setting": setting | {"seed": seed, "confidence": CONFIDENCE, "quick": quick},
         "membership": membership,
-        "printed_beside_corrected": _compare_printed_forms(areas, targets),
+        "printed_beside_corrected": _compare_printed_forms(areas),
         "attributes": [_attribute_accuracy(column, stage, told[column]) for column in ATTRIBUTES],
     }
 
@@ -356,7 +380,7 @@ def _summarise_curves(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
     for name, values in measures.items():
         # The first curve is of all targets, the others of resampled ones.
         found[name] = float(values[0])
-        found[f"{name}_interval"] = _bootstrap_interval(float(values[0]), values[1:], targets)
+        found[f"{name}_interval"] = _interval_of_rate(float(values[0]), values[1:], targets)
     grid = np.linspace(0.0, 1.0, 101)
     found["fpr"] = grid.tolist()
     found["tpr"] = [float(reach(fpr[:1], tpr[:1], most)[0]) for most in grid]
@@ -377,10 +401,12 @@ def _attribute_accuracy(column: str, stage: _Stage, rows: list[dict[str, Any]]) 
     }
 
 
-def _compare_printed_forms(
-    areas: dict[tuple[str, str, float], Array], targets: int
-) -> list[dict[str, Any]]:
-    """Return areas of printed and corrected forms, and intervals of their difference."""
+def _compare_printed_forms(areas: dict[tuple[str, str, float], Array]) -> list[dict[str, Any]]:
+    """Return areas of printed and corrected forms, and intervals of their difference.
+
+    `areas` are those under the ROC curve by method, form and claimed epsilon, (1 + B,): over all
+    targets first, then over B resampled sets of targets.
+    """
     beside = []
     for method, form, epsilon in areas:
         if form != "printed":
@@ -393,7 +419,7 @@ def _compare_printed_forms(
                 "claimed_epsilon": epsilon,
                 "printed": float(printed[0]),
                 "corrected": float(corrected[0]),
-                "interval": _bootstrap_interval(float(apart[0]), apart[1:], targets),
+                "interval": _percentile_interval(apart[1:]),
             }
         )
     return beside

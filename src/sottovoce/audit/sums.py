@@ -2,9 +2,9 @@
 
 The page is docs/explanation/audit.md.
 
-She subtracts the shares of the colluding sites.  With as many colluders as the claim allows it must
-stand; with one more it must fall, as noise is no larger than needed.  A person with rows at two
-sites moves one sum twice: played too.
+She subtracts the shares of the colluding sites.  The claim must stand against as many colluders as
+it allows, and fall against one more, since the noise is no larger than needed.  Games of a person
+with rows at two sites, who moves one sum twice, are played too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DELTA = 0.1
 few runs.
 """
 OWN, OTHER = [1.0, -1.0, 1.0], [1.0, -1.0] * 5
-"""Signed rows of the victim, the smallest site, and of any other site."""
+"""Rows, as ``y x``, of the victim, which is the smallest site, and of any other site."""
 STRONG_PENALTY = 1e6
 """A penalty so strong that the model hardly leaves 0, so that all rows stay on the loss's linear
 piece, where a row and its opposite change gradients by 2 (:mod:`sottovoce.audit.worst_cases`).

@@ -1,10 +1,12 @@
 """Worst-case pairs of tables: where a proof is tight or a claim fails.
 
-The page is docs/explanation/audit.md, "The pairs".
+:func:`make_case` returns the pair and the run on which :func:`sottovoce.audit.attack` plays a
+method.  The page is docs/explanation/audit.md, "The pairs".
 
 Most pairs share one idea: one feature, the Huber loss, and a penalty so strong that all rows stay
 on the loss's linear piece.  A row and its opposite then change the sum of gradients by exactly 2,
-the most possible, in every round.
+the most possible, in every round.  Rows are written as their signed feature ``y x``, label times
+feature.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ LINEAR = (
 
 
 def site_from_signed_rows(*signed: float) -> tuple[Array, Array]:
-    """Return X, (n, 1), and y, (n,), of a site of one feature, from the numbers ``y x``."""
+    """Return X, (n, 1), and y, (n,), of a site of one feature, from its rows as ``y x``."""
     a = np.array(signed)
     return np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)
 
@@ -65,7 +67,10 @@ def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> 
 
 
 def _stiff_options(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
-    """Return options that give n rows the curvature STIFF, with one neighbour and C = 1."""
+    """Return options of a run in which a site of n rows has the curvature :data:`STIFF`.
+
+    The site has one neighbour, and C, the weight of the losses, is 1.
+    """
     # A penalty eta adds a curvature of 2 eta for an edge, or of eta for a node.
     per_penalty = 2.0 if REGISTRY[method].curvature == "edge" else 1.0
     return {
@@ -77,7 +82,7 @@ def _stiff_options(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
 
 
 def printed_form_options(method: str, form: str) -> dict[str, Any]:
-    """Return options of a run within its theorem: 004's printed forms presume a regulariser.
+    """Return options that keep a printed form within its theorem: 004's presume a regulariser.
 
     Few rows make it large, but next to `STIFF` it is nothing.  On real rows it moves the model, but
     not what an audit reads: the gradient's residual, in which noise and the row are as they were.
@@ -92,7 +97,8 @@ def linear(
 ) -> Case:
     """Make the common worst case: one feature, on the linear piece of the Huber loss.
 
-    Of a sum over sites there are three, one of which colludes: two could not hide.
+    There are two sites.  A method of sums has three, one of which colludes with the adversary:
+    between two nothing is hidden, as one site can subtract its own share.
 
     Parameters
     ----------
@@ -128,7 +134,7 @@ def linear(
 def sparse_vector_case(
     method: str, form: str, epsilon: float, delta: float | None, rounds: int
 ) -> Case:
-    """Make the worst case of a sparse-vector gate: a bar that every gradient passes.
+    """Make the worst case of a sparse-vector gate: a threshold that every gradient passes.
 
     As corrected there is a release in every round; as printed in all but one (004 has c < T).
 
@@ -154,9 +160,9 @@ def sparse_vector_case(
 def minibatch_pass_case(
     method: str, form: str, epsilon: float, delta: float | None, rounds: int
 ) -> Case:
-    """Make the worst case of a pass over two minibatches, hidden by the last noise only.
+    """Make the worst case of a pass over two minibatches: only the last step's noise hides the row.
 
-    The last step does not depend on where it started.
+    Step size and regulariser are such that the last step does not depend on where it started.
 
     Parameters
     ----------
@@ -173,7 +179,7 @@ def minibatch_pass_case(
     -------
     Case
     """
-    # Step times mu is 1, so that a step forgets its start.
+    # Step size times mu is 1, so that ``w - step (g + mu w)`` depends on w through g only.
     case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)
     why = (
         f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
@@ -204,7 +210,8 @@ def huber_edge_case(
     -------
     Case
     """
-    # c1 is 1 at h = 1/2.
+    # The strong convexity of 003's Algorithm 3 at this epsilon: c1, the loss's largest curvature,
+    # is 1 at h = 1/2.
     K = 2.0 / epsilon
     # The sum of the other rows' derivatives at which, without noise, the minimiser lies at the edge
     # of the linear piece, w = 1/2.
@@ -212,7 +219,7 @@ def huber_edge_case(
     if abs(rest) <= 1.0:
         own = [rest]
     else:
-        # One row's derivative is at most 1.
+        # One row's derivative is at most 1 in size: several rows of 1 or -1 add up to nearly it.
         own = [np.sign(rest)] * int(abs(rest))
     config = RunConfig(
         method=method,
@@ -239,6 +246,7 @@ class Contrary(Solver):
     """
 
     side: Array
+    """Direction of the error of each site, (N, 1): 1, -1, or 0 for none."""
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise, then move the answer of site 0 as far as the certificate allows.
@@ -355,11 +363,12 @@ RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Ca
 """Methods and forms for which a worse pair than the common one is known."""
 
 OF_SUMS = 0.1
+"""Default delta of sums over sites, so large that too little noise shows in few runs."""
 DELTAS = {("pp_admm", "printed"): 0.01}
 EPSILONS = {("pp_admm", "printed"): 2.65}
-"""Delta and epsilon at which a claim breaks first, or too little noise shows in few runs."""
+"""Default delta and epsilon of this claim, at which it breaks first."""
 ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
-"""Where one round gives the largest bound."""
+"""Methods and forms of which a run of one round gives the largest bound."""
 
 
 def make_case(

@@ -41,7 +41,7 @@ from .digest import rows_digest
 from .disk_account import DiskAccount
 from .file import ChainFile
 from .history import MOST, History, RunHistory, packed
-from .identity import RowsIdentity
+from .identity import RowsIdentity, check_digest_lengths
 from .memory import validate_target
 from .readings import NeverCopied, Readings
 from .run import Run
@@ -144,9 +144,12 @@ class DurableLedger(NeverCopied, Readings):
         Raises
         ------
         InvalidInput
-            If epsilon, delta or `n_nodes` is out of range, or they do not fit each other.
+            If epsilon, delta or `n_nodes` is out of range, they do not fit each other, or the
+            fingerprint is too short.
         LedgerError
             If the file exists.
+        NotWritten
+            If it cannot be written.  Nothing is left behind then.
         """
         validate_target(epsilon, delta or None)
         values = np.asarray(epsilon, dtype=float)
@@ -154,6 +157,9 @@ class DurableLedger(NeverCopied, Readings):
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
             rule = "must be at least 1, and fit the number of values of epsilon"
             raise InvalidInput("n_nodes", n_nodes, rule, "give one value, or one for each node")
+        if fingerprint is not None:
+            # Before there is a file: a ledger that was made and not bound would be left behind.
+            check_digest_lengths(fingerprint)
         per_node = np.broadcast_to(np.ravel(values), (n_nodes,))
         record = {
             "kind": "create",

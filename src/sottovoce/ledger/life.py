@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import UnknownEvent
+from ..errors import InvalidInput, UnknownEvent
 from ..privacy.accountants import Accountant, lifetime_accountant, make_accountant
 from ..privacy.conditions import pricing_events
 from ..privacy.events import Event, GaussianMechanism
@@ -46,6 +46,11 @@ def share_of_lifetime_budget(
     -------
     dict or None
         See :meth:`LifetimeShare.to_dict`.
+
+    Raises
+    ------
+    InvalidInput
+        If the budget is infinite.
     """
     return LifetimeShare(events, "pure" if delta is None else "rdp", delta or 0.0).to_dict(budget)
 
@@ -89,7 +94,13 @@ class Taken(NamedTuple):
     later: float
 
     def runs(self, budget: float) -> int:
-        """Return how many such runs a ledger of this budget can pay for."""
+        """Return how many such runs a ledger of this budget can pay for.
+
+        InvalidInput if the budget is infinite, which pays for any number.
+        """
+        if np.isposinf(budget):
+            rule = "must be finite to count the runs that it pays for"
+            raise InvalidInput("budget", budget, rule, "leave it out, or give a finite epsilon")
         # Not "first > budget": NaN fits no budget.
         if not self.first <= budget:
             return 0
@@ -158,6 +169,11 @@ class LifetimeShare:
             ``least`` is the smallest budget that admits the run.  With a `budget`, ``first`` and
             ``later`` are the run's share of it, and ``runs`` how many it pays for.  None if no
             ledger can price the run.
+
+        Raises
+        ------
+        InvalidInput
+            If the budget is infinite.
         """
         try:
             least = self.least()

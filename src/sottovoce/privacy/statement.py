@@ -378,7 +378,8 @@ def _accountant_text(said: Statement) -> str:
     more = ""
     if said.others:
         more = f" and {said.others} of other rows"
-    return f"{notion}, for {said.releases} releases a site{more}{_by_other_notions(said)}"
+    releases = "1 release" if said.releases == 1 else f"{said.releases} releases"
+    return f"{notion}, for {releases} a site{more}{_by_other_notions(said)}"
 
 
 def _by_other_notions(said: Statement) -> str:

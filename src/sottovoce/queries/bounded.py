@@ -148,14 +148,19 @@ class Bounded(ABC):
             self.exact_sum_sensitivity(facts) / rows + 2.0 * self.rounding_error_bound(facts, rows)
         )
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        """Compute the mean over each node's own rows, of shape (..., width), without noise."""
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
+        """Compute the mean over each node's own rows without noise, shape (..., width).
+
+        It is protected by nothing, so it never leaves the query that adds the noise.
+        """
         return np.asarray(vault.solver.total_over_rows(self.at, self.sum_over_block) / facts.n)
 
-    def stamp(self) -> bytes:
+    def public_digest(self) -> bytes:
+        """Return the digest of the public point and parameters (:meth:`Query.public_digest`)."""
         return digest_public_values(self)
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
+        """Return zeros of the answer's shape (..., width), for planning."""
         return np.zeros((*self.at.shape[:-1], self.number_of_entries(facts)))
 
 
@@ -397,7 +402,7 @@ class RowMean(Bounded):
     def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
         each = partial(self.sum_over_block, weighed=facts.has_several_rows)
         return np.asarray(vault.solver.total_over_rows(self.at, each) / facts.n)
 
@@ -845,7 +850,8 @@ class NoisyBounded(NoisyValue):
         facts : Facts
             Public facts of all nodes, of which the mean weighs each by its rows.
         among : Among
-            Not used: all nodes take part.
+            Not used: where each site releases its own mean, all sites take part
+            (:meth:`sottovoce.runs.oracles.OwnAnswers.participating_sites`).
 
         Returns
         -------
@@ -858,10 +864,10 @@ class NoisyBounded(NoisyValue):
         return float(np.sqrt(np.sum((weights * self.event(facts).noise_standard_deviation()) ** 2)))
 
     def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
-        return self.what.value(vault, facts)
+        return self.what.exact_statistic(vault, facts)
 
     def public_digest(self) -> bytes:
-        return self.what.stamp()
+        return self.what.public_digest()
 
     def placeholder_answer(self, facts: Facts) -> Array:
-        return self.what.blank(facts)
+        return self.what.placeholder_answer(facts)
