@@ -25,12 +25,21 @@ from .game import Case, Transcripts, record_transcripts
 from .likelihood import Candidate, restrict_to_node
 
 SITES, VICTIM = 5, 0
-ROUNDS, ROWS, OTHERS, PUBLIC = 5, 50, 100, 2000
-TARGETS, REPLICATES, EPSILONS = 48, 20, (1.0, 4.0)
+"""Number of sites on the ring, and the one that is attacked."""
+ROUNDS = 5
+ROWS, OTHERS = 50, 100
+"""Rows of the victim, and of each other site."""
+PUBLIC = 2000
+"""Rows from which the neighbour knows how common each value of an attribute is."""
+TARGETS, REPLICATES = 48, 20
+"""Target rows, and runs in which each is attacked."""
 QUICK_TARGETS, QUICK_REPLICATES = 8, 16
+EPSILONS = (1.0, 4.0)
+"""Claimed epsilons."""
 CONFIDENCE, RESAMPLES = 0.95, 400
+"""Of the intervals: their confidence, and how many resampled sets of targets they rest on."""
 METHODS = (("pvp", "listed"), ("dvp", "printed"), ("dvp", "corrected"), ("prox_admm", "corrected"))
-"""Methods and forms, in addition to consensus ADMM without noise."""
+"""Methods and forms that are attacked, in addition to consensus ADMM without noise."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "income": {"at most 50K": "<=50K", "over 50K": ">50K"},
@@ -40,30 +49,33 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "apart": "Divorced",
     },
 }
-"""Column -> name of a value -> a raw value that is encoded so."""
+"""Attributes to infer: by column, the name of each value in the report, and a raw value for it."""
 
 _EXACT = 1e6
-"""Rate of noise in place of none: rows that fit to rounding win over all others."""
+"""Rate of the noise that stands for none in likelihoods, so small that only rows which explain an
+answer up to rounding are likely."""
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """Rows of all sites, with the targets of the attacks.
+    """Rows of all sites, with the T target rows of the attacks.
+
+    Rows are signed: the encoded features times the label.
 
     Attributes
     ----------
     rows : Rows
-        The last row of the victim is a placeholder.
+        Rows of all sites; the last row of the victim is a placeholder.
     target : array (T, d)
-        Signed rows that the victim may hold.
+        Rows that the victim may hold in that place.
     other : array (T, d)
-        What it holds in their place.
+        The row that it holds instead of each target.
     guesses : dict of array (T, V, d)
-        The targets with each of the V values of an attribute.
+        By column: the targets with each of the V values of that attribute.
     truth : dict of array of int (T,)
-        Number of the true value.
+        By column: number of each target's true value, from 0.
     prior : dict of array (V,)
-        Shares of the values in the population, which the neighbour knows.
+        By column: shares of the values in the population, which the neighbour knows.
     """
 
     rows: Rows
@@ -81,7 +93,7 @@ class _Stage:
 
 
 def _deal_adult_rows(targets: int, seed: int) -> _Stage:
-    """Deal rows of Adult at random to the sites, the targets, and what stands in their place."""
+    """Draw rows of Adult at random: the sites', the targets, and the targets' replacements."""
     adult = data.load("adult")
     order = np.random.default_rng(seed).permutation(len(adult.y_train))
     sizes = [ROWS] + [OTHERS] * (SITES - 1) + [targets, targets]
@@ -115,9 +127,9 @@ def _deal_adult_rows(targets: int, seed: int) -> _Stage:
 
 
 def _give_sharp_density(query: Query) -> Query:
-    """Give an exact minimiser next to no noise, so that it has a density.
+    """Return the query with next to no noise in place of none, so that its answer has a density.
 
-    Its likelihood then asks for rows that explain it.
+    Other queries are returned as they are.
     """
     law = SphericalLaw(np.array(_EXACT), polish=False)
     if isinstance(query, NoisyMinimiser) and query.alpha is None:
@@ -132,7 +144,7 @@ def _give_sharp_density(query: Query) -> Query:
 def _log_likelihood_of_rows(seen: Transcripts, rows: Rows) -> Array:
     """Return the log likelihood of the victim's releases if the sites held `rows`, (R,).
 
-    It is known up to a constant.
+    A constant that does not depend on the rows is left out.
     """
     candidate = Candidate(rows, seen.facts, VICTIM)
     total = np.zeros(len(seen.messages))
@@ -148,7 +160,9 @@ def _log_likelihood_of_rows(seen: Transcripts, rows: Rows) -> Array:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The neighbour's log likelihood ratios and guesses in one setting.
+    """Results of both attacks in one setting, a method at a claimed epsilon.
+
+    T is the number of targets, R that of runs on each.
 
     Attributes
     ----------
@@ -170,7 +184,23 @@ class _Seen:
 
 
 def _play_setting(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
-    """Play both attacks on every target in one setting."""
+    """Play both attacks on every target in one setting.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The setting.
+    stage : _Stage
+        Rows and targets.
+    replicates : int
+        Runs in which each target is attacked.
+    key : int
+        Number of the setting, which seeds its noise.
+
+    Returns
+    -------
+    _Seen
+    """
     inside, outside = list[Array](), list[Array]()
     right: dict[str, list[Array]] = {column: [] for column in ATTRIBUTES}
     claimed = proved = 0.0
