@@ -221,7 +221,7 @@ class _Extreme(Net):
         self.degree, self._vector = np.ones(1), vector
         self.sent: list[Array] = []
         self.honest: IntArray = np.zeros(1, dtype=np.int64)
-        """Noise of the honest third site of a sum.  She knows its rows, so their part is left out."""
+        """Noise of the honest third site of a sum; she knows its rows, so they add nothing."""
 
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))

@@ -90,7 +90,7 @@ class DurableLedger(NeverCopied, Readings):
     """
 
     def __init__(self, file: ChainFile[History]) -> None:
-        # As it was read when the file was opened: budget and accountant never change.
+        # The state when the file was opened: budget and accountant never change.
         made = file.chain.state
         self.path = file.real
         self.accountant, self.epsilon, self.delta = made.accountant, made.epsilon, made.delta

@@ -1,4 +1,4 @@
-"""What a run takes of a lifetime budget, before there is a ledger.
+"""What a run takes of a lifetime budget, computed before there is a ledger.
 
 A ledger outlives runs, so it computes all totals at one Renyi order, chosen for its whole budget
 (:func:`sottovoce.privacy.accountants.at_one_order`), and what a run takes depends on that budget.
@@ -23,7 +23,7 @@ from ..util.typing import Any, Array
 from .history import Tally
 
 _TRIES = 50
-"""Most steps to the least budget."""
+"""Most steps of the search for the smallest budget that admits a run."""
 
 
 def share_of_lifetime_budget(
@@ -142,7 +142,11 @@ class LifetimeShare:
         return Taken(float(np.max(once)), later)
 
     def least(self) -> float | None:
-        """Return the smallest lifetime budget that admits the run; None if there is none."""
+        """Return the smallest lifetime budget that admits the run; None if there is none.
+
+        It is found by iteration from the run's epsilon at the best Renyi order: at any one order
+        the run costs no less.
+        """
         budget = float(np.max(self._total_of_repeats(make_accountant(self._accountant), 1)))
         for _ in range(_TRIES):
             if not 0.0 < budget < np.inf:
@@ -188,5 +192,6 @@ class LifetimeShare:
             return None
 
     def _total_of_repeats(self, accountant: Accountant[Any], times: int) -> Array:
+        """Return the epsilon of each node, (N,), if the run is made so many times."""
         counts = Counter({text: times * count for text, count in self._counts.items()})
         return Tally(accountant).epsilon(self._delta, self._events, counts)
