@@ -1,4 +1,4 @@
-"""Noise: keyed streams in a simulation, the operating system at a site.
+"""Sources of noise: streams keyed by a seed in a simulation, the operating system at a site.
 
 Draws are of unit scale; the query, which knows the sensitivity, scales them.
 """
@@ -300,6 +300,7 @@ class SystemNoise(Noise):
 
     @staticmethod
     def _random_words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
+        """Draw words of 64 random bits from the operating system."""
         return np.frombuffer(
             os.urandom(8 * int(np.prod(shape, dtype=int))), dtype=np.uint64
         ).reshape(shape)
