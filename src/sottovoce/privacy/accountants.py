@@ -1,9 +1,9 @@
-"""Accountants: epsilon of composed events.
+"""Accountants: the epsilon of several releases together.
 
-An event that an accountant cannot price is refused by name.
-
-An accountant is a set of pure functions over an immutable *spent* value for all nodes, so a ledger
-knows the total with a further release before it allows it.
+An accountant adds up the prices of events (:mod:`.prices`) in a currency of its own: pure epsilons,
+rho of zCDP, Renyi divergences, or dominating pairs (:class:`~.prices.Bill`).  It refuses an event
+for which it has no proof, by name.  It is a set of pure functions over an immutable value *spent*,
+of all nodes, so a ledger knows the total with a further release before it allows it.
 
 Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all
 earlier messages.  Each row lives at one site, so the network's loss is that of the worst node
@@ -35,7 +35,8 @@ from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
 
 Spent = TypeVar("Spent")
 T = TypeVar("T")
-# Numbers in the prices that an accountant remembers: those of 13,000 different rounds of 5 sites.
+# Most numbers in the prices that an accountant remembers, which is enough for 13,000 different
+# rounds of 5 sites.
 _NUMBERS = 2**23
 
 
@@ -161,6 +162,7 @@ class Accountant(ABC, Generic[Spent]):
             if isinstance(found, np.ndarray):
                 size = found.size
             else:
+                # Bills by direction and node, each counted as 16 numbers.
                 size = 16 * sum(map(len, found))
             if known is None or len(known) * max(1, size) >= _NUMBERS:
                 known = self._prices = {}
@@ -230,6 +232,7 @@ class Accountant(ABC, Generic[Spent]):
 
 
 def _orders(name: str, order: float | None) -> Orders:
+    """Return the Renyi orders of an accountant: the given one, or all of `ORDERS`."""
     if order is None:
         return tuple(ORDERS.tolist())
     # Closer to 1, digits cancel.
@@ -244,7 +247,10 @@ def _orders(name: str, order: float | None) -> Orders:
 
 
 def _largest_sum(values: Array, m: int) -> Array:
-    """Return the sum of the `m` largest along the first axis, which no set of m nodes exceeds."""
+    """Return the sum of the `m` largest values along the first axis, that of the nodes.
+
+    No set of m nodes has more.
+    """
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
 
 
@@ -442,6 +448,7 @@ class RDPAccountant(_Renyi):
         return spent[None]
 
     def _one(self, curve: Array, delta: float) -> float:
+        """Return epsilon at `delta` of one node's curve, (orders,), in one direction."""
         if np.all(curve <= 0):
             return 0.0
         return epsilon_from_rdp(self._orders, curve, delta)
@@ -458,6 +465,7 @@ def _gaussian_rhos(releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int
 
 
 _Bills = tuple[tuple[Bill, ...], ...]
+"""The bills of one event, by direction of the relation and by node."""
 
 
 class Prices(NamedTuple):
@@ -489,9 +497,9 @@ class Prices(NamedTuple):
         return list(times.items())
 
 
-# Sets of nodes for which losses are convolved, at most.
+# Most sets of nodes for which losses are convolved.
 _SUBSETS = 200
-# Share of delta that pays for the random slack of noise inside objectives.
+# Share of delta that pays for the random terms of noise inside objectives (`objective_surplus`).
 _REST = 0.01
 # Cost in delta of a coordinate on a grid (docs/privacy/verdicts.md, "Noise on a grid").
 _LATTICE = 2.0**-82
@@ -585,6 +593,11 @@ class PLDAccountant(Accountant[Prices]):
         return after
 
     def _of(self, known: list[tuple[_Bills, int]], nodes: tuple[int, ...], delta: float) -> float:
+        """Return epsilon at `delta` of a person with a row at each of these nodes.
+
+        `known` are the distinct bills with how often each came; of the two directions of zero-out
+        the worse one counts.
+        """
         each = []
         for direction in range(max(len(bills) for bills, _ in known)):
             counts = Counter[Bill]()
@@ -595,6 +608,7 @@ class PLDAccountant(Accountant[Prices]):
         return max(each)
 
     def _cached(self, bills: Counter[Bill], delta: float) -> float:
+        """Return :func:`composed_epsilon` of these bills, cached; infinite if one has a NaN."""
         key = frozenset(bills.items()), delta
         if key not in self._known:
             numbers = [one for bill in bills for one in (*bill[:1], *(bill.ball or ()), *bill[2:])]
@@ -614,6 +628,7 @@ def _bill_of_node(side: tuple[Bill, ...], node: int) -> Bill:
 
 
 def _nodes(known: list[tuple[_Bills, int]]) -> int:
+    """Return the number of nodes that these bills are of."""
     return max(len(side) for bills, _ in known for side in bills)
 
 
@@ -684,7 +699,14 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
 def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, float]:
     """Return what noise in objectives costs beyond the convolved losses.
 
-    It is a share of delta, the exchange of U4, and epsilon for the fixed and the random terms.
+    Returns
+    -------
+    rest : float
+        Delta that pays for the random terms; 0 if there are none.
+    exchange : float
+        U4's X, the sum over all releases (:class:`Bill`).
+    extra : float
+        Epsilon for the fixed and the random terms.
     """
     slack = [
         (Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()
@@ -697,7 +719,10 @@ def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, fl
 
 
 def _convolved_epsilon(bills: Counter[Bill]) -> Callable[[float], float]:
-    """Return epsilon as a function of delta, for the parts whose exact loss is known."""
+    """Return the function from delta to epsilon of the parts whose loss is known exactly.
+
+    These are the Gaussian, the spherical and the pure parts of the bills.
+    """
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
     balls: Counter[tuple[int, float]] = Counter()
     pure: Counter[float] = Counter()
@@ -804,6 +829,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return tuple(after)
 
     def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
+        """Return the notions that still have a proof for all events, each with what is spent."""
         return [
             (part, value)
             for part, value in zip(self._parts, spent, strict=True)
@@ -890,7 +916,7 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
 }
 
 
-# The order where no budget says which one will be best.
+# The order of a ledger with an infinite budget, which does not say which one will be best.
 _ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])
 _ORDERED: dict[str, type[_Renyi]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
 
@@ -926,7 +952,7 @@ def make_accountant(name: str) -> Accountant[Any]:
 
 
 def best_order(epsilon: float, delta: float) -> float:
-    """Return the Renyi order that prices a Gaussian at (`epsilon`, `delta`) best."""
+    """Return the Renyi order at which most Gaussian releases fit into (`epsilon`, `delta`)."""
     constant = np.log1p(-1.0 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1.0)
     return float(ORDERS[np.argmax((epsilon - constant) / ORDERS)])
 

@@ -159,7 +159,7 @@ class Statement:
 
     @property
     def guarantee(self) -> Words:
-        """The statement in words, without the remark on simulations, as a plan makes it."""
+        """The statement in words without the remark on simulations, as a plan shows it."""
         return [*_proved_sentences(self), *_further_sentences(self), *_paper_claim_sentence(self)]
 
     @property
@@ -206,7 +206,7 @@ class Statement:
         return but
 
     def comparable_promise(self) -> dict[str, Any]:
-        """Return plain data in short, for comparisons."""
+        """Return the short form as plain data, for tables that compare methods."""
         plain = {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -400,6 +400,7 @@ def _by_other_notions(said: Statement) -> str:
 
 
 def _protection_sentence(said: Statement) -> str:
+    """Return who is protected against whom, without the definition that follows it."""
     but = ""
     if said.trust.excepted:
         but = f", but not against {said.trust.excepted}"

@@ -1,8 +1,9 @@
-"""Queries: a kind of release that sees rows, draws noise and states its event.
+"""The interface of a query: a kind of release that sees rows, draws noise and states its event.
 
-A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are
-asked through a :class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it
-calls :meth:`Query.answer`.
+Facts (:mod:`sottovoce.problem.facts`) are all that is public of a run; the vault (:mod:`.vault`)
+holds the rows.  A class that defines no event cannot be instantiated, so no release can go
+uncharged.  Queries are asked through a :class:`sottovoce.runs.row_guard.RowGuard` only, which
+charges the event before it calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
@@ -105,10 +106,11 @@ class Query(ABC):
         """
 
     def public_digest(self) -> bytes:
-        """Return a digest that is stored with an answer and compared when it is read again.
+        """Return a digest of public values that is stored with an answer, and compared on replay.
 
-        It is empty by default.  A query stamps its public point if its answers, or later ones, mean
-        something at that point only.
+        It is empty by default.  A query whose answers, or later ones, mean something at its public
+        point only returns a digest of that point, so that a stored answer is not taken for one at
+        another point.
         """
         return b""
 

@@ -34,7 +34,7 @@ from .vault import Vault
 
 # Unit roundoff of double precision.
 _UNIT = 2.0**-53
-# Least size of an encoded target at a bound: encoding may round it.
+# Least size of an encoded target that counts as at its bound of 1, as encoding may round it.
 _BOUND = 1.0 - 2.0**-40
 
 
@@ -165,9 +165,10 @@ class Bounded(ABC):
 
 
 class _Vector(Bounded):
-    """Sums of vectors ``c_k a_k`` with factors of both signs."""
+    """Base of sums of vectors ``c_k a_k`` over the rows, with factors of both signs."""
 
     def number_of_entries(self, facts: Facts) -> int:
+        """Return d."""
         return facts.d
 
 
@@ -709,7 +710,7 @@ def counts_by_cell(cells: IntArray, counted: BoolArray, width: int) -> Array:
 
 
 def _repeat_for_nodes(vector: Array, at: Array) -> Array:
-    """The same vector for every node, and one replicate: (M, 1, d)."""
+    """Return the same vector (d,) for every node and one replicate, (M, 1, d)."""
     return np.broadcast_to(np.asarray(vector, dtype=float), (at.shape[0], 1, at.shape[-1]))
 
 

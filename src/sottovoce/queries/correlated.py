@@ -275,6 +275,7 @@ class CarriedGradient(NoisyGradient):
         return self._less_carried_part(self._gradient_and_history(vault, self.index))
 
     def _less_carried_part(self, pulls: Pulls) -> Array:
+        """Return the last gradient less the share of those before it, (..., d)."""
         return np.asarray(pulls.last - self.share * pulls.before)
 
     def _gradient_and_history(self, vault: Vault, release: int) -> Pulls:

@@ -23,12 +23,13 @@ from ..problem.facts import Facts
 from ..solvers.local import DataTerm, certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
 
-# No square of it overflows, nor the square of its product with anything declared.
+# Largest size of an entry of a public vector: neither its square overflows, nor that of its product
+# with anything declared.
 _LONGEST = 2.0**200
 INFLATION = 1e-3
-"""How much a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
-# How many times the bound on rounding a certificate must be: below the bound no double need exist
-# whose computed gradient norm reaches it.
+"""Share by which a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
+# A certificate must be at least this many times the bound on rounding: below the bound there may be
+# no double whose computed gradient norm reaches the certificate.
 _ROOM = 2.0
 
 

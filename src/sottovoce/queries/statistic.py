@@ -43,10 +43,10 @@ from .reach import (
 )
 from .vault import Secret, Vault
 
-# What the grid may add to a sensitivity, relative to it.
+# Relative part of a sensitivity that the rounding to the release's grid may add.
 _FINE = 2.0**-20
 MOVED = 2.0**-10
-"""Sensitivity that rows at other positions may add, relative to that of a gradient."""
+"""Relative part of a gradient's sensitivity that rounding by other positions of rows may add."""
 # Unit roundoff of double precision.
 _U = 2.0**-53
 
@@ -95,7 +95,9 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
 
 
 def change_at_other_positions(facts: Facts, far: float) -> float:
-    """Bound the change of a sum of people's gradients if their rows stand at other positions.
+    """Bound how rounding changes a sum of people's gradients if rows stand at other positions.
+
+    A position is a row's number among those of its site, which are multiplied together.
 
     A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a
     moved row by at most ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean
@@ -279,7 +281,7 @@ class NoisyStatistic(Query):
         return np.zeros_like(self.start)
 
     def _noise_density(self, noise: Array, facts: Facts) -> Array:
-        """Log density, shape (R,), of this noise on an answer."""
+        """Return the log density, (R,), of this noise on answers of R replicates of one node."""
         assert self.alpha is not None
         sensitivity = self.sensitivity(facts)
         if facts.pure:
@@ -287,7 +289,7 @@ class NoisyStatistic(Query):
         return gaussian_log_density(noise, sensitivity / self.alpha)
 
     def _spread(self, facts: Facts) -> float:
-        """Standard deviation of a coordinate of the noise on one node's answer."""
+        """Return the standard deviation of a coordinate of the noise on one node's answer."""
         if self.alpha is None:
             return 0.0
         scale = float(np.max(self.sensitivity(facts) / self.alpha))
@@ -418,9 +420,11 @@ class NoisyMinimiser(NoisyValue):
     in_sums: ClassVar[str | None] = "sum of proximal steps"
 
     def _q(self, facts: Facts) -> Array:
+        """Return the whole quadratic term, rho's part included, (..., 1)."""
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
     def _tol(self, facts: Facts) -> Array:
+        """Return the gradient norm, over C, to which the solve is certified."""
         if self.alpha is None:
             return np.array(facts.exact_tol)
         # Twice the certified error, 4 C tol / q, is then INFLATION of the sensitivity Delta C / (n
@@ -429,8 +433,10 @@ class NoisyMinimiser(NoisyValue):
         return certified_gradient_norm(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Rounded as in published events; :meth:`mean_sensitivity` is rounded as in those of
-        sums.
+        """Return the sensitivity of the minimiser, per node.
+
+        The formula is that of :meth:`mean_sensitivity` for one site's rows, in another order of
+        operations: published events must not change in their last bits.
         """
         # Minimisers of q-strongly convex objectives move by at most the gradient's change over q,
         # and each of the two answers may be off by the solver's error.
@@ -467,6 +473,7 @@ class NoisyMinimiser(NoisyValue):
         return mean + self._alone(facts)
 
     def _alone(self, facts: Facts) -> Array:
+        """Return the minimiser without any rows, which is public, (..., d)."""
         return np.asarray(-self._linear() / self._q(facts))
 
     def check_before_charge(self, facts: Facts) -> None:
@@ -476,9 +483,11 @@ class NoisyMinimiser(NoisyValue):
         check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
 
     def _linear(self) -> Array:
+        """Return the public linear term in the shape of `start`."""
         return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
 
     def _nearest_possible_answer(self, w: Array, facts: Facts) -> Array:
+        """Return points projected to the ball in which certified answers lie (:mod:`.reach`)."""
         return project_to_ball(
             w, facts, self._tol(facts), public_vector_norm(self._linear(), "linear"), self._q(facts)
         )
@@ -709,6 +718,7 @@ class SecretMinimiser(NoisyMinimiser):
         public_vector_norm(self.start, "start")
 
     def _rate(self, facts: Facts) -> Array:
+        """Return the paper's rate of the spherical noise, (N, 1)."""
         assert self.alpha is not None
         # 001, Algorithm 3: zeta = rho B alpha / (2 C), with rho / N here for the paper's rho.
         return np.asarray(facts.mu * facts.n * self.alpha / (2.0 * facts.C))
