@@ -187,10 +187,11 @@ def test_an_accountants_name_selects_a_lifetime_accountant() -> None:
         and Ledger("zcdp:5", 2.0, 1e-5).accountant.label == "zcdp:5.0"
     )
     assert Ledger(accountant="pure").accountant.name == "pure"
-    assert (
-        repr(Ledger("rdp:20", 2.0, 1e-5))
-        == "Ledger('rdp:20.0', epsilon=2.0, delta=1e-05, sites_per_row=1)"
-    )
+    # The repr is the call that makes the same ledger.
+    made = Ledger("rdp:20", 2.0, 1e-5)
+    again = eval(repr(made), {"Ledger": Ledger})
+    assert repr(again) == repr(made) and again.accountant.label == made.accountant.label
+    assert (again.epsilon, again.delta, again.sites_per_row) == (2.0, 1e-5, 1)
     for wrong, delta in (("best", 1e-5), ("rdp", 0.0), ("zcdp:5", 0.0), ("none", 0.0)):
         with pytest.raises(InvalidInput):
             Ledger(wrong, 1.0, delta)

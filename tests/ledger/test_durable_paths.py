@@ -237,6 +237,12 @@ def journal(before: bytes) -> bytes:
     return whole
 
 
+def records_of(db: sqlite3.Connection) -> int:
+    """The number of records by their second copy."""
+    (records,) = db.execute("SELECT records FROM meta").fetchone()
+    return int(records)
+
+
 def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path) -> None:
     states = [path.read_bytes()]
     with again(path) as ledger:
@@ -249,7 +255,7 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
         believing.write_bytes(states[-1])
         Path(f"{believing}-journal").write_bytes(journal(before))
         with closing(sqlite3.connect(believing)) as db:  # SQLite alone believes it
-            assert db.execute("SELECT records FROM meta").fetchone() == (3 + 3 - age,)
+            assert records_of(db) == 3 + 3 - age
         side.write_bytes(journal(before))
         if age < 2:  # of the last change, or of none: not needed, because the file is whole
             again(path).close()
@@ -369,7 +375,8 @@ def logged(path: Path) -> Iterator[Chain[History]]:
     """Open and write it as the version before did."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA user_version = 3")
-        assert db.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        assert mode == "wal"
         chain = Chain(db, "before", History)
         chain.read_identity()
         yield chain
@@ -422,7 +429,7 @@ def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_p
     copied = Path(shutil.copy(path, tmp_path / "copied"))
     shutil.copy(side, f"{copied}-wal")
     with closing(sqlite3.connect(copied)) as db:  # SQLite alone goes back by one row
-        assert db.execute("SELECT records FROM meta").fetchone() == (4,)
+        assert records_of(db) == 4
     for log in (early, strange):
         shutil.copy(f"{log}-wal", side)
         with pytest.raises(LedgerCorrupt, match=r"'data.ledger-wal'.* not used|edited"):

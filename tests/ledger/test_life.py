@@ -75,14 +75,11 @@ def test_the_least_budget_is_used_up_and_no_smaller_one_does(
 
 
 def test_wording_of_the_sentence_for_a_new_ledger() -> None:
-    said = str(describe_example_run("rdp", 3.0, 1e-5))
-    assert (
+    assert describe_example_run("rdp", 3.0, 1e-5) == (
         "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first, and 0.274 "
-        "later" in said
+        "later: there is room for 6 such runs"
     )
-    assert "room for 6 such runs" in said and "epsilon 0.25 takes" in str(
-        describe_example_run("rdp", 0.5, 1e-5)
-    )
+    assert "epsilon 0.25 takes" in str(describe_example_run("rdp", 0.5, 1e-5))
     assert (
         describe_example_run("pure", 3.0, 0.0) is describe_example_run("rdp", np.inf, 1e-5) is None
     )

@@ -677,7 +677,7 @@ def test_a_site_that_leaves_ends_the_attempts_of_the_others() -> None:
     nets[2].close()
     for one in threads:
         one.join(60)
-    assert told == ["a site left the run"] * 2
+    assert len(told) == 2 and all("left" in text for text in told)
     adder = Adder(1)
     adder.close()
     # an attempt that is complete is opened
