@@ -90,6 +90,6 @@ def test_an_epsilon_of_zero_is_refused_and_not_replaced() -> None:
 
 
 @pytest.mark.parametrize("fault", REFUTED)
-def test_people_who_are_not_bounded_are_refuted(tmp_path: Path, fault: str) -> None:
+def test_unbounded_contributions_of_people_are_refuted(tmp_path: Path, fault: str) -> None:
     claimed, found = planted(tmp_path, *REFUTED[fault], GAME)
     assert found > claimed

@@ -45,7 +45,7 @@ def test_the_bound_is_below_the_truth_as_often_as_it_says() -> None:
     assert np.mean(epsilon_bound(true, 400, false, 400, 0.0, 0.9)) > 0.6
 
 
-def test_delta_is_taken_off() -> None:
+def test_epsilon_bound_subtracts_delta() -> None:
     """A mechanism that tells all with probability 0.1 and nothing otherwise is (0, 0.1)-private."""
     rng = np.random.default_rng(1)
     scores = tuple(np.where(rng.random(20_000) < 0.1, w, 0.5) for w in (0.0, 1.0))
@@ -56,7 +56,7 @@ def test_delta_is_taken_off() -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_the_informative_end_is_found(sign: float) -> None:
+def test_choose_test_finds_the_informative_tail(sign: float) -> None:
     """Table 1 alone reaches beyond 1, on either side."""
     rng = np.random.default_rng(2)
     first, second = rng.random(4000), rng.random(4000) * 1.5

@@ -243,7 +243,7 @@ def records_of(db: sqlite3.Connection) -> int:
     return int(records)
 
 
-def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path) -> None:
+def test_journal_of_another_time_rolls_nothing_back(path: Path, tmp_path: Path) -> None:
     states = [path.read_bytes()]
     with again(path) as ledger:
         for _ in range(3):
@@ -275,7 +275,7 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
         assert len(ledger.rows) == 5 and beside(path) == []
 
 
-def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None:
+def test_half_a_commit_is_rolled_back_by_its_own_journal_only(path: Path) -> None:
     """Every part of the pages of a commit that a crash may leave behind; the first page comes
     first.
     """
@@ -314,9 +314,7 @@ def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None
         Path(f"{path}-journal").unlink()
 
 
-def test_whatever_instant_a_process_dies_at_what_it_said_is_there(
-    path: Path, tmp_path: Path
-) -> None:
+def test_acknowledged_charges_survive_a_kill_at_any_instant(path: Path, tmp_path: Path) -> None:
     """Pictures of a stopped process's files are what a kill leaves; its journals are put beside
     the ledger later.
     """
@@ -391,7 +389,7 @@ def charge(chain: Chain[History]) -> None:
     chain._db.execute("COMMIT")
 
 
-def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(
+def test_write_ahead_log_of_schema_3_is_folded_in_with_all_commits(
     path: Path, tmp_path: Path
 ) -> None:
     with logged(path) as chain:
@@ -413,7 +411,7 @@ def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(
             assert db.execute("PRAGMA user_version").fetchone() == (5,)
 
 
-def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_path: Path) -> None:
+def test_write_ahead_log_of_another_time_or_ledger_is_refused(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.ledger"
     DurableLedger.create(other, epsilon=1.0, n_nodes=2, fingerprint=DATA).close()
     with logged(other) as chain:

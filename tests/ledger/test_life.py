@@ -31,7 +31,7 @@ def book(path: Path, budget: float, delta: float | None) -> DurableLedger:
 @pytest.mark.parametrize(
     ("method", "delta"), [("prox_admm", 1e-5), ("mr_admm", 1e-5), ("dvp", None)]
 )
-def test_what_is_said_is_what_a_ledger_takes(
+def test_share_of_lifetime_budget_is_what_a_ledger_charges(
     tmp_path: Path, method: str, delta: float | None, budget: float
 ) -> None:
     events = run_of(method, delta)

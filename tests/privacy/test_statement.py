@@ -194,7 +194,7 @@ def usual(proved: Proved) -> list[Fact]:
 # Made once
 
 
-def test_it_is_frozen_to_the_bottom() -> None:
+def test_statement_is_immutable_in_all_parts() -> None:
     said = one(InLedger(Shared("run", 1.0, (2.0,), 1e-5)))
     for field in dataclasses.fields(said):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -203,7 +203,7 @@ def test_it_is_frozen_to_the_bottom() -> None:
     assert pickle.loads(pickle.dumps(said)) == said
 
 
-def test_what_is_read_as_a_dict_cannot_change_it() -> None:
+def test_changing_the_plain_data_leaves_the_statement_unchanged() -> None:
     said = one()
     plain = said.to_dict()
     plain["epsilon"] = 0.1
@@ -212,7 +212,7 @@ def test_what_is_read_as_a_dict_cannot_change_it() -> None:
     assert said.to_dict() == one().to_dict() and said.to_dict() is not plain
 
 
-def test_the_ledger_is_what_it_says() -> None:
+def test_statement_repeats_the_ledgers_totals() -> None:
     ledger, said = book(), one()
     assert said.epsilon == ledger.total() and said.delta == 1e-5 and said.releases == 2
     assert said.per_node == tuple(ledger.per_node()) and dict(said.accountants) == ledger.report()
@@ -372,7 +372,7 @@ def test_wording_of_units() -> None:
         unused(),
     ],
 )
-def test_a_round_trip_keeps_all_of_it(said: Statement) -> None:
+def test_statement_survives_a_round_trip_through_plain_data(said: Statement) -> None:
     plain = said.to_dict()
     assert plain.keys() >= MINIMAL and list(plain)[:12] == [
         "epsilon",

@@ -52,7 +52,7 @@ def test_what_is_printed_holds_for_the_gaussian_mechanism_and_what_was_printed_d
     assert "times as likely" not in words and "but for" not in words
 
 
-def test_sixteen_times_at_one_and_a_hundred_and_eleven_at_a_tenth() -> None:
+def test_likelier_outcomes_exceed_delta_16_times_at_epsilon_1_and_111_at_0_1() -> None:
     """The numbers of docs/privacy/corrections.md."""
     for epsilon, times in ((1.0, 16), (0.1, 111)):
         mu = gaussian_mu(epsilon, 1e-5)
