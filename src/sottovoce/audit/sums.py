@@ -18,7 +18,7 @@ from ..errors import InvalidInput
 from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
 from .several import play_all_games
-from .worst_cases import LINEAR, linear, site_from_signed_rows
+from .worst_cases import LINEAR, ClaimedRun, linear, site_from_signed_rows
 
 RUNS, QUICK_RUNS = 20_000, 4_000
 DELTA = 0.1
@@ -88,15 +88,8 @@ def summing_cases(
             # Two sites more than hold the row: one that colludes, and one that hides the sum.
             sites = victim_sites + 2
             # The form is that whose price is proved, not a paper's as it was printed.
-            one_site_case = linear(
-                name,
-                "corrected",
-                epsilon,
-                delta,
-                rounds,
-                sites_per_row=victim_sites,
-                eta=STRONG_PENALTY,
-            )
+            claim = ClaimedRun(name, "corrected", epsilon, delta, rounds)
+            one_site_case = linear(claim, sites_per_row=victim_sites, eta=STRONG_PENALTY)
             # Its configuration is kept.  Its tables are not, as they have the row at one site.
             cases[name + mark] = replace(
                 one_site_case,

@@ -12,7 +12,7 @@ feature.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -92,9 +92,30 @@ def printed_form_options(method: str, form: str) -> dict[str, Any]:
     return {}
 
 
-def linear(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any
-) -> Case:
+@dataclass(frozen=True)
+class ClaimedRun:
+    """A run of a method with the claim under attack, all defaults filled in.
+
+    Attributes
+    ----------
+    method, form : str
+        One of :func:`sottovoce.audit.targets`.
+    epsilon : float
+        Total budget of the run.
+    delta : float or None
+        Delta of the budget; None for a pure one.
+    rounds : int
+        Rounds of the run.
+    """
+
+    method: str
+    form: str
+    epsilon: float
+    delta: float | None
+    rounds: int
+
+
+def linear(claim: ClaimedRun, **knobs: Any) -> Case:
     """Make the common worst case: one feature, on the linear piece of the Huber loss.
 
     There are two sites.  A method of sums has three, one of which colludes with the adversary:
@@ -102,14 +123,8 @@ def linear(
 
     Parameters
     ----------
-    method, form : str
+    claim : ClaimedRun
         The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
     **knobs
         Options of the run that replace those of this case.
 
@@ -118,101 +133,43 @@ def linear(
     Case
     """
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0]
-    claim = {
-        "method": method,
-        "form": form,
-        "epsilon": epsilon,
-        "delta": delta,
-        "rounds": rounds,
-    }
-    options = _stiff_options(method, 4) | printed_form_options(method, form) | knobs
-    config = RunConfig.from_dict(claim | options)
-    sites = 3 if REGISTRY[method].trust.opens_sums else 2
+    options = _stiff_options(claim.method, 4) | printed_form_options(claim.method, claim.form)
+    config = RunConfig.from_dict(vars(claim) | options | knobs)
+    sites = 3 if REGISTRY[claim.method].trust.opens_sums else 2
     return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
 
 
-def sparse_vector_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def sparse_vector_case(claim: ClaimedRun) -> Case:
     """Make the worst case of a sparse-vector gate: a threshold that every gradient passes.
 
     As corrected there is a release in every round; as printed in all but one (004 has c < T).
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
-    releases = rounds if form == "corrected" else max(1, rounds - 1)
-    return linear(method, form, epsilon, delta, rounds, positives=releases, threshold=-1e6)
+    releases = claim.rounds if claim.form == "corrected" else max(1, claim.rounds - 1)
+    return linear(claim, positives=releases, threshold=-1e6)
 
 
-def minibatch_pass_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def minibatch_pass_case(claim: ClaimedRun) -> Case:
     """Make the worst case of a pass over two minibatches: only the last step's noise hides the row.
 
     Step size and regulariser are such that the last step does not depend on where it started.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
     # Step size times mu is 1, so that ``w - step (g + mu w)`` depends on w through g only.
-    case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)
+    case = linear(claim, batches=2, eta=100.0, rho=200.0)
     why = (
         f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
     )
     return replace(case, why=why)
 
 
-def huber_edge_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def huber_edge_case(claim: ClaimedRun) -> Case:
     """Make the worst case of 003's Algorithm 3: curvature differs where derivatives differ by 2.
 
     The minimiser lies where the Huber loss bends: one row has curvature there, its opposite has
     none, and their derivatives still differ by 2.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
     # The strong convexity of 003's Algorithm 3 at this epsilon: c1, the loss's largest curvature,
     # is 1 at h = 1/2.
-    K = 2.0 / epsilon
+    K = 2.0 / claim.epsilon
     # The sum of the other rows' derivatives at which, without noise, the minimiser lies at the edge
     # of the linear piece, w = 1/2.
     rest = 1.0 - 0.5 * K
@@ -222,11 +179,7 @@ def huber_edge_case(
         # One row's derivative is at most 1 in size: several rows of 1 or -1 add up to nearly it.
         own = [np.sign(rest)] * int(abs(rest))
     config = RunConfig(
-        method=method,
-        form=form,
-        epsilon=epsilon,
-        delta=delta,
-        rounds=rounds,
+        **vars(claim),
         eta=1e-9,
         rho=1e-9,
         loss="huber:0.5",
@@ -291,32 +244,15 @@ def make_contrary_solver(rows: Rows, facts: Facts, table: int) -> Solver:
     return solver
 
 
-def coarse_solver_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def coarse_solver_case(claim: ClaimedRun) -> Case:
     """Make the worst case of 004's Theorem 3.3: an uneven split and a coarse solver.
 
     rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau C / n`` and
     rho_2 = s rho the true shift over sigma, squared and halved, is about
     ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged: shift and
     variance are exact.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
-    case = linear(method, form, epsilon, delta, rounds)
+    case = linear(claim)
     n = float(case.tables[0].n[0, 0])
 
     def uneven(algorithm: Algorithm[Any]) -> Algorithm[Any]:
@@ -327,32 +263,15 @@ def coarse_solver_case(
     return replace(case, algorithm=uneven, solver=make_contrary_solver, why=why)
 
 
-def last_step_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def last_step_case(claim: ClaimedRun) -> Case:
     """Make the worst case of 001's last step, which starts from an exact minimiser never sent.
 
     A weak regulariser lets a row move that minimiser far.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
-    return linear(method, form, epsilon, delta, rounds, rho=0.5)
+    return linear(claim, rho=0.5)
 
 
-RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Case]] = {
+RECIPES: dict[tuple[str, str], Callable[[ClaimedRun], Case]] = {
     ("ipp_admm", "corrected"): sparse_vector_case,
     ("ipp_admm", "printed"): sparse_vector_case,
     ("central_sgd", "corrected"): minibatch_pass_case,
@@ -405,14 +324,14 @@ def make_case(
     if cls is None or not cls.private:
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
-    claim = (method, form)
+    target = (method, form)
     if delta is None and cls.needs_delta:
-        delta = DELTAS.get(claim, 1e-5)
+        delta = DELTAS.get(target, 1e-5)
         if cls.trust.opens_sums:
             delta = OF_SUMS
     if epsilon is None:
-        epsilon = EPSILONS.get(claim, 1.0)
+        epsilon = EPSILONS.get(target, 1.0)
     if rounds is None:
-        rounds = 1 if cls.single or claim in ONCE else 2
-    make = RECIPES.get(claim, linear)
-    return make(method, form, epsilon, delta, rounds)
+        rounds = 1 if cls.single or target in ONCE else 2
+    make = RECIPES.get(target, linear)
+    return make(ClaimedRun(method, form, epsilon, delta, rounds))
