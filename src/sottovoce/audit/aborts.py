@@ -69,12 +69,12 @@ _STEPS = 48
 _BROKEN = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Programming errors, which end the audit: a site's run does not end in these ways."""
 _WHY_ONE_FEATURE = (
-    "one feature, a row and its opposite: minimisers differ by little, and by more than the last "
-    "digit of a length"
+    "one feature, a row and its opposite: minimisers differ by little, but by more than the "
+    "rounding of a long vector"
 )
 _WHY_MANY_FEATURES = (
-    "a row of equal entries, and the same with every other sign turned: products with a long "
-    "vector overflow apart"
+    "a row of equal entries, and the same with every other sign turned: a product with a long "
+    "vector overflows on one table only"
 )
 
 
@@ -84,7 +84,7 @@ class Victim:
 
     With one feature the tables differ in a row and its opposite, or in a row and zeros, by the
     relation. With more they differ in a row of equal entries and one of alternating signs, whose
-    products with a long vector overflow apart.
+    products with a long vector overflow at different lengths.
 
     Attributes
     ----------

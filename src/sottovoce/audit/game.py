@@ -226,8 +226,8 @@ class Notes:
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Raise LedgerError: a game has no checkpoints."""
-        raise LedgerError("ledger: a game has no checkpoints")
+        """Raise LedgerError: the runs of a game have no checkpoints."""
+        raise LedgerError("ledger: the run of an audit has no checkpoints; start the audit again")
 
 
 class OpenNet(DenseNet):

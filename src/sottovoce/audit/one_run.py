@@ -107,7 +107,10 @@ def guesses_p_value(
         )
     if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
         raise InvalidInput(
-            "epsilon, delta", (epsilon, delta), "must be >= 0, and inside [0, 1]", "use (1, 1e-5)"
+            "epsilon, delta",
+            (epsilon, delta),
+            "epsilon must be at least 0, and delta from 0 to 1",
+            "use (1, 1e-5)",
         )
     q = expit(epsilon)
     # f(v), the tail of Binomial(r, e^epsilon / (1 + e^epsilon)).

@@ -447,7 +447,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     last = float(quotes[-1])
     bound = _bound_of_last(last, margins, delta, confidence)
     won = probability_lower_limit(np.sum(margins > 0.0), replicates, 1.0 - confidence)
-    attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
+    attack = f"stops by the loss so far, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
     return StoppingVerdict(
         method="stopping",
         form="corrected",

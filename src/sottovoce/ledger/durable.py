@@ -155,7 +155,7 @@ class DurableLedger(NeverCopied, Readings):
         values = np.asarray(epsilon, dtype=float)
         name = accountants.lifetime_accountant(accountant, values, delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
-            rule = "must be at least 1, and fit the number of values of epsilon"
+            rule = "must be at least 1, and the number of values of epsilon if there are several"
             raise InvalidInput("n_nodes", n_nodes, rule, "give one value, or one for each node")
         if fingerprint is not None:
             # Before there is a file: a ledger that was made and not bound would be left behind.

@@ -942,7 +942,10 @@ def make_accountant(name: str) -> Accountant[Any]:
             return _ORDERED[kind](float(order))
         except ValueError:
             raise InvalidInput(
-                "accountant", name, "the order must be a number > 1", f"use e.g. '{kind}:20'"
+                "accountant",
+                name,
+                "the order must be a number of at least 1.01",
+                f"use e.g. '{kind}:20'",
             ) from None
     if name not in ACCOUNTANTS:
         raise InvalidInput(

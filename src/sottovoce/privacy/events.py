@@ -486,9 +486,8 @@ class SummedGaussianMechanism(Event):
 
     needs: ClassVar[str] = "people"
     caution: ClassVar[str] = (
-        "sums over sites are priced against an adversary who sees all messages and knows all that "
-        "as many sites know as the plans allow to collude; "
-        "against more colluding sites they cost more"
+        "sums over sites are priced against an adversary who sees all messages and knows what as "
+        "many sites know as their plans allow to collude; against more sites they cost more"
     )
     relation: str
     alpha: Array

@@ -35,7 +35,9 @@ def check_unit(proved: bool, facts: Facts) -> None:
         If a unit may have several rows and the release is proved for one row a unit only.
     """
     if facts.has_several_rows and not proved:
-        rule = "is for several rows a person, and this release is proved for one row a person"
+        rule = (
+            "declares several rows a person, but this release is proved for one row a person only"
+        )
         remedy = (
             "use prox_admm, prox_average, momentum or dgd, which are proved for several rows, "
             "or declare one row a person"
@@ -247,5 +249,5 @@ class Query(ABC):
         InvalidInput
             By default: how canaries move the answer is not known.
         """
-        rule = "does not say how canaries move its answer (Query.leaning)"
+        rule = "does not say how canaries move its answer (Query.canary_dependence)"
         raise InvalidInput("method", type(self).__name__, rule, "use the audit with two tables")

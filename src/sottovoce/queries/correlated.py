@@ -44,7 +44,7 @@ from .vault import Secret, Vault
 _U = 2.0**-53
 # How far derivatives may differ if computed twice at one point, relative to a gradient's bound.
 _AGAIN = 2.0**-20
-_MISSED = "resume: gradients of earlier rounds were not computed again; start the run from round 1"
+_MISSED = "resume: the gradients of earlier rounds are missing; start the run from round 1"
 
 
 @dataclass(frozen=True)

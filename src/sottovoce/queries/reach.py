@@ -198,7 +198,8 @@ def check_solve(
     pull = public_vector_norm(linear, "linear") + np.asarray(noise, dtype=float)
     if not np.all(_ROOM * _gradient_rounding_bound(facts, tol, pull, q) <= np.asarray(tol)):
         rule = (
-            "double precision cannot certify so small a gradient norm with public vectors so long"
+            "is too small a gradient norm to be certified in double precision with public vectors "
+            "of this length"
         )
         shown = float(np.min(tol))
         raise InvalidInput(

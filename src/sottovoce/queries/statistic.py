@@ -158,7 +158,7 @@ def check_rounding_by_position(facts: Facts, start: Array) -> None:
         far = float(np.max(public_vector_norm(start, "start"), initial=0.0))
     # Not `>`: a bound that is NaN is refused too.
     if not change_at_other_positions(facts, far) <= MOVED * facts.loss.derivative_bound:
-        rule = "the model's norm is too large to tell the gradients of so many people from rounding"
+        rule = "the model's norm is so large that rounding hides the gradients of so many people"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
 
