@@ -49,9 +49,9 @@ def test_share_of_lifetime_budget_is_what_a_ledger_charges(
 
 def test_a_run_of_epsilon_one_takes_more_of_a_larger_budget_at_first() -> None:
     share = LifetimeShare(run_of("prox_admm"), "rdp", 1e-5)
-    first = [share.of(budget).first for budget in (3.0, 20.0)]
+    first = [share.share_of_budget(budget).first for budget in (3.0, 20.0)]
     assert first == pytest.approx([1.565, 6.916], abs=1e-3)  # not 1
-    assert share.of(20.0).later < share.of(3.0).later < 0.3
+    assert share.share_of_budget(20.0).later < share.share_of_budget(3.0).later < 0.3
 
 
 @pytest.mark.parametrize(

@@ -431,11 +431,12 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     """
     epsilon = 2.0 if asked.epsilon is None else asked.epsilon
     delta = DELTA if asked.delta is None else asked.delta
+    releases = RELEASES if asked.rounds is None else asked.rounds
     _check_delta(delta)
     replicates, seed, confidence = asked.replicates or RUNS, asked.seed, asked.confidence
     # Which ledger is worst is decided by induction, without runs, so the choice costs no error.
     games = {
-        name: prepare_stopping_game(opened, epsilon, delta, asked.rounds or RELEASES)
+        name: prepare_stopping_game(opened, epsilon, delta, releases)
         for name, opened in stands.items()
     }
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))

@@ -273,7 +273,9 @@ class DurableLedger(NeverCopied, Readings):
             what = f"a run of {count} releases"
             if count == 1:
                 what = f"release {len(state.rows) + 1}"
-            self.account.check_affordable(state, state.next(event, int(count)), what, "drawn")
+            self.account.check_affordable(
+                state, state.pricing_events_outside_runs(event, int(count)), what, "drawn"
+            )
             record: dict[str, Any] = {"kind": "charge", "run": None, "release": None}
             # Since schema 5 a charge leaves out an event that is that of the charge before.
             if canonical_json(plain) != state.last:

@@ -264,7 +264,7 @@ class ChainFile(Generic[F]):
         LedgerCorrupt
             If it does not: it is another log, or an older copy.
         InvalidInput
-            If `head` is none.
+            If `head` has not the form of a head.
         """
         count, _, text = head.removeprefix("head ").strip().partition(":")
         if not count.isdecimal() or not re.fullmatch("[0-9a-f]{64}", text):

@@ -547,7 +547,7 @@ class History:
         known = ChainMap(events or {}, self._events)
         return self._tally.epsilon(self.delta, known, Counter(more or {}))
 
-    def next(self, event: Event, count: int) -> list[Event]:
+    def pricing_events_outside_runs(self, event: Event, count: int) -> list[Event]:
         """Return the events that price `count` equal releases, charged outside runs now."""
         if count == 1:
             return [self._alone.pricing_event(event)]

@@ -76,7 +76,7 @@ def describe_example_run(accountant: str, budget: float, delta: float) -> str | 
     sigma = np.ones(1)
     sensitivity = sigma * gaussian_mu(epsilon, delta)
     release = GaussianMechanism("example", "replace-one", sigma, sensitivity, 1)
-    share = LifetimeShare([release], accountant, delta).of(budget)
+    share = LifetimeShare([release], accountant, delta).share_of_budget(budget)
     return (
         f"a run of epsilon {epsilon:g} takes {ceil_text(share.first)} of a lifetime budget of "
         f"{budget:g} if it is the first, and {ceil_text(share.later)} later: there is room for "
@@ -126,7 +126,7 @@ class LifetimeShare:
         self._counts = Counter(text for text, _ in texts)
         self._accountant, self._delta = accountant, delta
 
-    def of(self, budget: float) -> Taken:
+    def share_of_budget(self, budget: float) -> Taken:
         """Return the run's share of a ledger with this budget.
 
         InvalidInput or UnknownEvent if no ledger can price the run.
@@ -141,7 +141,7 @@ class LifetimeShare:
             later = float(np.max(twice - once))
         return Taken(float(np.max(once)), later)
 
-    def least(self) -> float | None:
+    def smallest_budget(self) -> float | None:
         """Return the smallest lifetime budget that admits the run; None if there is none.
 
         It is found by iteration from the run's epsilon at the best Renyi order: at any one order
@@ -153,7 +153,7 @@ class LifetimeShare:
                 break
             # The order depends on the budget, and what the run takes on the order: the least budget
             # is a fixed point.
-            needed = self.of(budget).first
+            needed = self.share_of_budget(budget).first
             if needed <= budget:
                 return budget
             budget = needed
@@ -180,13 +180,13 @@ class LifetimeShare:
             If the budget is infinite.
         """
         try:
-            least = self.least()
+            least = self.smallest_budget()
             if least is None:
                 return None
             known = {"accountant": self._accountant, "delta": self._delta, "least": least}
             if budget is None:
                 return known
-            share = self.of(budget)
+            share = self.share_of_budget(budget)
             return known | {"budget": budget, "runs": share.runs(budget)} | share._asdict()
         except UnknownEvent:
             return None

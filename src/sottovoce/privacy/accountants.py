@@ -406,7 +406,7 @@ class RDPAccountant(_Renyi):
             return np.zeros(())
         nodes = np.array(
             [
-                _computed_once_per_value(lambda curve: self._one(curve, delta), side)
+                _computed_once_per_value(lambda curve: self._epsilon_of_curve(curve, delta), side)
                 for side in spent
             ]
         )
@@ -426,7 +426,9 @@ class RDPAccountant(_Renyi):
         """
         if spent.ndim == 0:
             return 0.0
-        return max(self._one(_largest_sum(side, sites_per_row), delta) for side in spent)
+        return max(
+            self._epsilon_of_curve(_largest_sum(side, sites_per_row), delta) for side in spent
+        )
 
     def spending_among_nodes(self, spent: Array, nodes: Sequence[int]) -> Array:
         if spent.ndim == 0:
@@ -447,7 +449,7 @@ class RDPAccountant(_Renyi):
             spent = spent + a * rho
         return spent[None]
 
-    def _one(self, curve: Array, delta: float) -> float:
+    def _epsilon_of_curve(self, curve: Array, delta: float) -> float:
         """Return epsilon at `delta` of one node's curve, (orders,), in one direction."""
         if np.all(curve <= 0):
             return 0.0
@@ -555,7 +557,7 @@ class PLDAccountant(Accountant[Prices]):
         alike = dict[tuple[int, ...], float]()
         for i, same in enumerate(zip(*_partition_by_bill(known), strict=True)):
             if same not in alike:
-                alike[same] = self._of(known, (i,), delta)
+                alike[same] = self._epsilon_of_nodes(known, (i,), delta)
             found.append(alike[same])
         return np.array(found)
 
@@ -575,12 +577,12 @@ class PLDAccountant(Accountant[Prices]):
         known = spent.distinct_bills()
         if sites_per_row == 1 or not known:
             return float(np.max(self.epsilon(spent, delta)))
-        nodes = _nodes(known)
+        nodes = _number_of_nodes(known)
         if comb(nodes, sites_per_row) > _SUBSETS:
             # Infinite, which is always a bound: too many sets of nodes to convolve each.
             return float(np.inf)
         return max(
-            self._of(known, some, delta)
+            self._epsilon_of_nodes(known, some, delta)
             for some in combinations(range(nodes), min(sites_per_row, nodes))
         )
 
@@ -592,7 +594,9 @@ class PLDAccountant(Accountant[Prices]):
             )
         return after
 
-    def _of(self, known: list[tuple[_Bills, int]], nodes: tuple[int, ...], delta: float) -> float:
+    def _epsilon_of_nodes(
+        self, known: list[tuple[_Bills, int]], nodes: tuple[int, ...], delta: float
+    ) -> float:
         """Return epsilon at `delta` of a person with a row at each of these nodes.
 
         `known` are the distinct bills with how often each came; of the two directions of zero-out
@@ -604,10 +608,10 @@ class PLDAccountant(Accountant[Prices]):
             for bills, count in known:
                 for i in nodes:
                     counts[_bill_of_node(bills[direction % len(bills)], i)] += count
-            each.append(self._cached(counts, delta))
+            each.append(self._cached_epsilon(counts, delta))
         return max(each)
 
-    def _cached(self, bills: Counter[Bill], delta: float) -> float:
+    def _cached_epsilon(self, bills: Counter[Bill], delta: float) -> float:
         """Return :func:`composed_epsilon` of these bills, cached; infinite if one has a NaN."""
         key = frozenset(bills.items()), delta
         if key not in self._known:
@@ -627,14 +631,14 @@ def _bill_of_node(side: tuple[Bill, ...], node: int) -> Bill:
     return side[0]
 
 
-def _nodes(known: list[tuple[_Bills, int]]) -> int:
+def _number_of_nodes(known: list[tuple[_Bills, int]]) -> int:
     """Return the number of nodes that these bills are of."""
     return max(len(side) for bills, _ in known for side in bills)
 
 
 def _partition_by_bill(known: list[tuple[_Bills, int]]) -> set[tuple[int, ...]]:
     """Return the partitions of the nodes by equal bills: for each node the first with its bill."""
-    nodes = range(_nodes(known))
+    nodes = range(_number_of_nodes(known))
     found = set[tuple[int, ...]]()
     for bills, _ in known:
         for side in bills:
@@ -671,7 +675,7 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     """
     if not 0.0 < delta < 1.0 or any(np.isinf(bill.epsilon) for bill in bills):
         return float(np.inf)
-    rest, exchange, extra = _of_objectives(bills, delta)
+    rest, exchange, extra = _cost_of_objectives(bills, delta)
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
     # Ledgers do not say whether noise was discrete (docs/privacy/verdicts.md, "Noise on a grid").
@@ -696,7 +700,7 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     return float(np.inf)
 
 
-def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, float]:
+def _cost_of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, float]:
     """Return what noise in objectives costs beyond the convolved losses.
 
     Returns
@@ -828,7 +832,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
                 after.append(part.spend_gaussian_releases(releases, copies))
         return tuple(after)
 
-    def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
+    def _notions_with_proof(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
         """Return the notions that still have a proof for all events, each with what is spent."""
         return [
             (part, value)
@@ -838,7 +842,10 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
 
     def epsilon(self, spent: tuple[Any, ...], delta: float) -> Array:
         return np.asarray(
-            np.min([part.epsilon(value, delta) for part, value in self._each(spent)], axis=0)
+            np.min(
+                [part.epsilon(value, delta) for part, value in self._notions_with_proof(spent)],
+                axis=0,
+            )
         )
 
     def within_budget(self, spent: tuple[Any, ...], delta: float, budget: Array) -> BoolArray:
@@ -855,14 +862,16 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         """
         fits: BoolArray = np.zeros((), dtype=bool)
         # The notion that takes longest is last, and often not needed.
-        for part, value in self._each(spent):
+        for part, value in self._notions_with_proof(spent):
             fits = fits | part.within_budget(value, delta, budget)
             if np.all(fits):
                 break
         return fits
 
     def never_exceeds_budget(self, spent: tuple[Any, ...]) -> bool:
-        return any(part.never_exceeds_budget(value) for part, value in self._each(spent))
+        return any(
+            part.never_exceeds_budget(value) for part, value in self._notions_with_proof(spent)
+        )
 
     def network_epsilon(
         self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1
@@ -905,7 +914,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         """
         known = {
             part.name: part.network_epsilon(value, delta, sites_per_row)
-            for part, value in self._each(spent)
+            for part, value in self._notions_with_proof(spent)
         }
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
 

@@ -44,7 +44,7 @@ class Conditions:
         self._sites_per_row = sites_per_row
         # By class and index: the rounds that no later round has followed yet.
         self._last: dict[tuple[type[Event], int], list[Event]] = {}
-        # The event that was asked about last, and the answer of `_found` for it.
+        # The event that was asked about last, and the answer of `_find_preceding_round` for it.
         self._asked: tuple[Event, tuple[list[Event], int] | None] | None = None
 
     def pricing_event(self, event: Event) -> Event:
@@ -75,10 +75,10 @@ class Conditions:
     def _preceding_round(self, event: Event) -> tuple[list[Event], int] | None:
         """Return the latest round that `event` follows, as its place in a list (cached)."""
         if self._asked is None or self._asked[0] is not event:
-            self._asked = event, self._found(event)
+            self._asked = event, self._find_preceding_round(event)
         return self._asked[1]
 
-    def _found(self, event: Event) -> tuple[list[Event], int] | None:
+    def _find_preceding_round(self, event: Event) -> tuple[list[Event], int] | None:
         """Return the latest round that `event` follows: the list that it is in, and its place."""
         rounds = self._last.get((type(event), _index(event) - 1), [])
         for i in reversed(range(len(rounds))):

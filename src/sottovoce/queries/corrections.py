@@ -160,7 +160,8 @@ def places_within_cells(edges: Array, u: Array, cell: IntArray, tails: Array) ->
     Returns
     -------
     array of shape (n,)
-        From 0 to 1; in the open cells so that exponential tails of these means are even.
+        From 0 to 1.  In the open cells places are uniform if distances from the edge are
+        exponential with these means.
     """
     width = edges[1] - edges[0]
     inner = (u - edges[np.clip(cell - 1, 0, len(edges) - 2)]) / width

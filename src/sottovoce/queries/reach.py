@@ -93,7 +93,7 @@ def certified_gradient_norm(
 
 
 def matched_tolerance(facts: Facts, enough: ArrayLike) -> Array:
-    """Return ``tol`` of the facts; if None, `enough`, which a query's noise can make use of.
+    """Return ``tol`` of the facts; if None, `enough`, as a query's noise hides what is smaller.
 
     Parameters
     ----------
