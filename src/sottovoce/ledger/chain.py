@@ -247,7 +247,7 @@ class Chain(Generic[F]):
 
     @contextmanager
     def translating_errors(self) -> Iterator[None]:
-        """Translate SQLite's errors."""
+        """Turn SQLite's errors into a ledger's: in use, damaged, or another cause by its code."""
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:

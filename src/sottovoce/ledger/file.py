@@ -1,4 +1,4 @@
-"""The file of a log: commits that last, by threads and processes that take turns.
+"""The open file of a log: durable commits, by threads and processes that take turns.
 
 A commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``).
 Where the file may lie, who may use it, and what a process that died may have left beside it:

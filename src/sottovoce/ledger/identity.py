@@ -1,4 +1,4 @@
-"""Which rows a ledger on disk belongs to."""
+"""Which data set a ledger on disk belongs to, known by a keyed hash of its rows' digest."""
 
 from __future__ import annotations
 

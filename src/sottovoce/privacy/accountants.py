@@ -364,6 +364,7 @@ class ZCDPAccountant(_Renyi):
         return prices.zcdp_rho(event)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
+        """Return epsilon at `delta` per node, from the curve ``rho alpha`` at the best order."""
         a = np.array(self._orders)
 
         def one(rho: Array) -> float:
@@ -402,6 +403,7 @@ class RDPAccountant(_Renyi):
         return prices.renyi_divergences(event, self._orders)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
+        """Return epsilon at `delta` per node, that of the worse direction."""
         if spent.ndim == 0:
             return np.zeros(())
         nodes = np.array(
@@ -443,6 +445,7 @@ class RDPAccountant(_Renyi):
     def spend_gaussian_releases(
         self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
     ) -> Array:
+        """Return the sum of the releases' curves ``rho alpha``, (1, nodes, orders)."""
         spent = np.zeros(())
         a = np.array(self._orders)
         for rho in _gaussian_rhos(releases, copies)[:, :, None]:
@@ -544,12 +547,14 @@ class PLDAccountant(Accountant[Prices]):
     def spend_gaussian_releases(
         self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
     ) -> Prices:
+        """Return the list of the releases' bills."""
         spent = self.zero_spending()
         for bills, count in releases:
             spent = Prices((bills,), count * copies, spent)
         return spent
 
     def epsilon(self, spent: Prices, delta: float) -> Array:
+        """Return epsilon at `delta` per node, computed once for nodes with the same bills."""
         known, found = spent.distinct_bills(), list[float]()
         if not known:
             return np.zeros(())
@@ -587,6 +592,7 @@ class PLDAccountant(Accountant[Prices]):
         )
 
     def spending_among_nodes(self, spent: Prices, nodes: Sequence[int]) -> Prices:
+        """Return the list of these nodes' bills alone."""
         after = self.zero_spending()
         for bills, count in spent.distinct_bills():
             after = Prices(
@@ -823,6 +829,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     def spend_gaussian_releases(
         self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
     ) -> tuple[Any, ...]:
+        """Return what the releases spend by every notion; None for pure epsilon."""
         after: list[Any] = []
         for part in self._parts:
             # Gaussian noise has no pure price.
@@ -841,6 +848,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         ]
 
     def epsilon(self, spent: tuple[Any, ...], delta: float) -> Array:
+        """Return the smallest epsilon at `delta` per node of all notions."""
         return np.asarray(
             np.min(
                 [part.epsilon(value, delta) for part, value in self._notions_with_proof(spent)],
@@ -890,6 +898,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return min(self.epsilon_by_notion(spent, delta, sites_per_row).values())
 
     def spending_among_nodes(self, spent: tuple[Any, ...], nodes: Sequence[int]) -> tuple[Any, ...]:
+        """Return what these nodes have spent, by every notion."""
         after: list[Any] = []
         for part, value in zip(self._parts, spent, strict=True):
             if value is None:

@@ -116,6 +116,7 @@ def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
 
 
 def _shared(value: Any) -> Shared:
+    """Return the state of a shared ledger."""
     return Shared(
         _text(value["run"]),
         _number(value["spent"]),

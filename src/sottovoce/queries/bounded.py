@@ -831,6 +831,7 @@ class NoisyBounded(NoisyValue):
         )
 
     def check_before_charge(self, facts: Facts) -> None:
+        """Check that the public point is finite, and that the noise has a price in this run."""
         super().check_before_charge(facts)
         if facts.pure and self.alpha is not None:
             raise InvalidInput(

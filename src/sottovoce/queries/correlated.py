@@ -220,6 +220,7 @@ class CarriedGradient(NoisyGradient):
         return np.asarray(sensitivity / sigma * (T / (T + t - 1.0))).reshape(self.rounds, -1)
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this round; InvalidInput where correlated noise is not proved."""
         assert self.alpha is not None
         if not can_correlate_noise(facts, Schedule(), self.rounds):
             raise InvalidInput(
@@ -330,6 +331,7 @@ class CarriedGradient(NoisyGradient):
         return gaussian_log_density(noise, self._sigma(self.sensitivity(facts)))
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        """Return how a round depends on canary rows, given the rounds before it."""
         middle, lean = canaries.gradients(self.start.reshape(-1))
         now = np.column_stack([middle, lean])
         before = canaries.kept.get("pulls", np.zeros_like(now))

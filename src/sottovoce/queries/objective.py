@@ -115,6 +115,7 @@ class PerturbedObjective(Query):
         )
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this law, with what the noise on the answer pays for."""
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
@@ -174,6 +175,7 @@ class PerturbedObjective(Query):
         return vault.noise.add_spherical(w, rate, coarsest, release)
 
     def check_before_charge(self, facts: Facts) -> None:
+        """Check that public vectors are finite, and leave the solver room for its certificate."""
         # Without a guarantee, and in printed forms, which are for simulations only, this is enough.
         if self.noise is None or not self.noise.polish:
             public_vector_norm(self.linear, "linear")
@@ -308,6 +310,7 @@ class SecretStartObjective(PerturbedObjective):
     before: SecretMinimiser | None = None
 
     def event(self, facts: Facts) -> Event:
+        """Return the event, with the change of the secret linear term by a row."""
         law = self.noise
         assert isinstance(law, SphericalLaw) and self.before is not None
         check_loss(facts)

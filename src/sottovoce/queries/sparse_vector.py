@@ -108,6 +108,7 @@ class GatedMinimiser(NoisyMinimiser):
     index: int = 1
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this round: its test, and a release if it charges one."""
         if self.alpha is None:
             return super().event(facts)
         sensitivity, shape = self.sensitivity(facts), facts.n.shape
@@ -269,6 +270,7 @@ class RedrawnGate(PerturbedObjective):
     divisor: ArrayLike = 1.0
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this round: the minimiser, its test, and the noise on the answer."""
         inner = super().event(facts)
         assert isinstance(inner, GaussianObjectivePerturbation)
         # The smaller of the two Laplace rates bounds the slope of the test's log density

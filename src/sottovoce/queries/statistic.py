@@ -208,6 +208,7 @@ class NoisyStatistic(Query):
         return np.broadcast_to(whole, np.broadcast_shapes(whole.shape, facts.n.shape))
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of a statistic of this sensitivity with this noise."""
         claimed = None
         if self.claimed is not None:
             claimed = np.broadcast_to(self.claimed, facts.n.shape)
@@ -458,6 +459,7 @@ class NoisyMinimiser(NoisyValue):
         )
 
     def addend_of_site(self, vault: Vault, facts: Facts) -> Array:
+        """Return the minimiser less that without rows, which is public, projected to its bound."""
         alike = facts.pooled_facts
         start, tol = self._nearest_possible_answer(self.start, alike), self._tol(alike)
         w = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w
@@ -565,6 +567,7 @@ class NoisyGradient(NoisyValue):
         return vault.solver.gradient(self.start)
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        """Return how a gradient depends on canary rows, in sum scale."""
         middle, lean = canaries.gradients(vector(self.start))
         return Leaning(
             canaries.sums * answer - middle,
@@ -701,6 +704,7 @@ class SecretMinimiser(NoisyMinimiser):
     path: tuple[Array, ...] = ()
 
     def exact_sensitivity(self, facts: Facts) -> Array:
+        """Return the sensitivity of the last round's minimiser, given all that was sent."""
         # The recursion of the class's Guarantee, from delta(0) = 0.
         moved = np.zeros(1)
         for pull in self.path:
@@ -731,6 +735,7 @@ class SecretMinimiser(NoisyMinimiser):
         )
 
     def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
+        """Return the exact minimiser of this round, which the vault keeps for the next one."""
         # The first round has none before it.
         if len(self.path) == 1:
             before = np.zeros_like(self.start)
@@ -758,6 +763,7 @@ class SecretMinimiser(NoisyMinimiser):
         return vault.noise.add_spherical(exact, self._rate(facts), coarsest, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        """Return the log density of the spherical noise that the paper adds."""
         if self.alpha is None:
             return super().log_density(supposed, answer)
         return spherical_log_density(
