@@ -295,7 +295,7 @@ def record_transcripts(case: Case, table: int, replicates: int, seed: int) -> Tr
     replicates : int
         Independent runs, all at once.
     seed : int
-        Of the simulated noise.
+        Seed of the simulated noise.
 
     Returns
     -------

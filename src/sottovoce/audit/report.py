@@ -139,7 +139,7 @@ def _setting_name(one: dict[str, Any]) -> str:
 
 
 def _curve_css_classes(one: dict[str, Any]) -> str:
-    """Return the CSS classes of a setting's curve."""
+    """Return the CSS classes of a setting's curve, a colour and a dash for each kind of setting."""
     if math.isinf(one["claimed_epsilon"]):
         return "mark wide"
     if one["form"] == "listed":

@@ -536,9 +536,9 @@ class History:
         Parameters
         ----------
         more : mapping of str to int, optional
-            How often each canonical text counts in addition.
+            Further releases that are not in the log: how often each canonical text counts.
         events : dict of Event, optional
-            Those of the texts that are not in the log.
+            The events of those texts that the log does not know.
 
         Returns
         -------

@@ -177,6 +177,7 @@ class KeyedNoise(Noise):
     ) -> None:
         digest = hashlib.blake2b(f"sottovoce noise {seed}".encode(), digest_size=16).digest()
         self._bits = np.random.Philox(key=np.frombuffer(digest, dtype=np.uint64))
+        # One generator for all streams, and its state before any draw, with counters at 0.
         self._rng, self._unused = np.random.Generator(self._bits), self._bits.state
         self._streams = [(r, i) for r in replicates for i in nodes]
         if lead is None:

@@ -329,7 +329,8 @@ def either_list_statement(first: Statement, second: Statement) -> Statement:
 def _settled_fields(known: dict[str, Any], facts: Iterable[Fact]) -> dict[str, Any]:
     """Return the fields of a statement from those known before and further facts.
 
-    Reasons and assumptions are kept only with something that they speak of.
+    The reason why nothing is proved is dropped where epsilon is finite, and the assumption of a
+    paper's claim where there is none.
     """
     settled = dict(known)
     for fact in facts:

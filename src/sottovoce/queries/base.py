@@ -27,7 +27,7 @@ def check_unit(proved: bool, facts: Facts) -> None:
     proved : bool
         Whether the release is proved for units of several rows.
     facts : Facts
-        Public facts; their ``several`` tells whether a unit may have several rows.
+        Public facts; their `has_several_rows` tells whether a unit may have several rows.
 
     Raises
     ------
