@@ -100,7 +100,7 @@ def test_stored_answer_without_stamp_is_not_used(
 ) -> None:
     """It is unknown at which point it was asked."""
     with monkeypatch.context() as bare:
-        bare.setattr(Bounded, "stamp", lambda self: b"")
+        bare.setattr(Bounded, "public_digest", lambda self: b"")
         site.asked(question())
     with pytest.raises(LedgerMismatch, match=r"release 1.*different iterate"):
         site.asked(question())
@@ -176,8 +176,8 @@ def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
     assert (
         digest_public_values("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
     )
-    assert question().stamp().hex() == "888fc65cd7db01c8d3caff73ec95fea3"
-    with pytest.raises(TypeError, match="of a set"):
+    assert question().public_digest().hex() == "888fc65cd7db01c8d3caff73ec95fea3"
+    with pytest.raises(TypeError, match="digest of a set"):
         digest_public_values({1})
     with pytest.raises(TypeError, match="complex128"):
         digest_public_values(np.ones(1) * 1j)

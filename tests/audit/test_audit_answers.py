@@ -137,7 +137,7 @@ def test_the_command_plays_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_held_out_rows_that_were_trained_on_refute_the_evaluation(trust: str) -> None:
+def test_evaluation_on_training_rows_is_refuted(trust: str) -> None:
     """Parallel composition needs rows that are in one of the two sets; else both prices add up."""
     assert not play_answer_case(held_out(CLAIM[trust]), 2000).refuted
     verdict = play_answer_case(held_out(CLAIM[trust], trained=True), RUNS)
@@ -161,7 +161,7 @@ def numbers(y: Array, other: Array, bounds: tuple[float, float] | None) -> Recip
     )
 
 
-def test_bounds_of_the_target_that_are_read_off_rows_are_refuted() -> None:
+def test_target_bounds_computed_from_rows_are_refuted() -> None:
     """One extreme number squeezes all others to the far end."""
     y = np.concatenate([[10.0], np.linspace(5.0, 9.0, 11)])
     other = np.concatenate([[1000.0], y[1:]])
@@ -235,7 +235,7 @@ def test_a_centred_training_stands(mark: str, runs: int, least: float) -> None:
 @pytest.mark.parametrize(
     "fault", ["a mean that costs nothing", "rows as long as they come out", "a mean of its own"]
 )
-def test_what_is_planted_in_a_centred_training_is_refuted(
+def test_faults_in_a_centred_training_are_refuted(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last: rows are moved by their exact mean, and not by the one that was released."""

@@ -14,6 +14,7 @@ from planting import planted
 from sottovoce.audit import attack
 from sottovoce.audit.game import Options
 from sottovoce.audit.people import ANSWERS, METHODS, ROWS, play, user_level_cases
+from sottovoce.errors import InvalidInput
 
 GAME = """
 import json
@@ -82,7 +83,13 @@ def test_a_claim_about_rows_would_be_false_of_these_people() -> None:
     assert verdict.refuted
 
 
+def test_an_epsilon_of_zero_is_refused_and_not_replaced() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        user_level_cases(epsilon=0.0)
+    assert caught.value.field == "epsilon"
+
+
 @pytest.mark.parametrize("fault", REFUTED)
-def test_people_who_are_not_bounded_are_refuted(tmp_path: Path, fault: str) -> None:
+def test_unbounded_contributions_of_people_are_refuted(tmp_path: Path, fault: str) -> None:
     claimed, found = planted(tmp_path, *REFUTED[fault], GAME)
     assert found > claimed

@@ -13,9 +13,11 @@ from planting import planted
 
 from sottovoce.answers.survey import ERROR, RARE
 from sottovoce.audit import attack
+from sottovoce.audit.confidence import probability_lower_limit
 from sottovoce.audit.game import Options
 from sottovoce.audit.rare import RareVerdict, play, rare_level_cases
 from sottovoce.cli import cli
+from sottovoce.errors import InvalidInput
 
 GAME = """
 import json
@@ -57,6 +59,21 @@ def test_the_statement_stands_and_is_nearly_reached() -> None:
     )
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-3)
     assert verdict.to_dict()["refuted"] is False
+
+
+def test_both_bounds_together_hold_at_the_confidence() -> None:
+    """Each of the two bounds of one game has half of the error."""
+    name = "levels, sum"
+    verdict = play(Options(replicates=100, confidence=0.9), {name: rare_level_cases()[name]})
+    expected = float(probability_lower_limit(verdict.shown, 200, 0.05))
+    assert verdict.rate_bound == pytest.approx(expected, rel=1e-9) and verdict.shown > 0
+    assert verdict.confidence == 0.9
+
+
+def test_an_epsilon_of_zero_is_refused_and_not_replaced() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        rare_level_cases(epsilon=0.0)
+    assert caught.value.field == "epsilon"
 
 
 def test_tables_hold_as_many_rows_as_may_not_be_shown() -> None:

@@ -142,7 +142,7 @@ def test_releases_are_those_of_the_ledger_and_fill_its_budget() -> None:
 # --- planted --------------------------------------------------------------------------------------
 
 
-def test_quotes_by_the_best_order_so_far_are_outrun() -> None:
+def test_stopping_audit_refutes_quotes_at_the_best_order_so_far() -> None:
     verdict = play(stands={"planted": best_order})
     assert verdict.refuted and verdict.is_refuted_exactly
     assert (
@@ -153,13 +153,15 @@ def test_quotes_by_the_best_order_so_far_are_outrun() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "least"), [(1.0, 3.5), (8.0, 3.8)])
-def test_the_smaller_delta_is_the_more_it_is_outrun(epsilon: float, least: float) -> None:
+def test_quotes_at_the_best_order_fail_by_more_at_smaller_delta(
+    epsilon: float, least: float
+) -> None:
     game = stopping.prepare_stopping_game(best_order, epsilon, 1e-5, 40)
     assert game.rule.delta > least * 1e-5
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-3, 1e-2])
-def test_quotes_by_one_order_hold(delta: float) -> None:
+def test_stopping_audit_accepts_quotes_at_one_order(delta: float) -> None:
     verdict = play(Options(delta=delta, replicates=2000), {"proved": one_order})
     assert not verdict.refuted and not verdict.is_refuted_exactly
     assert verdict.realised_delta_bound <= verdict.realised_delta <= delta
@@ -171,7 +173,7 @@ def test_a_delta_that_rounding_would_decide_is_refused(delta: float) -> None:
         play(Options(delta=delta), {"proved": one_order})
 
 
-def test_quotes_that_come_a_release_late_are_outrun() -> None:
+def test_stopping_audit_refutes_quotes_that_lag_by_one_release() -> None:
     verdict = play(stands={"planted": late, "proved": one_order})
     assert verdict.refuted and verdict.is_refuted_exactly and "planted" in verdict.attack
     assert verdict.ledgers["proved"] <= verdict.delta < verdict.ledgers["planted"]
@@ -207,7 +209,7 @@ def test_the_same_seed_repeats_the_game_and_no_delta_is_refused() -> None:
 # --- the library ----------------------------------------------------------------------------------
 
 
-def test_one_order_of_the_library_holds() -> None:
+def test_accountants_of_the_library_at_one_order_hold_when_stopped() -> None:
     verdict = play(Options(replicates=2000), {"rdp": open_memory_ledger("rdp")})
     assert (
         not verdict.refuted
@@ -216,7 +218,7 @@ def test_one_order_of_the_library_holds() -> None:
     )
 
 
-def test_no_ledger_is_outrun() -> None:
+def test_stopping_audit_accepts_every_ledger_of_the_library() -> None:
     verdict = attack("stopping")
     assert set(verdict.to_dict()["ledgers"]) == set(LEDGERS) and len(LEDGERS) == 4
     assert not verdict.refuted and not verdict.is_refuted_exactly
@@ -224,6 +226,6 @@ def test_no_ledger_is_outrun() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
-def test_no_ledger_is_outrun_at_a_small_delta(epsilon: float) -> None:
+def test_stopping_audit_accepts_every_ledger_at_a_small_delta(epsilon: float) -> None:
     for name, opened in LEDGERS.items():
         assert stopping.prepare_stopping_game(opened, epsilon, 1e-5, 40).rule.delta <= 1e-5, name

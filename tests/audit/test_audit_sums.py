@@ -58,7 +58,7 @@ def test_one_colluder_more_refutes_the_claim(name: str) -> None:
     assert verdict.refuted and 1.3 < verdict.lower_bound < true == pytest.approx(1.84, abs=0.01)
 
 
-def test_without_a_colluder_less_is_seen() -> None:
+def test_fewer_colluders_give_a_smaller_bound() -> None:
     name = "sum_momentum"
     bounds = [
         play_sums(Options(replicates=RUNS, colluders=t), {name: summing_cases()[name]}).lower_bound

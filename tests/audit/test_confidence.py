@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 from sottovoce.audit.confidence import (
+    check_replicates,
     choose_test,
     epsilon_bound,
     probability_lower_limit,
@@ -44,7 +45,7 @@ def test_the_bound_is_below_the_truth_as_often_as_it_says() -> None:
     assert np.mean(epsilon_bound(true, 400, false, 400, 0.0, 0.9)) > 0.6
 
 
-def test_delta_is_taken_off() -> None:
+def test_epsilon_bound_subtracts_delta() -> None:
     """A mechanism that tells all with probability 0.1 and nothing otherwise is (0, 0.1)-private."""
     rng = np.random.default_rng(1)
     scores = tuple(np.where(rng.random(20_000) < 0.1, w, 0.5) for w in (0.0, 1.0))
@@ -55,7 +56,7 @@ def test_delta_is_taken_off() -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_the_informative_end_is_found(sign: float) -> None:
+def test_choose_test_finds_the_informative_tail(sign: float) -> None:
     """Table 1 alone reaches beyond 1, on either side."""
     rng = np.random.default_rng(2)
     first, second = rng.random(4000), rng.random(4000) * 1.5
@@ -70,6 +71,13 @@ def test_uninformative_scores_give_a_bound_of_zero() -> None:
     assert test.epsilon_lower_bound((scores[0, 2000:], scores[1, 2000:]), 0.0, 0.95) < 0.1
 
 
-def test_too_few_replicates_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"^replicates=10"):
+def test_too_few_scores_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^scores=10.* 20 "):
         choose_test((np.zeros(10), np.zeros(10)), 0.0, 0.95)
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.5, 40), (0.25, 80)])
+def test_replicates_are_refused_by_their_own_number(share: float, least: int) -> None:
+    check_replicates(least, share)
+    with pytest.raises(InvalidInput, match=rf"^replicates={least - 2}.* {least} "):
+        check_replicates(least - 2, share)

@@ -59,7 +59,7 @@ def test_printed_claims_that_hold_stand(method: str) -> None:
     assert not attack(method, "printed", replicates=FAST).refuted
 
 
-def test_every_false_printed_form_is_in_the_net() -> None:
+def test_every_printed_form_without_a_proof_is_attacked() -> None:
     printed = {(n, f) for n, f in targets() if f != "corrected"}
     holds = {
         (n, "printed") for n in ("m_admm", "r_admm", "mr_admm", "output", "objective", "ipp_admm")

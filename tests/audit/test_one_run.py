@@ -87,7 +87,7 @@ def test_all_guesses_right_has_a_closed_form(r: int) -> None:
     assert epsilon_from_guesses(1000, r, r) == pytest.approx(expected, abs=1e-8)
 
 
-def test_the_bound_moves_the_right_way() -> None:
+def test_p_value_grows_with_epsilon_and_bound_with_right_guesses() -> None:
     grid = np.linspace(0.0, 8.0, 161)
     for m, r, v, delta in [
         (500, 60, 50, 1e-5),

@@ -100,7 +100,7 @@ def _by_a_thread(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("between", [_another, _of_a_deal, _by_a_thread])
-def test_any_other_charge_ends_what_was_tested(between: Any) -> None:
+def test_expectation_ends_with_any_unexpected_charge(between: Any) -> None:
     ledger = Ledger(epsilon=4.0)  # each of these is 1.2 and .03, the other one 1.4
     ledger.expect([release(0.6)] * 3)
     ledger.record_event(release(0.6))

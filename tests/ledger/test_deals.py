@@ -78,7 +78,7 @@ def test_charges_without_a_partition_share_one_partition() -> None:
 
 @pytest.mark.parametrize("name", ["pure", "zcdp", "rdp"])
 @pytest.mark.parametrize("sites_per_row", [1, 2])
-def test_the_total_over_deals_is_that_of_the_unluckiest_row(name: str, sites_per_row: int) -> None:
+def test_total_over_partitions_is_that_of_the_worst_row(name: str, sites_per_row: int) -> None:
     """Every way in which a person's rows can have been dealt, priced as the releases of one
     node.
     """
@@ -106,7 +106,7 @@ def test_the_total_over_deals_is_that_of_the_unluckiest_row(name: str, sites_per
     )
 
 
-def test_directions_are_kept_apart_over_deals() -> None:
+def test_directions_of_zero_out_add_up_separately_over_partitions() -> None:
     ledger = Ledger("rdp", np.inf, 1e-5)
     for deal, mus in ((b"1", (0.1, 0.3)), (b"2", (0.4, 0.2))):
         ledger.record_event(gauss(*mus, relation="zero-out"), deal=deal)
@@ -116,7 +116,7 @@ def test_directions_are_kept_apart_over_deals() -> None:
     )
 
 
-def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -> None:
+def test_partitions_over_other_numbers_of_nodes_share_the_smallest_budget() -> None:
     ledger = Ledger(epsilon=[2.0, 1.0])
     ledger.record_event(laplace(0.9, 0.1), deal=b"two nodes")
     ledger.record_event(laplace(0.05), deal=b"one node")
@@ -142,7 +142,7 @@ def test_accountants_without_sums_accept_one_partition_only(name: str) -> None:
     assert len(ledger.rows) == 1 and ledger.total() > 0
 
 
-def test_runs_on_the_same_rows_add_node_by_node_and_runs_that_deal_them_anew_do_not() -> None:
+def test_runs_add_node_by_node_under_one_partition_only() -> None:
     rows, other = make_rows([60, 45], 4), make_rows([45, 60], 4)
     config = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=(1.0, 0.2))
     for changes, spent in (({}, 1.2), ({"deal": b"dealt anew"}, 2.0)):
@@ -187,10 +187,11 @@ def test_an_accountants_name_selects_a_lifetime_accountant() -> None:
         and Ledger("zcdp:5", 2.0, 1e-5).accountant.label == "zcdp:5.0"
     )
     assert Ledger(accountant="pure").accountant.name == "pure"
-    assert (
-        repr(Ledger("rdp:20", 2.0, 1e-5))
-        == "Ledger('rdp:20.0', epsilon=2.0, delta=1e-05, sites_per_row=1)"
-    )
+    # The repr is the call that makes the same ledger.
+    made = Ledger("rdp:20", 2.0, 1e-5)
+    again = eval(repr(made), {"Ledger": Ledger})
+    assert repr(again) == repr(made) and again.accountant.label == made.accountant.label
+    assert (again.epsilon, again.delta, again.sites_per_row) == (2.0, 1e-5, 1)
     for wrong, delta in (("best", 1e-5), ("rdp", 0.0), ("zcdp:5", 0.0), ("none", 0.0)):
         with pytest.raises(InvalidInput):
             Ledger(wrong, 1.0, delta)
@@ -232,7 +233,7 @@ def test_a_ledger_is_never_copied() -> None:
     assert copy.copy(ledger) is copy.deepcopy(ledger) is clone(consensus(ledger)).ledger is ledger
 
 
-def test_what_another_process_gets_of_it_refuses_everything() -> None:
+def test_ledger_pickled_to_another_process_refuses_everything() -> None:
     """A file can be saved with a ledger in it, and its loaded twin is charged to nothing."""
     loaded = pickle.loads(pickle.dumps(Ledger(epsilon=3.0)))
     away = copy.deepcopy(clone(loaded, safe=False))

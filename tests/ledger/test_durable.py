@@ -214,7 +214,7 @@ def test_the_first_stored_bytes_win(ledger: DurableLedger) -> None:
     assert len(ledger.rows) == 1
 
 
-def test_a_draw_that_failed_in_view_is_never_repeated(ledger: DurableLedger, path: Path) -> None:
+def test_failed_draw_that_others_saw_is_never_repeated(ledger: DurableLedger, path: Path) -> None:
     def fails() -> bytes:
         raise ZeroDivisionError
 
@@ -226,7 +226,7 @@ def test_a_draw_that_failed_in_view_is_never_repeated(ledger: DurableLedger, pat
     assert ledger.total() == price() and ledger.show()["runs"][0]["failed"] == 1
 
 
-def test_a_failure_beside_a_release_of_the_same_row_is_kept_quiet(ledger: DurableLedger) -> None:
+def test_failed_draw_returns_the_bytes_that_another_process_stored(ledger: DurableLedger) -> None:
     slow, fast = (ledger.reserve("run", "plan", [release()] * 2) for _ in range(2))
 
     def fails() -> bytes:
@@ -246,7 +246,7 @@ def test_a_failure_beside_a_release_of_the_same_row_is_kept_quiet(ledger: Durabl
         fast.charge_once(release(), fails_first)
 
 
-def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
+def test_release_without_stored_bytes_cannot_be_drawn_again(ledger: DurableLedger) -> None:
     ledger.reserve("run", "plan", [release(0.1)] * 2).record_event(release(0.1))
     resumed = ledger.resume("run", "plan")
     for attempt in (

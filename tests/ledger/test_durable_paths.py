@@ -8,6 +8,7 @@ says so after each.
 from __future__ import annotations
 
 import copy as copying
+import errno
 import os
 import pickle
 import random
@@ -24,7 +25,7 @@ from pathlib import Path
 import pytest
 from ledgers import DATA, again, environment, price, release
 
-from sottovoce.errors import LedgerCorrupt, LedgerError, LedgerMismatch
+from sottovoce.errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, NotWritten
 from sottovoce.ledger.chain import Chain
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.history import History
@@ -48,6 +49,28 @@ def beside(path: Path) -> list[str]:
 
 
 # Several paths
+
+
+def test_create_leaves_nothing_behind_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "folder" / "x.ledger"
+    with pytest.raises(InvalidInput, match=r"^fingerprint"):
+        DurableLedger.create(path, epsilon=1.0, fingerprint=b"short")
+    assert list(tmp_path.iterdir()) == []
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", no_space)
+        with pytest.raises(NotWritten):
+            DurableLedger.create(path, epsilon=1.0)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "new").write_text("a file where a folder is needed")
+    with pytest.raises(NotWritten, match="Not a directory"):
+        DurableLedger.create(path, epsilon=1.0)
+    assert (tmp_path / "new").is_file()
 
 
 def test_a_file_with_two_paths_is_refused_until_one_is_gone(path: Path, tmp_path: Path) -> None:
@@ -214,7 +237,13 @@ def journal(before: bytes) -> bytes:
     return whole
 
 
-def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path) -> None:
+def records_of(db: sqlite3.Connection) -> int:
+    """The number of records by their second copy."""
+    (records,) = db.execute("SELECT records FROM meta").fetchone()
+    return int(records)
+
+
+def test_journal_of_another_time_rolls_nothing_back(path: Path, tmp_path: Path) -> None:
     states = [path.read_bytes()]
     with again(path) as ledger:
         for _ in range(3):
@@ -226,7 +255,7 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
         believing.write_bytes(states[-1])
         Path(f"{believing}-journal").write_bytes(journal(before))
         with closing(sqlite3.connect(believing)) as db:  # SQLite alone believes it
-            assert db.execute("SELECT records FROM meta").fetchone() == (3 + 3 - age,)
+            assert records_of(db) == 3 + 3 - age
         side.write_bytes(journal(before))
         if age < 2:  # of the last change, or of none: not needed, because the file is whole
             again(path).close()
@@ -246,7 +275,7 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
         assert len(ledger.rows) == 5 and beside(path) == []
 
 
-def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None:
+def test_half_a_commit_is_rolled_back_by_its_own_journal_only(path: Path) -> None:
     """Every part of the pages of a commit that a crash may leave behind; the first page comes
     first.
     """
@@ -285,9 +314,7 @@ def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None
         Path(f"{path}-journal").unlink()
 
 
-def test_whatever_instant_a_process_dies_at_what_it_said_is_there(
-    path: Path, tmp_path: Path
-) -> None:
+def test_acknowledged_charges_survive_a_kill_at_any_instant(path: Path, tmp_path: Path) -> None:
     """Pictures of a stopped process's files are what a kill leaves; its journals are put beside
     the ledger later.
     """
@@ -346,7 +373,8 @@ def logged(path: Path) -> Iterator[Chain[History]]:
     """Open and write it as the version before did."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA user_version = 3")
-        assert db.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        assert mode == "wal"
         chain = Chain(db, "before", History)
         chain.read_identity()
         yield chain
@@ -361,7 +389,7 @@ def charge(chain: Chain[History]) -> None:
     chain._db.execute("COMMIT")
 
 
-def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(
+def test_write_ahead_log_of_schema_3_is_folded_in_with_all_commits(
     path: Path, tmp_path: Path
 ) -> None:
     with logged(path) as chain:
@@ -383,7 +411,7 @@ def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(
             assert db.execute("PRAGMA user_version").fetchone() == (5,)
 
 
-def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_path: Path) -> None:
+def test_write_ahead_log_of_another_time_or_ledger_is_refused(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.ledger"
     DurableLedger.create(other, epsilon=1.0, n_nodes=2, fingerprint=DATA).close()
     with logged(other) as chain:
@@ -399,7 +427,7 @@ def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_p
     copied = Path(shutil.copy(path, tmp_path / "copied"))
     shutil.copy(side, f"{copied}-wal")
     with closing(sqlite3.connect(copied)) as db:  # SQLite alone goes back by one row
-        assert db.execute("SELECT records FROM meta").fetchone() == (4,)
+        assert records_of(db) == 4
     for log in (early, strange):
         shutil.copy(f"{log}-wal", side)
         with pytest.raises(LedgerCorrupt, match=r"'data.ledger-wal'.* not used|edited"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.errors import BudgetExceeded
+from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.life import LifetimeShare, describe_example_run, share_of_lifetime_budget
 from sottovoce.privacy.events import Event
@@ -31,7 +31,7 @@ def book(path: Path, budget: float, delta: float | None) -> DurableLedger:
 @pytest.mark.parametrize(
     ("method", "delta"), [("prox_admm", 1e-5), ("mr_admm", 1e-5), ("dvp", None)]
 )
-def test_what_is_said_is_what_a_ledger_takes(
+def test_share_of_lifetime_budget_is_what_a_ledger_charges(
     tmp_path: Path, method: str, delta: float | None, budget: float
 ) -> None:
     events = run_of(method, delta)
@@ -49,9 +49,9 @@ def test_what_is_said_is_what_a_ledger_takes(
 
 def test_a_run_of_epsilon_one_takes_more_of_a_larger_budget_at_first() -> None:
     share = LifetimeShare(run_of("prox_admm"), "rdp", 1e-5)
-    first = [share.of(budget).first for budget in (3.0, 20.0)]
+    first = [share.share_of_budget(budget).first for budget in (3.0, 20.0)]
     assert first == pytest.approx([1.565, 6.916], abs=1e-3)  # not 1
-    assert share.of(20.0).later < share.of(3.0).later < 0.3
+    assert share.share_of_budget(20.0).later < share.share_of_budget(3.0).later < 0.3
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,20 @@ def test_the_least_budget_is_used_up_and_no_smaller_one_does(
 
 
 def test_wording_of_the_sentence_for_a_new_ledger() -> None:
-    said = str(describe_example_run("rdp", 3.0, 1e-5))
-    assert (
+    assert describe_example_run("rdp", 3.0, 1e-5) == (
         "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first, and 0.274 "
-        "later" in said
+        "later: there is room for 6 such runs"
     )
-    assert "room for 6 such runs" in said and "epsilon 0.25 takes" in str(
-        describe_example_run("rdp", 0.5, 1e-5)
-    )
+    assert "epsilon 0.25 takes" in str(describe_example_run("rdp", 0.5, 1e-5))
     assert (
         describe_example_run("pure", 3.0, 0.0) is describe_example_run("rdp", np.inf, 1e-5) is None
     )
+
+
+def test_an_infinite_budget_is_refused_as_it_pays_for_any_number_of_runs() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        share_of_lifetime_budget(run_of("prox_admm"), 1e-5, np.inf)
+    assert caught.value.field == "budget"
 
 
 def test_a_run_without_a_price_has_no_share() -> None:

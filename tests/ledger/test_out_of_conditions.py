@@ -144,9 +144,7 @@ WAYS: dict[str, Callable[[Path, Sequence[Event]], list[float]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_out_of_conditions_costs_what_it_is_then(
-    way: str, case: str, tmp_path: Path
-) -> None:
+def test_event_out_of_its_conditions_costs_more(way: str, case: str, tmp_path: Path) -> None:
     asked, costs = CASES[case]
     accountant = lifetime_accountant("rdp", np.array(1e3), DELTA)
     spent = accountant.zero_spending()
@@ -190,7 +188,7 @@ def test_a_budget_that_would_hold_the_false_price_refuses_the_true_one(tmp_path:
         pass
 
 
-def test_rounds_of_no_run_have_no_price() -> None:
+def test_round_numbers_beyond_the_plan_have_no_price() -> None:
     for wrong in (replace(RUN[0], index=0), replace(RUN[0], index=11)):
         with pytest.raises(UnknownEvent, match=r"^index"):
             Ledger("rdp", 9.0, DELTA).record_event(wrong)
@@ -219,7 +217,7 @@ def test_each_run_pays_for_its_own_rounds_however_runs_take_turns(tmp_path: Path
         assert disk.total() == pytest.approx(wanted, rel=1e-12) == book.total()
 
 
-def test_rows_dealt_anew_have_no_rounds_before() -> None:
+def test_rounds_under_another_partition_have_no_predecessor() -> None:
     """A row that was at one node in round 1 may be at another in round 2."""
     book = Ledger("rdp", 1e3, DELTA)
     book.record_event(RUN[0], deal=b"one")

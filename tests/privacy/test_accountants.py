@@ -204,7 +204,7 @@ def test_a_grid_never_undercuts_spherical_noise(d: int) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_best_is_the_least_of_what_is_proved(event: Event) -> None:
+def test_best_accountant_is_the_smallest_of_all(event: Event) -> None:
     best = BestAccountant()
     spent = best.zero_spending()
     for _ in range(4):

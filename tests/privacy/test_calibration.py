@@ -142,7 +142,7 @@ def test_several_gaussian_releases_have_a_closed_form(name: str) -> None:
     )
 
 
-def test_aggregators_and_the_thesis_use_it() -> None:
+def test_aggregators_and_the_thesis_calibrate_to_their_targets() -> None:
     terms = Terms(1.0, 1e-5, Lambda=0.05)
     n = np.array([[60.0], [45.0], [60.0]])
     facts, build = terms.facts(n, 4), aggregation._objective(np.zeros((1, 3, 4)), terms)

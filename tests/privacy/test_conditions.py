@@ -189,7 +189,7 @@ def test_rounds_of_a_gate_cost_alike() -> None:
     assert own([read(1), read(2)]) == [True, True] and own([read(1, 2e4), read(2)]) == [True, False]
 
 
-def test_a_gate_that_was_cheap_pays_when_it_grows_dear() -> None:
+def test_gate_pays_again_when_its_rounds_cost_more() -> None:
     """It may have sent nothing while it was charged, and send all that it may when rounds cost
     nothing.
     """
@@ -214,7 +214,7 @@ def test_alternating_sequences_are_a_matter_of_numbers() -> None:
             proved[terms, event.index] += itself
 
 
-def test_looking_up_a_price_takes_no_note_and_a_copy_stands_apart() -> None:
+def test_pricing_event_changes_nothing_and_copies_are_independent() -> None:
     one = Conditions()
     one.charge_event(carried(1))
     assert one.pricing_event(second := carried(2)) is one.pricing_event(second) is second

@@ -59,7 +59,7 @@ def test_scalar_responses_need_no_dimensions():
         assert a @ np.linalg.solve(G, a) * worst >= np.abs(a).sum() ** 2 * (1 - 1e-9)
 
 
-def test_the_best_independent_noise_attains_it():
+def test_best_independent_noise_attains_the_bound():
     rng = np.random.default_rng(1)
     A = rng.normal(size=(4, 5, 5))
     G = np.diag(norms(A))

@@ -507,7 +507,7 @@ def test_totals_in_many_dimensions_are_not_what_a_ramp_refutes(
 
 
 @pytest.mark.parametrize(("d", "s"), [(2, 50.0), (3, 50.0), (10, 1000.0), (105, 400.0)])
-def test_profiles_of_loud_noise_lose_no_mass(d: int, s: float) -> None:
+def test_profile_of_small_noise_has_delta_near_one(d: int, s: float) -> None:
     assert spherical_delta(0.0, d, s) > 0.999
 
 

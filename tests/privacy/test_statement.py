@@ -24,6 +24,7 @@ from sottovoce.privacy.statement import (
 )
 from sottovoce.privacy.statement_facts import (
     EXACT,
+    ONE_ROW,
     PUBLIC,
     UNUSED,
     Against,
@@ -193,7 +194,7 @@ def usual(proved: Proved) -> list[Fact]:
 # Made once
 
 
-def test_it_is_frozen_to_the_bottom() -> None:
+def test_statement_is_immutable_in_all_parts() -> None:
     said = one(InLedger(Shared("run", 1.0, (2.0,), 1e-5)))
     for field in dataclasses.fields(said):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -202,7 +203,7 @@ def test_it_is_frozen_to_the_bottom() -> None:
     assert pickle.loads(pickle.dumps(said)) == said
 
 
-def test_what_is_read_as_a_dict_cannot_change_it() -> None:
+def test_changing_the_plain_data_leaves_the_statement_unchanged() -> None:
     said = one()
     plain = said.to_dict()
     plain["epsilon"] = 0.1
@@ -211,7 +212,7 @@ def test_what_is_read_as_a_dict_cannot_change_it() -> None:
     assert said.to_dict() == one().to_dict() and said.to_dict() is not plain
 
 
-def test_the_ledger_is_what_it_says() -> None:
+def test_statement_repeats_the_ledgers_totals() -> None:
     ledger, said = book(), one()
     assert said.epsilon == ledger.total() and said.delta == 1e-5 and said.releases == 2
     assert said.per_node == tuple(ledger.per_node()) and dict(said.accountants) == ledger.report()
@@ -219,13 +220,22 @@ def test_the_ledger_is_what_it_says() -> None:
     assert one(nodes=1).per_node == (ledger.total(),)
 
 
+@pytest.mark.parametrize(("releases", "counted"), [(1, "1 release a"), (2, "2 releases a")])
+def test_the_accountants_sentence_counts_releases_in_the_right_number(
+    releases: int, counted: str
+) -> None:
+    said = dataclasses.replace(one(), releases=releases)
+    assert counted in dict(said.words)["Accountant"]
+
+
 def test_nothing_is_proved_of_a_release_without_noise() -> None:
     ledger = Ledger("rdp", math.inf, 1e-5)
     ledger.record_event(Unprotected("a test", np.full(2, 10.0)))
     said = build_statement([*usual(Proved.proved_by_ledger(ledger, 2)), Unproved("no noise")])
     assert math.isinf(said.epsilon) and said.delta == 0.0 and said.per_node == (math.inf, math.inf)
-    assert said.words == [("No privacy guarantee", ": no noise (epsilon = inf).")]
-    assert (said.protects, said.not_protected) == ("nothing", "NO protection: no noise")
+    ((headline, reason),) = said.words
+    assert headline.startswith("No ") and "no noise" in reason and "inf" in reason
+    assert said.protects == "nothing" and said.not_protected.endswith("no noise")
     assert "the span" in with_further_facts(said, Unproved("the span")).text
 
 
@@ -240,8 +250,9 @@ def test_reasons_and_assumptions_are_dropped_where_they_do_not_apply() -> None:
 
 def test_a_statement_of_unused_rows_has_epsilon_zero() -> None:
     said = unused()
-    assert (said.epsilon, said.protects, said.not_protected) == (0.0, "all rows: none is used", "")
-    assert said.words[0] == ("epsilon = 0.000", ": none of these rows is used.")
+    assert (said.epsilon, said.protects, said.not_protected) == (0.0, UNUSED, "")
+    headline, reason = said.words[0]
+    assert headline == "epsilon = 0.000" and "none" in reason
 
 
 def unused() -> Statement:
@@ -298,10 +309,8 @@ def test_derived_statements_leave_the_first_as_it_is() -> None:
     assert both.caveat == "first; second" and "first; second." in both.text
     assert with_further_facts(said, Caveats(None)) == said == with_further_facts(said)
     claimed = with_further_facts(said, Claim(0.001))
-    assert (
-        "As printed: the paper claims 0.001, which is not proved." in claimed.text
-        and "Assumes" not in claimed.text
-    )
+    verdict = dict(claimed.words)["As printed"]
+    assert "0.001" in verdict and "not proved" in verdict and "Assumes" not in claimed.text
     assert dataclasses.asdict(said) == before and said.to_dict() == plain
 
 
@@ -319,10 +328,8 @@ def test_wording_of_a_curators_statement_does_not_speak_of_every_message() -> No
         "not against the "
         "curator, who holds all rows: whatever set of outcomes" in words["says"]
     )
-    assert (
-        one(Against(CURATOR), TakenAsPublic("sizes")).not_protected
-        == "against the curator, who holds all rows; sizes"
-    )
+    not_protected = one(Against(CURATOR), TakenAsPublic("sizes")).not_protected
+    assert not_protected == f"against {CURATOR.excepted}; sizes"
 
 
 def test_a_sums_statement_names_who_may_collude() -> None:
@@ -332,7 +339,7 @@ def test_a_sums_statement_names_who_may_collude() -> None:
 
 def test_a_plan_says_all_but_whether_it_will_be_a_simulation() -> None:
     assert one().words[:-1] == one().guarantee == one(Simulated(False)).words
-    assert one().words[-1][0] == "Simulation, not a release"
+    assert one().words[-1][0].startswith("Simulation")
     assert (
         one().text
         == "\n".join(head + rest for head, rest in one().words)
@@ -341,11 +348,10 @@ def test_a_plan_says_all_but_whether_it_will_be_a_simulation() -> None:
 
 
 def test_wording_of_units() -> None:
-    assert Unit.of_rows(1) == Unit("one row of one site") and Unit.of_rows(3) == Unit(
-        "one row at each of 3 sites"
-    )
-    assert "with the row is" in one(Unit("aggregator's row")).text
-    assert "with these rows is" in one(Unit.of_rows(3)).text
+    assert Unit.of_rows(1).unit == ONE_ROW
+    assert Unit.of_rows(3).unit.endswith("3 sites")
+    assert "the row is" in one(Unit("aggregator's row")).text
+    assert "these rows is" in one(Unit.of_rows(3)).text
 
 
 # Plain data and back
@@ -366,7 +372,7 @@ def test_wording_of_units() -> None:
         unused(),
     ],
 )
-def test_a_round_trip_keeps_all_of_it(said: Statement) -> None:
+def test_statement_survives_a_round_trip_through_plain_data(said: Statement) -> None:
     plain = said.to_dict()
     assert plain.keys() >= MINIMAL and list(plain)[:12] == [
         "epsilon",

@@ -88,7 +88,7 @@ def test_an_analyst_who_chooses_when_to_stop_gets_no_more_than_delta(
     assert realised(low, quoted(free, gauss(low), releases)) > 2.5 * DELTA
 
 
-def test_what_is_shown_on_the_way_is_never_less_than_with_a_free_order() -> None:
+def test_running_totals_are_never_below_those_at_the_best_order() -> None:
     for epsilon in (0.3, 1.0, 8.0, np.inf):
         for free in (ZCDPAccountant(), RDPAccountant()):
             one = at_one_order(free, np.array(epsilon), DELTA)

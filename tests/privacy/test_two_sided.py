@@ -150,7 +150,7 @@ def test_prices_for_slopes_of_one_sign_would_be_false() -> None:
     assert truth > 1.3 * priced
 
 
-def test_so_would_those_of_spherical_noise() -> None:
+def test_spherical_prices_for_slopes_of_one_sign_would_be_false() -> None:
     loss, beta, K = LogCosh(0.01), 0.4, 0.05
     w = np.linspace(-1, 1, 400001) ** 3 * (40 / beta) / K
     cell, logs = np.gradient(w), []

@@ -52,7 +52,7 @@ def test_what_is_printed_holds_for_the_gaussian_mechanism_and_what_was_printed_d
     assert "times as likely" not in words and "but for" not in words
 
 
-def test_sixteen_times_at_one_and_a_hundred_and_eleven_at_a_tenth() -> None:
+def test_likelier_outcomes_exceed_delta_16_times_at_epsilon_1_and_111_at_0_1() -> None:
     """The numbers of docs/privacy/corrections.md."""
     for epsilon, times in ((1.0, 16), (0.1, 111)):
         mu = gaussian_mu(epsilon, 1e-5)
@@ -65,15 +65,18 @@ def test_a_pure_run_adds_nothing() -> None:
 
 
 def test_wording_of_zero_out_says_both_directions() -> None:
-    words = said(epsilon=1.0, relation="zero-out")[2]
-    assert "with an empty one in its place, and the other way round." in words
+    found = SENTENCE.search(said(epsilon=1.0, relation="zero-out")[2])
+    assert found is not None and found[3] == "an empty one" and found[6] is not None
     # two rows in one place: either may be called the row
     assert "other way round" not in said(epsilon=1.0)[2]
 
 
 def test_wording_of_rows_at_several_sites() -> None:
     words = said(epsilon=1.0, sites_per_row=2)[2]
-    assert "Protects one row at each of 2 sites" in words and "with others in their place" in words
+    found = SENTENCE.search(words)
+    assert found is not None
+    assert (found[1], found[3], found[4]) == ("these rows", "others", "their")
+    assert "2 sites" in words
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])

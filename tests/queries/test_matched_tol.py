@@ -86,7 +86,7 @@ def test_noise_on_the_answer_enlarges_a_release_by_at_most_a_thousandth(
     assert np.all(query.noise_at(public).solver_tolerance >= EXACT)
 
 
-def test_what_is_exact_stays_at_the_certificate_of_exact_answers() -> None:
+def test_answers_without_noise_for_the_solver_keep_the_exact_certificate() -> None:
     start, public = np.zeros((2, D)), facts(300.0, pure=True)
     assert NoisyMinimiser(start, None, "", curvature=1.0)._tol(public) == EXACT
     for law in (None, SphericalLaw(np.ones((2, 1)), polish=False)):

@@ -115,7 +115,7 @@ def test_intervals_hold_sampling_and_noise() -> None:
     assert bare < 45
 
 
-def test_the_noise_on_the_answer_is_what_it_says() -> None:
+def test_noise_on_the_answer_has_the_stated_deviation() -> None:
     """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves
     of it fail.
     """
@@ -151,13 +151,13 @@ def test_r2_is_refused_where_noise_hides_the_spread_of_the_target() -> None:
         ({"epsilon": 1.0, "threshold": 1.0}, "inside"),
     ],
 )
-def test_what_makes_no_sense_is_refused(held: dict[str, Any], said: str) -> None:
+def test_invalid_numeric_evaluations_are_refused(held: dict[str, Any], said: str) -> None:
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidInput, match=said):
         judged(*made_up(100, 0), Held(**held), run)
 
 
-def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
+def test_statement_names_an_encoding_computed_from_rows() -> None:
     scores, y = made_up(900, 3)
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     for caveat in (None, "the schema was computed from rows"):

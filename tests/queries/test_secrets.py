@@ -98,7 +98,7 @@ def test_a_class_of_another_module_takes_the_place_of_no_secret_of_ours(rows: Ro
     assert kept is not None and kept.left == 1.0
 
 
-def test_a_vault_has_one_secret_of_a_kind_and_gives_it_to_who_names_the_kind(rows: Rows) -> None:
+def test_vault_keeps_one_secret_of_each_kind(rows: Rows) -> None:
     held = vault(rows)
     assert held.recall_secret(Gate) is None
     gate = Gate(np.zeros(1), np.ones(1))
@@ -163,7 +163,9 @@ def test_a_checkpoint_names_secrets_by_their_kind_and_goes_on_bit_by_bit(
 
 
 @pytest.mark.parametrize("name", list(RUNS))
-def test_the_secret_matters_to_what_follows(name: str, rows: Rows, tmp_path: Path) -> None:
+def test_resume_without_the_secret_changes_the_models(
+    name: str, rows: Rows, tmp_path: Path
+) -> None:
     """Else the test above would pass with secrets that are lost."""
     path, whole = tmp_path / "a.npz", simulate(config(name), rows)
     half(name, rows, path)

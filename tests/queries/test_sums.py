@@ -545,7 +545,7 @@ def test_noise_of_the_operating_system_makes_the_same_models_at_all_sites() -> N
 
 
 @pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
-def test_a_start_is_a_shift_of_variables(method: str) -> None:
+def test_start_shifts_public_points_and_keeps_prices_and_noise(method: str) -> None:
     """A run from s on rows is, counted from s, one that asks at shifted points: prices and noise
     stay.
     """
@@ -677,7 +677,7 @@ def test_a_site_that_leaves_ends_the_attempts_of_the_others() -> None:
     nets[2].close()
     for one in threads:
         one.join(60)
-    assert told == ["a site left the run"] * 2
+    assert len(told) == 2 and all("left" in text for text in told)
     adder = Adder(1)
     adder.close()
     # an attempt that is complete is opened

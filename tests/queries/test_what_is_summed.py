@@ -72,7 +72,7 @@ def test_a_query_that_does_not_declare_that_it_may_be_summed_is_refused(query: A
     assert book.rows == ()
 
 
-def test_a_node_asks_one_way_and_its_place_decides_who_answers() -> None:
+def test_requests_are_answered_by_the_oracle_of_the_trust() -> None:
     """The same query: each site's own noisy answer, or one sum that is the same at all sites,
     each with its event.
     """

@@ -1,4 +1,12 @@
-"""Privacy audits: distinguishing games against the real code, and exact checks by quadrature."""
+"""Privacy audits: attempts to refute a privacy claim by attacking the real code.
+
+``sottovoce audit`` and :func:`attack` play a *game*: two neighbouring tables are run many times,
+and an adversary who sees all messages says which table a run was of.  From how often she is right
+follows a lower bound on epsilon; above the claim, it refutes the claim.  A method is attacked on
+its worst known pair of tables (:mod:`.worst_cases`, played by :mod:`.game`); :data:`ADVERSARIES`
+attack the code around the methods.  Where a run makes one release, quadrature gives the exact
+epsilon of the pair (:mod:`.exact`).  The page is docs/explanation/audit.md.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +44,10 @@ __all__ = [
 ]
 
 FORMS = ("corrected", "printed", "listed")
-"""Forms of claims, though few methods have all."""
+"""Forms of a method, each with its own claim; few methods have all three.
+
+``corrected`` has a proof that covers the code; ``printed`` is the paper's algorithm with the
+paper's claim; ``listed`` is the paper's listing to the letter (``pvp`` only)."""
 
 
 class Adversary(NamedTuple):
@@ -46,7 +57,8 @@ class Adversary(NamedTuple):
     ----------
     play : callable
         Takes :class:`sottovoce.audit.game.Options`; those of :data:`ADVERSARIES` also take, as
-        ``stands``, what is attacked.
+        ``stands``, what is attacked by name: cases, ledgers, estimators or sites.  Tests plant
+        faults there.
     runs, quick : int
         Runs of each table, by default and with ``quick``.
     forms : tuple of str
@@ -76,13 +88,14 @@ ADVERSARIES: dict[str, Adversary] = {
 attributes, the gradient cap, sums over sites of which some collude, the bounded sums from which
 answers are computed, people with several rows, and levels that a survey must not show."""
 
+# Runs on each table, by default and with `quick`.
 _REPLICATES, _QUICK = 20_000, 4_000
 _MORE = {
     ("pp_admm", "printed"): 100_000,
     ("pp_admm", "corrected"): 60_000,
     ("ipp_admm", "corrected"): 60_000,
 }
-"""Where delta is so small that fewer replicates would show nothing."""
+"""Runs on each table by method and form, where delta is so small that fewer show nothing."""
 
 
 def targets(form: str | None = None) -> list[tuple[str, str]]:

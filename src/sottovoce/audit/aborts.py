@@ -2,10 +2,12 @@
 
 The page is docs/explanation/audit.md.
 
-A long vector may make a solve fail its certificate, an answer leave its grid, or a margin
-overflow.  If whether, when or how the site aborts depends on its rows, then the abort is an answer
-without noise.  In sums she is one of three sites and adds such numbers to what she sends; the third
-site is honest.
+A neighbour sends a site very long vectors.  They may make a solve fail its certificate, an answer
+leave its grid, or a margin overflow.  If whether, when or how the site aborts depends on its rows,
+then the abort is an answer without noise.  She finds lengths at which the site behaves differently
+on the two tables, by runs without noise, and then *bets* in runs with noise: on how the run ended,
+or on the site's last message.  In sums she is one of three sites and adds such numbers to what she
+sends; the third site is honest.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from ..runs.pricing import Prepared
 from ..runs.row_guard import Book, RowGuard
 from ..runs.start import with_start_digest
 from ..util.typing import Any, Array, IntArray
-from .confidence import Test, choose_test
+from .confidence import Test, check_replicates, choose_test
 from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Silence
 from .worst_cases import site_from_signed_rows
@@ -45,6 +47,7 @@ _FEWEST = 80
 """Least runs of each table with noise of the operating system."""
 _LOOK = 32
 """Runs of each table at every promising length, before one is chosen."""
+# Lengths to try first, up to nearly the largest double.
 _LENGTHS = (
     *(10.0**k for k in range(0, 18, 2)),
     1e20,
@@ -64,12 +67,14 @@ _BRACKETS = 2
 _STEPS = 48
 """Steps of a bisection: relative lengths of about 1e-13."""
 _BROKEN = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
-"""Programming errors, which end the audit: no way in which a site's run ends."""
-_WHY = (
-    "one feature, a row and its opposite: minimisers differ by little, and by more than the last "
-    "digit of a length",
-    "a row of equal entries, and the same with every other sign turned: products with a long "
-    "vector overflow apart",
+"""Programming errors, which end the audit: a site's run does not end in these ways."""
+_WHY_ONE_FEATURE = (
+    "one feature, a row and its opposite: minimisers differ by little, but by more than the "
+    "rounding of a long vector"
+)
+_WHY_MANY_FEATURES = (
+    "a row of equal entries, and the same with every other sign turned: a product with a long "
+    "vector overflows on one table only"
 )
 
 
@@ -79,7 +84,7 @@ class Victim:
 
     With one feature the tables differ in a row and its opposite, or in a row and zeros, by the
     relation. With more they differ in a row of equal entries and one of alternating signs, whose
-    products with a long vector overflow apart.
+    products with a long vector overflow at different lengths.
 
     Attributes
     ----------
@@ -191,12 +196,12 @@ class Victim:
 
 @dataclass(frozen=True)
 class Seen:
-    """How a run ended.
+    """What the neighbour sees of one run: how it ended.
 
     Attributes
     ----------
     told : str
-        In words, with the numbers of charges and of messages.
+        How it ended in words, with the numbers of charges and of messages.
     last : float
         The last message along the direction in which the rows differ; infinite if there is none, or
         a message is not finite.
@@ -207,13 +212,16 @@ class Seen:
 
 
 class _Extreme(Net):
-    """A network whose neighbour answers with one vector, and adds it to every sum."""
+    """A network whose one neighbour, the adversary, sends always the same vector.
+
+    Of sums over sites, she adds it to every total.
+    """
 
     def __init__(self, vector: Array) -> None:
         self.degree, self._vector = np.ones(1), vector
         self.sent: list[Array] = []
         self.honest: IntArray = np.zeros(1, dtype=np.int64)
-        """Noise of the third site of a sum; she knows what its rows add."""
+        """Noise of the honest third site of a sum; she knows its rows, so they add nothing."""
 
     def neighbour_sum(self, x: Array) -> Array:
         self.sent.append(np.array(x))
@@ -301,10 +309,10 @@ def _default_victims(epsilon: float, delta: float | None, rounds: int | None) ->
 
 
 def lengths(stand: Victim) -> list[float]:
-    """Find lengths to try by runs without noise.
+    """Find promising lengths of vectors by runs without noise.
 
-    They are where behaviour differs between the tables, or on both sides of a change common to
-    both.
+    These are lengths at which the site behaves differently on the two tables; and, where it changes
+    its behaviour on both tables between two lengths, the two neighbouring numbers at the change.
     """
     silent = Silence(())
     seen = [
@@ -358,7 +366,7 @@ NoiseAt = Callable[[int, int], Noise]
 
 
 def _run_both_tables(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
-    """Run both tables against vectors of one length."""
+    """Make `runs` runs on each table against vectors of one length."""
     first, second = (
         [stand.observe_run(table, length, noise(table, run)) for run in range(runs)]
         for table in (0, 1)
@@ -367,11 +375,12 @@ def _run_both_tables(stand: Victim, length: float, runs: int, noise: NoiseAt) ->
 
 
 def _score_runs(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
-    """Score runs by each behaviour to bet on, and by the last message.
+    """Return scores of the runs on both tables, for each behaviour to bet on and the last message.
 
-    Of the last message there are two scores, with aborted runs above or below all others.  The
-    message matters where noise decides whether a site aborts: aborts may be equally frequent on
-    both tables, and yet the remaining answers be possible on only one of them.
+    A score of a behaviour is 1 where the run ended so, else 0.  Of the last message there are two
+    scores, in which aborted runs are above or below all others.  The message matters where noise
+    decides whether a site aborts: aborts may be equally frequent on both tables, and yet the
+    remaining answers be possible on only one of them.
     """
     found = [
         tuple(np.array([float(one.told == told) for one in side]) for side in played)
@@ -393,7 +402,17 @@ def _last_message(seen: Seen, *, aborted: float) -> float:
 
 @dataclass(frozen=True)
 class Bet:
-    """A score and a rejection region that were chosen on some of the runs."""
+    """A score of runs and a set of its values, which were chosen on some of the runs.
+
+    Attributes
+    ----------
+    bets : tuple of str
+        Behaviours (:attr:`Seen.told`) of those runs, in order.
+    which : int
+        Number of the score among those of :func:`_score_runs`.
+    test : Test
+        The set of its values that is more likely on one of the tables.
+    """
 
     bets: tuple[str, ...]
     which: int
@@ -451,7 +470,11 @@ class Bet:
 
 
 def split_in_halves(played: Played) -> tuple[Played, Played]:
-    """Split runs into those that choose a bet, and those that bound epsilon by it."""
+    """Split runs into those that choose a bet, and those that bound epsilon by it.
+
+    InvalidInput if the first are too few.
+    """
+    check_replicates(len(played[0]))
     half = len(played[0]) // 2
     return (played[0][:half], played[1][:half]), (played[0][half:], played[1][half:])
 
@@ -574,7 +597,7 @@ def _judge_game(
         replicates=len(played[0]),
         rounds=stand.config.rounds,
         attack=f"entries of {length:.6g} to {name}: {bet.words}",
-        why=_WHY[stand.features > 1],
+        why=_WHY_ONE_FEATURE if stand.features == 1 else _WHY_MANY_FEATURES,
         releases=stand.config.rounds,
         length=length,
         told=tuple(dict(Counter(one.told for one in side)) for side in played),

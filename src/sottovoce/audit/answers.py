@@ -1,6 +1,8 @@
 """Audit of answers: bounded sums and recipes at worst-case pairs, under local trust and in sums.
 
-The page is docs/explanation/audit.md.
+An *item* is one release of a bounded sum (:class:`sottovoce.queries.Bounded`); a *recipe* is a list
+of items from which an answer such as an interval is computed.  A *frame* is a public whitening
+transform of rows.  The page is docs/explanation/audit.md.
 
 Rows have three entries, the last a constant, and the tables differ in one row of the smallest of
 three sites.  A single release is Gaussian, so the epsilon of its pair is also known exactly.
@@ -80,13 +82,23 @@ CORRECTED = 1_000
 """Runs at most of an evaluation: the points of its corrections are computed for every run."""
 DELTA = 0.1
 D, SITES = 3, (30, 40, 40)
+"""Entries of a row, and rows of each site; the first is the victim."""
 LAST = np.eye(D)[-1]
+"""Marks the column of the constant, the last one."""
 LOGISTIC = Logistic()
 
 
 @dataclass(frozen=True)
 class Given(Once):
-    """A recipe that asks a list of items at a public point."""
+    """A recipe that asks given items at one given public point.
+
+    Attributes
+    ----------
+    asks : tuple of Item
+        The items.
+    where : array (d,)
+        The point.
+    """
 
     asks: tuple[Item, ...] = field(kw_only=True)
     where: Array = field(kw_only=True)
@@ -136,11 +148,13 @@ class Pair:
 
 
 def _row_of_norm(*x: float, norm: float = 1.0) -> Array:
+    """Return the row in the direction of `x`, of this norm, (d,)."""
     a = np.array(x)
     # Just inside the norm bound, so that rounding makes no row longer.
     return np.asarray(norm * a / (np.linalg.norm(a) * (1.0 + 1e-12)))
 
 
+# Rows along the first two axes, and tilted against the constant; their names say where they point.
 _E0, _E1, _ZERO = _row_of_norm(1, 0, 0), _row_of_norm(0, 1, 0), np.zeros(D)
 _TILT = np.array([0.0, 0.0, -0.1])
 _STEEP = np.array([0.0, 0.0, 400.0])
@@ -155,9 +169,10 @@ _ACROSS = (_row_of_norm(1, 1, 0), _row_of_norm(1, -1, 0))
 
 
 def _corrections(at: Array) -> Corrections:
-    """Make corrections of scores to which two rows add opposite parts.
+    """Make corrections of scores to which two rows of opposite scores add opposite parts.
 
-    Each adds one half, or its opposite, in the place within its cell.
+    Public numbers are such that only the statistic of a score's place within its cell counts: one
+    row adds one half there, the other minus one half.
     """
     one = np.ones((1, 1))
     edges = np.array([-10.0, 0.0, 10.0])
@@ -342,10 +357,10 @@ def centred_training_case(config: RunConfig) -> RecipeCase:
     """Make the case of a mean of rows, followed by a training on rows centred by it.
 
     The tables differ in a row and its opposite, of almost no constant.  Such a row is as long as a
-    row may be, before and after it is moved, so both releases change by all that they may. All
-    others have the other label: were they moved by a mean that tells more, their gradients would
-    add to it.  The mean has more of the squared shift than any run gives it, so that one which is
-    not charged shows.
+    row may be, before and after it is moved, so both releases change by all that they may.  All
+    other rows have the other label: were they moved by a mean that tells more, their gradients
+    would add to it.  The mean gets a larger share of the squared shift over sigma than any run
+    gives it, so that a mean which is not charged shows.
     """
     share = 0.75
     mu = gaussian_mu(float(np.max(config.epsilon)), config.delta or 0.0)
@@ -402,7 +417,10 @@ def all_answer_cases(
 
 
 def shift(case: RecipeCase, seen: Transcripts) -> float:
-    """Return shift over sigma (mu of GDP) between the tables of a case of one release."""
+    """Return the distance between the tables' exact answers over sigma (mu of GDP).
+
+    For a case of one release.
+    """
     if seen.opened:
         # The adversary sees the honest sites' sum alone, with all of their noise.
         middles, deviation = exact_honest_sums(

@@ -2,9 +2,9 @@
 
 The page is docs/explanation/audit.md, `capped`.
 
-All rows are capped, and the row that changes changes its norm too.  So a cap that is left out,
-depends on other rows, or rests on norms that are too small moves the sum of gradients by more than
-the ``2 c`` that is priced.
+Every row's gradient is clipped to norm c, the *cap*.  The row that differs between the tables has
+another norm on each.  So a cap that is left out, depends on other rows, or rests on norms that are
+too small moves the sum of gradients by more than the ``2 c`` that is priced.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from .worst_cases import make_case, tables
 
 RUNS, QUICK_RUNS = 8_000, 2_000
 CAP = 0.25
-"""The cap c: every row's derivative is 1 and its norm larger."""
+"""The cap c.  On the loss's linear piece a row's gradient is as long as the row: above the cap."""
 LONG, SHORT = 1.0, 0.6
+"""Norms of the row that differs, on table 0 and on table 1; its site's other rows are SHORT."""
 WHY = (
     "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the other "
     "label"

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from right and wrong guesses, at a stated confidence.
+"""Lower confidence bounds on epsilon from how often an attack is right and wrong.
 
 An (epsilon, delta) claim says ``P1(S) <= e^epsilon P0(S) + delta`` for every set S of
 transcripts.  An attack is a score; S is a half-line of scores.  Which half-line is decided on one
@@ -8,6 +8,7 @@ half of the replicates, and its two probabilities are bounded on the other half 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,9 +108,45 @@ def epsilon_bound(
     return np.where(over > 0, np.maximum(bound, 0.0), 0.0)
 
 
+LEAST_SCORES = 20
+"""Scores on each table without which :func:`choose_test` has nothing to choose from."""
+
+
+def check_replicates(replicates: int, share: float = 0.5) -> None:
+    """Check that there are enough runs of each table to choose a test on a share of them.
+
+    Parameters
+    ----------
+    replicates : int
+        Runs of each table.
+    share : float
+        Share of them that chooses the test, in (0, 1].
+
+    Raises
+    ------
+    InvalidInput
+        If that share is of fewer than :data:`LEAST_SCORES` runs.
+    """
+    if int(share * replicates) < LEAST_SCORES:
+        rule = f"must be at least {math.ceil(LEAST_SCORES / share)} for each table"
+        raise InvalidInput("replicates", replicates, rule, "use --replicates 2000")
+
+
 @dataclass(frozen=True)
 class Test:
-    """A rejection region ``sign * score >= threshold``, the set S, more likely on table `table`."""
+    """A set S of scores, ``sign * score >= threshold``, that is more likely on one of the tables.
+
+    Attributes
+    ----------
+    sign : float
+        1 or -1.
+    threshold : float
+        Least value of ``sign * score`` in S.
+    table : int
+        The table, 0 or 1, on which S is the more likely.
+    bound : float
+        Lower bound on epsilon from the scores that chose S, which is optimistic.
+    """
 
     # Not a test of pytest, which collects classes by this name.
     __test__ = False
@@ -164,14 +201,14 @@ def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) ->
     Raises
     ------
     InvalidInput
-        If a table has fewer than 20 scores.
+        If a table has fewer than :data:`LEAST_SCORES` scores.
     """
     sizes = [len(x) for x in scores]
-    if min(sizes) < 20:
-        raise InvalidInput(
-            "replicates", min(sizes), "must be at least 40 for each table", "use --replicates 2000"
-        )
-    # With more confidence, the best of thousands of thresholds is not merely the luckiest.
+    if min(sizes) < LEAST_SCORES:
+        rule = f"each table needs at least {LEAST_SCORES} to choose a test"
+        raise InvalidInput("scores", min(sizes), rule, "use more replicates, such as 2000")
+    # At a fiftieth of the error, the best of thousands of thresholds is not merely the luckiest.
+    # Its bound need not be valid: the verdict rests on fresh runs.
     careful = 1.0 - (1.0 - confidence) / 50.0
     best = Test(1.0, np.inf, 1, -1.0)
     for sign in (1.0, -1.0):

@@ -23,14 +23,20 @@ optimize = Later("scipy.optimize")
 _POINTS = {1: 40_001, 2: 601}
 """Grid points of an axis, by the number of features."""
 _SPAN = {1: 30.0, 2: 12.0}
-"""Half-width of an axis in deviations, by the number of features."""
+"""Half-width of an axis in mean absolute deviations of the answers, by the number of features."""
 _SEEN = 400
-"""Simulated answers that place the grid."""
+"""Number of simulated answers on each table, which place the grid."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Log probabilities of both tables on one grid of answers."""
+    """Log probabilities of both tables on one grid of answers.
+
+    Attributes
+    ----------
+    logs : pair of array (G,)
+        Log probability of each of the G grid points on table 0 and on table 1.
+    """
 
     logs: tuple[Array, Array]
 
@@ -122,13 +128,14 @@ def densities(case: Case, seed: int = 0) -> Exact:
 def _densities_of_sum(case: Case, seen: Transcripts) -> Exact:
     """Return the densities of the first sum, less the shares of colluding sites.
 
-    It is Gaussian, so only the line matters on which the tables differ.
+    The sum is Gaussian, so only its part along the line through the two exact sums tells the tables
+    apart.
     """
     middles, deviation = exact_honest_sums(
         seen.opened[0], case.tables, seen.facts, case.make_table_solver, case.colluding_sites
     )
     apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
-    # In deviations, along the line; the grid reaches beyond both means.
+    # Answers along that line in deviations, 0 at table 0's sum; the grid reaches beyond both.
     x = apart / 2 + (_SPAN[1] + apart) * np.linspace(-1.0, 1.0, _POINTS[1])
     logs = [-0.5 * (x - middle) ** 2 for middle in (0.0, apart)]
     return Exact((logs[0] - logsumexp(logs[0]), logs[1] - logsumexp(logs[1])))

@@ -4,8 +4,8 @@ The page is docs/explanation/audit.md.
 
 The real row guard, queries, noise and engine run on both tables, thousands of replicates at
 once.  The adversary sees all messages and the configuration, and of sums the totals and all that
-the colluding sites, the last ones, know.  One half of the replicates chooses a score and a
-threshold, and the other half gives the bound.
+the colluding sites, the last ones, know: that is a *transcript* of a run.  One half of the
+replicates chooses a score of transcripts and a threshold, and the other half gives the bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ..solvers.apart import Apart
 from ..solvers.local import Solver
 from ..util.later import Later
 from ..util.typing import Any, Array, IntArray
-from .confidence import Test, choose_test
+from .confidence import Test, check_replicates, choose_test
 from .likelihood import (
     Candidate,
     OpenedSum,
@@ -52,13 +52,20 @@ from .likelihood import (
 
 spatial = Later("scipy.spatial")
 Scores = tuple[Array, Array]
+"""Scores of the runs on table 0 and on table 1, (R,) each."""
 NoiseOf = Callable[[int, range, range], Noise]
+"""Makes a source of noise, ``(seed, replicates, nodes) -> Noise``."""
 BookOf = Callable[[Ledger], Book]
+"""Makes the book that a row guard charges, given the run's ledger."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of an audit (:func:`sottovoce.audit.attack`); None stands for its own default."""
+    """Settings of an audit, as :func:`sottovoce.audit.attack` passes them to it.
+
+    None stands for the audit's own default.  Fields are as the parameters of that function, and
+    epsilon, delta and rounds as in :class:`Claim`.
+    """
 
     epsilon: float | None = None
     delta: float | None = None
@@ -75,7 +82,7 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Claim:
-    """The privacy claim under attack: epsilon and delta of a number of rounds.
+    """The privacy claim under attack: epsilon and delta of a whole run of so many rounds.
 
     None stands for the default of the method or audit.
     """
@@ -105,8 +112,8 @@ class Case:
     algorithm : callable, optional
         Sets hyperparameters that a configuration does not have.
     solver : callable ``(rows, facts, table)``, optional
-        A solver that errs in the worst direction that its certificate allows, for printed forms
-        that allow any.
+        Makes a solver that errs in the worst direction that its certificate allows, for printed
+        forms that allow any solver.
     noise, book : callable, optional
         Planted faults, for tests of the audit: another source of noise, another ledger.
     colluders : int, optional
@@ -181,7 +188,7 @@ class Case:
 
 @dataclass
 class Recorder:
-    """A row guard that keeps every query with its answer."""
+    """A row guard that keeps every query with its answer: `asked`, and `opened` for sums."""
 
     guard: RowGuard
     facts: Facts
@@ -219,8 +226,8 @@ class Notes:
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Raise LedgerError: a game has no checkpoints."""
-        raise LedgerError("ledger: a game has no checkpoints")
+        """Raise LedgerError: the runs of a game have no checkpoints."""
+        raise LedgerError("ledger: the run of an audit has no checkpoints; start the audit again")
 
 
 class OpenNet(DenseNet):
@@ -250,22 +257,22 @@ class OpenNet(DenseNet):
 
 @dataclass(frozen=True)
 class Transcripts:
-    """Everything that was seen of runs on one table.
+    """Everything that the adversary sees of all runs on one table.
 
     Attributes
     ----------
     asked : list of (Query, array)
-        Queries with their answers.
-    messages : array (replicates, entries)
-        All messages; of sums the totals and the colluding sites' shares.
+        Queries in the order of the rounds, with their answers (R, N, d).
+    messages : array (R, entries)
+        All messages of each run in one row; of sums the totals and the colluding sites' shares.
     facts : Facts
         Public facts of the run.
     claimed, proved : float
-        Epsilon as the form claims it, and as the accountant proves it for the charges.
+        Epsilon as the form claims it, and as the accountant proves it for what was charged.
     opened : list of OpenedSum
         Attempts at sums, without the colluding sites' shares.
     move : Move, optional
-        The map by which rows are moved after the first release, of the mean.
+        With centring: the public map that moves rows once their mean, the first release, is known.
     """
 
     asked: list[tuple[Query, Array]]
@@ -288,7 +295,7 @@ def record_transcripts(case: Case, table: int, replicates: int, seed: int) -> Tr
     replicates : int
         Independent runs, all at once.
     seed : int
-        Of the simulated noise.
+        Seed of the simulated noise.
 
     Returns
     -------
@@ -440,18 +447,16 @@ def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
 
 
 class Attack(NamedTuple):
-    """Scores of all replicates on both tables.
-
-    The first `learned` of each table were used to make the score.
-    """
+    """A way to score transcripts, with the scores of all replicates on both tables."""
 
     name: str
     scores: Scores
     learned: int
+    """Replicates of each table, the first ones, from which the score was learned."""
 
 
 def likelihood_attack(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
-    """Score all replicates by the log likelihood ratio of all releases."""
+    """Score all replicates by the log likelihood ratio of all releases of the victim."""
 
     def ratio(transcripts: Transcripts) -> Array:
         facts, opened, asked = transcripts.facts, transcripts.opened, transcripts.asked
@@ -502,7 +507,8 @@ def score_all_attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list
     found.append(Attack("linear discriminant", (x[0] @ line, x[1] @ line), quarter))
     trees = [spatial.cKDTree(m[:quarter]) for m in x]
 
-    # Noise that repeats puts a transcript close to one that was seen before.
+    # How much nearer a transcript is to the learned ones of table 1 than to those of table 0: noise
+    # that repeats puts it close to one that was seen before.
     def nearer(m: Array) -> Array:
         # A distance of zero has no logarithm.
         far = [np.log(tree.query(m)[0] + 1e-12) for tree in trees]
@@ -567,6 +573,8 @@ def judge_best_attack(
     delta = case.config.delta or 0.0
     chosen: tuple[Test, Attack] | None = None
     half = replicates // 2
+    # A quarter learns some scores, and chooses the threshold of none of these.
+    check_replicates(replicates, 0.25 if any(attack.learned for attack in found) else 0.5)
     for attack in found:
         # Replicates on which a score was learned would flatter it, so they do not choose.
         known = (attack.scores[0][attack.learned : half], attack.scores[1][attack.learned : half])

@@ -20,17 +20,26 @@ from ..problem.task import task_of_margins
 from ..queries import NoisyMinimiser, PerturbedObjective, Query, SphericalLaw
 from ..runs.config import RunConfig
 from ..util.typing import Any, Array, IntArray
-from .confidence import probability_lower_limit
+from .confidence import probability_lower_limit, probability_upper_limit
 from .game import Case, Transcripts, record_transcripts
 from .likelihood import Candidate, restrict_to_node
 
 SITES, VICTIM = 5, 0
-ROUNDS, ROWS, OTHERS, PUBLIC = 5, 50, 100, 2000
-TARGETS, REPLICATES, EPSILONS = 48, 20, (1.0, 4.0)
+"""Number of sites on the ring, and the one that is attacked."""
+ROUNDS = 5
+ROWS, OTHERS = 50, 100
+"""Rows of the victim, and of each other site."""
+PUBLIC = 2000
+"""Rows from which the neighbour knows how common each value of an attribute is."""
+TARGETS, REPLICATES = 48, 20
+"""Target rows, and runs in which each is attacked."""
 QUICK_TARGETS, QUICK_REPLICATES = 8, 16
+EPSILONS = (1.0, 4.0)
+"""Claimed epsilons."""
 CONFIDENCE, RESAMPLES = 0.95, 400
+"""Of the intervals: their confidence, and how many resampled sets of targets they rest on."""
 METHODS = (("pvp", "listed"), ("dvp", "printed"), ("dvp", "corrected"), ("prox_admm", "corrected"))
-"""Methods and forms, in addition to consensus ADMM without noise."""
+"""Methods and forms that are attacked, in addition to consensus ADMM without noise."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "income": {"at most 50K": "<=50K", "over 50K": ">50K"},
@@ -40,30 +49,33 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "apart": "Divorced",
     },
 }
-"""Column -> name of a value -> a raw value that is encoded so."""
+"""Attributes to infer: by column, the name of each value in the report, and a raw value for it."""
 
 _EXACT = 1e6
-"""Rate of noise in place of none: rows that fit to rounding win over all others."""
+"""Rate of the noise that stands for none in likelihoods, so small that only rows which explain an
+answer up to rounding are likely."""
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """Rows of all sites, with the targets of the attacks.
+    """Rows of all sites, with the T target rows of the attacks.
+
+    Rows are signed: the encoded features times the label.
 
     Attributes
     ----------
     rows : Rows
-        The last row of the victim is a placeholder.
+        Rows of all sites; the last row of the victim is a placeholder.
     target : array (T, d)
-        Signed rows that the victim may hold.
+        Rows that the victim may hold in that place.
     other : array (T, d)
-        What it holds in their place.
+        The row that it holds instead of each target.
     guesses : dict of array (T, V, d)
-        The targets with each of the V values of an attribute.
+        By column: the targets with each of the V values of that attribute.
     truth : dict of array of int (T,)
-        Number of the true value.
+        By column: number of each target's true value, from 0.
     prior : dict of array (V,)
-        Shares of the values in the population, which the neighbour knows.
+        By column: shares of the values in the population, which the neighbour knows.
     """
 
     rows: Rows
@@ -81,7 +93,7 @@ class _Stage:
 
 
 def _deal_adult_rows(targets: int, seed: int) -> _Stage:
-    """Deal rows of Adult at random to the sites, the targets, and what stands in their place."""
+    """Draw rows of Adult at random: the sites', the targets, and the targets' replacements."""
     adult = data.load("adult")
     order = np.random.default_rng(seed).permutation(len(adult.y_train))
     sizes = [ROWS] + [OTHERS] * (SITES - 1) + [targets, targets]
@@ -115,9 +127,9 @@ def _deal_adult_rows(targets: int, seed: int) -> _Stage:
 
 
 def _give_sharp_density(query: Query) -> Query:
-    """Give an exact minimiser next to no noise, so that it has a density.
+    """Return the query with next to no noise in place of none, so that its answer has a density.
 
-    Its likelihood then asks for rows that explain it.
+    Other queries are returned as they are.
     """
     law = SphericalLaw(np.array(_EXACT), polish=False)
     if isinstance(query, NoisyMinimiser) and query.alpha is None:
@@ -132,7 +144,7 @@ def _give_sharp_density(query: Query) -> Query:
 def _log_likelihood_of_rows(seen: Transcripts, rows: Rows) -> Array:
     """Return the log likelihood of the victim's releases if the sites held `rows`, (R,).
 
-    It is known up to a constant.
+    A constant that does not depend on the rows is left out.
     """
     candidate = Candidate(rows, seen.facts, VICTIM)
     total = np.zeros(len(seen.messages))
@@ -148,7 +160,9 @@ def _log_likelihood_of_rows(seen: Transcripts, rows: Rows) -> Array:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The neighbour's log likelihood ratios and guesses in one setting.
+    """Results of both attacks in one setting, a method at a claimed epsilon.
+
+    T is the number of targets, R that of runs on each.
 
     Attributes
     ----------
@@ -170,7 +184,23 @@ class _Seen:
 
 
 def _play_setting(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
-    """Play both attacks on every target in one setting."""
+    """Play both attacks on every target in one setting.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The setting.
+    stage : _Stage
+        Rows and targets.
+    replicates : int
+        Runs in which each target is attacked.
+    key : int
+        Number of the setting, which seeds its noise.
+
+    Returns
+    -------
+    _Seen
+    """
     inside, outside = list[Array](), list[Array]()
     right: dict[str, list[Array]] = {column: [] for column in ATTRIBUTES}
     claimed = proved = 0.0
@@ -258,17 +288,41 @@ def reach(fpr: Array, tpr: Array, most: float) -> Array:
     return np.asarray(np.where(fpr <= most + 1e-12, tpr, 0.0).max(axis=1))
 
 
-def _bootstrap_interval(value: float, resampled: Array, targets: int) -> list[float]:
-    """Return bootstrap percentiles over targets.
-
-    Where all targets agree the lower end is Clopper and Pearson's limit.
-    """
+def _percentile_interval(resampled: Array) -> list[float]:
+    """Return the ends of the bootstrap percentile interval of values (B,), at `CONFIDENCE`."""
     error = 0.5 * (1.0 - CONFIDENCE)
     low, high = np.quantile(resampled, [error, 1.0 - error])
-    if min(value, low) > 1.0 - 1e-9:
-        # Resampling a sample without errors never shows one, so its percentile says too much.
-        low = probability_lower_limit(targets, targets, error)
     return [float(low), float(high)]
+
+
+def _interval_of_rate(value: float, resampled: Array, targets: int) -> list[float]:
+    """Return the bootstrap percentile interval of a rate in [0, 1] over targets.
+
+    Where all targets agree on 0 or on 1, its open end is Clopper and Pearson's limit.
+
+    Parameters
+    ----------
+    value : float
+        The rate over all targets.
+    resampled : array (B,)
+        The rate over each resampled set of targets.
+    targets : int
+        Number of targets.
+
+    Returns
+    -------
+    list of float
+        Lower and upper end, at `CONFIDENCE`.
+    """
+    error = 0.5 * (1.0 - CONFIDENCE)
+    low, high = _percentile_interval(resampled)
+    # Resampling targets that all agree never shows one that does not, so its percentiles would say
+    # that there is none.
+    if min(value, low) > 1.0 - 1e-9:
+        low = float(probability_lower_limit(targets, targets, error))
+    if max(value, high) < 1e-9:
+        high = float(probability_upper_limit(0, targets, error))
+    return [low, high]
 
 
 def measure_inference_attacks(seed: int = 0, quick: bool = False) -> dict[str, Any]:
@@ -318,13 +372,13 @@ def measure_inference_attacks(seed: int = 0, quick: bool = False) -> dict[str, A
         membership.append(name | _summarise_curves(fpr, tpr, targets))
         for column, right in seen.right.items():
             each = weights @ right.mean(axis=1) / targets
-            interval = _bootstrap_interval(float(each[0]), each[1:], targets)
+            interval = _interval_of_rate(float(each[0]), each[1:], targets)
             told[column].append(name | {"accuracy": float(each[0]), "interval": interval})
     setting = _attack_sizes(stage, targets, replicates)
     return {
         "setting": setting | {"seed": seed, "confidence": CONFIDENCE, "quick": quick},
         "membership": membership,
-        "printed_beside_corrected": _compare_printed_forms(areas, targets),
+        "printed_beside_corrected": _compare_printed_forms(areas),
         "attributes": [_attribute_accuracy(column, stage, told[column]) for column in ATTRIBUTES],
     }
 
@@ -356,7 +410,7 @@ def _summarise_curves(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
     for name, values in measures.items():
         # The first curve is of all targets, the others of resampled ones.
         found[name] = float(values[0])
-        found[f"{name}_interval"] = _bootstrap_interval(float(values[0]), values[1:], targets)
+        found[f"{name}_interval"] = _interval_of_rate(float(values[0]), values[1:], targets)
     grid = np.linspace(0.0, 1.0, 101)
     found["fpr"] = grid.tolist()
     found["tpr"] = [float(reach(fpr[:1], tpr[:1], most)[0]) for most in grid]
@@ -377,10 +431,12 @@ def _attribute_accuracy(column: str, stage: _Stage, rows: list[dict[str, Any]]) 
     }
 
 
-def _compare_printed_forms(
-    areas: dict[tuple[str, str, float], Array], targets: int
-) -> list[dict[str, Any]]:
-    """Return areas of printed and corrected forms, and intervals of their difference."""
+def _compare_printed_forms(areas: dict[tuple[str, str, float], Array]) -> list[dict[str, Any]]:
+    """Return areas of printed and corrected forms, and intervals of their difference.
+
+    `areas` are those under the ROC curve by method, form and claimed epsilon, (1 + B,): over all
+    targets first, then over B resampled sets of targets.
+    """
     beside = []
     for method, form, epsilon in areas:
         if form != "printed":
@@ -393,7 +449,7 @@ def _compare_printed_forms(
                 "claimed_epsilon": epsilon,
                 "printed": float(printed[0]),
                 "corrected": float(corrected[0]),
-                "interval": _bootstrap_interval(float(apart[0]), apart[1:], targets),
+                "interval": _percentile_interval(apart[1:]),
             }
         )
     return beside

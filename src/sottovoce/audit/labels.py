@@ -1,6 +1,7 @@
-"""Audit of a rare label (`labels`): is it in anything but a release's noisy coefficients?
+"""Audit of a rare label (`labels`): does a fit tell of it in anything but the noisy coefficients?
 
-The page is docs/explanation/audit.md.
+The tables differ in the label of one row: a common label, or one that no other row has.  The page
+is docs/explanation/audit.md.
 
 The adversary sees all that a fit without a seed leaves behind, but for the values of the
 coefficients, which the other games attack.  If any of it differs between the tables, it is an
@@ -34,11 +35,12 @@ COEFFICIENTS = ("coef_", "intercept_", "site_coef_", "site_intercept_")
 FOLLOWS = ("coefficients_", "_result", "_answered")
 """Attributes that follow from noisy answers: only their types are compared."""
 ONE_CLASS = "the model gives one class"
-"""How a warning begins that follows from the released model."""
+"""Beginning of a warning that follows from the released model, and so tells nothing more."""
 
 _LOOK = 1
-"""Releases of each table by every estimator, before any is played."""
+"""Releases of each table by every estimator in a first look, before any game is played."""
 _ROWS = 24
+"""Rows of each table; the last one is the row that differs."""
 
 
 class Estimator(Protocol):
@@ -74,7 +76,7 @@ class Factory(Protocol):
 
 @dataclass(frozen=True)
 class Stand:
-    """An estimator, and two tables for it.
+    """An estimator under attack, with its two tables.
 
     Attributes
     ----------
@@ -82,7 +84,7 @@ class Stand:
     common : tuple of str
         Labels of the other rows.
     sites : bool
-        True for two sites, of which that of the row that differs holds only one class.
+        True for two sites, where the site of the row that differs holds one common class only.
     declares : bool
         True if `make` takes classes.
     """
@@ -174,6 +176,8 @@ def outputs(model: Any) -> dict[str, str]:
 
 
 def _estimator_factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
+    """Return a function that makes unseeded estimators of a class with these parameters."""
+
     def make(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         options = dict(knobs)
         if classes is not None:
@@ -184,6 +188,8 @@ def _estimator_factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
 
 
 def _factory_with_ledger(make: Factory, delta: float | None) -> Factory:
+    """Return the same factory, whose estimators charge a new ledger with room for ten fits."""
+
     def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         model: Any = make(epsilon, classes)
         accountant = "pure" if delta is None else "rdp"
@@ -192,12 +198,13 @@ def _factory_with_ledger(make: Factory, delta: float | None) -> Factory:
     return made
 
 
-def _default_stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
-    # Here, since they load scikit-learn.
+def _default_stands(rounds: int, delta: float | None) -> dict[str, Stand]:
+    """Return the estimators to attack by name: every way in which a fit may learn its classes."""
+    # Imported here, since they load scikit-learn.
     from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier
 
     one = _estimator_factory(PrivateClassifier, method="objective", delta=delta)
-    several: dict[str, Any] = {"delta": delta, "rounds": rounds or 2, "n_sites": 2}
+    several: dict[str, Any] = {"delta": delta, "rounds": rounds, "n_sites": 2}
     many = _estimator_factory(ConsensusClassifier, **several, method="mr_admm")
     soft = _estimator_factory(ConsensusClassifier, **several, loss="softmax", method="prox_admm")
     found = {
@@ -219,7 +226,8 @@ class LabelVerdict(Verdict):
     told: tuple[dict[str, int], ...] = ()
     """Outputs on each table, and how often."""
     differ: tuple[str, ...] = ()
-    """Estimators and declarations of whose outputs a first look saw none on both tables."""
+    """Estimators, each with its declaration of classes, of which the first look saw no output that
+    occurs on both tables."""
 
 
 @dataclass(frozen=True)
@@ -257,9 +265,9 @@ class _Tried:
 def _select_by_first_look(
     tried: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float
 ) -> tuple[list[_Tried], list[_Tried]]:
-    """Return what needs no more than a look, and what releases a model at all.
+    """Return the estimators whose outputs already differ, and those that release a model at all.
 
-    The first list is of those of which no output occurs on both tables.
+    The outputs of an estimator differ if a first look sees none that occurs on both tables.
     """
     apart, released = list[_Tried](), list[_Tried]()
     for one in tried:
@@ -309,8 +317,9 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
         If some estimator releases nothing at all.
     """
     epsilon = 1.0 if asked.epsilon is None else asked.epsilon
+    rounds = 2 if asked.rounds is None else asked.rounds
     if stands is None:
-        stands = _default_stands(asked.rounds, asked.delta)
+        stands = _default_stands(rounds, asked.delta)
     tried = [
         _Tried(name, how, classes)
         for name, stand in stands.items()
@@ -330,7 +339,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
         best,
         claimed_epsilon=epsilon,
         proved_epsilon=epsilon,
-        rounds=asked.rounds or 2,
+        rounds=rounds,
         differ=tuple(f"{one.name}, {one.how}" for one in apart),
     )
 

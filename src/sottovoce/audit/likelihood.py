@@ -6,7 +6,7 @@ Each query computes its density at the *stated* noise, :meth:`sottovoce.queries.
 so a fault of the drawn noise does not change the score.  A query without a density (a pass over
 minibatches, a redrawn gate) gets the best linear score: the position of its answer along the line
 between the two noise-free answers.  Of a sum over sites the score is that of the honest sites'
-shares, since the adversary knows what the colluding sites added.
+shares, since the adversary knows what the colluding sites added.  R is the number of replicates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Silence(KeyedNoise):
-    """A source of noise that draws zeros in place of Gaussian and spherical noise."""
+    """A source of noise that draws zeros, by which noise-free answers are computed."""
 
     def __init__(self, lead: tuple[int, ...] = (1, 1)) -> None:
         super().__init__(0, [0], [0], lead)
@@ -87,7 +87,7 @@ def restrict_to_node(x: T, i: int, nodes: int) -> T:
 
 @dataclass
 class Candidate:
-    """Candidate rows of node `i`, whose likelihood the adversary computes.
+    """Rows that the adversary supposes node `i` to hold, and whose likelihood she computes.
 
     Attributes
     ----------
@@ -163,15 +163,15 @@ def log_likelihood_ratio(
 
 @dataclass(frozen=True)
 class OpenedSum:
-    """An attempt at a sum over sites, without the shares of the colluding sites."""
+    """A sum over sites as it was opened, without the shares of the colluding sites."""
 
     query: Sum
     honest: IntArray
-    """Sum of the honest sites' shares, (R, 1, d)."""
+    """Sum of the honest sites' noisy shares, (R, 1, d), in steps of the grid."""
 
 
 Solvers = Callable[[Rows, Facts, int], Solver]
-"""Makes the solver of table 0 or 1."""
+"""Makes the solver of table 0 or 1, ``(rows, facts, table) -> Solver``."""
 
 
 def exact_honest_sums(

@@ -1,6 +1,8 @@
 """Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023).
 
-The page is docs/explanation/audit_one_run.md.
+*Canaries* are rows that the auditor adds to the sites' own; a fair coin decides for each which of
+two values it has.  From what the run sends, the auditor guesses the coins; more right guesses than
+epsilon allows refute the claim.  The page is docs/explanation/audit_one_run.md.
 
 *Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of
 which the auditor guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))``
@@ -105,7 +107,10 @@ def guesses_p_value(
         )
     if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
         raise InvalidInput(
-            "epsilon, delta", (epsilon, delta), "must be >= 0, and inside [0, 1]", "use (1, 1e-5)"
+            "epsilon, delta",
+            (epsilon, delta),
+            "epsilon must be at least 0, and delta from 0 to 1",
+            "use (1, 1e-5)",
         )
     q = expit(epsilon)
     # f(v), the tail of Binomial(r, e^epsilon / (1 + e^epsilon)).
@@ -158,14 +163,13 @@ def epsilon_from_guesses(
 
 @dataclass(frozen=True)
 class Count:
-    """The best of several numbers of guesses.
-
-    The lower bound on epsilon allows for the choice among them.
-    """
+    """The number of guesses, among :data:`FRACTIONS`, that gives the largest bound on epsilon."""
 
     lower_bound: float
+    """Lower bound on epsilon, which allows for the choice among the numbers of guesses."""
     guesses: int
     right: int
+    """Right guesses among them."""
 
 
 def bound_by_best_count(
@@ -271,7 +275,8 @@ def plant_canaries(
     seed : int
         Of the canaries and the coins.
     apart : int
-        Sites whose canaries share one orthogonal system: all of them where a curator pools rows.
+        Number of sites, one after the other, whose canaries share one orthogonal system: 1, or all
+        sites where a curator pools rows.
 
     Returns
     -------
@@ -319,9 +324,10 @@ def _orthogonal_rows(d: int, rng: np.random.Generator) -> Array:
 
 @dataclass
 class _Reader:
-    """Scores of one site's canaries from what it sent.
+    """Scores of one site's canaries from what it sent: ``t`` and ``M`` of the module's docstring.
 
-    It is a :class:`~sottovoce.queries.audit_hooks.Canaries`.
+    Queries see it as a :class:`~sottovoce.queries.audit_hooks.Canaries`.  `others`, `where` and
+    `values` are as in :class:`Planted`, of this site.
     """
 
     others: Array

@@ -98,12 +98,20 @@ def user_level_cases(
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0] * 2
     found = dict[str, Case]()
     for name in METHODS:
-        default_delta = DELTA if REGISTRY[name].needs_delta else None
-        case = make_case(name, "corrected", epsilon, delta or default_delta, rounds)
+        claimed_delta = delta
+        if delta is None and REGISTRY[name].needs_delta:
+            claimed_delta = DELTA
+        case = make_case(name, "corrected", epsilon, claimed_delta, rounds)
         config = replace(case.config, rows_per_person=ROWS)
         pair = tables(own, other, sites=len(case.tables[0].n))
         found[name] = replace(case, config=config, tables=pair, why=WHY)
-    config = RunConfig("auto", epsilon or 1.0, delta or DELTA, rows_per_person=ROWS)
+    # The other releases are Gaussian, so that they need a delta.
+    config = RunConfig(
+        "auto",
+        1.0 if epsilon is None else epsilon,
+        DELTA if delta is None else delta,
+        rows_per_person=ROWS,
+    )
     for name in ANSWERS:
         release = answers.release(name, answers.PAIRS[name], config)
         found[name] = replace(release, tables=_pair_of_people(name))

@@ -21,13 +21,15 @@ from ..data.schema import Schema
 from ..data.table import Table
 from ..runs.config import RunConfig
 from ..util.typing import Any, Array
-from .confidence import choose_test, probability_lower_limit
+from .confidence import check_replicates, choose_test, probability_lower_limit
 from .game import DEFAULT, Options, Verdict
 
 RUNS, QUICK_RUNS = 4_000, 1_000
-DELTA, LEVELS, COMMON, SITES = 1e-5, 30, 4_000, 3
+DELTA, SITES = 1e-5, 3
+LEVELS, COMMON = 30, 4_000
+"""Number of rare levels of a column, and rows of the one common level or range."""
 FAR = 2.0**12
-"""Where few values of a number lie; the others are between 1 and 2."""
+"""The value of the rare rows of a numeric column; the common rows have 1.5."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,12 @@ class RareVerdict(Verdict):
     """The verdict on rare levels."""
 
     stated: float = ERROR
-    """The rate of surveys that may show one."""
+    """Rate at which surveys may show a rare level or range, as a survey states it."""
     shown: int = 0
-    """How many did, of the runs of both tables."""
+    """Number of surveys that showed one, of the runs of both tables."""
     rate_bound: float = 0.0
-    """Lower bound on their rate, true with the confidence."""
+    """Lower bound on the rate of such surveys.  It and the bound on epsilon hold together with
+    the confidence."""
 
     @property
     def refuted(self) -> bool:
@@ -116,9 +119,13 @@ def rare_level_cases(epsilon: float | None = None, delta: float | None = None) -
     -------
     dict of str to Stand
     """
+    if epsilon is None:
+        epsilon = 1.0
+    if delta is None:
+        delta = DELTA
     found = dict[str, Stand]()
     for trust in ("nobody", "sum"):
-        config = RunConfig("auto", epsilon or 1.0, delta or DELTA, trust=trust)
+        config = RunConfig("auto", epsilon, delta, trust=trust)
         found |= {
             f"levels, {trust}": _survey_of_rare_levels(config),
             f"ranges, {trust}": _survey_of_rare_ranges(config),
@@ -151,7 +158,13 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
 
 
 def _judge_survey(name: str, stand: Stand, runs: int, seed: int, confidence: float) -> RareVerdict:
-    """Survey both tables many times, and return the verdict of one game."""
+    """Survey both tables `runs` times each, and return the verdict of one game.
+
+    Two claims may fall: epsilon, and the rate of surveys that show rare rows.  Each bound gets half
+    of the error, so that both hold together with probability `confidence`.
+    """
+    each = 1.0 - 0.5 * (1.0 - confidence)
+    check_replicates(runs)
     sides, expected = list[Array](), None
     for k, columns in enumerate(stand.tables):
         whole = Table("t", columns)
@@ -164,13 +177,13 @@ def _judge_survey(name: str, stand: Stand, runs: int, seed: int, confidence: flo
     delta, half = said.delta, runs // 2
     shown = int(sum(side.sum() for side in sides))
     # One half of the runs chooses the test, and the other half bounds epsilon.
-    test = choose_test((sides[0][:half], sides[1][:half]), delta, confidence)
+    test = choose_test((sides[0][:half], sides[1][:half]), delta, each)
     return RareVerdict(
         method="rare",
         form="corrected",
         claimed_epsilon=said.epsilon,
         proved_epsilon=said.epsilon,
-        lower_bound=test.epsilon_lower_bound((sides[0][half:], sides[1][half:]), delta, confidence),
+        lower_bound=test.epsilon_lower_bound((sides[0][half:], sides[1][half:]), delta, each),
         delta=delta,
         confidence=confidence,
         replicates=runs,
@@ -178,5 +191,5 @@ def _judge_survey(name: str, stand: Stand, runs: int, seed: int, confidence: flo
         attack=f"whether {name}, is shown",
         why=f"every rare level or range has {RARE:g} rows, or one of them a row less",
         shown=shown,
-        rate_bound=float(probability_lower_limit(shown, 2 * runs, 1.0 - confidence)),
+        rate_bound=float(probability_lower_limit(shown, 2 * runs, 1.0 - each)),
     )

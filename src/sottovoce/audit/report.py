@@ -1,4 +1,9 @@
-"""The audit as a self-contained page: claimed and audited epsilon, and inference attacks."""
+"""The audit as a self-contained HTML page: claimed and audited epsilon, and inference attacks.
+
+``sottovoce audit all --report`` writes it.  Functions here turn verdicts and the results of
+:func:`sottovoce.audit.inference_attacks.measure_inference_attacks` into texts and places on axes;
+``templates/audit.html`` lays them out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from ..util.typing import Any
 from .game import Verdict
 
 _LEAST, _MOST = 0.05, 20.0
-"""Ends of the axis of epsilon."""
+"""Ends of the logarithmic axis of epsilon; values beyond are drawn at its ends."""
 _TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -54,6 +59,7 @@ def _lower_bound_text(x: float) -> str:
 
 
 def _confidence_text(confidence: float) -> str:
+    """Format a confidence in percent."""
     return f"{100.0 * confidence:g}%"
 
 
@@ -91,6 +97,7 @@ class ClaimPlot(NamedTuple):
 
 
 def _claim_plots(verdicts: Sequence[Verdict]) -> list[ClaimPlot]:
+    """Return the plots of printed and of corrected claims; empty ones are left out."""
     printed = [_plot_row_of_claim(one) for one in verdicts if one.form != "corrected"]
     corrected = [_plot_row_of_claim(one) for one in verdicts if one.form == "corrected"]
     plots = [
@@ -101,6 +108,7 @@ def _claim_plots(verdicts: Sequence[Verdict]) -> list[ClaimPlot]:
 
 
 def _plot_row_of_claim(one: Verdict) -> ClaimRow:
+    """Return the row of a verdict in its plot."""
     title = (
         f"claimed {ceil_text(one.claimed_epsilon)}, lower bound "
         f"{_lower_bound_text(one.lower_bound)}"
@@ -131,7 +139,7 @@ def _setting_name(one: dict[str, Any]) -> str:
 
 
 def _curve_css_classes(one: dict[str, Any]) -> str:
-    """Return the CSS classes of a setting's curve."""
+    """Return the CSS classes of a setting's curve, a colour and a dash for each kind of setting."""
     if math.isinf(one["claimed_epsilon"]):
         return "mark wide"
     if one["form"] == "listed":
@@ -152,7 +160,7 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """The curves at one claim, and the one that no attack may exceed if the claim is true."""
+    """ROC curves at one claimed epsilon, and the curve that none exceeds if the claim is true."""
 
     epsilon: str
     limit: str
@@ -160,6 +168,7 @@ class Panel(NamedTuple):
 
 
 def _roc_curve_panel(those: Sequence[dict[str, Any]], epsilon: float) -> Panel:
+    """Return the ROC curves of these settings, with the bound on all of them at this epsilon."""
     # A pure claim bounds the curve by tpr <= e^epsilon fpr and by its mirror image; both lines meet
     # at this false positive rate.
     knee = 1.0 / (1.0 + math.exp(epsilon))
@@ -175,11 +184,12 @@ def _roc_curve_panel(those: Sequence[dict[str, Any]], epsilon: float) -> Panel:
 
 
 def _percent_text(x: float) -> str:
+    """Format a share in percent, without the sign."""
     return f"{100.0 * x:.1f}"
 
 
 def _group_by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[dict[str, Any]]]]:
-    """Return the settings of each finite claim, behind those without noise."""
+    """Return the settings without noise and those of the claim, for each finite claimed epsilon."""
     without_noise = [one for one in those if math.isinf(one["claimed_epsilon"])]
     claims = sorted({one["claimed_epsilon"] for one in those} - {math.inf})
     found = []
@@ -190,7 +200,7 @@ def _group_by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[d
 
 
 class Pair(NamedTuple):
-    """How much more a printed form leaks than the corrected one."""
+    """Areas under the ROC curve of a printed and a corrected form, and the interval of the gap."""
 
     epsilon: str
     method: str
@@ -202,6 +212,7 @@ class Pair(NamedTuple):
 
 
 def _compare_leakage(one: dict[str, Any]) -> Pair:
+    """Say whether a printed form leaks more than the corrected one, by the areas' interval."""
     low, high = one["interval"]
     if low > 0.0:
         word = "more"
@@ -269,6 +280,7 @@ class Attribute(NamedTuple):
 
 
 def _attribute_guesses(column: dict[str, Any]) -> Attribute:
+    """Return the plot of an attribute: its values' shares, and the accuracy in each setting."""
     values = ", ".join(
         f"{v} {100 * p:.0f}%" for v, p in zip(column["values"], column["prior"], strict=True)
     )
@@ -281,6 +293,7 @@ def _attribute_guesses(column: dict[str, Any]) -> Attribute:
 
 
 def _guess_accuracy_row(one: dict[str, Any], base_rate: float) -> GuessRow:
+    """Return the row of one setting: accuracy, its interval, and the base rate."""
     low, high = (f"{100.0 * x:.2f}%" for x in one["interval"])
     name = _setting_name(one)
     if not math.isinf(one["claimed_epsilon"]):
@@ -337,6 +350,7 @@ class ClaimLine(NamedTuple):
 
 
 def _table_line_of_claim(one: Verdict) -> ClaimLine:
+    """Return the line of a verdict in the table of claims."""
     if one.refuted:
         verdict = "refuted"
     elif one.is_refuted_exactly:

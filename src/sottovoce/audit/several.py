@@ -1,4 +1,4 @@
-"""Several games against one claim: each is played, and the worst verdict stands."""
+"""Several games against one claim: each is played, and the worst verdict for it is returned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WorstVerdict(Verdict):
     """The verdict that is worst for its claim."""
 
     games: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """Bound and, where known, exact epsilon of every game."""
+    """By name of the game: its ``lower_bound``, and ``exact_epsilon``, None where not known."""
 
 
 def play_all_games(

@@ -2,8 +2,9 @@
 
 The page is docs/explanation/audit.md.
 
-She follows the privacy loss of the releases so far, and the ledger quotes an epsilon after
-each.  If quotes hold whenever she stops, then at that release, on the table that she favours,
+An analyst follows the privacy loss L of the releases so far (the log of how much likelier they are
+on the one table than on the other), and the ledger quotes an epsilon after each: the *quotes*.  If
+they hold whenever she stops, then at that release, on the table that she favours,
 
     E[(1 - e^(quote - loss))_+]  <=  delta.
 
@@ -46,14 +47,15 @@ DELTA = 1e-3
 """Default delta.  With a smaller one a wrong quote errs more, and takes more runs to show it."""
 RELEASES, RUNS, QUICK_RUNS = 40, 10_000, 4_000
 NOTIONS = ("zcdp", "rdp")
-"""Accountants with a delta."""
+"""Accountants with a delta whose totals may be quoted during a run."""
 
 _LEAST = 1e-12
 """The least delta: far above the rounding of the backward induction, some 1e-16."""
 _SPAN = 1e3
-"""Ratio of the spending after the last release to that after the first."""
+"""Ratio of what is spent after the last release to what is spent after the first."""
 _POINTS, _WIDTH = 12, 8.0
-"""Grid points for a deviation of the smallest step, and deviations that the grid spans."""
+"""Grid points for a standard deviation of the smallest release's loss, and half-width of the grid
+in standard deviations of the total loss."""
 _WHY = (
     "one feature, a row and its opposite: the gradient moves by all of its sensitivity in every "
     "release"
@@ -61,7 +63,7 @@ _WHY = (
 
 
 class Quoting(Protocol):
-    """Interface of a ledger in this game."""
+    """Interface of a ledger in this game, which quotes the epsilon spent so far."""
 
     @property
     def accountant(self) -> Accountant[Any]:
@@ -102,6 +104,7 @@ def open_disk_ledger(notion: str) -> OpensLedger:
     return opened
 
 
+# By name, a function that opens a new ledger.
 LEDGERS: dict[str, OpensLedger] = {
     f"{notion} {where}": make(notion)
     for notion in NOTIONS
@@ -131,9 +134,15 @@ class StoppingVerdict(Verdict):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that stops at the first release whose loss reaches its bar.
+    """A rule that stops at the first release whose cumulative loss reaches its bar.
 
-    ``delta`` is the value of the left side above, at this rule.
+    Attributes
+    ----------
+    delta : float
+        The left side of the module's inequality under this rule; above the ledger's delta, its
+        quotes do not hold.
+    bars : array (T,)
+        Bar of each release.
     """
 
     delta: float
@@ -261,15 +270,18 @@ class _Watched(Notes):
         self.quotes.append(self._ledger.total())
 
 
+# One site of four rows, whose last row is replaced by its opposite.
 _FACTS = Facts(make_loss("huber:0.5"), np.array([[4.0]]), 1, 1.0, 1.0, 1, pure=False)
 _TABLES = tuple(rows.rows_of_node(0) for rows in tables([1.0, -1.0, 1.0], [1.0, -1.0], 1.0))
 
 
 def _release_of_size(alpha: float) -> NoisyGradient:
+    """Return a noisy gradient at zero whose sensitivity over sigma is `alpha`."""
     return NoisyGradient(np.zeros((1, 1, 1)), np.array([[alpha]]), "release of the game")
 
 
 def _table_candidates() -> tuple[Candidate, Candidate]:
+    """Return the site on table 0 and on table 1, for likelihoods."""
     return Candidate(_TABLES[0], _FACTS, 0), Candidate(_TABLES[1], _FACTS, 0)
 
 
@@ -419,11 +431,12 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     """
     epsilon = 2.0 if asked.epsilon is None else asked.epsilon
     delta = DELTA if asked.delta is None else asked.delta
+    releases = RELEASES if asked.rounds is None else asked.rounds
     _check_delta(delta)
     replicates, seed, confidence = asked.replicates or RUNS, asked.seed, asked.confidence
     # Which ledger is worst is decided by induction, without runs, so the choice costs no error.
     games = {
-        name: prepare_stopping_game(opened, epsilon, delta, asked.rounds or RELEASES)
+        name: prepare_stopping_game(opened, epsilon, delta, releases)
         for name, opened in stands.items()
     }
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
@@ -435,7 +448,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     last = float(quotes[-1])
     bound = _bound_of_last(last, margins, delta, confidence)
     won = probability_lower_limit(np.sum(margins > 0.0), replicates, 1.0 - confidence)
-    attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
+    attack = f"stops by the loss so far, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
     return StoppingVerdict(
         method="stopping",
         form="corrected",

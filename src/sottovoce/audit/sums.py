@@ -2,9 +2,9 @@
 
 The page is docs/explanation/audit.md.
 
-She subtracts the shares of the colluding sites.  With as many colluders as the claim allows it must
-stand; with one more it must fall, as noise is no larger than needed.  A person with rows at two
-sites moves one sum twice: played too.
+She subtracts the shares of the colluding sites.  The claim must stand against as many colluders as
+it allows, and fall against one more, since the noise is no larger than needed.  Games of a person
+with rows at two sites, who moves one sum twice, are played too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import InvalidInput
 from .game import DEFAULT, Case, Options, Verdict
 from .game import play as game
 from .several import play_all_games
-from .worst_cases import LINEAR, linear, site_from_signed_rows
+from .worst_cases import LINEAR, ClaimedRun, linear, site_from_signed_rows
 
 RUNS, QUICK_RUNS = 20_000, 4_000
 DELTA = 0.1
@@ -26,7 +26,7 @@ DELTA = 0.1
 few runs.
 """
 OWN, OTHER = [1.0, -1.0, 1.0], [1.0, -1.0] * 5
-"""Signed rows of the victim, the smallest site, and of any other site."""
+"""Rows, as ``y x``, of the victim, which is the smallest site, and of any other site."""
 STRONG_PENALTY = 1e6
 """A penalty so strong that the model hardly leaves 0, so that all rows stay on the loss's linear
 piece, where a row and its opposite change gradients by 2 (:mod:`sottovoce.audit.worst_cases`).
@@ -88,15 +88,8 @@ def summing_cases(
             # Two sites more than hold the row: one that colludes, and one that hides the sum.
             sites = victim_sites + 2
             # The form is that whose price is proved, not a paper's as it was printed.
-            one_site_case = linear(
-                name,
-                "corrected",
-                epsilon,
-                delta,
-                rounds,
-                sites_per_row=victim_sites,
-                eta=STRONG_PENALTY,
-            )
+            claim = ClaimedRun(name, "corrected", epsilon, delta, rounds)
+            one_site_case = linear(claim, sites_per_row=victim_sites, eta=STRONG_PENALTY)
             # Its configuration is kept.  Its tables are not, as they have the row at one site.
             cases[name + mark] = replace(
                 one_site_case,

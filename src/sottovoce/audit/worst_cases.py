@@ -1,16 +1,18 @@
 """Worst-case pairs of tables: where a proof is tight or a claim fails.
 
-The page is docs/explanation/audit.md, "The pairs".
+:func:`make_case` returns the pair and the run on which :func:`sottovoce.audit.attack` plays a
+method.  The page is docs/explanation/audit.md, "The pairs".
 
 Most pairs share one idea: one feature, the Huber loss, and a penalty so strong that all rows stay
 on the loss's linear piece.  A row and its opposite then change the sum of gradients by exactly 2,
-the most possible, in every round.
+the most possible, in every round.  Rows are written as their signed feature ``y x``, label times
+feature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,7 +36,7 @@ LINEAR = (
 
 
 def site_from_signed_rows(*signed: float) -> tuple[Array, Array]:
-    """Return X, (n, 1), and y, (n,), of a site of one feature, from the numbers ``y x``."""
+    """Return X, (n, 1), and y, (n,), of a site of one feature, from its rows as ``y x``."""
     a = np.array(signed)
     return np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)
 
@@ -65,7 +67,10 @@ def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> 
 
 
 def _stiff_options(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
-    """Return options that give n rows the curvature STIFF, with one neighbour and C = 1."""
+    """Return options of a run in which a site of n rows has the curvature :data:`STIFF`.
+
+    The site has one neighbour, and C, the weight of the losses, is 1.
+    """
     # A penalty eta adds a curvature of 2 eta for an edge, or of eta for a node.
     per_penalty = 2.0 if REGISTRY[method].curvature == "edge" else 1.0
     return {
@@ -77,7 +82,7 @@ def _stiff_options(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
 
 
 def printed_form_options(method: str, form: str) -> dict[str, Any]:
-    """Return options of a run within its theorem: 004's printed forms presume a regulariser.
+    """Return options that keep a printed form within its theorem: 004's presume a regulariser.
 
     Few rows make it large, but next to `STIFF` it is nothing.  On real rows it moves the model, but
     not what an audit reads: the gradient's residual, in which noise and the row are as they were.
@@ -87,23 +92,39 @@ def printed_form_options(method: str, form: str) -> dict[str, Any]:
     return {}
 
 
-def linear(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any
-) -> Case:
-    """Make the common worst case: one feature, on the linear piece of the Huber loss.
+@dataclass(frozen=True)
+class ClaimedRun:
+    """A run of a method with the claim under attack, all defaults filled in.
 
-    Of a sum over sites there are three, one of which colludes: two could not hide.
-
-    Parameters
+    Attributes
     ----------
     method, form : str
-        The claim under attack.
+        One of :func:`sottovoce.audit.targets`.
     epsilon : float
         Total budget of the run.
     delta : float or None
         Delta of the budget; None for a pure one.
     rounds : int
         Rounds of the run.
+    """
+
+    method: str
+    form: str
+    epsilon: float
+    delta: float | None
+    rounds: int
+
+
+def linear(claim: ClaimedRun, **knobs: Any) -> Case:
+    """Make the common worst case: one feature, on the linear piece of the Huber loss.
+
+    There are two sites.  A method of sums has three, one of which colludes with the adversary:
+    between two nothing is hidden, as one site can subtract its own share.
+
+    Parameters
+    ----------
+    claim : ClaimedRun
+        The claim under attack.
     **knobs
         Options of the run that replace those of this case.
 
@@ -112,114 +133,53 @@ def linear(
     Case
     """
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0]
-    claim = {
-        "method": method,
-        "form": form,
-        "epsilon": epsilon,
-        "delta": delta,
-        "rounds": rounds,
-    }
-    options = _stiff_options(method, 4) | printed_form_options(method, form) | knobs
-    config = RunConfig.from_dict(claim | options)
-    sites = 3 if REGISTRY[method].trust.opens_sums else 2
+    options = _stiff_options(claim.method, 4) | printed_form_options(claim.method, claim.form)
+    config = RunConfig.from_dict(vars(claim) | options | knobs)
+    sites = 3 if REGISTRY[claim.method].trust.opens_sums else 2
     return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
 
 
-def sparse_vector_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
-    """Make the worst case of a sparse-vector gate: a bar that every gradient passes.
+def sparse_vector_case(claim: ClaimedRun) -> Case:
+    """Make the worst case of a sparse-vector gate: a threshold that every gradient passes.
 
     As corrected there is a release in every round; as printed in all but one (004 has c < T).
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
-    releases = rounds if form == "corrected" else max(1, rounds - 1)
-    return linear(method, form, epsilon, delta, rounds, positives=releases, threshold=-1e6)
+    releases = claim.rounds if claim.form == "corrected" else max(1, claim.rounds - 1)
+    return linear(claim, positives=releases, threshold=-1e6)
 
 
-def minibatch_pass_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
-    """Make the worst case of a pass over two minibatches, hidden by the last noise only.
+def minibatch_pass_case(claim: ClaimedRun) -> Case:
+    """Make the worst case of a pass over two minibatches: only the last step's noise hides the row.
 
-    The last step does not depend on where it started.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
+    Step size and regulariser are such that the last step does not depend on where it started.
     """
-    # Step times mu is 1, so that a step forgets its start.
-    case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)
+    # Step size times mu is 1, so that ``w - step (g + mu w)`` depends on w through g only.
+    case = linear(claim, batches=2, eta=100.0, rho=200.0)
     why = (
         f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
     )
     return replace(case, why=why)
 
 
-def huber_edge_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def huber_edge_case(claim: ClaimedRun) -> Case:
     """Make the worst case of 003's Algorithm 3: curvature differs where derivatives differ by 2.
 
     The minimiser lies where the Huber loss bends: one row has curvature there, its opposite has
     none, and their derivatives still differ by 2.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
-    # c1 is 1 at h = 1/2.
-    K = 2.0 / epsilon
+    # The strong convexity of 003's Algorithm 3 at this epsilon: c1, the loss's largest curvature,
+    # is 1 at h = 1/2.
+    K = 2.0 / claim.epsilon
     # The sum of the other rows' derivatives at which, without noise, the minimiser lies at the edge
     # of the linear piece, w = 1/2.
     rest = 1.0 - 0.5 * K
     if abs(rest) <= 1.0:
         own = [rest]
     else:
-        # One row's derivative is at most 1.
+        # One row's derivative is at most 1 in size: several rows of 1 or -1 add up to nearly it.
         own = [np.sign(rest)] * int(abs(rest))
     config = RunConfig(
-        method=method,
-        form=form,
-        epsilon=epsilon,
-        delta=delta,
-        rounds=rounds,
+        **vars(claim),
         eta=1e-9,
         rho=1e-9,
         loss="huber:0.5",
@@ -239,6 +199,7 @@ class Contrary(Solver):
     """
 
     side: Array
+    """Direction of the error of each site, (N, 1): 1, -1, or 0 for none."""
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise, then move the answer of site 0 as far as the certificate allows.
@@ -283,32 +244,16 @@ def make_contrary_solver(rows: Rows, facts: Facts, table: int) -> Solver:
     return solver
 
 
-def coarse_solver_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def coarse_solver_case(claim: ClaimedRun) -> Case:
     """Make the worst case of 004's Theorem 3.3: an uneven split and a coarse solver.
 
-    rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau C / n`` and
-    rho_2 = s rho the true shift over sigma, squared and halved, is about
-    ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged: shift and
-    variance are exact.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
+    004 splits rho of zCDP into a part for the noise in the objective and a part rho_2 for the noise
+    on the answer.  Here rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau
+    C / n`` and rho_2 = s rho the true shift over sigma, squared and halved, is about ``2 (1 +
+    tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged: shift and variance
+    are exact.
     """
-    case = linear(method, form, epsilon, delta, rounds)
+    case = linear(claim)
     n = float(case.tables[0].n[0, 0])
 
     def uneven(algorithm: Algorithm[Any]) -> Algorithm[Any]:
@@ -319,32 +264,15 @@ def coarse_solver_case(
     return replace(case, algorithm=uneven, solver=make_contrary_solver, why=why)
 
 
-def last_step_case(
-    method: str, form: str, epsilon: float, delta: float | None, rounds: int
-) -> Case:
+def last_step_case(claim: ClaimedRun) -> Case:
     """Make the worst case of 001's last step, which starts from an exact minimiser never sent.
 
     A weak regulariser lets a row move that minimiser far.
-
-    Parameters
-    ----------
-    method, form : str
-        The claim under attack.
-    epsilon : float
-        Total budget of the run.
-    delta : float or None
-        Delta of the budget; None for a pure one.
-    rounds : int
-        Rounds of the run.
-
-    Returns
-    -------
-    Case
     """
-    return linear(method, form, epsilon, delta, rounds, rho=0.5)
+    return linear(claim, rho=0.5)
 
 
-RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Case]] = {
+RECIPES: dict[tuple[str, str], Callable[[ClaimedRun], Case]] = {
     ("ipp_admm", "corrected"): sparse_vector_case,
     ("ipp_admm", "printed"): sparse_vector_case,
     ("central_sgd", "corrected"): minibatch_pass_case,
@@ -355,11 +283,12 @@ RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Ca
 """Methods and forms for which a worse pair than the common one is known."""
 
 OF_SUMS = 0.1
+"""Default delta of sums over sites, so large that too little noise shows in few runs."""
 DELTAS = {("pp_admm", "printed"): 0.01}
 EPSILONS = {("pp_admm", "printed"): 2.65}
-"""Delta and epsilon at which a claim breaks first, or too little noise shows in few runs."""
+"""Default delta and epsilon of this claim, at which it breaks first."""
 ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
-"""Where one round gives the largest bound."""
+"""Methods and forms of which a run of one round gives the largest bound."""
 
 
 def make_case(
@@ -396,14 +325,14 @@ def make_case(
     if cls is None or not cls.private:
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
-    claim = (method, form)
+    target = (method, form)
     if delta is None and cls.needs_delta:
-        delta = DELTAS.get(claim, 1e-5)
+        delta = DELTAS.get(target, 1e-5)
         if cls.trust.opens_sums:
             delta = OF_SUMS
     if epsilon is None:
-        epsilon = EPSILONS.get(claim, 1.0)
+        epsilon = EPSILONS.get(target, 1.0)
     if rounds is None:
-        rounds = 1 if cls.single or claim in ONCE else 2
-    make = RECIPES.get(claim, linear)
-    return make(method, form, epsilon, delta, rounds)
+        rounds = 1 if cls.single or target in ONCE else 2
+    make = RECIPES.get(target, linear)
+    return make(ClaimedRun(method, form, epsilon, delta, rounds))

@@ -1,6 +1,7 @@
-"""The account of a ledger in memory.
+"""The account of a ledger in memory: what was spent, what is held, what a release would cost.
 
-What was spent, what is held, and what a release would cost.
+A charge is decided (:meth:`Account.check_affordable`) and written (:meth:`Account.write`) under one
+lock.  *Held* is what runs in progress will still charge (:class:`Hold`).
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ class Account:
         What the rows cost; replaced as a whole, so that one look at it needs no lock.
     budget : Budget
     holds : list of Hold
-        Of runs in progress.
+        What runs in progress will still charge.
     conditions : dict
-        By deal, of what was charged by no run that holds it.
+        By partition: the conditions on which prices of later rounds depend
+        (:mod:`sottovoce.privacy.conditions`), of all releases that no :class:`Hold` announced.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Account:
             In a process to which the account was copied by a fork.
         """
         _check_same_process(self._process)
-        # It was tested with other charges in mind.
+        # Releases that were tested together were tested without this charge.
         self._expected.clear()
         _check_relation_and_nodes(self, priced, deal)
         after = self.spending_with(priced, deal)

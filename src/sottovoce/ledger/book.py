@@ -1,4 +1,4 @@
-"""The rows of a ledger in memory."""
+"""The rows of a ledger in memory: each a release, under the partition that it was charged for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from ..errors import InvalidInput
 from ..privacy.events import Event, same_relation
 
 Deal = bytes | None
-"""A digest of which row is at which node; None if the caller vouches that it never changes."""
+"""Digest of a partition: which row of data is at which node.  None if the caller vouches that all
+charges with None are of the same partition."""
 
 
 class ChargedRow(NamedTuple):
-    """Equal releases that follow one another, under one partition of rows.
+    """A row that stands for equal releases, one after the other under one partition.
 
     Parameters
     ----------
@@ -94,9 +95,9 @@ class RowBook:
 
 
 def agreed_node_count(nodes: int, event: Event) -> int:
-    """Return the number of nodes of a partition's rows with a further event; 1 fits any number.
+    """Return the number of nodes of a partition once `event` is added to its `nodes`.
 
-    InvalidInput if its number is another one.
+    1 stands for any number.  InvalidInput if both numbers are larger and differ.
     """
     if 1 not in (event.nodes, nodes) and event.nodes != nodes:
         rule = f"must be {nodes}, as in the earlier releases of these rows"

@@ -1,9 +1,10 @@
 """An append-only log in one SQLite file; every record holds a hash of all records before it.
 
 Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of
-the file's random id; count and last hash are kept a second time.  State is a fold over the log, and
-every record is verified as it is read.  A change is one transaction that reads what others wrote,
-decides and appends.
+the file's random id.  The *head*, the number of records and the last hash, is kept a second time.
+A record may own a *payload*, bytes that its digest names.  The state (:class:`Fold`) follows from
+applying all records in order, and every record is verified as it is read.  A change is one
+transaction that reads what others wrote, decides and appends.
 
 ::
 
@@ -27,7 +28,8 @@ from ..util.typing import Any
 
 SCHEMA_VERSION = 5
 _READS = (3, 4, SCHEMA_VERSION)
-"""Schema 3 had SQLite's write-ahead log; records of 3 and 4 name every event whole."""
+"""Schemas that this version reads.  Schema 3 had SQLite's write-ahead log; records of 3 and 4 hold
+every event whole."""
 OF_PRESENT_SCHEMA = ("reserve", "charge")
 """Kinds of records that readers of earlier schemas cannot read."""
 APPLICATION = 0x736F7474
@@ -65,7 +67,7 @@ def hash_of_record(head: bytes, number: int, body: str) -> bytes:
 
 
 class Fold(Protocol):
-    """The state that a log's records add up to."""
+    """Interface of the state that follows from a log's records, applied in order."""
 
     def apply_record(self, number: int, record: dict[str, Any]) -> None:
         """Apply one record.
@@ -74,7 +76,7 @@ class Fold(Protocol):
         """
 
     def payload_digests(self) -> dict[int, str]:
-        """Return records that own a payload, with the payload's digest."""
+        """Return the numbers of records that own a payload, each with the payload's digest."""
 
 
 F = TypeVar("F", bound=Fold)
@@ -245,7 +247,7 @@ class Chain(Generic[F]):
 
     @contextmanager
     def translating_errors(self) -> Iterator[None]:
-        """Translate SQLite's errors."""
+        """Turn SQLite's errors into a ledger's: in use, damaged, or another cause by its code."""
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:

@@ -1,4 +1,4 @@
-"""What the papers claim for the rows of a run."""
+"""The epsilon that the papers claim for the releases of a run, which need not be proved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def papers_claimed_epsilon(rows: Iterable[Event], delta: float) -> Array | None:
         Epsilon.
     """
     events = tuple(rows)
-    # 004, Theorem 3.3: zCDP's rho as it is claimed, turned into epsilon.
+    # 004, Theorem 3.3: the claimed rho of zCDP, as epsilon = rho + 2 sqrt(rho ln(1 / delta)).
     if delta > 0:
         rho = _sum_if_all(getattr(event, "claimed_rho", None) for event in events)
         if rho is not None:

@@ -1,4 +1,4 @@
-"""SQLite's connections to the file of a log."""
+"""SQLite connections to the file of a log (:mod:`.chain`): how they are opened and made durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The digest by which ledgers know the rows that they belong to."""
+"""The digest of rows of data, by which a ledger on disk knows the data set that it belongs to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..util.typing import Array
 
 
 def rows_digest(*arrays: Array) -> bytes:
-    """Return a digest of arrays of rows, for :meth:`RowsIdentity.bind_to_rows`.
+    """Return a digest of a data set's arrays, the ``fingerprint`` of a ledger on disk.
 
     It has no key: treat it as secret, and never store it.
 

@@ -96,7 +96,10 @@ class DiskAccount:
 def _count_by_text(
     state: History, priced: Iterable[Event]
 ) -> tuple[Counter[str], dict[str, Event]]:
-    """Count releases by text, with the event of each; refuse those that do not fit the ledger."""
+    """Count pricing events by canonical text, and return the event of each text, too.
+
+    InvalidInput for an event of another relation or number of nodes than the ledger's.
+    """
     relation = state.relation
     counts, events = Counter[str](), dict[str, Event]()
     for event in priced:
@@ -114,4 +117,5 @@ def _count_by_text(
 
 
 def _broadcast_to_nodes(state: History, price: Array) -> Array:
+    """Return a price for each node of the ledger, (N,)."""
     return np.broadcast_to(price, state.epsilon.shape)

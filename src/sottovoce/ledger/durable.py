@@ -41,7 +41,7 @@ from .digest import rows_digest
 from .disk_account import DiskAccount
 from .file import ChainFile
 from .history import MOST, History, RunHistory, packed
-from .identity import RowsIdentity
+from .identity import RowsIdentity, check_digest_lengths
 from .memory import validate_target
 from .readings import NeverCopied, Readings
 from .run import Run
@@ -90,7 +90,7 @@ class DurableLedger(NeverCopied, Readings):
     """
 
     def __init__(self, file: ChainFile[History]) -> None:
-        # As it was read when the file was opened: budget and accountant never change.
+        # The state when the file was opened: budget and accountant never change.
         made = file.chain.state
         self.path = file.real
         self.accountant, self.epsilon, self.delta = made.accountant, made.epsilon, made.delta
@@ -144,16 +144,22 @@ class DurableLedger(NeverCopied, Readings):
         Raises
         ------
         InvalidInput
-            If epsilon, delta or `n_nodes` is out of range, or they do not fit each other.
+            If epsilon, delta or `n_nodes` is out of range, they do not fit each other, or the
+            fingerprint is too short.
         LedgerError
             If the file exists.
+        NotWritten
+            If it cannot be written.  Nothing is left behind then.
         """
         validate_target(epsilon, delta or None)
         values = np.asarray(epsilon, dtype=float)
         name = accountants.lifetime_accountant(accountant, values, delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
-            rule = "must be at least 1, and fit the number of values of epsilon"
+            rule = "must be at least 1, and the number of values of epsilon if there are several"
             raise InvalidInput("n_nodes", n_nodes, rule, "give one value, or one for each node")
+        if fingerprint is not None:
+            # Before there is a file: a ledger that was made and not bound would be left behind.
+            check_digest_lengths(fingerprint)
         per_node = np.broadcast_to(np.ravel(values), (n_nodes,))
         record = {
             "kind": "create",
@@ -267,7 +273,9 @@ class DurableLedger(NeverCopied, Readings):
             what = f"a run of {count} releases"
             if count == 1:
                 what = f"release {len(state.rows) + 1}"
-            self.account.check_affordable(state, state.next(event, int(count)), what, "drawn")
+            self.account.check_affordable(
+                state, state.pricing_events_outside_runs(event, int(count)), what, "drawn"
+            )
             record: dict[str, Any] = {"kind": "charge", "run": None, "release": None}
             # Since schema 5 a charge leaves out an event that is that of the charge before.
             if canonical_json(plain) != state.last:

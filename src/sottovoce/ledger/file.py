@@ -1,4 +1,4 @@
-"""The file of a log: commits that last, by threads and processes that take turns.
+"""The open file of a log: durable commits, by threads and processes that take turns.
 
 A commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``).
 Where the file may lie, who may use it, and what a process that died may have left beside it:
@@ -10,12 +10,13 @@ forward.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Generic
@@ -99,8 +100,8 @@ class ChainFile(Generic[F]):
     def create(path: str | Path, first: Callable[[bytes], dict[str, Any]]) -> None:
         """Make the file, for this user only; `first` makes its first record from its secret key.
 
-        LedgerError if the file exists; NotWritten if it cannot be written, and then no file is
-        left.
+        LedgerError if the file exists; NotWritten if it cannot be written, and then neither the
+        file is left nor a folder that was made for it.
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise LedgerError(
@@ -108,11 +109,19 @@ class ChainFile(Generic[F]):
                 "use a newer build of Python"
             )
         file = Path(path)
+        new_folders = [folder for folder in file.parents if not folder.exists()]
         secret, file_id = os.urandom(32), os.urandom(16)
         body = canonical_json(first(secret))
         head = hash_of_record(personalised_hash(file_id), 1, body)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            _remove_empty(new_folders)
+            if isinstance(error, FileExistsError):
+                # One of the folders is a file.
+                error = NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise _not_written_error(file, error) from None
+        try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             raise LedgerError(
@@ -120,6 +129,7 @@ class ChainFile(Generic[F]):
                 "or choose another path"
             ) from None
         except OSError as error:
+            _remove_empty(new_folders)
             raise _not_written_error(file, error) from None
         try:
             with (
@@ -138,11 +148,14 @@ class ChainFile(Generic[F]):
             # SQLite syncs the folder for its journals, not for the file itself.
             if hasattr(os, "O_DIRECTORY"):
                 folder = os.open(file.parent, os.O_RDONLY)
-                os.fsync(folder)
-                os.close(folder)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         except BaseException as error:
-            file.unlink()
+            file.unlink(missing_ok=True)
             file.with_name(f"{file.name}-journal").unlink(missing_ok=True)
+            _remove_empty(new_folders)
             if isinstance(error, OSError | sqlite3.Error):
                 raise _not_written_error(file, error) from None
             raise
@@ -251,7 +264,7 @@ class ChainFile(Generic[F]):
         LedgerCorrupt
             If it does not: it is another log, or an older copy.
         InvalidInput
-            If `head` is none.
+            If `head` has not the form of a head.
         """
         count, _, text = head.removeprefix("head ").strip().partition(":")
         if not count.isdecimal() or not re.fullmatch("[0-9a-f]{64}", text):
@@ -342,6 +355,13 @@ def read_without_lock(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]
         return chain
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{name}: cannot be read: {error}; correct that, and try again") from None
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, the deepest first, up to the first that another process uses by now."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _mark_present_schema(db: sqlite3.Connection) -> None:

@@ -1,4 +1,14 @@
-"""The meaning of a durable ledger's records, and the totals of its rows."""
+"""The meaning of a durable ledger's records, and the totals of its rows.
+
+:class:`History` is the state that a log's records (:mod:`.chain`) add up to.  Kinds of records:
+
+- ``create``: budget, accountant and key; ``bind``: a keyed hash of the data set;
+- ``reserve``: a run with all its events; ``close``: the run's end;
+- ``charge``: the row of a release, of a run or outside runs; ``store`` or ``fail``: its outcome;
+- ``send``, ``receive``: a run's messages to and from other sites, by round.
+
+An event is known by its *canonical text*, its JSON; equal texts are priced once.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +29,9 @@ from ..util.plain import canonical_json, personalised_hash
 from ..util.typing import Any, Array
 
 _UNITS = 2.0**64
-"""Units of the tally in one of the accountant's currency."""
+"""Units of a tally in 1 of the accountant's currency."""
 MOST = 10_000_000
-"""Releases of a record: a count is short, however long the list that it stands for."""
+"""Most releases of one record, whose short count could otherwise stand for any number of rows."""
 
 
 def _round_up_to_units(price: float) -> int | float:
@@ -47,7 +57,7 @@ def _round_up_to_price(units: int | float) -> float:
 
 
 class Tally:
-    """Spending in whole units of 2^-64 (of epsilon, rho or Renyi divergence).
+    """A ledger's spending, in whole units of 2^-64 (of epsilon, rho or Renyi divergence).
 
     The price of an event is rounded up once and nothing after that, so a total does not depend on
     the events' order. Events with the same text are priced once, when a total is first asked for.
@@ -135,10 +145,10 @@ class Tally:
 
 
 def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
-    """Return plain events in order, in short form.
+    """Return plain events in order, in short form: pairs of an event and its count.
 
-    Equal events that follow one another are one with their count; an event of the same class as the
-    one before is what differs from that.
+    Equal events that follow one another become one with their count.  Of an event of the same class
+    as the one before, only the fields that differ are kept.
     """
     found = list[tuple[dict[str, Any], int]]()
     before = dict[str, Any]()
@@ -202,13 +212,14 @@ class RunHistory:
     charged : int
         How many have a row.
     stored : dict
-        By release, the record and the digest of its stored bytes.
+        By release: number of the record that stores its bytes, and their digest.
     failed : set of int
         Releases whose draw failed.
     loose : set of int
         Releases charged by a caller that may hand out what it does not store.
     sent, received : list of (int, str)
-        By round of an exchange with other sites, from 0: record and digest.
+        By round of an exchange with other sites, from 0: number of the record, and the digest of
+        the message or inbox.
     version : int, optional
         ``FORMAT`` when it was reserved; None before version 0.3.
     open : bool
@@ -248,7 +259,7 @@ class RunHistory:
 
     @property
     def left(self) -> int:
-        """Reserved events without a row."""
+        """Number of reserved events without a row."""
         return len(self.planned) - self.charged
 
     @property
@@ -319,7 +330,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "releases": _is_json_list,
     "event": _is_json_object,
 }
-"""By entry of a record, a check of its value's type; entries that are not here may be anything."""
+"""Checks of the types of a record's entries, by name; entries that are not here may be anything."""
 
 
 class History:
@@ -410,7 +421,7 @@ class History:
         return self._events[text]
 
     def _text_of_price(self, text: str, event: Event, priced: Event) -> str:
-        """Return the text of what prices this event."""
+        """Return the canonical text of the event `priced` that prices `event`, of this `text`."""
         if priced is event:
             return text
         plain = priced.to_dict()
@@ -419,7 +430,11 @@ class History:
         return priced_text
 
     def _build_reserved_run(self, record: dict[str, Any]) -> RunHistory:
-        """Return a run; schemas before 5 hold every event whole, under ``events``."""
+        """Return the run of a ``reserve`` record.
+
+        Schema 5 holds its events packed, under ``releases``; earlier ones hold each event whole,
+        under ``events``.
+        """
         if "events" in record and "releases" in record:
             raise ValueError
         packs: Iterable[tuple[dict[str, Any], int]]
@@ -502,7 +517,7 @@ class History:
         return digests
 
     def held(self) -> Counter[str]:
-        """Return texts of what prices reserved events of open runs that have no row."""
+        """Return what open runs hold: the texts that price events without a row, with counts."""
         texts = Counter[str]()
         for run in self.runs.values():
             if run.open:
@@ -510,7 +525,7 @@ class History:
         return texts
 
     def pricing_caveats(self) -> list[str]:
-        """Return caveats on the prices of these events."""
+        """Return caveats on the prices of the events in this ledger, for its readers."""
         return sorted({event.caution for event in self._events.values() if event.caution})
 
     def epsilon_per_node(
@@ -521,9 +536,9 @@ class History:
         Parameters
         ----------
         more : mapping of str to int, optional
-            How often each canonical text counts in addition.
+            Further releases that are not in the log: how often each canonical text counts.
         events : dict of Event, optional
-            Those of the texts that are not in the log.
+            The events of those texts that the log does not know.
 
         Returns
         -------
@@ -532,7 +547,7 @@ class History:
         known = ChainMap(events or {}, self._events)
         return self._tally.epsilon(self.delta, known, Counter(more or {}))
 
-    def next(self, event: Event, count: int) -> list[Event]:
+    def pricing_events_outside_runs(self, event: Event, count: int) -> list[Event]:
         """Return the events that price `count` equal releases, charged outside runs now."""
         if count == 1:
             return [self._alone.pricing_event(event)]

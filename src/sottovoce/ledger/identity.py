@@ -1,4 +1,4 @@
-"""Which rows a ledger on disk belongs to."""
+"""Which data set a ledger on disk belongs to, known by a keyed hash of its rows' digest."""
 
 from __future__ import annotations
 
@@ -57,10 +57,7 @@ class RowsIdentity:
         LedgerMismatch
             If the ledger belongs to another data set, or was used before it was bound.
         """
-        if any(len(one) < 16 for one in (digest, *others)):
-            raise InvalidInput(
-                "fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)"
-            )
+        check_digest_lengths(digest, *others)
         tags = _keyed_hashes(self._file.chain.secret, digest, *others)
         with self._file.transaction() as state:
             if not state.tags and state.was_ever_used:
@@ -88,6 +85,14 @@ class RowsIdentity:
                 f"{self._file.name}: is bound to rows that were not shown; "
                 "open it with fingerprint=..."
             )
+
+
+def check_digest_lengths(*digests: bytes) -> None:
+    """Raise InvalidInput for a digest of rows of fewer than 16 bytes."""
+    if any(len(digest) < 16 for digest in digests):
+        raise InvalidInput(
+            "fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)"
+        )
 
 
 def _keyed_hashes(secret: bytes, *digests: bytes) -> list[str]:

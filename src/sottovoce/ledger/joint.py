@@ -1,4 +1,4 @@
-"""A run in memory that shares the ledger of its data set with other runs."""
+"""A run whose releases are charged to its own ledger and to a shared one, both in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Joint:
     def __init__(
         self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None
     ) -> None:
-        # Conditions of its own: other runs take turns with it.
+        # The run's own conditions of prices, as other runs charge the shared ledger in between.
         conditions = Conditions(shared.sites_per_row)
         planned = [(event, conditions.charge_event(event)) for event in events]
         self.own = own

@@ -18,7 +18,7 @@ from .history import History
 
 
 class Journal:
-    """The messages that run `run` sent, and the inboxes that it received."""
+    """The messages that one run sent, and the inboxes that it received, by round from 0."""
 
     def __init__(self, ledger: DurableLedger, run: str) -> None:
         self._file, self._run = ledger.file, run
@@ -59,6 +59,7 @@ class Journal:
         self._store_once("receive", "received", round, inbox)
 
     def _read_stored(self, which: str, round: int) -> bytes | None:
+        """Return what was ``sent`` or ``received`` in a round; None if nothing."""
         with self._file.transaction("DEFERRED") as state:
             return self._stored_in_round(state, which, round)
 
@@ -70,7 +71,19 @@ class Journal:
         return self._file.chain.payload(*known[round])
 
     def _store_once(self, kind: str, which: str, round: int, data: bytes) -> bytes | None:
-        """Write a message or inbox down, unless it is; return the inbox of its round."""
+        """Write a message or inbox down, unless it is written already; return the round's inbox.
+
+        Parameters
+        ----------
+        kind : {"send", "receive"}
+            Kind of the record.
+        which : {"sent", "received"}
+            The field of :class:`.history.RunHistory` that lists such records.
+        round : int
+            From 0.
+        data : bytes
+            The message or inbox.
+        """
         with self._file.transaction() as state:
             found = self._stored_in_round(state, which, round)
             # The same bytes again are no second record: a hub may repeat itself.

@@ -1,4 +1,4 @@
-"""What a run takes of a lifetime budget, before there is a ledger.
+"""What a run takes of a lifetime budget, computed before there is a ledger.
 
 A ledger outlives runs, so it computes all totals at one Renyi order, chosen for its whole budget
 (:func:`sottovoce.privacy.accountants.at_one_order`), and what a run takes depends on that budget.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import UnknownEvent
+from ..errors import InvalidInput, UnknownEvent
 from ..privacy.accountants import Accountant, lifetime_accountant, make_accountant
 from ..privacy.conditions import pricing_events
 from ..privacy.events import Event, GaussianMechanism
@@ -23,7 +23,7 @@ from ..util.typing import Any, Array
 from .history import Tally
 
 _TRIES = 50
-"""Most steps to the least budget."""
+"""Most steps of the search for the smallest budget that admits a run."""
 
 
 def share_of_lifetime_budget(
@@ -46,6 +46,11 @@ def share_of_lifetime_budget(
     -------
     dict or None
         See :meth:`LifetimeShare.to_dict`.
+
+    Raises
+    ------
+    InvalidInput
+        If the budget is infinite.
     """
     return LifetimeShare(events, "pure" if delta is None else "rdp", delta or 0.0).to_dict(budget)
 
@@ -71,7 +76,7 @@ def describe_example_run(accountant: str, budget: float, delta: float) -> str | 
     sigma = np.ones(1)
     sensitivity = sigma * gaussian_mu(epsilon, delta)
     release = GaussianMechanism("example", "replace-one", sigma, sensitivity, 1)
-    share = LifetimeShare([release], accountant, delta).of(budget)
+    share = LifetimeShare([release], accountant, delta).share_of_budget(budget)
     return (
         f"a run of epsilon {epsilon:g} takes {ceil_text(share.first)} of a lifetime budget of "
         f"{budget:g} if it is the first, and {ceil_text(share.later)} later: there is room for "
@@ -89,7 +94,13 @@ class Taken(NamedTuple):
     later: float
 
     def runs(self, budget: float) -> int:
-        """Return how many such runs a ledger of this budget can pay for."""
+        """Return how many such runs a ledger of this budget can pay for.
+
+        InvalidInput if the budget is infinite, which pays for any number.
+        """
+        if np.isposinf(budget):
+            rule = "must be finite to count the runs that it pays for"
+            raise InvalidInput("budget", budget, rule, "leave it out, or give a finite epsilon")
         # Not "first > budget": NaN fits no budget.
         if not self.first <= budget:
             return 0
@@ -115,7 +126,7 @@ class LifetimeShare:
         self._counts = Counter(text for text, _ in texts)
         self._accountant, self._delta = accountant, delta
 
-    def of(self, budget: float) -> Taken:
+    def share_of_budget(self, budget: float) -> Taken:
         """Return the run's share of a ledger with this budget.
 
         InvalidInput or UnknownEvent if no ledger can price the run.
@@ -130,15 +141,19 @@ class LifetimeShare:
             later = float(np.max(twice - once))
         return Taken(float(np.max(once)), later)
 
-    def least(self) -> float | None:
-        """Return the smallest lifetime budget that admits the run; None if there is none."""
+    def smallest_budget(self) -> float | None:
+        """Return the smallest lifetime budget that admits the run; None if there is none.
+
+        It is found by iteration from the run's epsilon at the best Renyi order: at any one order
+        the run costs no less.
+        """
         budget = float(np.max(self._total_of_repeats(make_accountant(self._accountant), 1)))
         for _ in range(_TRIES):
             if not 0.0 < budget < np.inf:
                 break
             # The order depends on the budget, and what the run takes on the order: the least budget
             # is a fixed point.
-            needed = self.of(budget).first
+            needed = self.share_of_budget(budget).first
             if needed <= budget:
                 return budget
             budget = needed
@@ -158,19 +173,25 @@ class LifetimeShare:
             ``least`` is the smallest budget that admits the run.  With a `budget`, ``first`` and
             ``later`` are the run's share of it, and ``runs`` how many it pays for.  None if no
             ledger can price the run.
+
+        Raises
+        ------
+        InvalidInput
+            If the budget is infinite.
         """
         try:
-            least = self.least()
+            least = self.smallest_budget()
             if least is None:
                 return None
             known = {"accountant": self._accountant, "delta": self._delta, "least": least}
             if budget is None:
                 return known
-            share = self.of(budget)
+            share = self.share_of_budget(budget)
             return known | {"budget": budget, "runs": share.runs(budget)} | share._asdict()
         except UnknownEvent:
             return None
 
     def _total_of_repeats(self, accountant: Accountant[Any], times: int) -> Array:
+        """Return the epsilon of each node, (N,), if the run is made so many times."""
         counts = Counter({text: times * count for text, count in self._counts.items()})
         return Tally(accountant).epsilon(self._delta, self._events, counts)

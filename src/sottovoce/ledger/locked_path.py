@@ -1,4 +1,4 @@
-"""Where the file of a log lies: one path, one user at a time, no SQLite journal between commits.
+"""Safe use of a log's file: one path, one user at a time, no SQLite journal between commits.
 
 SQLite finds its journal by the file's *path*, and trusts whatever journal lies there
 (``docs/reference/ledger.md``). So

@@ -1,6 +1,7 @@
-"""The totals that every ledger computes from its rows.
+"""Totals that every ledger computes from its rows.
 
-One in memory, one on disk, and one run of a ledger on disk.
+The three kinds of ledger are in memory (:class:`.memory.Ledger`), on disk
+(:class:`.durable.DurableLedger`), and one run of a ledger on disk (:class:`.run.Run`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .claims import papers_claimed_epsilon
 
 
 class Readings(ABC):
-    """Rows of a ledger, and their totals.
+    """Interface of all ledgers: the rows, and the totals that follow from them.
 
     Attributes
     ----------
@@ -53,7 +54,10 @@ class Readings(ABC):
         return float(np.max(self.per_node()))
 
     def claims(self) -> Array | None:
-        """Return the papers' claim for the same rows, per node; None where one claims nothing."""
+        """Return the epsilon that the papers claim for the same rows, per node.
+
+        None if a paper claims nothing for one of them.
+        """
         return papers_claimed_epsilon(self.rows, self.delta)
 
     def claimed(self) -> float | None:
@@ -69,7 +73,7 @@ class Readings(ABC):
 
 
 class NeverCopied:
-    """A copy of a ledger is the ledger itself: what a copy is charged would be lost."""
+    """Base of ledgers whose copy is the ledger itself: what a copy is charged would be lost."""
 
     def __copy__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""One run of a ledger on disk, as the ledger of its releases."""
+"""One run of a ledger on disk, which looks like a ledger of the run's releases alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The releases of one run in a ledger on disk.
+"""The releases of one run in a ledger on disk: their rows, and the bytes drawn under them.
 
-Their rows, and the bytes that were drawn under them.
+A release is charged (its row is written), drawn, and its bytes, the *payload*, are stored.
 """
 
 from __future__ import annotations

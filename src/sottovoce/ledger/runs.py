@@ -1,4 +1,4 @@
-"""The runs in a ledger on disk."""
+"""The runs in a ledger on disk, by name, and which of them can still go on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Runs(Mapping[str, RunHistory]):
     def open_former_runs(self) -> tuple[str, ...]:
         """Names of open runs of another format than this version's.
 
-        They do not go on, and hold what they reserved.
+        This version does not go on with them, and what they reserved stays charged until they are
+        closed.
         """
         runs = self._file.read().runs
         return tuple(name for name, run in runs.items() if run.has_other_format and run.open)
@@ -58,7 +59,7 @@ class Runs(Mapping[str, RunHistory]):
 
 
 def unused_run_name(state: History, run: str) -> str:
-    """Return a name for a new run that is like `run`."""
+    """Return the first unused one of the names ``run-2``, ``run-3`` and so on."""
     names = (f"{run}-{k}" for k in count(2))
     return next(name for name in names if name not in state.runs)
 

@@ -1,4 +1,8 @@
-"""What rows have cost, composed by an accountant, and the budget that it is compared with."""
+"""What a ledger's rows cost together, by its accountant, and the budget that limits it.
+
+Used by ledgers in memory (:mod:`.account`).  A *deal* is a partition of rows over nodes
+(:mod:`.book`).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,10 @@ class Spending:
         return self._with_spending({})
 
     def after(self, charges: Iterable[tuple[Deal, Event, int]]) -> Spending:
-        """Return the spending after further charges: partition, price, and how often."""
+        """Return the spending after further charges.
+
+        Each is a partition, the event that prices a release, and how many such releases there are.
+        """
         spent = dict(self.by_deal)
         for deal, priced, count in charges:
             if deal not in spent:
@@ -111,6 +118,7 @@ class Spending:
         return together
 
     def _with_spending(self, by_deal: Mapping[Deal, Any]) -> Spending:
+        """Return the same with another spending by partition."""
         return Spending(self.accountant, self.delta, self.sites_per_row, by_deal)
 
     @property

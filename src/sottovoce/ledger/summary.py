@@ -1,4 +1,4 @@
-"""A ledger on disk as plain data."""
+"""A summary of a ledger on disk as plain data, as ``sottovoce ledger show --json`` prints it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from .history import History, RunHistory
 
 
 def summary(file: ChainFile[History]) -> dict[str, Any]:
-    """Return budget, spending, runs and head; an infinite epsilon is the text ``inf``."""
+    """Return budget, spending, runs and head of a ledger.
+
+    An infinite epsilon is the text ``inf``; ``committed`` is what is spent or reserved by open
+    runs.
+    """
     with file.transaction("DEFERRED") as state:
         return {
             "epsilon": _values_per_node(state, state.epsilon),
@@ -32,12 +36,14 @@ def summary(file: ChainFile[History]) -> dict[str, Any]:
 
 
 def _values_per_node(state: History, values: Array) -> list[Any]:
+    """Return a value for each node of the ledger, as numbers or the text ``inf``."""
     return [
         infinities_to_text(float(value)) for value in np.broadcast_to(values, state.epsilon.shape)
     ]
 
 
 def _summarise_run(name: str, run: RunHistory) -> dict[str, Any]:
+    """Return a run's state and its numbers of releases; ``held`` are reserved without a row."""
     return {
         "run": name,
         "plan": run.plan,

@@ -1,9 +1,9 @@
-"""Accountants: epsilon of composed events.
+"""Accountants: the epsilon of several releases together.
 
-An event that an accountant cannot price is refused by name.
-
-An accountant is a set of pure functions over an immutable *spent* value for all nodes, so a ledger
-knows the total with a further release before it allows it.
+An accountant adds up the prices of events (:mod:`.prices`) in a currency of its own: pure epsilons,
+rho of zCDP, Renyi divergences, or dominating pairs (:class:`~.prices.Bill`).  It refuses an event
+for which it has no proof, by name.  It is a set of pure functions over an immutable value *spent*,
+of all nodes, so a ledger knows the total with a further release before it allows it.
 
 Composition is adaptive over rounds: parameters are fixed beforehand, messages may depend on all
 earlier messages.  Each row lives at one site, so the network's loss is that of the worst node
@@ -35,7 +35,8 @@ from .spherical import ORDERS, Within, epsilon_from_rdp, objective_surplus
 
 Spent = TypeVar("Spent")
 T = TypeVar("T")
-# Numbers in the prices that an accountant remembers: those of 13,000 different rounds of 5 sites.
+# Most numbers in the prices that an accountant remembers, which is enough for 13,000 different
+# rounds of 5 sites.
 _NUMBERS = 2**23
 
 
@@ -161,6 +162,7 @@ class Accountant(ABC, Generic[Spent]):
             if isinstance(found, np.ndarray):
                 size = found.size
             else:
+                # Bills by direction and node, each counted as 16 numbers.
                 size = 16 * sum(map(len, found))
             if known is None or len(known) * max(1, size) >= _NUMBERS:
                 known = self._prices = {}
@@ -230,6 +232,7 @@ class Accountant(ABC, Generic[Spent]):
 
 
 def _orders(name: str, order: float | None) -> Orders:
+    """Return the Renyi orders of an accountant: the given one, or all of `ORDERS`."""
     if order is None:
         return tuple(ORDERS.tolist())
     # Closer to 1, digits cancel.
@@ -244,7 +247,10 @@ def _orders(name: str, order: float | None) -> Orders:
 
 
 def _largest_sum(values: Array, m: int) -> Array:
-    """Return the sum of the `m` largest along the first axis, which no set of m nodes exceeds."""
+    """Return the sum of the `m` largest values along the first axis, that of the nodes.
+
+    No set of m nodes has more.
+    """
     return np.asarray(np.sort(np.atleast_1d(values), axis=0)[-m:].sum(axis=0))
 
 
@@ -358,6 +364,7 @@ class ZCDPAccountant(_Renyi):
         return prices.zcdp_rho(event)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
+        """Return epsilon at `delta` per node, from the curve ``rho alpha`` at the best order."""
         a = np.array(self._orders)
 
         def one(rho: Array) -> float:
@@ -396,11 +403,12 @@ class RDPAccountant(_Renyi):
         return prices.renyi_divergences(event, self._orders)
 
     def epsilon(self, spent: Array, delta: float) -> Array:
+        """Return epsilon at `delta` per node, that of the worse direction."""
         if spent.ndim == 0:
             return np.zeros(())
         nodes = np.array(
             [
-                _computed_once_per_value(lambda curve: self._one(curve, delta), side)
+                _computed_once_per_value(lambda curve: self._epsilon_of_curve(curve, delta), side)
                 for side in spent
             ]
         )
@@ -420,7 +428,9 @@ class RDPAccountant(_Renyi):
         """
         if spent.ndim == 0:
             return 0.0
-        return max(self._one(_largest_sum(side, sites_per_row), delta) for side in spent)
+        return max(
+            self._epsilon_of_curve(_largest_sum(side, sites_per_row), delta) for side in spent
+        )
 
     def spending_among_nodes(self, spent: Array, nodes: Sequence[int]) -> Array:
         if spent.ndim == 0:
@@ -435,13 +445,15 @@ class RDPAccountant(_Renyi):
     def spend_gaussian_releases(
         self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
     ) -> Array:
+        """Return the sum of the releases' curves ``rho alpha``, (1, nodes, orders)."""
         spent = np.zeros(())
         a = np.array(self._orders)
         for rho in _gaussian_rhos(releases, copies)[:, :, None]:
             spent = spent + a * rho
         return spent[None]
 
-    def _one(self, curve: Array, delta: float) -> float:
+    def _epsilon_of_curve(self, curve: Array, delta: float) -> float:
+        """Return epsilon at `delta` of one node's curve, (orders,), in one direction."""
         if np.all(curve <= 0):
             return 0.0
         return epsilon_from_rdp(self._orders, curve, delta)
@@ -458,6 +470,7 @@ def _gaussian_rhos(releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int
 
 
 _Bills = tuple[tuple[Bill, ...], ...]
+"""The bills of one event, by direction of the relation and by node."""
 
 
 class Prices(NamedTuple):
@@ -489,9 +502,9 @@ class Prices(NamedTuple):
         return list(times.items())
 
 
-# Sets of nodes for which losses are convolved, at most.
+# Most sets of nodes for which losses are convolved.
 _SUBSETS = 200
-# Share of delta that pays for the random slack of noise inside objectives.
+# Share of delta that pays for the random terms of noise inside objectives (`objective_surplus`).
 _REST = 0.01
 # Cost in delta of a coordinate on a grid (docs/privacy/verdicts.md, "Noise on a grid").
 _LATTICE = 2.0**-82
@@ -534,12 +547,14 @@ class PLDAccountant(Accountant[Prices]):
     def spend_gaussian_releases(
         self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
     ) -> Prices:
+        """Return the list of the releases' bills."""
         spent = self.zero_spending()
         for bills, count in releases:
             spent = Prices((bills,), count * copies, spent)
         return spent
 
     def epsilon(self, spent: Prices, delta: float) -> Array:
+        """Return epsilon at `delta` per node, computed once for nodes with the same bills."""
         known, found = spent.distinct_bills(), list[float]()
         if not known:
             return np.zeros(())
@@ -547,7 +562,7 @@ class PLDAccountant(Accountant[Prices]):
         alike = dict[tuple[int, ...], float]()
         for i, same in enumerate(zip(*_partition_by_bill(known), strict=True)):
             if same not in alike:
-                alike[same] = self._of(known, (i,), delta)
+                alike[same] = self._epsilon_of_nodes(known, (i,), delta)
             found.append(alike[same])
         return np.array(found)
 
@@ -567,16 +582,17 @@ class PLDAccountant(Accountant[Prices]):
         known = spent.distinct_bills()
         if sites_per_row == 1 or not known:
             return float(np.max(self.epsilon(spent, delta)))
-        nodes = _nodes(known)
+        nodes = _number_of_nodes(known)
         if comb(nodes, sites_per_row) > _SUBSETS:
             # Infinite, which is always a bound: too many sets of nodes to convolve each.
             return float(np.inf)
         return max(
-            self._of(known, some, delta)
+            self._epsilon_of_nodes(known, some, delta)
             for some in combinations(range(nodes), min(sites_per_row, nodes))
         )
 
     def spending_among_nodes(self, spent: Prices, nodes: Sequence[int]) -> Prices:
+        """Return the list of these nodes' bills alone."""
         after = self.zero_spending()
         for bills, count in spent.distinct_bills():
             after = Prices(
@@ -584,17 +600,25 @@ class PLDAccountant(Accountant[Prices]):
             )
         return after
 
-    def _of(self, known: list[tuple[_Bills, int]], nodes: tuple[int, ...], delta: float) -> float:
+    def _epsilon_of_nodes(
+        self, known: list[tuple[_Bills, int]], nodes: tuple[int, ...], delta: float
+    ) -> float:
+        """Return epsilon at `delta` of a person with a row at each of these nodes.
+
+        `known` are the distinct bills with how often each came; of the two directions of zero-out
+        the worse one counts.
+        """
         each = []
         for direction in range(max(len(bills) for bills, _ in known)):
             counts = Counter[Bill]()
             for bills, count in known:
                 for i in nodes:
                     counts[_bill_of_node(bills[direction % len(bills)], i)] += count
-            each.append(self._cached(counts, delta))
+            each.append(self._cached_epsilon(counts, delta))
         return max(each)
 
-    def _cached(self, bills: Counter[Bill], delta: float) -> float:
+    def _cached_epsilon(self, bills: Counter[Bill], delta: float) -> float:
+        """Return :func:`composed_epsilon` of these bills, cached; infinite if one has a NaN."""
         key = frozenset(bills.items()), delta
         if key not in self._known:
             numbers = [one for bill in bills for one in (*bill[:1], *(bill.ball or ()), *bill[2:])]
@@ -613,13 +637,14 @@ def _bill_of_node(side: tuple[Bill, ...], node: int) -> Bill:
     return side[0]
 
 
-def _nodes(known: list[tuple[_Bills, int]]) -> int:
+def _number_of_nodes(known: list[tuple[_Bills, int]]) -> int:
+    """Return the number of nodes that these bills are of."""
     return max(len(side) for bills, _ in known for side in bills)
 
 
 def _partition_by_bill(known: list[tuple[_Bills, int]]) -> set[tuple[int, ...]]:
     """Return the partitions of the nodes by equal bills: for each node the first with its bill."""
-    nodes = range(_nodes(known))
+    nodes = range(_number_of_nodes(known))
     found = set[tuple[int, ...]]()
     for bills, _ in known:
         for side in bills:
@@ -656,7 +681,7 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     """
     if not 0.0 < delta < 1.0 or any(np.isinf(bill.epsilon) for bill in bills):
         return float(np.inf)
-    rest, exchange, extra = _of_objectives(bills, delta)
+    rest, exchange, extra = _cost_of_objectives(bills, delta)
     if not np.isfinite(extra) or exchange > 50.0:
         return float(np.inf)
     # Ledgers do not say whether noise was discrete (docs/privacy/verdicts.md, "Noise on a grid").
@@ -681,10 +706,17 @@ def composed_epsilon(bills: Counter[Bill], delta: float) -> float:
     return float(np.inf)
 
 
-def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, float]:
+def _cost_of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, float]:
     """Return what noise in objectives costs beyond the convolved losses.
 
-    It is a share of delta, the exchange of U4, and epsilon for the fixed and the random terms.
+    Returns
+    -------
+    rest : float
+        Delta that pays for the random terms; 0 if there are none.
+    exchange : float
+        U4's X, the sum over all releases (:class:`Bill`).
+    extra : float
+        Epsilon for the fixed and the random terms.
     """
     slack = [
         (Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()
@@ -697,7 +729,10 @@ def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, fl
 
 
 def _convolved_epsilon(bills: Counter[Bill]) -> Callable[[float], float]:
-    """Return epsilon as a function of delta, for the parts whose exact loss is known."""
+    """Return the function from delta to epsilon of the parts whose loss is known exactly.
+
+    These are the Gaussian, the spherical and the pure parts of the bills.
+    """
     mu = float(np.sqrt(sum(bill.mu**2 * count for bill, count in bills.items())))
     balls: Counter[tuple[int, float]] = Counter()
     pure: Counter[float] = Counter()
@@ -794,6 +829,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
     def spend_gaussian_releases(
         self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
     ) -> tuple[Any, ...]:
+        """Return what the releases spend by every notion; None for pure epsilon."""
         after: list[Any] = []
         for part in self._parts:
             # Gaussian noise has no pure price.
@@ -803,7 +839,8 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
                 after.append(part.spend_gaussian_releases(releases, copies))
         return tuple(after)
 
-    def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
+    def _notions_with_proof(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
+        """Return the notions that still have a proof for all events, each with what is spent."""
         return [
             (part, value)
             for part, value in zip(self._parts, spent, strict=True)
@@ -811,8 +848,12 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         ]
 
     def epsilon(self, spent: tuple[Any, ...], delta: float) -> Array:
+        """Return the smallest epsilon at `delta` per node of all notions."""
         return np.asarray(
-            np.min([part.epsilon(value, delta) for part, value in self._each(spent)], axis=0)
+            np.min(
+                [part.epsilon(value, delta) for part, value in self._notions_with_proof(spent)],
+                axis=0,
+            )
         )
 
     def within_budget(self, spent: tuple[Any, ...], delta: float, budget: Array) -> BoolArray:
@@ -829,14 +870,16 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         """
         fits: BoolArray = np.zeros((), dtype=bool)
         # The notion that takes longest is last, and often not needed.
-        for part, value in self._each(spent):
+        for part, value in self._notions_with_proof(spent):
             fits = fits | part.within_budget(value, delta, budget)
             if np.all(fits):
                 break
         return fits
 
     def never_exceeds_budget(self, spent: tuple[Any, ...]) -> bool:
-        return any(part.never_exceeds_budget(value) for part, value in self._each(spent))
+        return any(
+            part.never_exceeds_budget(value) for part, value in self._notions_with_proof(spent)
+        )
 
     def network_epsilon(
         self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1
@@ -855,6 +898,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return min(self.epsilon_by_notion(spent, delta, sites_per_row).values())
 
     def spending_among_nodes(self, spent: tuple[Any, ...], nodes: Sequence[int]) -> tuple[Any, ...]:
+        """Return what these nodes have spent, by every notion."""
         after: list[Any] = []
         for part, value in zip(self._parts, spent, strict=True):
             if value is None:
@@ -879,7 +923,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         """
         known = {
             part.name: part.network_epsilon(value, delta, sites_per_row)
-            for part, value in self._each(spent)
+            for part, value in self._notions_with_proof(spent)
         }
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
 
@@ -890,7 +934,7 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
 }
 
 
-# The order where no budget says which one will be best.
+# The order of a ledger with an infinite budget, which does not say which one will be best.
 _ENDLESS = float(ORDERS[np.searchsorted(ORDERS, 32.0)])
 _ORDERED: dict[str, type[_Renyi]] = {"zcdp": ZCDPAccountant, "rdp": RDPAccountant}
 
@@ -916,7 +960,10 @@ def make_accountant(name: str) -> Accountant[Any]:
             return _ORDERED[kind](float(order))
         except ValueError:
             raise InvalidInput(
-                "accountant", name, "the order must be a number > 1", f"use e.g. '{kind}:20'"
+                "accountant",
+                name,
+                "the order must be a number of at least 1.01",
+                f"use e.g. '{kind}:20'",
             ) from None
     if name not in ACCOUNTANTS:
         raise InvalidInput(
@@ -926,7 +973,7 @@ def make_accountant(name: str) -> Accountant[Any]:
 
 
 def best_order(epsilon: float, delta: float) -> float:
-    """Return the Renyi order that prices a Gaussian at (`epsilon`, `delta`) best."""
+    """Return the Renyi order at which most Gaussian releases fit into (`epsilon`, `delta`)."""
     constant = np.log1p(-1.0 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1.0)
     return float(ORDERS[np.argmax((epsilon - constant) / ORDERS)])
 

@@ -1,8 +1,9 @@
-"""U1: pure epsilon of objective perturbation, in closed form.
+"""Bound U1: pure epsilon of objective perturbation, in closed form.
 
-Notation: *sum scale* (see :mod:`sottovoce.problem.facts`).  A release is ``w* = argmin sum_k
-loss(y_k w.x_k) + Q(w) + b.w`` with rows in the unit ball and ``Q`` public and K-strongly convex;
-``Delta`` is 2 for replace-one and 1 for zero-out.
+The proof is in docs/privacy/objective_perturbation.md.  Notation: *sum scale* (see
+:mod:`sottovoce.problem.facts`).  A release is ``w* = argmin sum_k loss(y_k w.x_k) + Q(w) + b.w``
+with rows in the unit ball and ``Q`` public and K-strongly convex; ``Delta`` is 2 for replace-one
+and 1 for zero-out.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from ..util.typing import Array, ArrayLike
 def objective_perturbation_epsilon(
     beta: ArrayLike, K: ArrayLike, *, delta_gradient: float, curvature_bound: float, logistic: bool
 ) -> Array:
-    """U1: return pure epsilon of objective perturbation with noise density ``exp(-beta ||b||)``.
+    """Return pure epsilon of releasing the exact minimiser, by U1.
 
-    The minimiser is exact.
+    The noise in the objective has density ``exp(-beta ||b||)``.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def tolerance_for(accountant: Accountant[Any]) -> float:
 
 
 def calibrate(price: PriceOfScale, epsilon: ArrayLike, *, tolerance: float) -> Calibration:
-    """The least noise that keeps a target epsilon, for all nodes at once.
+    """Find the least noise that keeps a target epsilon, for all nodes at once.
 
     Parameters
     ----------

@@ -1,8 +1,10 @@
-"""Conditions of prices: events out of the conditions of their proof cost more.
+"""Conditions of prices: an event that does not meet the conditions of its proof costs more.
 
-An event class says what its price presumes (:data:`sottovoce.privacy.events.NEEDS`).  Every ledger
-and accountant asks here, at a charge and at a reservation.  An event out of its conditions is no
-error: it is recorded as it is, and costs what it is then.
+The price of a round of correlated noise, for instance, presumes that the rounds before it were
+released, too.  An event class says what its price presumes
+(:data:`sottovoce.privacy.events.NEEDS`).  Every ledger and accountant asks here, at a charge and at
+a reservation, which event *prices* a release: the event itself, or one whose price holds without
+the condition.  The ledger records the release's own event in either case.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from .events import (
 )
 
 _LAST_BITS = 1.0 + 2.0**-48
-"""Terms that are computed anew in every round may differ in their last bits, as prices do."""
+"""Factor by which terms of two rounds may differ and count as equal: they are computed anew in
+every round, so that their last bits may differ."""
 
 
 class Conditions:
-    """The events that price those of one run, or all that were charged outside of runs, in order.
+    """Finds the event that prices each release of a sequence, given those charged before it.
 
-    Rounds of several sequences may alternate, each on its own terms.  On equal terms rounds cost
-    the same, so which of two sequences a round belongs to does not matter.
+    The sequence is one run, or all releases that were charged outside runs, in order.  Rounds of
+    several methods may alternate in it, each on its own terms.  On equal terms rounds cost the
+    same, so which of two sequences of rounds a round belongs to does not matter.
 
     Parameters
     ----------
@@ -38,8 +42,9 @@ class Conditions:
 
     def __init__(self, sites_per_row: int = 1) -> None:
         self._sites_per_row = sites_per_row
-        # Rounds that none followed yet, by their index.
+        # By class and index: the rounds that no later round has followed yet.
         self._last: dict[tuple[type[Event], int], list[Event]] = {}
+        # The event that was asked about last, and the answer of `_find_preceding_round` for it.
         self._asked: tuple[Event, tuple[list[Event], int] | None] | None = None
 
     def pricing_event(self, event: Event) -> Event:
@@ -70,10 +75,11 @@ class Conditions:
     def _preceding_round(self, event: Event) -> tuple[list[Event], int] | None:
         """Return the latest round that `event` follows, as its place in a list (cached)."""
         if self._asked is None or self._asked[0] is not event:
-            self._asked = event, self._found(event)
+            self._asked = event, self._find_preceding_round(event)
         return self._asked[1]
 
-    def _found(self, event: Event) -> tuple[list[Event], int] | None:
+    def _find_preceding_round(self, event: Event) -> tuple[list[Event], int] | None:
+        """Return the latest round that `event` follows: the list that it is in, and its place."""
         rounds = self._last.get((type(event), _index(event) - 1), [])
         for i in reversed(range(len(rounds))):
             if _follows_round(event, rounds[i]):
@@ -87,6 +93,7 @@ def pricing_events(events: Iterable[Event]) -> Iterable[Event]:
 
 
 def _index(event: Event) -> int:
+    """Return the number of an event's round, from 1."""
     index: int = getattr(event, "index")  # noqa: B009 - every class that needs rounds has one
     return index
 
@@ -124,6 +131,7 @@ def _follows_round(event: Event, before: Event) -> bool:
 
 
 def _alike(one: Event, other: Event, *names: str) -> bool:
+    """Return whether source, relation and these fields of two events are equal."""
     for name in ("source", "relation", *names):
         own, others = getattr(one, name), getattr(other, name)
         if isinstance(own, np.ndarray):
@@ -135,6 +143,7 @@ def _alike(one: Event, other: Event, *names: str) -> bool:
 
 
 def _about(one: Array, other: Array) -> bool:
+    """Return whether two arrays are equal but for their last bits (`_LAST_BITS`)."""
     return one.shape == other.shape and bool(
         np.all((one <= other * _LAST_BITS) & (other <= one * _LAST_BITS))
     )

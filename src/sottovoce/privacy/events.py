@@ -1,6 +1,7 @@
-"""Events: the parameters that price a release.
+"""Events: the parameters that price a release, such as sensitivity and standard deviation.
 
-An event never says what it costs: accountants compute that.
+A query states its event (:meth:`sottovoce.queries.Query.event`), and ledgers hold events.  An event
+never says what it costs: accountants compute that.
 
 Published events never change their meaning: a new mechanism is a new class.  Every class says what
 its price presumes of other events and of the ledger (``needs``,
@@ -35,9 +36,10 @@ from ..util.typing import Any, Array
 
 NEEDS = {
     "nothing": "its price adds up with those of whatever else is released from the same rows",
-    "rounds": "the rounds before it of the same run, each once and on equal terms; else it is "
-    "priced alone",
-    "people": "as many sites a person as the ledger counts; else it is priced for as many",
+    "rounds": "the rounds before it of the same run were released, each once and on equal terms; "
+    "else it is priced by itself",
+    "people": "a person has rows at no more sites than the event counts; else it is priced for as "
+    "many as the ledger counts",
 }
 """Conditions of a price besides the event's own parameters, by the value of :attr:`Event.needs`."""
 
@@ -251,6 +253,7 @@ def check_parameter_sizes(event: Event) -> None:
 
 
 def _array(values: list[Any]) -> Array:
+    """Return a list of JSON as an array; TypeError if an entry is not a number of an event."""
     if not all(
         type(value) in (int, float) and not _LARGEST < abs(value) < np.inf for value in values
     ):
@@ -258,7 +261,7 @@ def _array(values: list[Any]) -> Array:
     return np.array(values, dtype=float)
 
 
-# Tests of a field's value, by the field's type as it is written.
+# Checks of a field's value, by the field's annotation as text.
 _FITS: dict[str, Any] = {
     "Array": lambda v: isinstance(v, np.ndarray),
     "Array | None": lambda v: v is None or isinstance(v, np.ndarray),
@@ -483,9 +486,8 @@ class SummedGaussianMechanism(Event):
 
     needs: ClassVar[str] = "people"
     caution: ClassVar[str] = (
-        "sums over sites are priced against an adversary who sees all messages and knows all that "
-        "as many sites know as the plans allow to collude; "
-        "against more colluding sites they cost more"
+        "sums over sites are priced against an adversary who sees all messages and knows what as "
+        "many sites know as their plans allow to collude; against more sites they cost more"
     )
     relation: str
     alpha: Array
@@ -679,7 +681,7 @@ class _TestedObjective:
 class RedrawnGateRelease(_TestedObjective, Event):
     """Round `index` of 004, Algorithm 2 as printed: a test, and a Gaussian objective release.
 
-    The test is priced by itself.  Every round charges its test, of pure epsilon `test_epsilon`; the
+    Every round charges its test, which has a price of its own, pure epsilon `test_epsilon`; the
     rounds 1 .. `positives` charge one release each, of fields as in
     :class:`GaussianObjectivePerturbation`.
     """

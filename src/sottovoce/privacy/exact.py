@@ -33,21 +33,23 @@ Words = NDArray[np.uint64]
 
 # Bins in a standard deviation.
 _BINS = 16
-# A coin is a whole number below it.
+# A coin is a uniform whole number from 0 to _M - 1; bin k has a probability in proportion to
+# exp(-k^2 / _M).
 _M = 2 * _BINS**2
-# Bits of a uniform that NumPy sees; with a coin and a sign they fill a word.
+# Leading bits of a uniform that NumPy works with; with a coin of 9 bits and a sign they fill a word
+# of 64 bits.
 _FIRST = 54
-# Bits of the uniform that tells the bin.
+# Bits of the uniform that selects the bin.
 _BIN = 32
-# Of these, as many as mostly tell it.
+# The number of leading bits among these that a table is indexed by; they select most bins.
 _GUIDE = 12
-# Bits of the bins' borders that are at hand when those do not decide.
+# Bits of the bins' borders that are computed beforehand, for where _BIN bits leave the bin open.
 _STORED = 256
-# Numbers at a time, so that they stay in a processor's cache.
+# Attempts that are made at a time, so that they stay in a processor's cache.
 _BLOCK = 8192
-# Bits that are drawn at a time, where more are needed.
+# Bits that are drawn at a time where more are needed.
 _MORE = 63
-# Whole numbers from here on are not stored as int64.
+# Whole numbers from here on are stored as Python integers, not as int64.
 _FITS = 2**62
 
 
@@ -62,6 +64,7 @@ class _Real:
         self.draw, self.digits, self.bits = draw, digits, bits
 
     def refine_interval(self, bits: int = _MORE) -> None:
+        """Draw so many further bits."""
         drawn = int.from_bytes(self.draw(-(-bits // 8)), "little") & ((1 << bits) - 1)
         self.digits, self.bits = self.digits << bits | drawn, self.bits + bits
 
@@ -98,8 +101,9 @@ def _bin_boundaries(bits: int) -> tuple[int, ...]:
             power = context.divide(Decimal(-(len(masses) ** 2)), Decimal(_M))
             # Each mass is off by less than 2.
             masses.append(int(context.multiply(context.exp(power), one)))
-        # Of every sum, and of the rest, a geometric series.  With too few digits the floors of both
-        # bounds differ, and all is computed again with more.
+        # Bound on the error of every partial sum, and of the rest beyond the computed masses, a
+        # geometric series.  With too few digits the floors of both bounds differ, and all is
+        # computed again with more.
         error = 2 * len(masses) + _M
         whole, part, floors = sum(masses), 0, list[int]()
         for mass in masses:
@@ -152,11 +156,20 @@ def _bin_of_uniform(u: _Real) -> int:
 
 @dataclass
 class _Normals:
-    """Independent standard normals ``+-(k + x) / 16``, as far as they are drawn."""
+    """Independent standard normals ``+-(k + x) / 16``, of which only the first bits are drawn.
 
-    first: IntArray  # floor(2^54 (k + x))
+    Attributes
+    ----------
+    first : array of int (n,)
+        ``floor(2^54 (k + x))``, with the bin k and x in (0, 1).
+    negative : array of bool (n,)
+        Their signs.
+    deep : dict
+        By position: k and x of the numbers of which more bits have been drawn.
+    """
+
+    first: IntArray
     negative: BoolArray
-    # k and x, where the first bits are not all
     deep: dict[int, tuple[int, _Real]] = field(default_factory=dict)
 
     def exact_normal(self, at: int, draw: Draw) -> tuple[int, _Real]:
@@ -192,6 +205,7 @@ def _accepted_normals(count: int, draw: Draw) -> _Normals:
 
 
 def _random_words(count: int, draw: Draw) -> Words:
+    """Draw so many words of 64 random bits."""
     return np.frombuffer(draw(8 * count), dtype=np.uint64)
 
 
@@ -311,7 +325,8 @@ def _decide_attempt(
 # --- Rounding ---
 
 Factor = Callable[[int], tuple[Fraction, Fraction]]
-"""Bounds of a positive number, whose difference is the smaller the more bits are asked for."""
+"""From a number of bits to a lower and an upper bound of a positive number, by which a normal is
+multiplied; with more bits the bounds are closer."""
 
 
 def rounded_gaussian(
@@ -391,6 +406,7 @@ def rounded_spherical(
 
 
 def _whole(d: int) -> int:
+    """Return a number of entries; InvalidInput if it is less than 1."""
     if d < 1:
         raise InvalidInput(
             "d",

@@ -1,7 +1,8 @@
 """Prices of Gaussian noise on an answer (U7), in an objective (U3) and on an inexact answer (U4).
 
 The standard deviation is ``sigma`` in every coordinate, in sum scale inside an objective; ``mu`` is
-sensitivity over sigma.  ``phi = t^2 / (2 sigma^2)``, ``kappa = c1 / K``, orders ``alpha > 1``.  See
+sensitivity over sigma.  ``phi = t^2 / (2 sigma^2)`` is minus the noise's log density along the row,
+at t; ``kappa = c1 / K``; orders are ``alpha > 1``.  The proofs of U3, U4 and U7 are in
 ``docs/privacy/tight.md``.
 """
 

@@ -1,4 +1,4 @@
-"""Noise: keyed streams in a simulation, the operating system at a site.
+"""Sources of noise: streams keyed by a seed in a simulation, the operating system at a site.
 
 Draws are of unit scale; the query, which knows the sensitivity, scales them.
 """
@@ -177,6 +177,7 @@ class KeyedNoise(Noise):
     ) -> None:
         digest = hashlib.blake2b(f"sottovoce noise {seed}".encode(), digest_size=16).digest()
         self._bits = np.random.Philox(key=np.frombuffer(digest, dtype=np.uint64))
+        # One generator for all streams, and its state before any draw, with counters at 0.
         self._rng, self._unused = np.random.Generator(self._bits), self._bits.state
         self._streams = [(r, i) for r in replicates for i in nodes]
         if lead is None:
@@ -300,6 +301,7 @@ class SystemNoise(Noise):
 
     @staticmethod
     def _random_words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
+        """Draw words of 64 random bits from the operating system."""
         return np.frombuffer(
             os.urandom(8 * int(np.prod(shape, dtype=int))), dtype=np.uint64
         ).reshape(shape)

@@ -34,7 +34,7 @@ FINEST, COARSEST = 40, 20
 
 Shares of a sum may have steps of up to ``2^-20`` of a share's, at ``4^(40 - bits)`` times the cost
 in delta (docs/privacy/sums.md)."""
-# Rate of noise from which on a Renyi curve gains nothing on the pure price, and takes long.
+# Largest rate of noise for which a Renyi curve is computed.
 _LOUD = 100.0
 T = TypeVar("T")
 Orders = tuple[float, ...]
@@ -56,7 +56,10 @@ def _check_positive(event: Event, *names: str) -> None:
 
 
 def _sum_sensitivity_over_sigma(event: events.SummedGaussianMechanism) -> Array:
-    """Return sensitivity over sigma of a sum, if the event has a proof (docs/privacy/sums.md)."""
+    """Return sensitivity over sigma of a sum, (N,); UnknownEvent if the event has no proof.
+
+    The proof is in docs/privacy/sums.md.  Infinite where the grid is too coarse for a price.
+    """
     _check_positive(event, "alpha", "dimension", "sites_per_row")
     honest = event.participants - event.colluders
     if not (event.colluders >= 0 and honest >= 1 and event.participants <= event.sites):
@@ -91,6 +94,7 @@ def _sensitivity_over_sigma(
 
 
 def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
+    """Return U1's pure epsilon of the exact minimiser, (N,)."""
     _check_positive(event, "K", "beta")
     return objective_perturbation_epsilon(
         event.beta,
@@ -104,7 +108,10 @@ def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
 def _answer_sensitivity(
     event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation,
 ) -> Array:
-    """Return the sensitivity of the answer itself, given the noise in the objective."""
+    """Return the sensitivity of the solver's answer, (N,), for any fixed noise in the objective.
+
+    Minimisers move by at most ``Delta / K``, and each answer is up to `error` from its minimiser.
+    """
     return RELATIONS[event.relation] / event.K + 2.0 * event.error
 
 
@@ -198,7 +205,10 @@ def zcdp_rho(event: Event) -> Array:
 
 @lru_cache(maxsize=4096)
 def _spherical_curve(orders: Orders, beta: float, kappa: float, d: int, direction: str) -> Array:
-    # Nothing to gain on the pure price there, and much to compute.
+    """Return :func:`.spherical.objective_rdp` of these parameters, cached.
+
+    Infinite for noise so small that the curve gains nothing on the pure price, and takes long.
+    """
     if beta > _LOUD:
         return np.full(len(orders), np.inf)
     return spherical.objective_rdp(np.array(orders), beta, kappa, d, relation=direction)
@@ -206,11 +216,15 @@ def _spherical_curve(orders: Orders, beta: float, kappa: float, d: int, directio
 
 @lru_cache(maxsize=4096)
 def _ball_curve(orders: Orders, d: int, s: float) -> Array:
+    """Return :func:`.spherical.spherical_rdp` of these parameters, cached."""
     return spherical.spherical_rdp(np.array(orders), d, s)
 
 
 def _price_each_node(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], ...]:
-    """Return ``price(node, direction)`` for every direction and node of the event."""
+    """Return ``price(node, direction)`` for every direction of the relation and node of the event.
+
+    The result is indexed by direction, then node.
+    """
     sides = DIRECTIONS[getattr(event, "relation", "replace-one")]
     arrays = [value for value in vars(event).values() if isinstance(value, np.ndarray)]
     if any(value.size != arrays[0].size for value in arrays):
@@ -291,7 +305,10 @@ def _pure_curve(a: Array, epsilon: float) -> Array:
 
 
 def _objective_curve(event: _Objective, orders: Orders, i: int, direction: str) -> Array:
-    """Return the curve of node i's perturbed objective, by the noise in it or on its answer."""
+    """Return the Renyi curve of node i's perturbed objective, (orders,).
+
+    It is the lower of two: by the noise in the objective (U1 to U4), and by that on the answer.
+    """
     a = np.array(orders)
     kappa = event.curvature_bound / float(event.K[i])
     error = float(event.error[i])
@@ -313,7 +330,10 @@ def _objective_curve(event: _Objective, orders: Orders, i: int, direction: str) 
 
 
 def _redrawn_curves(event: events.RedrawnGateRelease, orders: Orders) -> Array:
-    """Return the curves of what is released, if anything is, and of the test before it."""
+    """Return the Renyi curves of a round: of its test, and of the release that it charges, if any.
+
+    Shape (directions, nodes, orders), as of :func:`renyi_divergences`.
+    """
     a = np.array(orders)
     # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
     # was drawn (as in U4).
@@ -329,7 +349,10 @@ def _redrawn_curves(event: events.RedrawnGateRelease, orders: Orders) -> Array:
 
 
 def _gated_minimiser_curves(event: events.MinimiserGateRelease, orders: Orders) -> Array:
-    """Return the curves of a minimiser, of a test of it, and of the noisy answer."""
+    """Return the Renyi curves of a round: of the minimiser, of its test, and of the noisy answer.
+
+    Shape (directions, nodes, orders), as of :func:`renyi_divergences`.
+    """
     a = np.array(orders)
     _check_positive(event, "sigma_release")
     # Given the minimiser, which counts as released, the test is pure and the answer a
@@ -346,7 +369,9 @@ def _gated_minimiser_curves(event: events.MinimiserGateRelease, orders: Orders) 
 
 
 class Bill(NamedTuple):
-    """A dominating pair of one release, in parts whose losses add up.
+    """A dominating pair of one release: two laws that are at least as easy to tell apart.
+
+    It is the product of these parts, so that their privacy losses add up.
 
     Parameters
     ----------
@@ -475,6 +500,7 @@ def _with_determinant(within: Within, **others: Any) -> Bill:
 
 
 def _dominating_sum(event: events.SummedGaussianMechanism) -> _Pairs:
+    """Return the Gaussian pairs of a sum over sites, with the cost of its grid."""
     shift = _sum_sensitivity_over_sigma(event)
     if not np.all(np.isfinite(shift)):
         return _price_each_node(event, lambda i, _: Bill(epsilon=np.inf))
@@ -506,6 +532,7 @@ def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
 
 
 def _dominating_gated_minimiser(event: events.MinimiserGateRelease) -> _Pairs:
+    """Return the pairs of a minimiser, with those of its test and of the noisy answer around it."""
     _check_positive(event, "sigma_release")
     shifts = event.sensitivity_over_sigma()
     lattice = _noise_coordinates(event)

@@ -30,9 +30,10 @@ ORDERS.setflags(write=False)
 # Relative margin for rounding.
 _MARGIN = 1e-12
 _FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
-# Steps of a recurrence, their square over the argument: a bracket shrinks by e^-45.
+# Number of steps of a recurrence at argument x: the root of this times x, after which a bracket has
+# shrunk by about e^-45.
 _STEPS = 45.0
-# Groups of numbers for which a recurrence begins at one height.
+# Arguments are split into so many groups, in each of which the recurrence begins at one order.
 _GROUPS = 6
 
 
@@ -227,7 +228,7 @@ def spherical_rho(d: int, s: float) -> float:
 
 
 def spherical_rdp(orders: ArrayLike, d: int, s: float) -> Array:
-    """U2: return the Renyi divergence of spherical noise on an answer, at each order.
+    """Return the Renyi divergence of spherical noise on an answer, at each order, by U2.
 
     Parameters
     ----------
@@ -280,7 +281,9 @@ def spherical_rdp(orders: ArrayLike, d: int, s: float) -> Array:
 
 
 def loss_support(d: int, s: float) -> tuple[float, float]:
-    """Return an interval of eta above which lies a probability of at most 1e-25.
+    """Return an interval (low, high) of eta; above it lies a probability of at most 1e-25.
+
+    `d` and `s` are as for :func:`log_density`.
 
     :func:`spherical_rho` gives the tail bound: ``E e^{l eta} <= exp(l s/(2d) + l^2/(2d))`` for l >
     0. Nothing is proved about the mass below the interval; a caller that cuts it off must count it

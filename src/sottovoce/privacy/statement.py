@@ -159,7 +159,7 @@ class Statement:
 
     @property
     def guarantee(self) -> Words:
-        """The statement in words, without the remark on simulations, as a plan makes it."""
+        """The statement in words without the remark on simulations, as a plan shows it."""
         return [*_proved_sentences(self), *_further_sentences(self), *_paper_claim_sentence(self)]
 
     @property
@@ -206,7 +206,7 @@ class Statement:
         return but
 
     def comparable_promise(self) -> dict[str, Any]:
-        """Return plain data in short, for comparisons."""
+        """Return the short form as plain data, for tables that compare methods."""
         plain = {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -329,7 +329,8 @@ def either_list_statement(first: Statement, second: Statement) -> Statement:
 def _settled_fields(known: dict[str, Any], facts: Iterable[Fact]) -> dict[str, Any]:
     """Return the fields of a statement from those known before and further facts.
 
-    Reasons and assumptions are kept only with something that they speak of.
+    The reason why nothing is proved is dropped where epsilon is finite, and the assumption of a
+    paper's claim where there is none.
     """
     settled = dict(known)
     for fact in facts:
@@ -378,7 +379,8 @@ def _accountant_text(said: Statement) -> str:
     more = ""
     if said.others:
         more = f" and {said.others} of other rows"
-    return f"{notion}, for {said.releases} releases a site{more}{_by_other_notions(said)}"
+    releases = "1 release" if said.releases == 1 else f"{said.releases} releases"
+    return f"{notion}, for {releases} a site{more}{_by_other_notions(said)}"
 
 
 def _by_other_notions(said: Statement) -> str:
@@ -399,6 +401,7 @@ def _by_other_notions(said: Statement) -> str:
 
 
 def _protection_sentence(said: Statement) -> str:
+    """Return who is protected against whom, without the definition that follows it."""
     but = ""
     if said.trust.excepted:
         but = f", but not against {said.trust.excepted}"

@@ -1,4 +1,4 @@
-"""The facts that a privacy statement is built from: each is returned by the place that knows it.
+"""The facts that a privacy statement is built from; each is made by the part that knows it.
 
 :func:`sottovoce.privacy.statement.build_statement` turns a list of them into a statement.  A later
 fact wins over an earlier one of its kind; caveats add up.
@@ -35,7 +35,7 @@ def caveat_text(caveat: Caveat) -> str | None:
 
 
 def _caveat_list(caveat: Caveat) -> Iterable[str | None]:
-    """Return caveats as several."""
+    """Return caveats as a sequence of texts."""
     if isinstance(caveat, str):
         return [caveat]
     return caveat or ()
@@ -62,7 +62,7 @@ class Priced(Protocol):
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact about a run, whose fields are named as those of the statement that it settles."""
+    """Base of facts about a run, whose fields are named as those of the statement that they set."""
 
     def settled_fields(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the statement's fields that follow from this fact.
@@ -217,7 +217,7 @@ class Caveats(Fact):
 
 @dataclass(frozen=True)
 class Unproved(Fact):
-    """The reason why nothing is proved, if the form does not tell; unused for a finite epsilon."""
+    """Why nothing is proved, where the run's form does not tell; unused for a finite epsilon."""
 
     unprotected: str | None
 
@@ -264,7 +264,7 @@ class InLedger(Fact):
 
 @dataclass(frozen=True)
 class IfOthersCollude(Fact):
-    """Epsilon of sums if all other sites collude with whoever sees the messages."""
+    """Epsilon of sums against all other sites together with an adversary who sees the messages."""
 
     alone: float
 
@@ -285,6 +285,6 @@ class UnderOtherRelation(Fact):
 
 @dataclass(frozen=True)
 class RestsOn(Fact):
-    """Assumptions of the guarantee that whoever states it cannot see."""
+    """Assumptions of the guarantee that the party that states it cannot check."""
 
     rests: tuple[str, ...]

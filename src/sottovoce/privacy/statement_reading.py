@@ -1,4 +1,8 @@
-"""Reading a privacy statement from plain data of anybody: every value is checked."""
+"""Reading a privacy statement from plain data that may come from anybody: every value is checked.
+
+Used by :meth:`sottovoce.privacy.statement.Statement.from_dict`.  Each reader below returns a value
+of its type or raises; :func:`read_fields` turns that into an InvalidInput with the field.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from ..util.typing import Any
 from .statement_facts import Shared
 
 TOLD_BY_ADVERSARY = (NOBODY, CURATOR)
-"""Trusts that the adversary's sentence tells apart."""
+"""Trusts that are recognised by their sentence on the adversary, and not written by themselves."""
 
 _T = TypeVar("_T")
 
@@ -39,6 +43,7 @@ def read_fields(plain: Any) -> dict[str, Any]:
 
 
 def _trust(plain: dict[str, Any]) -> Trust:
+    """Return the trust: as it is written, or the one whose sentence on the adversary is."""
     if "trust" in plain:
         return Trust.from_dict(plain["trust"])
     for trust in TOLD_BY_ADVERSARY:
@@ -48,6 +53,7 @@ def _trust(plain: dict[str, Any]) -> Trust:
 
 
 def _unknown_field_error(key: str) -> InvalidInput:
+    """Return the error for a field that is missing or has a value of another type."""
     return InvalidInput(
         key,
         None,
@@ -57,6 +63,7 @@ def _unknown_field_error(key: str) -> InvalidInput:
 
 
 def _read_field(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
+    """Return the value of a field as `read` reads it; InvalidInput if it raises."""
     try:
         return read(plain[key])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
@@ -88,7 +95,7 @@ def _count(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    """A price: at least 0, perhaps infinite."""
+    """Return an epsilon or delta: at least 0, perhaps infinite, which may be the text ``inf``."""
     if value == "inf":
         return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
@@ -109,6 +116,7 @@ def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
 
 
 def _shared(value: Any) -> Shared:
+    """Return the state of a shared ledger."""
     return Shared(
         _text(value["run"]),
         _number(value["spent"]),

@@ -1,4 +1,12 @@
-"""Kinds of release.  Algorithms build queries; only the row guard answers them."""
+"""Queries: the kinds of release.  Algorithms build queries; only the row guard answers them.
+
+- :mod:`.statistic`: noisy gradients and proximal steps; :mod:`.correlated`, :mod:`.sparse_vector`;
+- :mod:`.objective`: noise in the local objective (:mod:`.objective_noise`);
+- :mod:`.bounded`, :mod:`.framed` and others: bounded sums, from which answers are computed;
+- :mod:`.sums`, :mod:`.sum_attempt`: the same statistics, as sums over sites;
+- :mod:`.vault`: what only queries may use, the rows, the noise and secrets between answers;
+- :mod:`.reach`: bounds on answers from public facts; :mod:`.audit_hooks`: what an audit may know.
+"""
 
 from .base import Query, check_unit
 from .bounded import (

@@ -20,7 +20,7 @@ from ..problem.facts import Facts
 from ..util.typing import Array
 from .vault import Vault
 
-# Log ratio of a release without noise that fits one table and not the other.
+# Log likelihood ratio of a release without noise that fits one of the tables only.
 _CERTAIN = 1e6
 
 
@@ -38,7 +38,7 @@ class Supposed:
 
 
 class Canaries(Protocol):
-    """Rows of one node: known ones, and canaries, each of two values by the toss of a coin.
+    """Rows of one node: known ones, and canaries, each with one of two values by a coin.
 
     `facts` are of this node alone, `count` is the number m of canaries, and `kept` holds what
     queries remember of earlier releases, by name.
@@ -118,7 +118,7 @@ def gaussian_log_density(noise: Array, sigma: Array) -> Array:
 
 
 def vector(x: object) -> Array:
-    """Return a public vector or scalar of one node and one replicate, without the leading axes."""
+    """Return a public vector (..., d) or scalar of one node and one replicate as (d,) or ()."""
     x = np.asarray(x, dtype=float)
     if x.size > 1:
         return x.reshape(-1)

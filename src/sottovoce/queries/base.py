@@ -1,8 +1,9 @@
-"""Queries: a kind of release that sees rows, draws noise and states its event.
+"""The interface of a query: a kind of release that sees rows, draws noise and states its event.
 
-A class that defines no event cannot be instantiated, so no release can go uncharged.  Queries are
-asked through a :class:`sottovoce.runs.row_guard.RowGuard` only, which charges the event before it
-calls :meth:`Query.answer`.
+Facts (:mod:`sottovoce.problem.facts`) are all that is public of a run; the vault (:mod:`.vault`)
+holds the rows.  A class that defines no event cannot be instantiated, so no release can go
+uncharged.  Queries are asked through a :class:`sottovoce.runs.row_guard.RowGuard` only, which
+charges the event before it calls :meth:`Query.answer`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def check_unit(proved: bool, facts: Facts) -> None:
     proved : bool
         Whether the release is proved for units of several rows.
     facts : Facts
-        Public facts; their ``several`` tells whether a unit may have several rows.
+        Public facts; their `has_several_rows` tells whether a unit may have several rows.
 
     Raises
     ------
@@ -34,7 +35,9 @@ def check_unit(proved: bool, facts: Facts) -> None:
         If a unit may have several rows and the release is proved for one row a unit only.
     """
     if facts.has_several_rows and not proved:
-        rule = "is for several rows a person, and this release is proved for one row a person"
+        rule = (
+            "declares several rows a person, but this release is proved for one row a person only"
+        )
         remedy = (
             "use prox_admm, prox_average, momentum or dgd, which are proved for several rows, "
             "or declare one row a person"
@@ -105,10 +108,11 @@ class Query(ABC):
         """
 
     def public_digest(self) -> bytes:
-        """Return a digest that is stored with an answer and compared when it is read again.
+        """Return a digest of public values that is stored with an answer, and compared on replay.
 
-        It is empty by default.  A query stamps its public point if its answers, or later ones, mean
-        something at that point only.
+        It is empty by default.  A query whose answers, or later ones, mean something at its public
+        point only returns a digest of that point, so that a stored answer is not taken for one at
+        another point.
         """
         return b""
 
@@ -245,5 +249,5 @@ class Query(ABC):
         InvalidInput
             By default: how canaries move the answer is not known.
         """
-        rule = "does not say how canaries move its answer (Query.leaning)"
+        rule = "does not say how canaries move its answer (Query.canary_dependence)"
         raise InvalidInput("method", type(self).__name__, rule, "use the audit with two tables")

@@ -34,7 +34,7 @@ from .vault import Vault
 
 # Unit roundoff of double precision.
 _UNIT = 2.0**-53
-# Least size of an encoded target at a bound: encoding may round it.
+# Least size of an encoded target that counts as at its bound of 1, as encoding may round it.
 _BOUND = 1.0 - 2.0**-40
 
 
@@ -148,21 +148,27 @@ class Bounded(ABC):
             self.exact_sum_sensitivity(facts) / rows + 2.0 * self.rounding_error_bound(facts, rows)
         )
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
-        """Compute the mean over each node's own rows, of shape (..., width), without noise."""
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
+        """Compute the mean over each node's own rows without noise, shape (..., width).
+
+        It is protected by nothing, so it never leaves the query that adds the noise.
+        """
         return np.asarray(vault.solver.total_over_rows(self.at, self.sum_over_block) / facts.n)
 
-    def stamp(self) -> bytes:
+    def public_digest(self) -> bytes:
+        """Return the digest of the public point and parameters (:meth:`Query.public_digest`)."""
         return digest_public_values(self)
 
-    def blank(self, facts: Facts) -> Array:
+    def placeholder_answer(self, facts: Facts) -> Array:
+        """Return zeros of the answer's shape (..., width), for planning."""
         return np.zeros((*self.at.shape[:-1], self.number_of_entries(facts)))
 
 
 class _Vector(Bounded):
-    """Sums of vectors ``c_k a_k`` with factors of both signs."""
+    """Base of sums of vectors ``c_k a_k`` over the rows, with factors of both signs."""
 
     def number_of_entries(self, facts: Facts) -> int:
+        """Return d."""
         return facts.d
 
 
@@ -397,7 +403,7 @@ class RowMean(Bounded):
     def largest_row_norm(self, facts: Facts) -> float:
         return 1.0
 
-    def value(self, vault: Vault, facts: Facts) -> Array:
+    def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
         each = partial(self.sum_over_block, weighed=facts.has_several_rows)
         return np.asarray(vault.solver.total_over_rows(self.at, each) / facts.n)
 
@@ -704,7 +710,7 @@ def counts_by_cell(cells: IntArray, counted: BoolArray, width: int) -> Array:
 
 
 def _repeat_for_nodes(vector: Array, at: Array) -> Array:
-    """The same vector for every node, and one replicate: (M, 1, d)."""
+    """Return the same vector (d,) for every node and one replicate, (M, 1, d)."""
     return np.broadcast_to(np.asarray(vector, dtype=float), (at.shape[0], 1, at.shape[-1]))
 
 
@@ -825,6 +831,7 @@ class NoisyBounded(NoisyValue):
         )
 
     def check_before_charge(self, facts: Facts) -> None:
+        """Check that the public point is finite, and that the noise has a price in this run."""
         super().check_before_charge(facts)
         if facts.pure and self.alpha is not None:
             raise InvalidInput(
@@ -845,7 +852,8 @@ class NoisyBounded(NoisyValue):
         facts : Facts
             Public facts of all nodes, of which the mean weighs each by its rows.
         among : Among
-            Not used: all nodes take part.
+            Not used: where each site releases its own mean, all sites take part
+            (:meth:`sottovoce.runs.oracles.OwnAnswers.participating_sites`).
 
         Returns
         -------
@@ -858,10 +866,10 @@ class NoisyBounded(NoisyValue):
         return float(np.sqrt(np.sum((weights * self.event(facts).noise_standard_deviation()) ** 2)))
 
     def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
-        return self.what.value(vault, facts)
+        return self.what.exact_statistic(vault, facts)
 
     def public_digest(self) -> bytes:
-        return self.what.stamp()
+        return self.what.public_digest()
 
     def placeholder_answer(self, facts: Facts) -> Array:
-        return self.what.blank(facts)
+        return self.what.placeholder_answer(facts)

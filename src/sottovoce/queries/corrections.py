@@ -1,4 +1,4 @@
-"""Corrections to smooth sums over rows that are computed from a histogram of scores.
+"""Corrections to sums of smooth statistics that are computed from a histogram of scores.
 
 A histogram tells the sum of any statistic of score and label up to where scores lie within their
 cells.  What a row adds to these corrections is the difference, which is small, so that noise in
@@ -23,7 +23,8 @@ from .bounded import Bounded, labels_of, score_cells
 special = Later("scipy.special")
 
 STATISTICS = 9
-"""Slots of :func:`added_statistics`."""
+"""Number of statistics of a row, in the order of :func:`added_statistics`."""
+# Places of the statistics in that order.
 SCORE: slice = slice(0, 2)
 INFORMATION: slice = slice(2, 5)
 IN_THE_LARGE, OBSERVED_LESS_EXPECTED, ORDER, BENT = 5, 6, 7, 8
@@ -159,7 +160,8 @@ def places_within_cells(edges: Array, u: Array, cell: IntArray, tails: Array) ->
     Returns
     -------
     array of shape (n,)
-        From 0 to 1; in the open cells so that exponential tails of these means are even.
+        From 0 to 1.  In the open cells places are uniform if distances from the edge are
+        exponential with these means.
     """
     width = edges[1] - edges[0]
     inner = (u - edges[np.clip(cell - 1, 0, len(edges) - 2)]) / width
@@ -242,7 +244,10 @@ class Corrections(Bounded):
         return found.reshape(*at.shape[:2], -1)
 
     def _sum(self, replicate: int, block: int, u: Array, positive: Array, cell: IntArray) -> Array:
-        """Return the sum over the rows of one block, of shape (STATISTICS,)."""
+        """Return the sum of clipped differences over rows of one block, of shape (STATISTICS,).
+
+        `u`, `positive` and `cell` are as for :func:`added_statistics`, of rows of that block.
+        """
         assert self.curves is not None and self.values is not None and self.units is not None
         assert self.edges is not None
         r = min(replicate, len(self.units) - 1)

@@ -44,7 +44,7 @@ from .vault import Secret, Vault
 _U = 2.0**-53
 # How far derivatives may differ if computed twice at one point, relative to a gradient's bound.
 _AGAIN = 2.0**-20
-_MISSED = "resume: gradients of earlier rounds were not computed again; start the run from round 1"
+_MISSED = "resume: the gradients of earlier rounds are missing; start the run from round 1"
 
 
 @dataclass(frozen=True)
@@ -220,6 +220,7 @@ class CarriedGradient(NoisyGradient):
         return np.asarray(sensitivity / sigma * (T / (T + t - 1.0))).reshape(self.rounds, -1)
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this round; InvalidInput where correlated noise is not proved."""
         assert self.alpha is not None
         if not can_correlate_noise(facts, Schedule(), self.rounds):
             raise InvalidInput(
@@ -275,6 +276,7 @@ class CarriedGradient(NoisyGradient):
         return self._less_carried_part(self._gradient_and_history(vault, self.index))
 
     def _less_carried_part(self, pulls: Pulls) -> Array:
+        """Return the last gradient less the share of those before it, (..., d)."""
         return np.asarray(pulls.last - self.share * pulls.before)
 
     def _gradient_and_history(self, vault: Vault, release: int) -> Pulls:
@@ -329,6 +331,7 @@ class CarriedGradient(NoisyGradient):
         return gaussian_log_density(noise, self._sigma(self.sensitivity(facts)))
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        """Return how a round depends on canary rows, given the rounds before it."""
         middle, lean = canaries.gradients(self.start.reshape(-1))
         now = np.column_stack([middle, lean])
         before = canaries.kept.get("pulls", np.zeros_like(now))

@@ -1,4 +1,4 @@
-"""When people leave follow-up: counts of people by public cell."""
+"""When people leave the follow-up of a survival study: counts of people by public cell."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Exits(Bounded):
         -------
         array of shape (M, R, cells)
         """
-        # The product with a unit vector reads the last column.
+        # The product with a unit vector reads the last column, which holds cell / cells.
         last = np.zeros((len(at), 1, at.shape[-1]))
         last[..., -1] = 1.0
         held = np.asarray(block.to_numpy_array(block.change_of_margins(last)))

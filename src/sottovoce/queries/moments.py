@@ -8,7 +8,10 @@ from ..util.typing import Array
 
 
 def flatten_symmetric(S: Array) -> Array:
-    """Flatten symmetric matrices (..., d, d) to vectors (..., d (d + 1) / 2) of the same norm."""
+    """Flatten symmetric matrices (..., d, d) to vectors (..., d (d + 1) / 2).
+
+    A vector's Euclidean norm is the matrix's Frobenius norm, which sensitivities bound.
+    """
     i, j = np.triu_indices(S.shape[-1])
     # An entry off the diagonal stands twice in the Frobenius norm.
     return np.asarray(S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))

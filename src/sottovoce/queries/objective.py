@@ -82,7 +82,7 @@ class PerturbedObjective(Query):
     tol: float | None = None
 
     def noise_at(self, facts: Facts) -> ObjectiveNoise:
-        """What the law's noise does at nodes with these facts."""
+        """Return the size and effect of the law's noise at nodes with these facts."""
         return ObjectiveNoise(self.noise, self.curvature, facts, self.tol)
 
     def _noisy_minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
@@ -104,7 +104,10 @@ class PerturbedObjective(Query):
         return project_to_ball(w, facts, tol, pull, q)
 
     def _nearest_start(self, facts: Facts) -> Array:
-        """The nearest start in reach without noise: public, so a resumed run can repeat it."""
+        """Return the solver's start, projected to the ball of possible answers.
+
+        It is public, so a resumed run can repeat it.
+        """
         noise = self.noise_at(facts)
         pull = public_vector_norm(self.linear, "linear") + noise.linear_pull
         return project_to_ball(
@@ -112,6 +115,7 @@ class PerturbedObjective(Query):
         )
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this law, with what the noise on the answer pays for."""
         law = self.noise
         if law is None:
             return Unprotected(source=self.source, rows=facts.n)
@@ -171,6 +175,7 @@ class PerturbedObjective(Query):
         return vault.noise.add_spherical(w, rate, coarsest, release)
 
     def check_before_charge(self, facts: Facts) -> None:
+        """Check that public vectors are finite, and leave the solver room for its certificate."""
         # Without a guarantee, and in printed forms, which are for simulations only, this is enough.
         if self.noise is None or not self.noise.polish:
             public_vector_norm(self.linear, "linear")
@@ -206,8 +211,10 @@ class PerturbedObjective(Query):
         return np.zeros_like(self.start)
 
     def around_origin(self, origin: Array, facts: Facts) -> Query:
-        """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's
-        part of q included.
+        """Return the query about w, given that about ``v = w - origin``.
+
+        ``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's part of
+        q included.
         """
         return replace(
             self,
@@ -303,6 +310,7 @@ class SecretStartObjective(PerturbedObjective):
     before: SecretMinimiser | None = None
 
     def event(self, facts: Facts) -> Event:
+        """Return the event, with the change of the secret linear term by a row."""
         law = self.noise
         assert isinstance(law, SphericalLaw) and self.before is not None
         check_loss(facts)

@@ -1,8 +1,9 @@
-"""Noise in an objective: its laws, what a release of a given price needs of them, and what they do
-at a node.
+"""Noise in a local objective: its laws, their size for a given price, and their effect at a node.
 
-Sizes are in sum scale (:mod:`sottovoce.problem.facts`).  The proofs are those of
-:class:`sottovoce.queries.PerturbedObjective`.
+A *law* is a distribution of the random linear term of
+:class:`sottovoce.queries.PerturbedObjective`, with the noise on the solver's answer that covers its
+error (*polish*).  Sizes are in sum scale (:mod:`sottovoce.problem.facts`).  The proofs are those of
+that query.
 """
 
 from __future__ import annotations
@@ -24,28 +25,29 @@ POLISH = 0.01
 POLISH_SQUARED = 0.001
 """Share of a release's squared sensitivity over sigma that is spent on it, with a delta."""
 
-# Noise is longer than the bound below with a probability of at most e^-700.
+# Noise is longer than `ObjectiveNoise.longest` with a probability of at most e^-700.
 _FAR = 700.0
-# of that bound: how far drawing in double precision puts noise from where it should be
+# Share of that length by which noise drawn in double precision may differ from exact noise.
 _ROUNDING = 2.0**-46
 FINE = 2.0**-11
-"""The grid's share of the certificate's error."""
+"""Share of the solver's certified distance by which the release's grid may move an answer."""
 
 
 def change_by_rows(facts: Facts) -> float:
-    """How far a row moves the noise: no event carries a derivative bound, so every loss is
-    priced as if it were 1.
+    """Return the largest change of the noise by a row, in sum scale: 2 for replace-one, else 1.
+
+    Events of objectives carry no derivative bound, so every loss is priced as if it were 1.
     """
     return RELATIONS[facts.relation]
 
 
 def loss_terms(facts: Facts) -> dict[str, float | bool]:
-    """What prices of noise in objectives depend on of a loss."""
+    """Return the properties of a loss on which prices of noise in objectives depend."""
     return {"curvature_bound": facts.loss.curvature_bound, "logistic": facts.loss.logistic_identity}
 
 
 def check_loss(facts: Facts) -> None:
-    """Refuse losses that do not meet the conditions of the events for objectives."""
+    """Raise InvalidInput for a loss for which no price of noise in objectives is proved."""
     if rule := facts.loss.unproved_inside:
         raise InvalidInput(
             "loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'"
@@ -53,13 +55,30 @@ def check_loss(facts: Facts) -> None:
 
 
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
-    """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
+    """Return the rate ``beta`` of the noise at which one release costs `epsilon`, per node.
 
     Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta
     it is the price ``Delta beta`` of the noise alone; the accountant adds the curvature's part,
     which costs almost nothing.
 
-    InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
+    Parameters
+    ----------
+    epsilon : array (..., 1)
+        Price of the release, > 0.
+    curvature : array (..., 1)
+        Public quadratic term of the objective, besides rho's.
+    facts : Facts
+        Public facts of the nodes.
+
+    Returns
+    -------
+    array (..., 1)
+        In sum scale.
+
+    Raises
+    ------
+    InvalidInput
+        Where the curvature of the loss alone costs more than `epsilon`; its ``nodes`` says where.
     """
     delta_gradient = change_by_rows(facts)
     if not facts.pure:
@@ -110,7 +129,7 @@ class GaussianLaw:
 
 
 def check_law(law: str, facts: Facts) -> None:
-    """Refuse an unknown law, or one without a price here, with :class:`InvalidInput`."""
+    """Raise InvalidInput for an unknown law, or one that has no price in this run."""
     if law not in ("spherical", "gaussian"):
         raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
     if law == "gaussian" and facts.pure:
@@ -122,8 +141,27 @@ def check_law(law: str, facts: Facts) -> None:
 def noise_of_law(
     law: str, alpha: Array, curvature: ArrayLike, facts: Facts
 ) -> SphericalLaw | GaussianLaw:
-    """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over
-    sigma `alpha`.
+    """Return the noise of a release that costs `alpha`.
+
+    Parameters
+    ----------
+    law : {"spherical", "gaussian"}
+    alpha : array (..., 1)
+        Epsilon of spherical noise, as for :func:`rate_for_epsilon`; sensitivity over sigma of
+        Gaussian noise.
+    curvature : array (..., 1)
+        Public quadratic term of the objective, besides rho's.
+    facts : Facts
+        Public facts of the nodes.
+
+    Returns
+    -------
+    SphericalLaw or GaussianLaw
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`check_law` and :func:`rate_for_epsilon`.
     """
     check_law(law, facts)
     if law == "gaussian":
@@ -133,7 +171,7 @@ def noise_of_law(
 
 @dataclass(frozen=True)
 class ObjectiveNoise:
-    """What a law's noise in objectives of this curvature does at nodes with these facts.
+    """The size and effect of a law's noise at nodes with these facts.
 
     Parameters
     ----------
@@ -152,7 +190,7 @@ class ObjectiveNoise:
     asked_tol: float | None = None
 
     def per_node(self, x: ArrayLike) -> Array:
-        """A number for every node, shape (N, 1)."""
+        """Return a number for every node, (N, 1)."""
         return np.broadcast_to(np.asarray(x, dtype=float), self.facts.n.shape)
 
     @property
@@ -197,15 +235,17 @@ class ObjectiveNoise:
 
     @property
     def certified_distance(self) -> Array:
-        """How far the solver's answer is from the exact minimiser at most, per node."""
+        """Largest distance of the solver's answer from the exact minimiser, per node."""
         return certified_error(
             self.facts.C, self.solver_tolerance, self.facts.mu + self.per_node(self.curvature)
         )
 
     @property
     def error(self) -> Array:
-        """The solver's certificate, the grid, and how far the noise's rounding moves the
-        minimiser, added up.
+        """Largest distance of a release, before noise is added to it, from the exact minimiser.
+
+        It adds up the solver's certified distance, the grid's rounding, and how far the rounding of
+        the noise in the objective moves the minimiser.  Per node.
         """
         return (
             self.certified_distance * (1.0 + FINE)
@@ -214,8 +254,9 @@ class ObjectiveNoise:
 
     @property
     def release(self) -> tuple[Array, Array]:
-        """``beta_release`` and ``sigma_release``: of the noise on the answer, which pays for its
-        :attr:`error`.
+        """Rate and standard deviation of the noise on the answer, which pays for :attr:`error`.
+
+        They are ``beta_release`` and ``sigma_release`` of the event, per node; 0 for none.
         """
         law, none = self.law, np.zeros(self.facts.n.shape)
         if law is None or not law.polish:
@@ -227,8 +268,9 @@ class ObjectiveNoise:
         return none, 2.0 * self.error / self._share(law)
 
     def _sufficient_tolerance(self, law: SphericalLaw | GaussianLaw) -> Array:
-        """The certificate at which noise on the answer makes the release at most `INFLATION`
-        noisier.
+        """Return the solver's tolerance at which the noise on the answer hardly counts.
+
+        The release is then noisier than the exact minimiser by a share of at most `INFLATION`.
 
         Noise of deviation s in the objective, sum scale, moves the answer by at least about ``(C /
         n) s / (quadratic_term + C c1 / d)``, root mean square over directions: the eigenvalues of
@@ -250,8 +292,9 @@ class ObjectiveNoise:
         return np.asarray(room * self._share(law) * spread * q / (4.0 * facts.n * q_typical))
 
     def _share(self, law: SphericalLaw | GaussianLaw) -> Array:
-        """What the noise on an answer may cost: pure epsilon, or with a delta a shift over
-        sigma.
+        """Return what the noise on an answer may cost: pure epsilon, or sensitivity over sigma.
+
+        The latter where there is a delta.
         """
         delta_gradient = change_by_rows(self.facts)
         if isinstance(law, GaussianLaw):

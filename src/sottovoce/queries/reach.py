@@ -23,12 +23,13 @@ from ..problem.facts import Facts
 from ..solvers.local import DataTerm, certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
 
-# No square of it overflows, nor the square of its product with anything declared.
+# Largest size of an entry of a public vector: neither its square overflows, nor that of its product
+# with anything declared.
 _LONGEST = 2.0**200
 INFLATION = 1e-3
-"""How much a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
-# How many times the bound on rounding a certificate must be: below the bound no double need exist
-# whose computed gradient norm reaches it.
+"""Share by which a solver's error may enlarge the noise on answers, where ``tol`` is left open."""
+# A certificate must be at least this many times the bound on rounding: below the bound there may be
+# no double whose computed gradient norm reaches the certificate.
 _ROOM = 2.0
 
 
@@ -92,7 +93,7 @@ def certified_gradient_norm(
 
 
 def matched_tolerance(facts: Facts, enough: ArrayLike) -> Array:
-    """Return ``tol`` of the facts; if None, `enough`, which a query's noise can make use of.
+    """Return ``tol`` of the facts; if None, `enough`, as a query's noise hides what is smaller.
 
     Parameters
     ----------
@@ -197,7 +198,8 @@ def check_solve(
     pull = public_vector_norm(linear, "linear") + np.asarray(noise, dtype=float)
     if not np.all(_ROOM * _gradient_rounding_bound(facts, tol, pull, q) <= np.asarray(tol)):
         rule = (
-            "double precision cannot certify so small a gradient norm with public vectors so long"
+            "is too small a gradient norm to be certified in double precision with public vectors "
+            "of this length"
         )
         shown = float(np.min(tol))
         raise InvalidInput(

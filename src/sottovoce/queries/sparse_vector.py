@@ -34,7 +34,7 @@ from .objective_noise import GaussianLaw
 from .statistic import NoisyMinimiser, gradient_sensitivity
 from .vault import Secret, Vault
 
-# What the grid may add to a sensitivity, relative to it.
+# Relative part of a sensitivity that the rounding to the release's grid may add.
 _FINE = 2.0**-20
 # Quantiles of the standard Laplace law above its median; with their mirror images they stand for
 # the threshold's noise in an audit.
@@ -108,6 +108,7 @@ class GatedMinimiser(NoisyMinimiser):
     index: int = 1
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this round: its test, and a release if it charges one."""
         if self.alpha is None:
             return super().event(facts)
         sensitivity, shape = self.sensitivity(facts), facts.n.shape
@@ -145,10 +146,12 @@ class GatedMinimiser(NoisyMinimiser):
         return np.concatenate([np.where(passed, w, 0.0), passed.astype(float)], axis=-1)
 
     def _quality(self, vault: Vault, facts: Facts) -> Array:
+        """Return the norm of the local objective's gradient at `start`, (..., 1), in mean scale."""
         rest = np.asarray(self.linear, dtype=float) + self._q(facts) * self.start
         return np.linalg.norm(vault.solver.gradient(self.start) + rest, axis=-1, keepdims=True)
 
     def _test(self, vault: Vault, facts: Facts, release: int) -> Array:
+        """Return whether each node's gradient passes its noisy threshold, (..., 1)."""
         quality = self._quality(vault, facts)
         sensitivity = gradient_sensitivity(facts, facts.n) * (1.0 + _FINE)
         coarsest = _FINE / 2.0 * np.broadcast_to(sensitivity, quality.shape)
@@ -205,6 +208,7 @@ class GatedMinimiser(NoisyMinimiser):
         if self.index == 1 or seen is None:
             seen = GateSeen(np.zeros((len(answer), len(bars))), np.zeros(len(answer)))
         over = (length - bars) / scale
+        # At each quantile of the threshold: the log probability of this round's outcome.
         each = np.where(passed, _log_below(over), _log_below(-over))
         bits = seen.bits + np.where((seen.sent < self.positives)[:, None], each, 0.0)
         vault.keep_secret(GateSeen(bits, seen.sent + passed[:, 0]))
@@ -266,6 +270,7 @@ class RedrawnGate(PerturbedObjective):
     divisor: ArrayLike = 1.0
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of this round: the minimiser, its test, and the noise on the answer."""
         inner = super().event(facts)
         assert isinstance(inner, GaussianObjectivePerturbation)
         # The smaller of the two Laplace rates bounds the slope of the test's log density

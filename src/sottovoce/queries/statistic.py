@@ -43,10 +43,10 @@ from .reach import (
 )
 from .vault import Secret, Vault
 
-# What the grid may add to a sensitivity, relative to it.
+# Relative part of a sensitivity that the rounding to the release's grid may add.
 _FINE = 2.0**-20
 MOVED = 2.0**-10
-"""Sensitivity that rows at other positions may add, relative to that of a gradient."""
+"""Relative part of a gradient's sensitivity that rounding by other positions of rows may add."""
 # Unit roundoff of double precision.
 _U = 2.0**-53
 
@@ -95,7 +95,9 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
 
 
 def change_at_other_positions(facts: Facts, far: float) -> float:
-    """Bound the change of a sum of people's gradients if their rows stand at other positions.
+    """Bound how rounding changes a sum of people's gradients if rows stand at other positions.
+
+    A position is a row's number among those of its site, which are multiplied together.
 
     A margin errs by at most ``(d + 9) u (||w|| + T)`` with numbers to predict up to T, that of a
     moved row by at most ``(2 d + 24) u (||w|| + T)`` times the facts' stretch, and the mean
@@ -156,7 +158,7 @@ def check_rounding_by_position(facts: Facts, start: Array) -> None:
         far = float(np.max(public_vector_norm(start, "start"), initial=0.0))
     # Not `>`: a bound that is NaN is refused too.
     if not change_at_other_positions(facts, far) <= MOVED * facts.loss.derivative_bound:
-        rule = "the model's norm is too large to tell the gradients of so many people from rounding"
+        rule = "the model's norm is so large that rounding hides the gradients of so many people"
         raise InvalidInput("eta", None, rule, "use a larger eta or rho")
 
 
@@ -206,6 +208,7 @@ class NoisyStatistic(Query):
         return np.broadcast_to(whole, np.broadcast_shapes(whole.shape, facts.n.shape))
 
     def event(self, facts: Facts) -> Event:
+        """Return the event of a statistic of this sensitivity with this noise."""
         claimed = None
         if self.claimed is not None:
             claimed = np.broadcast_to(self.claimed, facts.n.shape)
@@ -279,7 +282,7 @@ class NoisyStatistic(Query):
         return np.zeros_like(self.start)
 
     def _noise_density(self, noise: Array, facts: Facts) -> Array:
-        """Log density, shape (R,), of this noise on an answer."""
+        """Return the log density, (R,), of this noise on answers of R replicates of one node."""
         assert self.alpha is not None
         sensitivity = self.sensitivity(facts)
         if facts.pure:
@@ -287,7 +290,7 @@ class NoisyStatistic(Query):
         return gaussian_log_density(noise, sensitivity / self.alpha)
 
     def _spread(self, facts: Facts) -> float:
-        """Standard deviation of a coordinate of the noise on one node's answer."""
+        """Return the standard deviation of a coordinate of the noise on one node's answer."""
         if self.alpha is None:
             return 0.0
         scale = float(np.max(self.sensitivity(facts) / self.alpha))
@@ -418,9 +421,11 @@ class NoisyMinimiser(NoisyValue):
     in_sums: ClassVar[str | None] = "sum of proximal steps"
 
     def _q(self, facts: Facts) -> Array:
+        """Return the whole quadratic term, rho's part included, (..., 1)."""
         return np.asarray(facts.mu + np.asarray(self.curvature, dtype=float))
 
     def _tol(self, facts: Facts) -> Array:
+        """Return the gradient norm, over C, to which the solve is certified."""
         if self.alpha is None:
             return np.array(facts.exact_tol)
         # Twice the certified error, 4 C tol / q, is then INFLATION of the sensitivity Delta C / (n
@@ -429,8 +434,10 @@ class NoisyMinimiser(NoisyValue):
         return certified_gradient_norm(facts, tol, self._q(facts))
 
     def exact_sensitivity(self, facts: Facts) -> Array:
-        """Rounded as in published events; :meth:`mean_sensitivity` is rounded as in those of
-        sums.
+        """Return the sensitivity of the minimiser, per node.
+
+        The formula is that of :meth:`mean_sensitivity` for one site's rows, in another order of
+        operations: published events must not change in their last bits.
         """
         # Minimisers of q-strongly convex objectives move by at most the gradient's change over q,
         # and each of the two answers may be off by the solver's error.
@@ -452,6 +459,7 @@ class NoisyMinimiser(NoisyValue):
         )
 
     def addend_of_site(self, vault: Vault, facts: Facts) -> Array:
+        """Return the minimiser less that without rows, which is public, projected to its bound."""
         alike = facts.pooled_facts
         start, tol = self._nearest_possible_answer(self.start, alike), self._tol(alike)
         w = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w
@@ -467,6 +475,7 @@ class NoisyMinimiser(NoisyValue):
         return mean + self._alone(facts)
 
     def _alone(self, facts: Facts) -> Array:
+        """Return the minimiser without any rows, which is public, (..., d)."""
         return np.asarray(-self._linear() / self._q(facts))
 
     def check_before_charge(self, facts: Facts) -> None:
@@ -476,9 +485,11 @@ class NoisyMinimiser(NoisyValue):
         check_solve(facts, self._tol(facts), self._linear(), self.start, self._q(facts))
 
     def _linear(self) -> Array:
+        """Return the public linear term in the shape of `start`."""
         return np.broadcast_to(np.asarray(self.linear, dtype=float), self.start.shape)
 
     def _nearest_possible_answer(self, w: Array, facts: Facts) -> Array:
+        """Return points projected to the ball in which certified answers lie (:mod:`.reach`)."""
         return project_to_ball(
             w, facts, self._tol(facts), public_vector_norm(self._linear(), "linear"), self._q(facts)
         )
@@ -556,6 +567,7 @@ class NoisyGradient(NoisyValue):
         return vault.solver.gradient(self.start)
 
     def canary_dependence(self, canaries: Canaries, answer: Array) -> Leaning | None:
+        """Return how a gradient depends on canary rows, in sum scale."""
         middle, lean = canaries.gradients(vector(self.start))
         return Leaning(
             canaries.sums * answer - middle,
@@ -692,6 +704,7 @@ class SecretMinimiser(NoisyMinimiser):
     path: tuple[Array, ...] = ()
 
     def exact_sensitivity(self, facts: Facts) -> Array:
+        """Return the sensitivity of the last round's minimiser, given all that was sent."""
         # The recursion of the class's Guarantee, from delta(0) = 0.
         moved = np.zeros(1)
         for pull in self.path:
@@ -709,6 +722,7 @@ class SecretMinimiser(NoisyMinimiser):
         public_vector_norm(self.start, "start")
 
     def _rate(self, facts: Facts) -> Array:
+        """Return the paper's rate of the spherical noise, (N, 1)."""
         assert self.alpha is not None
         # 001, Algorithm 3: zeta = rho B alpha / (2 C), with rho / N here for the paper's rho.
         return np.asarray(facts.mu * facts.n * self.alpha / (2.0 * facts.C))
@@ -721,6 +735,7 @@ class SecretMinimiser(NoisyMinimiser):
         )
 
     def exact_statistic(self, vault: Vault, facts: Facts) -> Array:
+        """Return the exact minimiser of this round, which the vault keeps for the next one."""
         # The first round has none before it.
         if len(self.path) == 1:
             before = np.zeros_like(self.start)
@@ -748,6 +763,7 @@ class SecretMinimiser(NoisyMinimiser):
         return vault.noise.add_spherical(exact, self._rate(facts), coarsest, release)
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
+        """Return the log density of the spherical noise that the paper adds."""
         if self.alpha is None:
             return super().log_density(supposed, answer)
         return spherical_log_density(

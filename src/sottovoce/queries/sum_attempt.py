@@ -1,8 +1,10 @@
-"""The arithmetic of a sum in shares: the public grid, how much noise each share has, and how a sum
-is opened.
+"""The arithmetic of a sum over sites: the public grid, each site's share of the noise, the total.
 
-The noise of a sum is planned from all sites (:class:`SharedNoise`); an :class:`Attempt` asks some
-of them for it.
+Each site multiplies its *addend*, the statistic less what is public, by its share of the rows,
+rounds it to whole steps of a common grid and adds its part of the noise.  These *shares* are masked
+and add up modulo ``2^64``.  The noise of a sum
+is planned from all sites (:class:`SharedNoise`); an :class:`Attempt` is made by some of them.
+:class:`sottovoce.queries.Sum` is the query.  Proofs are in docs/privacy/sums.md.
 """
 
 from __future__ import annotations
@@ -22,17 +24,21 @@ from .statistic import NoisyValue
 from .vault import Vault
 
 _RING = 61
-"""Bits of the largest sum of honest addends, of a signed word's 63; noise has the room above."""
-# Standard deviations of a sum of noise: more has a probability below 2 e^-800.
+"""Bits of the largest sum of honest addends; noise has the room up to a signed word's 63 bits."""
+# Noise of a sum is longer than so many standard deviations with a probability below 2 e^-800.
 _TAIL = 40.0
-# of two addends, each rounded by a difference, by the weight, and by the product with it
+# Bound on the relative rounding of two addends: each rounds by a difference, by its weight, and by
+# the product of both.
 _ROUNDING = 2.0**-50
-# Factor on noise, which covers the rounding of its size.
+# Factor on the noise's standard deviation that covers the rounding of its computation.
 _SLACK = 1.0 + 2.0**-40
 
 
 class Grid(NamedTuple):
-    """An attempt's grid, and the standard deviation of a share in its steps."""
+    """The grid of an attempt: its `step`, and `tau`, a share's standard deviation in steps.
+
+    Both have shape (..., 1).
+    """
 
     step: Array
     tau: Array
@@ -40,37 +46,42 @@ class Grid(NamedTuple):
 
 @dataclass(frozen=True)
 class SharedNoise:
-    """The noise of a sum of this statistic, for a run with these facts: the same in every attempt,
-    whoever takes part.
+    """The noise of a sum of a statistic, planned so that every attempt costs the same.
 
-    The statistic's `alpha` is the sensitivity over sigma of one row of all; without it there is no
-    noise.
+    Parameters
+    ----------
+    what : NoisyValue
+        The statistic; its `alpha` is sensitivity over sigma for one row of all sites, None for no
+        noise.
+    facts : Facts
+        Public facts of the run.
     """
 
     what: NoisyValue
     facts: Facts
 
     def largest_sum_change(self, rows: float) -> Array:
-        """Largest change of a sum over `rows` rows by one of them, computation included; shape
-        (..., 1).
+        """Return the largest change of a mean over `rows` rows by one of them, (..., 1).
+
+        The rounding of its computation is included.
         """
         return self.what.mean_sensitivity(self.facts, np.full((*self.facts.n.shape[:-1], 1), rows))
 
     def mean_sensitivity(self, rows: float) -> Array:
-        """:meth:`largest_sum_change`, with the rounding of a product with the site's weight."""
+        """Return :meth:`largest_sum_change`, and the rounding of a product with a site's weight."""
         return np.asarray(
             self.largest_sum_change(rows) + _ROUNDING * self.what.addend_norm_bound(self.facts)
         )
 
     def honest_noise_shares(self, sites: int) -> int:
-        """How many of so many shares of the noise nobody knows."""
+        """Return how many shares of the noise of so many sites are not known to colluding sites."""
         return sites - self.facts.colluders
 
     @property
     def grid_bits(self) -> int:
-        """The grid's fineness: as fine as the ring allows to all sites together, and no finer than
-        is of use.
+        """Binary digits of the grid: its step is about ``2^-bits`` of a share's standard deviation.
 
+        They are as many as 64-bit words allow for the sum of all sites, and at most ``FINEST``.
         Below :data:`sottovoce.privacy.prices.COARSEST` the price is infinite, and :meth:`check`
         refuses.
         """
@@ -87,7 +98,7 @@ class SharedNoise:
         return min(FINEST, _RING - 1 - math.frexp(shares_in_reach + 1.0)[1])
 
     def check(self) -> None:
-        """Refuse with InvalidInput what has several prices, or does not fit into words."""
+        """Raise InvalidInput unless all sites have one price and sums fit into 64-bit words."""
         alpha = self.what.alpha
         if alpha is None:
             return
@@ -105,7 +116,7 @@ class SharedNoise:
             raise InvalidInput("epsilon", None, rule, "use a larger epsilon, or fewer features")
 
     def _fits(self, alpha: float) -> bool:
-        """Whether any sites' noise leaves the words of honest sums below half of the ring."""
+        """Return whether the noise of any sites leaves honest sums room in 64-bit words."""
         d, sites = self.what.number_of_entries(self.facts), math.sqrt(self.facts.n_nodes)
         # An upper bound on a share's deviation in steps, for any sites that take part.
         tau = 2.0 ** (self.grid_bits + 1) + math.sqrt(d) * (1.0 + 0.5 * sites) / alpha
@@ -114,8 +125,16 @@ class SharedNoise:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A sum as it is asked of the sites `among` those of a run: each has a share, and the sum of
-    all is opened.
+    """A sum as some of a run's sites make it: each adds a share, and the total is opened.
+
+    Parameters
+    ----------
+    what : NoisyValue
+        The statistic.
+    facts : Facts
+        Public facts: of the run, or of the one site that computes its share.
+    among : Among
+        How many sites take part, and how many rows they have together.
     """
 
     what: NoisyValue
@@ -144,10 +163,10 @@ class Attempt:
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.what.alpha)
 
     def noisy_share(self, vault: Vault, release: int) -> IntArray:
-        """Each site's addend plus its share of the noise in steps of the grid, (..., d), after the
-        charge.
+        """Compute each site's addend plus its share of the noise, (..., d), in steps of the grid.
 
-        It must be masked before it leaves: alone it is not protected.
+        Called after the charge.  It must be masked before it leaves: alone it is not protected.
+        `release` keys the noise in a simulation.
         """
         words = self.share_without_noise(vault)
         if self.what.alpha is not None:
@@ -157,7 +176,7 @@ class Attempt:
         return words
 
     def share_without_noise(self, vault: Vault) -> IntArray:
-        """The share without its noise, for the audit; it never leaves the query."""
+        """Return the share without its noise, for the audit; it never leaves the query."""
         # A site weighs as much as it has rows: p_i = n_i / n_U of docs/privacy/sums.md.
         weight = self.facts.n / self.among.rows
         exact = self.what.addend_of_site(vault, self.facts) * weight / self.grid.step
@@ -171,12 +190,12 @@ class Attempt:
         return np.asarray(math.sqrt(self.among.sites) * grid.tau * grid.step)
 
     def is_plausible(self, total: IntArray) -> bool:
-        """Whether honest sites can have made this sum, from rows and noise."""
+        """Return whether honest sites can have made this total, from rows and noise."""
         grid = self.grid
         noise = _TAIL * math.sqrt(self.among.sites) * grid.tau
         most = self.what.addend_norm_bound(self.facts) / grid.step + self.among.sites + noise
         return bool(np.all(np.abs(total.astype(float)) <= most))
 
     def mean_from_total(self, total: IntArray) -> Array:
-        """The released mean, from the sum of the shares modulo ``2^64``."""
+        """Return the released mean, given the sum of the shares modulo ``2^64``."""
         return self.what.answer_from_mean(total * self.grid.step, self.facts)

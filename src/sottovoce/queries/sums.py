@@ -149,12 +149,13 @@ class Sum:
         return self.what.placeholder_answer(facts)
 
     def attempt(self, facts: Facts, among: Among) -> Attempt:
-        """The sum as it is asked of those sites."""
+        """Return the attempt at this sum by those sites."""
         return Attempt(self.what, facts, among)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
-        """Standard deviation of an entry of the mean that those sites open, from the facts of
-        all nodes.
+        """Return the standard deviation of the noise on an entry of the mean that those sites open.
+
+        0 without noise; `facts` are those of all nodes.
         """
         if self.alpha is None:
             return 0.0
@@ -192,7 +193,7 @@ class Sum:
         """
         mean = self.what.addend_of_site(vault, facts)
         if self.alpha is not None:
-            # All sites add a share, and the honest ones' alone must be enough.
+            # All sites add a share, and the honest sites' shares alone must be noise enough.
             shares = facts.n_nodes / (facts.n_nodes - facts.colluders)
             influence = SharedNoise(self.what, facts).largest_sum_change(
                 Among.all_sites(facts).rows

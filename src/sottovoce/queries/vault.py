@@ -1,4 +1,8 @@
-"""The vault of rows, noise and secrets between answers, which only queries may use."""
+"""The vault: the rows, the noise, and the secrets kept between answers, for queries only.
+
+A *secret* is what a query must remember and nobody may see, such as a sparse vector's noisy
+threshold.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +77,7 @@ class Vault:
         return None
 
     def forget_secret(self, kind: type[Secret]) -> None:
+        """Drop the secret of a kind, if there is one."""
         self.secrets.pop(kind, None)
 
     def repeat_solve(self, solve: Callable[[], object], start: Array) -> None:

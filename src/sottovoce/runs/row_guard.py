@@ -135,7 +135,7 @@ class RowGuard:
         Returns
         -------
         array (..., d)
-            The released answer, of the shape of ``query.blank(facts)``.
+            The released answer, of the shape of ``query.placeholder_answer(facts)``.
 
         Raises
         ------
