@@ -137,10 +137,13 @@ def _probability_at_most(count: float, noise: float, mean: float) -> float:
         return normal.normal_cdf((count - mean) / math.hypot(noise, math.sqrt(mean)))
     most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)
     log_chances = _NUMBERS[: most + 1] * math.log(mean) - mean - _LOG_FACTORIALS[: most + 1]
-    return float(np.exp(log_chances) @ _noise_below(count, noise)[: most + 1])
+    # Up to a power of two, so that nearby means find the same numbers.
+    below = _noise_below(count, noise, 1 << most.bit_length())
+    return float(np.exp(log_chances) @ below[: most + 1])
 
 
 @lru_cache(maxsize=64)
-def _noise_below(count: float, noise: float) -> Array:
-    """Compute the probabilities that noise is at most `count` less each of `_NUMBERS`."""
-    return np.array([normal.normal_cdf((count - number) / noise) for number in _NUMBERS.tolist()])
+def _noise_below(count: float, noise: float, numbers: int) -> Array:
+    """Compute the probabilities that noise is at most `count` less each of the first `_NUMBERS`."""
+    some = _NUMBERS[:numbers].tolist()
+    return np.array([normal.normal_cdf((count - number) / noise) for number in some])
