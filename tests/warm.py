@@ -34,8 +34,7 @@ def _server() -> subprocess.Popen[str]:
     server = subprocess.Popen(
         [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert server.stdin is not None
-    atexit.register(server.stdin.close)  # at the end of its input it ends
+    atexit.register(server.communicate)  # at the end of its input it ends
     return server
 
 
