@@ -3,7 +3,7 @@
 A server, started once by each process that runs tests, imports what others wrote and nothing of
 ours; every program runs in a fork of it, with arguments, folder, environment and path of its own.
 So it is a process like any other, less a processor second and more.  Tests of what a start loads,
-or takes, start an interpreter.
+or takes, start an interpreter, and so do those of variables that it alone reads.
 """
 
 from __future__ import annotations
