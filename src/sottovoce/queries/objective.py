@@ -82,12 +82,8 @@ class PerturbedObjective(Query):
     tol: float | None = None
 
     def noise_at(self, facts: Facts) -> ObjectiveNoise:
-        """What the law's noise does at nodes with these facts; remembered for the last ones."""
-        known: ObjectiveNoise | None = self.__dict__.get("_noise_at")
-        if known is None or known.facts is not facts:
-            known = ObjectiveNoise(self.noise, self.curvature, facts, self.tol)
-            self.__dict__["_noise_at"] = known
-        return known
+        """What the law's noise does at nodes with these facts."""
+        return ObjectiveNoise(self.noise, self.curvature, facts, self.tol)
 
     def _noisy_minimiser(self, vault: Vault, facts: Facts, release: int) -> Array:
         """Return the minimiser with the release's noise in its linear term."""
