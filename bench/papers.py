@@ -290,10 +290,14 @@ def listed(number: str) -> tuple[str, list[dict[str, Any]]]:
     """
     paper = _listed()[f"p{number}"]
     named = {item.get("study") for item in paper["items"]}
-    more = [name for name in spec.names() if number in spec.load(name).paper and name not in named]
-    return paper["title"], paper["items"] + [
-        {"item": spec.load(name).paper, "study": name} for name in more
-    ]
+    more = [name for name in spec.names() if number in _place(name) and name not in named]
+    return paper["title"], paper["items"] + [{"item": _place(name), "study": name} for name in more]
+
+
+@lru_cache(None)
+def _place(name: str) -> str:
+    """Where the paper of a study has it."""
+    return spec.load(name).paper
 
 
 def _priced(claim: claims.Claim) -> str:

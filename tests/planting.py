@@ -14,7 +14,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import tokenize
@@ -24,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+import warm
 
 LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT)
 CLOSING = (")", "]", "}")
@@ -158,13 +159,6 @@ def planted_apart(folder: Path, file: str, edits: dict[str, str], program: str) 
     """The same of a program that needs a process of its own: one that runs tests, or that shows
     a whole start.
     """
-    environment = first_on_path(_planted(folder, file, edits))
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    ran = warm.run(["-c", program], env=first_on_path(_planted(folder, file, edits)))
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)

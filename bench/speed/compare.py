@@ -87,6 +87,11 @@ class Sizes:
     base: int = 8
     quick: bool = False
 
+    @property
+    def budget(self) -> float:
+        """Seconds for which each part of a floor is tried."""
+        return 0.001 if self.quick else 0.02
+
 
 def processor() -> float:
     """Seconds of processor time that this process and the children that it waited for have used."""
@@ -196,10 +201,12 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
     for _ in range(sizes.repeats):
         took, batch = timed(lambda: simulate(many, rows))
         seconds["ours"].append(took)
-        seconds["floor"].append(roofline.floor(load, 0.02)["seconds"])
+        seconds["floor"].append(roofline.floor(load, sizes.budget)["seconds"])
         took, ours = timed(lambda: simulate(one, rows))
         seconds["single"].append(took)
-        seconds["floor_single"].append(roofline.floor(replace(load, replicates=1), 0.02)["seconds"])
+        seconds["floor_single"].append(
+            roofline.floor(replace(load, replicates=1), sizes.budget)["seconds"]
+        )
         seconds["matched"].append(timed(lambda: simulate(replace(many, tol=None), rows))[0])
         took, loose = timed(lambda: simulate(replace(one, tol=None), rows))
         seconds["matched_single"].append(took)
@@ -309,7 +316,8 @@ def schema(sizes: Sizes) -> dict[str, Any]:
             ratios.append(given / merged)
             processors.append((busy[2] - busy[1]) / (busy[1] - busy[0]))
             floors.append(
-                merged / roofline.floor(replace(load, replicates=replicates), 0.02)["seconds"]
+                merged
+                / roofline.floor(replace(load, replicates=replicates), sizes.budget)["seconds"]
             )
         answer |= {
             f"ratio_merged_{name}": float(np.median(ratios)),
@@ -490,7 +498,7 @@ def thousand(sizes: Sizes) -> dict[str, Any]:
     took, _ = timed(lambda: simulate(run, rows))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     load = roofline.Workload("", sizes.nodes, 200, 50, 1, (sizes.study_rounds + 1) // 2)
-    floor = roofline.floor(load, 0.02)["seconds"]
+    floor = roofline.floor(load, sizes.budget)["seconds"]
     return {
         "seconds_1000_nodes": took,
         "memory_mib_1000_nodes": peak,
@@ -541,7 +549,7 @@ def study(sizes: Sizes) -> dict[str, Any]:
         roofline.Workload("", NODES, n, rows.d, 1, T, noisy=False),
         roofline.Workload("", NODES, n, rows.d, R, 3 * (2 * T + 2 * ((T + 1) // 2))),
     )
-    floor = sum(roofline.floor(load, 0.02)["seconds"] for load in loads)
+    floor = sum(roofline.floor(load, sizes.budget)["seconds"] for load in loads)
     return {
         "seconds_study": seconds,
         "seconds_study_by_method": took,

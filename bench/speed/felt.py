@@ -106,7 +106,7 @@ def measure(times: int, only: str, against: str | None, quick: bool) -> dict[str
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         alone = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
-        sources = {"here": environment(folder / "here") | alone}
+        sources = {"here": environment(None if quick else folder / "here") | alone}
         if against:
             sources["other"] = (
                 environment(folder / "other")

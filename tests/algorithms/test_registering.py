@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import warm
 from click.testing import CliRunner
 from problems import unlike_sites
 
@@ -108,13 +108,7 @@ def test_a_new_process_trains_with_it(tmp_path: Path) -> None:
         "--json",
     ]
     code = f"import outside; from sottovoce.cli import main; main({words!r})"
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parent,
-    )
+    ran = warm.run(["-c", code], cwd=Path(__file__).parent)
     assert json.loads(ran.stdout)["algorithm"]["name"] == "extra"
 
 
@@ -269,7 +263,7 @@ print(json.dumps(said))
 
 
 def test_a_class_that_is_defined_again_brings_its_own_knobs_and_takes_the_old_ones_away() -> None:
-    ran = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True, check=True)
+    ran = warm.run(["-c", CELLS])
     assert json.loads(ran.stdout) == {
         "second": 0.5,
         "kept": True,
@@ -304,5 +298,5 @@ class Knobbed(DGD):
 from sottovoce.cli import main
 main(["plan", "--method", "knobbed", "--set", "own=0.75", "--json"])
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = warm.run(["-c", code])
     assert json.loads(ran.stdout)["algorithm"]["own"] == 0.75

@@ -211,8 +211,8 @@ class Faint(KeyedNoise):
 )
 def test_too_little_noise_is_refuted(name: str) -> None:
     case = all_answer_cases()[name]
-    # of which the bound is about 1.2 for a claim of 1, of 1,500 .95
-    many = 3000 if name == "inference" else 1500
+    # of which the bound is about 1.2 for a claim of 1, and of others above 2
+    many = 2000 if name == "inference" else 800
     assert not play_answer_case(case, 800).refuted  # 800 have a bound, too
     assert play_answer_case(replace(case, noise=Faint), many).refuted
 

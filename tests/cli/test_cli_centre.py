@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from sottovoce.answers import forecast
 from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli
 from sottovoce.data import Schema, read_table
@@ -113,7 +114,9 @@ def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
     assert "subtracted" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace("\n", " ")
 
 
-def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
+def test_the_plan_of_separate_sites(
+    table: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Decided when it is written; without, the plan says nothing of it."""
     pytest.importorskip("cryptography")
     from sottovoce.deploy.keys import SigningKey
@@ -158,5 +161,7 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
             "Released too" not in bare["privacy"]["says"]
             and len(bare["releases"]) == plain.config.rounds
         )
+    monkeypatch.setattr(forecast, "REAL_WORLDS", 3)  # what it forecasts is not asked here
+    monkeypatch.setattr(forecast, "EVEN_WORLDS", 2)
     said(*words, "--write", tmp_path / "asked.json", "--inference")
     assert read_plan_file(tmp_path / "asked.json").centre is None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import PRIVATE, Call
 
+from sottovoce.answers import forecast
 from sottovoce.privacy.statement import ceil_text
 
 
@@ -170,9 +171,11 @@ PRICE = CLINIC.replace('positive = "yes"\nnegative = "no"', "lo = 0\nhi = 200")
 
 @pytest.mark.parametrize("schema", [CLINIC, PRICE])
 def test_inference_is_planned_from_a_schema_and_sizes_alone(
-    ok: Call, tmp_path: Path, schema: str
+    ok: Call, tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standard errors of every line, in JSON and on the screen; more rows have smaller ones."""
+    monkeypatch.setattr(forecast, "REAL_WORLDS", 3)  # these tables tell how many rows are needed,
+    monkeypatch.setattr(forecast, "EVEN_WORLDS", 2)  # which is not asked here
     place = tmp_path / "schema.toml"
     place.write_text(schema)
     asked = (

@@ -14,6 +14,7 @@ import pytest
 from command_line import ROWS, SMALL, Call, Clinic, numbers
 
 from sottovoce.algorithms import KNOBS, REGISTRY, knobs_of
+from sottovoce.answers import forecast
 from sottovoce.cli import cli
 from sottovoce.cli.run_command import RunCommand
 from sottovoce.runs.simulate import Result
@@ -171,8 +172,10 @@ def test_settings_are_explained_for_all_methods_or_for_one(ok: Call) -> None:
 
 
 def test_a_setting_may_hold_equals_signs_and_come_several_times(
-    ok: Call, refused: Callable[..., str]
+    ok: Call, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(forecast, "REAL_WORLDS", 3)  # of how many tables is not asked here
+    monkeypatch.setattr(forecast, "EVEN_WORLDS", 2)
     schema = Path("s.toml")
     schema.write_text(
         'label = { column = "y", positive = "1", negative = "0" }\n'

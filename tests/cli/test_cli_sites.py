@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from command_line import Call, parse_error_line
 
+from sottovoce.answers import forecast
 from sottovoce.deploy import relay as transport
 from sottovoce.deploy.certificates import public_key_fingerprint
 from sottovoce.deploy.demonstration import find_free_port
@@ -202,11 +203,13 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
 
 
 def test_separate_processes_find_answers_though_one_is_killed(
-    run: Call, agreed: int, tmp_path: Path
+    run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Coefficients and an evaluation under sums, with the operating system's noise; east is
     killed amid the run.
     """
+    monkeypatch.setattr(forecast, "REAL_WORLDS", 3)  # from how many rows is not asked here
+    monkeypatch.setattr(forecast, "EVEN_WORLDS", 2)
     publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
     wrote = run(
         "plan",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
@@ -16,18 +15,8 @@ PROGRAM = Path(__file__).parents[1] / "faults" / "sites.py"
 
 
 def test_killed_processes_leave_no_trace() -> None:
-    command = [
-        sys.executable,
-        str(PROGRAM),
-        "--kills",
-        "4",
-        "--sites",
-        "3",
-        "--rounds",
-        "8",
-        "--json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    options = ["--kills", "4", "--sites", "3", "--rounds", "8", "--json"]
+    done = warm.run([PROGRAM, *options], timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["kills"] == report["of_hub"] + report["of_sites"] >= 4
@@ -36,16 +25,8 @@ def test_killed_processes_leave_no_trace() -> None:
 
 
 def test_restarts_during_questions_resume() -> None:
-    command = [
-        sys.executable,
-        str(PROGRAM.with_name("restarts.py")),
-        "--restarts",
-        "10",
-        "--rounds",
-        "3",
-        "--json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    options = ["--restarts", "10", "--rounds", "3", "--json"]
+    done = warm.run([PROGRAM.with_name("restarts.py"), *options], timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (
@@ -70,8 +51,7 @@ def test_killed_processes_of_a_run_of_sums_leave_no_trace() -> None:
         "2",
         "--json",
     ]
-    command = [sys.executable, str(PROGRAM.with_name("sums_sites.py")), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    done = warm.run([PROGRAM.with_name("sums_sites.py"), *options], timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["kills"] == report["of_hub"] + report["of_sites"] >= 4

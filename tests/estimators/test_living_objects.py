@@ -10,8 +10,6 @@ import copy
 import inspect
 import math
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import warm
 from sklearn.base import BaseEstimator, clone
 
 import sottovoce
@@ -262,7 +261,8 @@ def told(one):
 found = list(map(told, made))
 (folder / "found.pickle").write_bytes(pickle.dumps(found))
 """
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=120)
+    done = warm.run(["-c", script, tmp_path], timeout=120)
+    assert done.returncode == 0, done.stderr
     found = pickle.loads((tmp_path / "found.pickle").read_bytes())
     for one, told in zip(made, found, strict=True):
         own = (

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import warm
 
 ROOT = Path(__file__).parents[2]
 CONTAINERFILE = ROOT / "Containerfile"
@@ -134,10 +135,7 @@ def test_a_notebook_has_the_cells_of_its_script(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_its_claim_to_its_verdicts(path: Path, tmp_path: Path) -> None:
     environment = os.environ | {"MPLBACKEND": "agg"}
-    words = [sys.executable, path]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = warm.run([path], cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert (
         "claimed" in done.stdout

@@ -8,13 +8,12 @@ import hashlib
 import importlib
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import warm
 from in_process import ran
 from scipy import stats
 from sklearn.linear_model import Lasso
@@ -25,9 +24,8 @@ ROOT = Path(__file__).parents[2]
 ACCURACY, FAULTS = ROOT / "bench" / "accuracy", ROOT / "tests" / "faults"
 
 
-def run(name: str) -> dict[str, Any]:
-    command = [sys.executable, str(ROOT / name), "--quick", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+def run(name: str, *more: str) -> dict[str, Any]:
+    done = warm.run([ROOT / name, "--quick", "--json", *more], timeout=120)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -202,7 +200,7 @@ def test_encodings(name: str, ways: set[str]) -> None:
     """Each encoding is measured on the same deals, and waves tell crescents apart, which a line
     does not.
     """
-    cells = run(f"bench/accuracy/{name}.py")
+    cells = run(f"bench/accuracy/{name}.py", "--workers", "1")
     assert {key.split(" ", 1)[1].removesuffix(" 1") for key in cells} == ways
     errors = {key: sum(cell["errors"]) / len(cell["errors"]) for key, cell in cells.items()}
     assert all(
@@ -284,20 +282,9 @@ def test_coverage(tmp_path: Path, name: str, cell: str) -> None:
         tmp_path / "table.json",
         ACCURACY / f"coverage{name}.py",
     )
-    words = [
-        "--sets",
-        "1",
-        "--jobs",
-        "1",
-        "--cells",
-        cell,
-        "--out",
-        str(kept),
-        "--json",
-        str(table),
-    ]
-    command = [sys.executable, str(script), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    words = ["--sets", "1", "--jobs", "1", "--cells", cell]
+    words += ["--out", str(kept), "--json", str(table)]
+    done = warm.run([script, *words], timeout=120)
     assert done.returncode == 0, done.stderr
     said = [(done.stdout, kept.read_bytes())]
     said.append((ran(script, *words, "--minutes", "0", into=tmp_path), kept.read_bytes()))

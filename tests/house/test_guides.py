@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from planting import copied, edited, first_on_path
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +33,7 @@ def side(change: str, marks: str) -> str:
 def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
     copied(tmp_path)
     for name in ("tests", "docs"):
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_build")
-        )
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("_build"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path / name)
     text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
@@ -51,23 +48,8 @@ def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
             assert before.count(old) == 1, f"{name}: not found once: {old}"
             edited(file, before.replace(old, new))
     (tests,) = re.findall(r"^scripts/test (.*)$", text, re.M)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        *shlex.split(tests),
-    ]
-    ran = subprocess.run(
-        command,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=first_on_path(tmp_path / "src"),
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    ran = warm.run(
+        [*command, *shlex.split(tests)], cwd=tmp_path, env=first_on_path(tmp_path / "src")
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+import warm
 from click.testing import CliRunner
 from problems import unlike_sites
 
@@ -378,9 +379,7 @@ def test_a_new_knob_of_an_entry_point_is_refused_whatever_is_loaded(
     with pytest.raises(InvalidInput) as refused:
         RunConfig(method="knobbed")
     assert refused.value.field == "method" and "knobbed" not in REGISTRY and name not in KNOBS
-    new = subprocess.run(
-        [sys.executable, "-c", ASKS_ONCE], capture_output=True, text=True, check=True
-    )
+    new = warm.run(["-c", ASKS_ONCE])
     assert json.loads(new.stdout) == ["method", sorted(KNOBS), True]
 
 

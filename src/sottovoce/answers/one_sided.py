@@ -144,13 +144,16 @@ def _probability_at_most(count: float, noise: float, mean: float) -> float:
         return normal.normal_cdf((count - mean) / math.hypot(noise, math.sqrt(mean)))
     most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)
     log_chances = _NUMBERS[: most + 1] * math.log(mean) - mean - _LOG_FACTORIALS[: most + 1]
-    return float(np.exp(log_chances) @ _noise_below(count, noise)[: most + 1])
+    # Up to a power of two, so that nearby means find the same numbers.
+    below = _noise_below(count, noise, 1 << most.bit_length())
+    return float(np.exp(log_chances) @ below[: most + 1])
 
 
 @lru_cache(maxsize=64)
-def _noise_below(count: float, noise: float) -> Array:
-    """Compute P(noise <= count - k) for each number k of `_NUMBERS`.
+def _noise_below(count: float, noise: float, numbers: int) -> Array:
+    """Compute P(noise <= count - k) for each of the first `numbers` numbers k of `_NUMBERS`.
 
     Cached, because a search asks for the same count and noise at many means.
     """
-    return np.array([normal.normal_cdf((count - number) / noise) for number in _NUMBERS.tolist()])
+    some = _NUMBERS[:numbers].tolist()
+    return np.array([normal.normal_cdf((count - number) / noise) for number in some])

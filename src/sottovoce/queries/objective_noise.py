@@ -9,6 +9,7 @@ that query.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -191,19 +192,22 @@ class ObjectiveNoise:
 
     def per_node(self, x: ArrayLike) -> Array:
         """Return a number for every node, (N, 1)."""
-        return np.broadcast_to(np.asarray(x, dtype=float), self.facts.n.shape)
+        found = np.asarray(x, dtype=float)
+        if found.shape == self.facts.n.shape:
+            return found
+        return np.broadcast_to(found, self.facts.n.shape)
 
-    @property
+    @cached_property
     def quadratic_term(self) -> Array:
         """The whole quadratic term, rho's part included, (..., 1)."""
         return self.facts.mu + np.asarray(self.curvature, dtype=float)
 
-    @property
+    @cached_property
     def strong_convexity(self) -> Array:
         """The whole quadratic term in sum scale, per node."""
         return self.per_node(self.facts.strong_convexity_of(self.curvature))
 
-    @property
+    @cached_property
     def longest(self) -> Array:
         """A length that the noise exceeds with probability at most ``e^-700``, in sum scale."""
         law, d = self.law, self.facts.d
@@ -215,12 +219,12 @@ class ObjectiveNoise:
             return self.per_node((np.sqrt(d) + np.sqrt(2.0 * _FAR)) * law.sigma)
         return np.zeros(self.facts.n.shape)
 
-    @property
+    @cached_property
     def linear_pull(self) -> Array:
         """:attr:`longest` as part of the linear term."""
         return self.facts.C / self.facts.n * self.longest
 
-    @property
+    @cached_property
     def solver_tolerance(self) -> Array:
         """The relative gradient norm to which the solve is certified."""
         facts, tol = self.facts, self.asked_tol
@@ -233,14 +237,14 @@ class ObjectiveNoise:
             self.linear_pull,
         )
 
-    @property
+    @cached_property
     def certified_distance(self) -> Array:
         """Largest distance of the solver's answer from the exact minimiser, per node."""
         return certified_error(
             self.facts.C, self.solver_tolerance, self.facts.mu + self.per_node(self.curvature)
         )
 
-    @property
+    @cached_property
     def error(self) -> Array:
         """Largest distance of a release, before noise is added to it, from the exact minimiser.
 
@@ -252,7 +256,7 @@ class ObjectiveNoise:
             + _ROUNDING * self.longest / self.strong_convexity
         )
 
-    @property
+    @cached_property
     def release(self) -> tuple[Array, Array]:
         """Rate and standard deviation of the noise on the answer, which pays for :attr:`error`.
 
