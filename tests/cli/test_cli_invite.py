@@ -402,7 +402,7 @@ def _second(run: Call) -> str:
         (("hub", "invite", "north", "--folder", "h"), "--host hub.example.org"),
         (
             ("hub", "invite", "ca", "--host", "h.example"),
-            "which other files use",
+            "own files",
         ),
         (("hub", "invite", "a", "A", "--host", "h.example", "--folder", "h"), "is given twice"),
         (("hub", "invite", "north", "--host", "other.example"), "is not in the hub's certificate"),

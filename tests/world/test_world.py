@@ -28,6 +28,21 @@ def test_a_seed_repeats_a_run() -> None:
     assert first.log == again.log != [] and first.codes == again.codes
 
 
+def test_sites_attest_to_a_restarted_site_in_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 61 crashes a site of a run of sums; few seeds make others answer its question."""
+    from sottovoce.deploy.hub import Hub
+
+    taken = []
+    take = Hub.take_attestation
+
+    def noted(self: Hub, site: str, asker: str, answer: bytes) -> None:
+        taken.append(site)
+        take(self, site, asker, answer)
+
+    monkeypatch.setattr(Hub, "take_attestation", noted)
+    assert world.play(61, "faults")[1] == [] and len(taken) == 3
+
+
 @pytest.mark.parametrize("plant", plants.PLANTS)
 def test_planted_bugs_are_found(monkeypatch: pytest.MonkeyPatch, plant: str) -> None:
     from sottovoce.deploy.hub import Hub

@@ -181,7 +181,10 @@ class Asks:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Inverse of :meth:`to_dict`; raises :class:`InvalidInput`."""
+        """Return the object of the plain data that :meth:`to_dict` gives.
+
+        Raises :class:`InvalidInput` for anything else.
+        """
         try:
             if isinstance(plain, dict) and plain.get("evaluation") == "inf":
                 plain = plain | {"evaluation": math.inf}

@@ -227,7 +227,7 @@ class Hub:
         without some.
         """
         if self.rounds.is_over:
-            # the others have done all that the plan asks for, at its price
+            # The sites that stayed have done all that the plan asks for.
             check_no_lost_sites(f"run={self.plan.run!r}", self.rounds.gone)
             return
         left = [

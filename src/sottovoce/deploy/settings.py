@@ -192,9 +192,11 @@ def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes
     Returns
     -------
     list of bytes
-        The digest of the file, which is the same under every schema, and that of the encoded rows.
-        A folder of mapped rows holds encoded rows alone, and has the second only.
+        The digest of the file, which is the same under every schema that bounds the same unit, row
+        or person, and that of the encoded rows.  A folder of mapped rows holds encoded rows alone,
+        and has the second only.
     """
+    # The digest also depends on how rows lie at sites, here one, and on the schema's person column.
     raw = file_digest(str(file), describe_deal(ONE_SITE, schema, 1, RunConfig()))
     encoded = rows_digest(*rows.fingerprint_arrays())
     if raw is None:
