@@ -103,7 +103,7 @@ def test_dropout_rate_must_be_probability(rate: float) -> None:
 
 
 def test_single_release_has_no_dropout() -> None:
-    with pytest.raises(InvalidInput, match=r"^dropout=0\.1: .*with a seed"):
+    with pytest.raises(InvalidInput, match=r"^dropout=0\.1: .*a seed"):
         simulations.simulate(
             RunConfig("prox_admm", 2.0, 1e-5, 2, "ring", seed=None), ROWS, dropout=0.1
         )

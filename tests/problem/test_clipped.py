@@ -575,7 +575,7 @@ def test_methods_take_a_cap_or_refuse_it_in_one_line_before_anything_is_spent() 
                 assert RunConfig.from_dict({**given, "max_grad_norm": 0.2}).gradient_cap == 0.2
                 continue
             with pytest.raises(
-                InvalidInput, match=rf"^max_grad_norm=0.2: the {form} {name} has none"
+                InvalidInput, match=rf"^max_grad_norm=0\.2: {name} in the {form} form"
             ) as error:
                 RunConfig.from_dict({**given, "max_grad_norm": 0.2})
             assert "\n" not in str(error.value)

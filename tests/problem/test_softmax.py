@@ -213,7 +213,7 @@ def test_softmax_loss_and_rows_must_fit():
         simulate(RunConfig(loss="logistic"), Rows.build_with_classes(sites(), K))
     with pytest.raises(InvalidInput, match="2 classes"):
         make_loss("softmax:1")
-    with pytest.raises(InvalidInput, match="from 0 to 1"):
+    with pytest.raises(InvalidInput, match="0 to 1"):
         Rows.build_with_classes(sites(), 2)
 
 

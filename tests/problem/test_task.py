@@ -342,7 +342,7 @@ def test_the_mean_is_scikit_learns_dummy_and_the_middle_needs_no_label() -> None
 # Words and sites
 
 
-def test_words_for_reports() -> None:
+def test_wording_of_tasks() -> None:
     said = [task.wording for task in TASKS]
     assert [(w.quality, w.unit, w.labels) for w in said] == [
         ("accuracy", "%", "positive %"),

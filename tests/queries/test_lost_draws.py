@@ -145,12 +145,12 @@ def test_a_failed_solve_does_not_say_how_far_it_came(
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [
-        ({"form": "corrected", "split": 0.1}, "the corrected pp_admm has none"),
+        ({"form": "corrected", "split": 0.1}, "pp_admm in the corrected form"),
         ({"form": "printed", "split": 1.0}, "> 0 and < 1"),
         ({"form": "printed", "split": True}, "split=True: must be a number"),
         ({"form": "printed", "split": "a"}, "split='a': must be a number"),
         ({"form": "printed", "tolerance": 1e300}, "tolerance=1e\\+300: must be"),
-        ({"form": "printed", "clip": 2.0}, "the printed pp_admm has none"),
+        ({"form": "printed", "clip": 2.0}, "pp_admm in the printed form"),
     ],
 )
 def test_knobs_of_printed_forms_are_checked(knobs: dict[str, Any], words: str) -> None:

@@ -181,7 +181,7 @@ class TestPrices:
     def test_runs_that_cannot_be_centred_are_refused_before_spending(self) -> None:
         made = centring(config_of())
         pure = RunConfig("mr_admm", epsilon=1.0, rounds=4, seed=0)
-        with pytest.raises(InvalidInput, match=r"^centre: .*no pure epsilon"):
+        with pytest.raises(InvalidInput, match=r"^centre: .*pure epsilon"):
             simulate(pure, ROWS, centre=made)
         with pytest.raises(InvalidInput, match="printed form"):
             simulate(RunConfig("dvp", epsilon=1.0, form="printed", seed=0), ROWS, centre=made)
@@ -189,7 +189,7 @@ class TestPrices:
             prepare(config_of(), N, 5, centre=made)
         with pytest.raises(InvalidInput, match=r"^centre='.*was given"):
             simulate(replace(config_of(), centre=made.digest), ROWS)
-        with pytest.raises(InvalidInput, match=r"^centre='0.* is not the digest"):
+        with pytest.raises(InvalidInput, match=r"^centre='0.*not the digest"):
             simulate(replace(config_of(), centre="0" * 32), ROWS, centre=made)
 
 

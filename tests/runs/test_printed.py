@@ -231,7 +231,7 @@ def test_line_3_counts_the_release_with_the_most_noise() -> None:
         replace(config, noise_growth=0.5),
         replace(config, noise=Schedule(table=(0.1, 0.1, 1e-3, 0.1))),
     ):
-        with pytest.raises(InvalidInput, match=r"^rho=0\.5: .* line 3\b"):
+        with pytest.raises(InvalidInput, match=r"^rho=0\.5: .*line 3\b"):
             prepare(noise, N, 36)
 
 

@@ -99,7 +99,7 @@ def test_statement_names_epsilon_if_all_others_collude(tmp_path: Any) -> None:
     assert said.alone == pytest.approx(gaussian_epsilon(1e-5, 2.0 * mu), rel=1e-6)
     rounded_up = f"{math.ceil(1000 * said.alone) / 1000:.3f}"
     assert f"collude: epsilon = {rounded_up}" in said.text
-    assert "one of the sites" in said.text and "3 other sites" in said.text
+    assert "of the sites" in said.text and "3 other sites" in said.text
     result.save(tmp_path / "run.npz")
     again = Result.load(tmp_path / "run.npz")
     assert again.statement == said == Statement.from_dict(said.to_dict())

@@ -627,9 +627,7 @@ def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
             if one.form == "printed":
                 fixed = "has no such option"
             rule = f"{config.method} in the {config.form} form {fixed}"
-            remedy = (
-                f"leave it out, or use the {one.form} form of {' or '.join(readers)}, which has it"
-            )
+            remedy = f"leave it out: only the {one.form} form of {' or '.join(readers)} has it"
             yield InvalidInput(name, value, rule, remedy)
 
 
