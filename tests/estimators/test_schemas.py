@@ -245,6 +245,15 @@ def test_refusals_name_the_column_and_show_no_value(
     assert "Alice" not in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+def test_wording_of_a_parameter_that_a_schema_replaces(unspent: None) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        ConsensusClassifier(schema=SCHEMA, data_norm=2.0).fit(columns())
+    assert str(refusal.value) == (
+        "data_norm=2.0: cannot be combined with a schema, which declares bounds of its own; "
+        "leave it out"
+    )
+
+
 def test_array_without_column_names_is_refused(unspent: None) -> None:
     with pytest.raises(InvalidInput, match="columns by name"):
         ConsensusClassifier(schema=SCHEMA).fit(np.ones((5, 4)))
