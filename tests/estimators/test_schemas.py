@@ -167,7 +167,7 @@ def test_a_schema_is_a_path_a_dict_or_a_schema(way: str, tmp_path: Path) -> None
 def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
     table = columns()
     table["outcome"][0], table["outcome"][1] = None, "moved"
-    with pytest.warns(HolderNote, match=r"^2 of 600.*undeclared label"):
+    with pytest.warns(HolderNote, match=r"^2 of 600.*undeclared"):
         model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(table)
     assert model.classes_.tolist() == ["died", "lived"]
     given = ConsensusClassifier(schema=SCHEMA, **NOISY)
