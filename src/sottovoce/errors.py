@@ -207,9 +207,7 @@ def raise_collected_errors(errors: Sequence[InvalidInput]) -> None:
 
 
 class InvalidKind(InvalidInput, TypeError):
-    """Data of a kind that no number or label can be read from; also a TypeError, as in
-    scikit-learn.
-    """
+    """Data from which no number or label can be read; also a TypeError, as in scikit-learn."""
 
 
 class SchemaError(InvalidInput):
@@ -233,21 +231,15 @@ class SolverError(SottovoceError):
 
 
 class LedgerError(SottovoceError):
-    """A durable ledger cannot be read or written, or is asked for something that its rows do not
-    allow.
-    """
+    """A durable ledger cannot be read or written, or its rows do not allow what is asked."""
 
 
 class LedgerCorrupt(LedgerError):
-    """A ledger's file is damaged, was edited, or is older than a head or checkpoint that was
-    made from it.
-    """
+    """A ledger file is damaged, edited, or older than a head or checkpoint made from it."""
 
 
 class LedgerMismatch(LedgerError):
-    """A ledger is used with another data set, or a run with another plan, than the one that was
-    recorded.
-    """
+    """A ledger is used with another data set, or a run with another plan, than recorded."""
 
 
 class LedgerVersion(LedgerError):
@@ -301,8 +293,8 @@ def check_no_lost_sites(where: str, lost: Mapping[str, str]) -> None:
 
 
 class NotWritten(SottovoceError, OSError):
-    """A file could not be written, for example because the disk is full.  An earlier file in its
-    place is unchanged.
+    """A file could not be written, as the disk is full for example; an earlier file still
+    stands.
     """
 
     released = False
@@ -337,9 +329,7 @@ class PublicNote(UserWarning):
 
 
 class NotCalibrated(UserWarning):
-    """A warning that probabilities are not calibrated, because gradients were capped in
-    training.
-    """
+    """A warning that probabilities are not calibrated, because gradients were capped."""
 
 
 EXITS = {

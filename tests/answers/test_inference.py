@@ -293,8 +293,8 @@ def test_contrasts_and_tests_follow_from_the_covariance() -> None:
         both.statistic == pytest.approx(b @ np.linalg.solve(covariance[:2, :2], b)) and both.df == 2
     )
     assert both.p == pytest.approx(stats.chi2.sf(both.statistic, 2))
-    for names, rule in ((["d"], "is no coefficient"), (["c", "nothing"], "is no coefficient")):
-        with pytest.raises(InvalidInput, match=rule):
+    for names, unknown in ((["d"], "d"), (["c", "nothing"], "nothing")):
+        with pytest.raises(InvalidInput, match=f"^names='{unknown}'"):
             shown.wald(names)
     refused = build_coefficient_table(fitted(config(epsilon=0.05), n=900)[1], naming)
     assert np.isnan(refused.covariance).all() and np.isnan(refused.conf_int()).all()

@@ -37,7 +37,7 @@ def test_forecast_near_guessing_warns_before_any_query(
     monkeypatch.setattr(RowGuard, "_charge_and_draw", asked)
     X, y = table(60)
     model = ConsensusClassifier("momentum", rounds=50, epsilon=0.05, data_norm=1.0, classes=[0, 1])
-    told = pytest.warns(PublicNote, match=r"guessing: .*epsilon=5, .*100 times")
+    told = pytest.warns(PublicNote, match=r"guessing.*epsilon=5.*100 times")
     with told, pytest.raises(AssertionError, match="was answered"):
         model.fit(X, y)
     assert model.forecast_ is not None and model.forecast_.is_near_guessing

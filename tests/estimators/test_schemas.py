@@ -167,7 +167,7 @@ def test_a_schema_is_a_path_a_dict_or_a_schema(way: str, tmp_path: Path) -> None
 def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
     table = columns()
     table["outcome"][0], table["outcome"][1] = None, "moved"
-    with pytest.warns(HolderNote, match=r"^2 of 600.*undeclared label"):
+    with pytest.warns(HolderNote, match=r"^2 of 600.*undeclared"):
         model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(table)
     assert model.classes_.tolist() == ["died", "lived"]
     given = ConsensusClassifier(schema=SCHEMA, **NOISY)
@@ -243,6 +243,15 @@ def test_refusals_name_the_column_and_show_no_value(
     with pytest.raises(InvalidInput, match=message) as refusal:
         ConsensusClassifier(**({"schema": SCHEMA} | change)).fit(given)
     assert "Alice" not in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_wording_of_a_parameter_that_a_schema_replaces(unspent: None) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        ConsensusClassifier(schema=SCHEMA, data_norm=2.0).fit(columns())
+    assert str(refusal.value) == (
+        "data_norm=2.0: cannot be combined with a schema, which declares bounds of its own; "
+        "leave it out"
+    )
 
 
 def test_array_without_column_names_is_refused(unspent: None) -> None:

@@ -241,8 +241,7 @@ class Coefficients(Sequence[dict[str, Any]]):
     @classmethod
     @refusing_foreign_documents()
     def from_plain_data(cls, plain: Mapping[str, Any]) -> Coefficients:
-        """Construct a table from plain data of :meth:`to_plain_data`, such as a record of
-        ``run.json``.
+        """Construct a table from :meth:`to_plain_data`, such as a record of ``run.json``.
 
         Raises
         ------

@@ -227,8 +227,7 @@ def pivots(
 
 
 class HiddenGroups(NamedTuple):
-    """Groups of rows whose rarer outcome was not seen, so that only one end of an interval is
-    known.
+    """Groups of rows whose rarer outcome was not seen, so that one end of an interval is known.
 
     A group is the rows of a level, of a reference or of a site
     (:mod:`sottovoce.answers.separation`); its margin is the mean log-odds of its rows.

@@ -76,9 +76,7 @@ class NamedModel:
 
     @property
     def constants(self) -> Array:
-        """Constants of the sites as margins, and last their mean for unknown sites, (sites +
-        1,).
-        """
+        """Constants of the sites as margins, and last their mean, (sites + 1,)."""
         own = self.model[self.naming.constant > 0] * self.naming.value
         with np.errstate(over="ignore", invalid="ignore"):
             return np.append(own, float(own @ self.shares))
@@ -348,9 +346,7 @@ class SavedModel:
         return format_json_text(self.to_dict(), indent=1) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a file, which appears whole or not at all; NotWritten if that
-        fails.
-        """
+        """Write the model to a file, whole or not at all; NotWritten if that fails."""
         files.write_atomically("save", path, self.to_json())
 
     @classmethod

@@ -318,9 +318,7 @@ class _Others(NamedTuple):
         return cls(_seen_share(unread, noise), _seen_share(missing, noise))
 
     def with_shares(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
-        """Construct the findings on a column with these shares; `more` are further fields of
-        them.
-        """
+        """Construct the findings on a column with these shares and further fields, `more`."""
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 
@@ -429,9 +427,7 @@ class Ladder(NamedTuple):
         return cls(low, high, mass)
 
     def quantile(self, share: float, where: BoolArray | None = None) -> float:
-        """Compute the value below which this share of the mass lies; with `where`, of those
-        cells.
-        """
+        """Compute the value below which this share of the mass lies; `where` selects cells."""
         mass = self.mass
         if where is not None:
             mass = mass * where

@@ -120,9 +120,7 @@ class Naming:
 
     @property
     def blocks(self) -> Array:
-        """Number, from 1, of the block of a column that marks a level; 0 for other columns,
-        (d,).
-        """
+        """Number, from 1, of the block of each level's column, (d,); 0 for other columns."""
         names = list(dict.fromkeys(t.name for t in self.terms if t.reference is not None))
         numbers = np.zeros(len(self.terms))
         for place, term in enumerate(self.terms):
@@ -308,9 +306,7 @@ def naming_from_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
 
 
 def _terms_of_number(block: Number) -> list[Term]:
-    """Return the terms of a number: its own, and that of its indicator of missing values, if
-    any.
-    """
+    """Return the terms of a number, and of its indicator of missing values if it has one."""
     unit = None
     if isinstance(block, Date):
         unit = f"{block.name}, in {block.unit} since {block.epoch}"

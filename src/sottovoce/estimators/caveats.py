@@ -154,7 +154,7 @@ def _learns_nothing(step: Any, kind: str) -> bool:
 def assumptions_of_fit(
     schema: Schema | None, *, cloned: bool, many_fits: bool
 ) -> tuple[tuple[str, ...], tuple[Note, ...]]:
-    """Return the assumptions on which a fit's epsilon rests, and notes to tell at once.
+    """Return the assumptions on which a fit's epsilon rests, and notes to warn of before the fit.
 
     Parameters
     ----------

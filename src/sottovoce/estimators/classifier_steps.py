@@ -347,8 +347,7 @@ class TrainingRows:
         return self.of.caveat
 
     def rows_of_run(self, k: int) -> Rows:
-        """Return the rows of run k at their sites: all classes for softmax, else one against the
-        rest.
+        """Return the rows of run k: of all classes for softmax, else of one against the rest.
 
         For one against the rest, a row has the sign 1 in the k-th contrast's class and -1 outside.
         """
@@ -513,7 +512,7 @@ def _encoded_starts(
 
 
 def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -> None:
-    """Refuse (InvalidInput) weights, more than two classes and sparse rows: inference has none."""
+    """Refuse (InvalidInput) an inference with sample weights, sparse rows or not two classes."""
     if weighed:
         raise InvalidInput(
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"

@@ -393,11 +393,10 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return self
 
     def decision_function(self, X: Any, groups: Any = None) -> Array:
-        """Compute ``X @ coef_.T + intercept_``: (n_samples,), or (n_samples, n_classes) for more
-        than two classes.
+        """Compute the margins ``X @ coef_.T + intercept_``.
 
-        Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as
-        far from a released mean.
+        They are linear in X, also for rows that training scaled down because their norm exceeds
+        `data_norm`, or their distance from a released mean does.
 
         Parameters
         ----------

@@ -28,9 +28,7 @@ class Encoding(ABC):
 
     @abstractmethod
     def encode_rows(self, features: Any) -> Any:
-        """Encode `features` (n, p), dense or CSR, as rows (n, d) of norm at most 1 of the same
-        kind.
-        """
+        """Encode `features` (n, p), dense or CSR, as rows (n, d) of norm at most 1."""
 
     @abstractmethod
     def centring_frame(self, width: int) -> Frame | None:
@@ -68,8 +66,7 @@ class Encoding(ABC):
 
 @dataclass(frozen=True)
 class NormEncoding(Encoding):
-    """Rows ``x`` as ``(x / R, 1) / sqrt 2`` with a declared R; x of larger norm is scaled down to
-    R.
+    """Rows ``x`` as ``(x / R, 1) / sqrt 2``, with x of norm above a declared R scaled down to R.
 
     Parameters
     ----------

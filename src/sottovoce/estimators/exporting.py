@@ -448,8 +448,7 @@ def _clip_to_unit_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> 
 
 
 def _divisor_of_moved_rows(graph: _Graph, row: str, move: Move) -> str:
-    """Add what margins of centred rows are divided by: the centred row's norm, or 1 if that is
-    more.
+    """Add the divisor of margins of centred rows: the norm of the centred row, at least 1.
 
     See :class:`sottovoce.data.move.Move`.
     """
@@ -465,9 +464,7 @@ def _divisor_of_moved_rows(graph: _Graph, row: str, move: Move) -> str:
 
 
 def _add_outputs(graph: _Graph, margins: str, model: Linear) -> list[Any]:
-    """Add labels and probabilities, or numbers in the target's unit, and return their
-    descriptions.
-    """
+    """Add labels and probabilities, or numbers, and return their descriptions."""
     task, kinds = model.task, onnx.TensorProto
     if isinstance(task, BoundedNumber):
         half = 0.5 * (task.high - task.low)

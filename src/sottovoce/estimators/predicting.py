@@ -33,8 +33,7 @@ class LinearModel:
     order: IntArray | None = None
 
     def margins(self, rows: Any, where: IntArray | None) -> Array:
-        """Compute margins of rows: (n,) for two classes, else (n, K) in the order of sorted
-        classes.
+        """Compute margins of rows: (n,) for two classes, else (n, K) by sorted class.
 
         `rows` are raw columns for a model under a schema, else an array (n, p); `where` (n,) are
         the indices of the rows' sites in the model, or None.

@@ -594,7 +594,7 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
     beyond = int(np.sum((target < task.low) | (target > task.high)))
     if beyond:
         what = (
-            f"{beyond} of {len(target)} targets lie outside y_bounds, {task.low:g} to {task.high:g}"
+            f"{beyond} of {len(target)} targets lie beyond y_bounds, {task.low:g} to {task.high:g}"
         )
         text = f"{what}, and were clipped to them (for the data's holder only)"
         notes.append(Note("y_bounds", text, HolderNote))

@@ -40,8 +40,7 @@ from .regressor_steps import (
     "relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None
 )
 class ConsensusRegressor(RegressorMixin, LinearEstimator):
-    """A linear regression of a bounded number, trained across sites that exchange noisy vectors
-    instead of rows.
+    """A linear regression of a bounded number across sites that exchange noisy vectors, not rows.
 
     Parameters
     ----------

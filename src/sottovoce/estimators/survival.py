@@ -36,8 +36,7 @@ from .survival_steps import (
 
 @declare_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
 class ConsensusSurvival(PrivateEstimator):
-    """Discrete-time hazards trained across sites, with a person's rows of all intervals protected
-    together.
+    """A discrete-time survival model across sites, private per person.
 
     The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x .
     coef_``.  Slopes are those of the grouped likelihood, where an interval that a person leaves

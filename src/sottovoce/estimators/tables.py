@@ -200,9 +200,7 @@ class Dealt:
 
     @property
     def rows_per_site(self) -> Array:
-        """Number of rows, or of people if a person's rows are protected together, by site: (N,
-        1).
-        """
+        """Number of rows at each site, (N, 1); of people, if their rows are protected together."""
         counted = self.parts
         if self.people is not None:
             counted = [np.unique(own) for own in self.people]
@@ -320,8 +318,7 @@ def _keep_rows_of_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of all rows, (n,) in [0, 1], and a caveat if epsilon does not cover how they were
-    read.
+    """Weights of all rows, (n,) in [0, 1], and a caveat if they were scaled by private rows.
 
     `of_rows` is None if all rows count alike.
     """

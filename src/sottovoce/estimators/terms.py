@@ -86,9 +86,7 @@ class Terms:
 
     @property
     def schema_caveat(self) -> str | None:
-        """What epsilon does not cover according to the schema itself; None without such a
-        caveat.
-        """
+        """What epsilon does not cover according to the schema; None for nothing."""
         if self.schema is None:
             return None
         return self.schema.caveat
