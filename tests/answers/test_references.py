@@ -325,7 +325,7 @@ class TestMergedRows:
         allowed = np.sqrt(np.diag(more.covariance[0] - found[0].covariance[0]))
         assert np.all((0.5 * allowed < moved) & (moved < 1.4 * allowed)), (moved, allowed)
 
-    def test_merged_sites_related_to_a_column_widen_its_slope(
+    def test_slope_interval_covers_if_merged_sites_follow_its_column(
         self,
     ) -> None:
         """Forty wards, whose constants rise with the mean of a column: merging them changes its
