@@ -202,7 +202,9 @@ def told_of(saved: SavedModel, margins: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path, kind: str) -> None:
+def test_held_out_rows_are_scored_with_the_constant_of_their_site(
+    tmp_path: Path, kind: str
+) -> None:
     """Without noise `evaluate` finds what the training found: the quality with own constants, not
     with their average.
     """

@@ -104,7 +104,7 @@ def newton(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray
     return b, np.sqrt(np.diag(np.linalg.inv(H) @ J @ np.linalg.inv(H)))
 
 
-def test_without_noise_it_is_maximum_likelihood_with_sandwich_errors() -> None:
+def test_noiseless_table_is_maximum_likelihood_with_sandwich_errors() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
     _, parts, X = numbers(8000)
     y = np.concatenate([part[1] for part in parts])
@@ -647,7 +647,7 @@ def test_bound_of_unfinished_step_for_rare_events() -> None:
     assert bound_undone_step(np.array([50.0])) == pytest.approx(np.log(10.0) - 0.9)
 
 
-def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent() -> None:
+def test_squared_bias_in_the_variance_keeps_coverage_at_95_percent() -> None:
     for bound in np.linspace(0.0, 12.0, 61):  # in standard errors of the rest
         bias = np.linspace(0.0, bound, 61)
         half = stats.norm.ppf(0.975) * np.hypot(1.0, bound)

@@ -308,7 +308,7 @@ def test_auc_interval_covers_for_any_shape_of_calibration(law: Any) -> None:
     assert stats.binom.cdf(inside, runs, 0.93) > 1e-4
 
 
-def test_pages_show_the_intervals_and_what_open_cells_are_beyond() -> None:
+def test_pages_show_intervals_and_bounds_of_open_cells() -> None:
     found = asked(*drawn(LAWS["too sure"], 20_000, np.random.default_rng(8)), 3.0)
     plain = found.released()
     ends = [cell for cell in plain["calibration"] if cell["predicted"] is None]

@@ -157,9 +157,7 @@ class TestRareReference:
         assert np.all(found["a"] < 1.3 * found["b"])
 
     @pytest.mark.parametrize("numbers", [False, True], ids=["classes", "numbers"])
-    def test_lines_against_an_empty_reference_are_refused_in_words_and_its_rows_are_not_predicted(
-        self, numbers: bool
-    ) -> None:
+    def test_empty_reference_refuses_its_lines_and_predictions(self, numbers: bool) -> None:
         rows, naming = drawn(20_000, (0.0, 0.5, 0.3, 0.2), numbers=numbers), named("a")
         for made in tables(rows, naming, 3.0, 2):
             causes = {line.term.text: line.cause for line in made.lines}
@@ -268,9 +266,7 @@ class TestMergedRows:
     """The covariance allows for the effect of merged rows on all other lines."""
 
     @pytest.mark.parametrize("base", ["a", "d"])
-    def test_their_share_is_that_of_levels_references_and_sites_that_are_not_kept(
-        self, base: str
-    ) -> None:
+    def test_share_of_merged_rows_counts_levels_references_and_sites(self, base: str) -> None:
         """Levels a to d have 5, 50, 30 and 15% of the rows, and sites 60, 30 and 10%."""
         ward = {"kind": "category", "values": list("abcd"), "base": base}
         naming = naming_from_schema(
@@ -301,7 +297,7 @@ class TestMergedRows:
             )
         assert recipe._share_of_merged_rows(S, 1e3, kept) > 100.0
 
-    def test_they_move_lines_by_about_as_much_as_is_allowed_for(self) -> None:
+    def test_merged_rows_move_lines_by_about_the_allowed_error(self) -> None:
         """A twentieth of the rows, one standard deviation from the mean of a column and off by one
         log-odds, without noise.
         """
@@ -329,7 +325,7 @@ class TestMergedRows:
         allowed = np.sqrt(np.diag(more.covariance[0] - found[0].covariance[0]))
         assert np.all((0.5 * allowed < moved) & (moved < 1.4 * allowed)), (moved, allowed)
 
-    def test_a_slope_is_not_told_without_constants_of_small_sites_that_go_with_its_column(
+    def test_slope_interval_covers_if_merged_sites_follow_its_column(
         self,
     ) -> None:
         """Forty wards, whose constants rise with the mean of a column: merging them changes its
@@ -426,7 +422,7 @@ class TestOneEnd:
         assert missed <= 3 and single >= 8
 
     @pytest.mark.parametrize("epsilon", [3.0, 10.0, math.inf])
-    def test_two_columns_with_such_levels_have_one_end_each(self, epsilon: float) -> None:
+    def test_two_columns_with_one_outcome_levels_have_one_end_each(self, epsilon: float) -> None:
         """A level's rows that are in no other such level have one end; rows in both have none."""
         n, rng = 20_000, np.random.default_rng(2)
         columns = {

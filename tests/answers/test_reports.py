@@ -157,7 +157,7 @@ class TestPage:
         assert "http" not in text and "url(" not in text and "@import" not in text
 
     @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-    def test_a_browser_asks_nobody_for_it_and_a_phone_shows_all(
+    def test_report_needs_no_network_and_fits_a_phone(
         self, record: dict[str, Any], tmp_path: Path
     ) -> None:
         assert BROWSER is not None
@@ -260,9 +260,7 @@ class TestPage:
         assert "holder only" in private
         assert "0.9877" in private and "a secret" in private and private.count("0.124") > 1
 
-    def test_what_is_saved_holds_no_exact_number(
-        self, folder: Path, record: dict[str, Any]
-    ) -> None:
+    def test_saved_runs_contain_no_exact_number(self, folder: Path, record: dict[str, Any]) -> None:
         told = json.loads((folder / "all.json").read_text())
         saved = (folder / "run.json").read_text()
         for numbers in (told["exact"], told["evaluation"]["exact"]):
@@ -611,7 +609,7 @@ class TestLongRows:
         _, other, _ = self.trained(folder, LONG, "--data", few)
         assert other["n_train"] != kept["n_train"] and other["weighed"] == kept["weighed"]
 
-    def test_training_that_shortens_rows_says_so(self, folder: Path) -> None:
+    def test_training_that_clips_rows_reports_it(self, folder: Path) -> None:
         words = ("--data", folder / "rows.csv", "--method", "prox_admm", "--rounds", 2, "--json")
         schema = folder / "rounds.toml"
         for text in (SCHEMA, LONG):
@@ -701,6 +699,6 @@ class TestWhatALineIsWorth:
         )
 
 
-def test_constants_of_sites_say_what_is_taken_as_independent(record: dict[str, Any]) -> None:
+def test_independence_remark_is_in_record_and_page(record: dict[str, Any]) -> None:
     assert record["clusters"] and escape(record["clusters"]) in page(record)
     assert Coefficients.from_plain_data(record).clusters == record["clusters"]

@@ -163,7 +163,7 @@ def test_intervals_cover_where_sites_are_unlike_and_of_unlike_sizes(kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_noise_it_is_the_table_of_all_rows(kind: str) -> None:
+def test_noiseless_table_equals_that_of_all_rows(kind: str) -> None:
     X, y = drawn(kind, 3)
     alone, summed = (
         table_of(kind, config(math.inf, trust=trust), X, y) for trust in ("nobody", "sum")

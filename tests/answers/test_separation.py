@@ -164,7 +164,7 @@ def shown(name: str, epsilon: float, seed: int) -> Coefficients:
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_without_noise_what_has_no_maximum_is_refused_with_its_cause_and_the_rest_is_printed(
+def test_separated_lines_are_refused_without_noise_and_others_printed(
     name: str,
 ) -> None:
     _, undetermined, cause = DESIGNS[name]
@@ -285,7 +285,7 @@ def test_groups_count_their_rows_exactly_without_noise() -> None:
     assert of_all.rows.tolist() == start.rows.tolist() and np.all(of_all.noise == 0.0)
 
 
-def test_a_merged_level_does_not_hide_what_later_points_count() -> None:
+def test_merged_level_keeps_the_precision_of_later_counts() -> None:
     """It has no rows and no noise; counts of all others are as precise as all points make them, not
     as the start alone.
     """
@@ -370,7 +370,7 @@ def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
     return counts
 
 
-def test_a_rare_level_whose_rows_are_shortened_is_counted_by_moments_as_short() -> None:
+def test_clipped_rare_level_is_counted_by_clipped_moments() -> None:
     """On average no more than its 72 events, and well above the noise; without the outcome next to
     none. With moments of unclipped rows the count would be 41, and that of none would have 1.3
     times the stated noise.
@@ -406,7 +406,7 @@ def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
     return naming, found
 
 
-def test_a_level_that_its_count_refuses_does_not_hide_how_strong_all_others_are() -> None:
+def test_level_refused_by_its_count_does_not_hide_the_size_of_other_effects() -> None:
     """Its estimate is mostly noise, and may be most of the size of all effects; it gets at most one
     end.
     """

@@ -87,7 +87,7 @@ def likeliest(X: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("times", [1.0, 1.5])
-def test_without_noise_they_are_maximum_likelihood(times: float) -> None:
+def test_noiseless_strong_effects_are_maximum_likelihood(times: float) -> None:
     X, y = drawn(times, 0)
     found = shown(X, y, np.inf)
     assert all(line.refused is None for line in found.lines)
@@ -96,7 +96,7 @@ def test_without_noise_they_are_maximum_likelihood(times: float) -> None:
 
 
 @pytest.mark.parametrize("times", [1.0, 1.5])
-def test_with_noise_they_are_printed_near_the_truth(times: float) -> None:
+def test_noisy_strong_effects_are_printed_near_the_truth(times: float) -> None:
     """Within four standard errors, for 30 lines: one fails with probability 1 in 500."""
     for seed in range(3):
         found = shown(*drawn(times, seed), epsilon=3.0, seed=seed)
@@ -150,7 +150,7 @@ def test_no_epsilon_is_suggested_if_only_more_rows_suffice() -> None:
     assert 250.0 < found.needs["rows"] < 500.0
 
 
-def test_needs_of_a_size_follow_from_its_errors_by_sampling_and_by_noise() -> None:
+def test_requirements_of_a_size_follow_from_sampling_and_noise() -> None:
     by_sampling = size_needs(2.0, 2.0, least=4.0)
     assert by_sampling == SizeNeeds(pytest.approx(4.0), np.inf, False)
     by_noise = size_needs(2.0, 1e9, least=4.0)
@@ -203,7 +203,7 @@ def test_rows_by_their_curvature_are_those_near_the_border() -> None:
     )
 
 
-def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None:
+def test_error_of_a_long_step_grows_with_its_correction() -> None:
     """Over 4,000 draws of the noise, from a point where curvature is a third higher than where the
     step ends.
     """
@@ -234,7 +234,7 @@ def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None
     np.testing.assert_allclose(still.covariance, ends.covariance, rtol=1e-9, atol=1e-15)
 
 
-def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
+def test_room_of_strong_effects_is_half_the_size_over_its_error() -> None:
     """With margins of deviation 12 and an error of a tenth of the slopes; weak effects have more
     room.
     """

@@ -143,7 +143,7 @@ class TestCommands:
             ("--set", "by=age", "--evaluation", 1),
         ],
     )
-    def test_what_inference_does_not_use_is_refused(
+    def test_options_unused_by_inference_are_refused(
         self, hospital: Path, words: tuple[Any, ...]
     ) -> None:
         files = ["--data", str(hospital / "rows.csv"), "--schema", str(hospital / "schema.toml")]
@@ -163,7 +163,7 @@ def rows(n: int = 12_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 class TestClassifier:
-    def test_inference_prints_the_truth_within_its_errors(self) -> None:
+    def test_inference_estimates_are_within_errors_of_the_truth(self) -> None:
         X, y = rows()
         model = ConsensusClassifier(inference=True, epsilon=3.0, data_norm=3.0, random_state=0).fit(
             X, y
@@ -271,7 +271,7 @@ class TestRegressor:
         assert 0.0 < np.mean(lost) < 0.35
 
     @pytest.mark.parametrize("intercept", [True, False])
-    def test_without_noise_it_is_least_squares(self, intercept: bool) -> None:
+    def test_noiseless_regressor_is_least_squares(self, intercept: bool) -> None:
         rng = np.random.default_rng(3)
         X = rng.normal(size=(5000, 3)) @ np.array(
             [[1.0, 0.8, 0.0], [0.0, 0.6, 0.0], [0.0, 0.0, 0.3]]

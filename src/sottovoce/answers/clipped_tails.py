@@ -27,8 +27,8 @@ of the mean row weighted by squared residuals.
 
 If the logarithm of a spread is linear in normal columns, weights by the power a of residuals move
 the mean row in proportion to a, and the chance of a residual beyond an edge grows with the power a
-of the spread if the tail falls as its power -a.  Mean excesses need a above 1; at 3 it is 3/2 of
-what squares tell.
+of the spread if the tail falls as its power -a.  Mean excesses need a above 1; with a = 3 the
+shift is 3/2 of that by squares (a = 2).
 """
 MARGIN = math.sqrt(2.0)
 """h over the smallest edge of the histogram beyond which no residuals show."""
@@ -136,7 +136,7 @@ def estimate_mean_clipping(
     -------
     float
     """
-    # Shares of rows beyond each edge, with the noise of so many cells.
+    # Shares of rows beyond each edge; each is a sum of the cells there, with their noise.
     beyond = np.maximum(np.cumsum(cells[::-1])[::-1][1:], 0.0)
     deviations = noise * np.sqrt(np.arange(len(beyond), 0, -1))
     shares = beyond + doubt * deviations
@@ -154,8 +154,8 @@ def estimate_mean_clipping(
             share *= (after / share) ** (1.0 - part / width)
         seen += _mean_of_exponential(share, after) * part
         start = float(edges[k + 1])
-    # Edges from the first that shows no rows up to the start: a nearer one may tell less than the
-    # last.
+    # Edges from the first that shows no rows up to the start: a nearer one may give a smaller
+    # bound than the last.
     nearer = slice(unseen, max(unseen, before) + 1)
     share = float(np.min(shares[nearer] * (edges[nearer] / start) ** POWER))
     # The integral of (x / start)^-POWER from the start on is start / (POWER - 1).
@@ -210,7 +210,7 @@ def tail_second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Ar
     # Along an eigenvector the prior variance is the eigenvalue: the posterior weight of u_J.
     share = values / (values + variance)
     away = np.where(told, weighted / square - mean, 0.0)
-    # The mean row of a tail that falls as the power 3, as squared residuals tell it.
+    # The mean row of a tail that falls as the power 3, from that by squared residuals.
     known = FARTHER * share * np.einsum("rji,rj->ri", vectors, away)
     tail = mean + np.einsum("rij,rj->ri", vectors, known)
     unknown = values * (1.0 - share)  # posterior variance

@@ -25,9 +25,9 @@ w of columns.  It *turns into* a direction v if ``c'v`` is not 0.  Sizes of ``c'
 of 1*: v is scaled so that the scores of rows along it would have variance 1 if the columns were
 uncorrelated.
 
-:func:`column_variances` of second moments say what columns would have by themselves.
+:func:`column_variances` computes the variance of each column from second moments.
 :func:`classify_directions` finds the eigenvectors, as :class:`Directions`, by which steps avoid
-those that are lost.  :func:`find_lost_lines` tells which lines turn into them, as
+those that are lost.  :func:`find_lost_lines` finds the lines that turn into them, as
 :class:`LostLines`, and ``describe_*`` put each :class:`Relation` of these in words.
 """
 
@@ -179,7 +179,7 @@ class Directions(NamedTuple):
         stretched = self.projector_across_lost @ self.frame.A
         # Noise in a gradient's entry, turned into the space, has this variance on average.
         mean = np.einsum("rij,rij->r", stretched, stretched) / shift.shape[-1]
-        # An entry of H beside the diagonal has half of the noise variance of one on it.
+        # An entry of H off the diagonal has half of the noise variance of one on it.
         return np.asarray(
             0.5 * self.noise**2 * np.sum(along_lost**2, axis=1) / mean * self.any_lost
         )

@@ -147,7 +147,7 @@ class FewOutcomes(NamedTuple):
     def from_plain_data(cls, plain: dict[str, Any], lines: int) -> FewOutcomes:
         """Construct from plain data of :meth:`to_plain`, for a table with this number of lines."""
         arrays = {name: np.array(plain[name], dtype=float) for name in cls._fields}
-        # An empty list does not tell how many lines there are.
+        # An empty list does not have the number of lines.
         arrays["directions"] = arrays["directions"].reshape(-1, lines)
         return cls(**arrays)
 

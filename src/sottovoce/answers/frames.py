@@ -212,7 +212,7 @@ def _posterior_mean(design: Array, observed: Array) -> Array:
     """Estimate x (R, d) from ``observed = design x + noise`` of deviation 1, by empirical Bayes.
 
     Entries of x along the right singular vectors of the design (R, d, d) are normal, with
-    variances on the grid `_SPREADS` whose weights all of them tell together.
+    variances on the grid `_SPREADS`, whose weights are estimated from all entries together.
     """
     left, sizes, right = np.linalg.svd(design)
     z = np.einsum("rji,rj->ri", left, observed)

@@ -667,8 +667,8 @@ class Newton(SeparateSites):
         reference.  Sites with constants of their own are a block without a reference: see
         :class:`SmallSites`.
 
-        A rare level's own moment must stand out from noise, whatever its moment with the constant
-        says: frames are made of it, and where noise made it too small, steps along the level go
+        A rare level's own moment must stand out from noise, even if its moment with the constant
+        does: frames are made of it, and where noise made it too small, steps along the level go
         astray.
 
         Parameters
@@ -1726,7 +1726,7 @@ def second_order_share(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array
 def covariance_of_hessian_noise(shift: Array, s_H: Array) -> Array:
     """Compute the covariance (R, d, d) of ``E d`` for a step d = `shift`, (R, d), and noise E in H.
 
-    Entries of E have the variance s_H^2 on the diagonal and half of it beside it.
+    Entries of E have the variance s_H^2 on the diagonal and half of it off the diagonal.
     """
     length = np.sum(shift**2, axis=1)[:, None, None]
     added = length * np.eye(shift.shape[1]) + shift[:, :, None] * shift[:, None, :]

@@ -216,7 +216,7 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
         """Return rows of encoded columns (for subgroups), margin and constant."""
         X = scored.margins[:, None]
         if scored.X is not None:
-            # Encoded columns, which tell the subgroups.
+            # Encoded columns, from which subgroups are read.
             X = np.hstack([scored.X, X])
         return evaluation.build_scored_rows([(X[part], scored.y[part]) for part in parts])
 

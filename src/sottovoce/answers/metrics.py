@@ -153,8 +153,8 @@ class Quality:
 
 def project_on_simplex(counts: Array, total: float) -> Array:
     """Project on the simplex: the nearest nonnegative point whose sum is `total`."""
-    # The projection subtracts one number from all entries that stay positive; the largest count of
-    # entries for which it is less than the smallest of them tells which these are.
+    # The projection subtracts one number from all entries that stay positive.  These are the
+    # largest entries, as many as possible so that the number is less than the smallest of them.
     flat = np.sort(counts.ravel())[::-1]
     sums = (np.cumsum(flat) - total) / np.arange(1, flat.size + 1)
     last = int(np.flatnonzero(flat > sums)[-1])

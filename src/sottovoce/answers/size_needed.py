@@ -17,7 +17,7 @@ NOISIER = 1.5
 """Factor on the estimated standard deviation of the noise in the size of all effects.
 
 Of draws at the same epsilon some find the size better known than others.  With this factor the
-epsilon that a median refusal tells prints all of the table in three draws of four
+epsilon that a median refusal states prints all of the table in three draws of four
 (docs/privacy/answers.md, "Inference").
 """
 KNOWN = 2.0

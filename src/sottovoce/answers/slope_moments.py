@@ -50,7 +50,7 @@ def drawn_to_multiple(J: Array, noise: Array, H: Array, unlike: float) -> tuple[
     """
     d = H.shape[-1]
     size = np.maximum(np.einsum("rij,rij->r", H, H), 1e-300)
-    # phi = tr(H J) / tr(H^2): all entries of J together tell it well.
+    # phi = tr(H J) / tr(H^2): all entries of J together determine it well.
     multiple = np.einsum("rij,rij->r", H, J) / size
     # One deviation of its own noise, at least: noise may leave nothing of it.
     multiple = np.maximum(multiple, noise / np.sqrt(size))
