@@ -4,8 +4,8 @@ numpydoc's own parser reads them; ruff has already asked for one wherever someth
 
 1. A public function or method of three parameters or more documents each of them, except the
    commands of the command line, whose help is their documentation.
-2. Where parameters are documented, they are the code's, and a function's come in the code's order
-   (a class may group them by what they are for).  A dataclass takes its fields, and those that it
+2. Where parameters are documented, they are the code's, and a function's come in the code's order,
+   but for what one entry groups (a class may group by what fields are for).  A dataclass takes its fields, and those that it
    inherits.
 3. A summary is a sentence: it begins with a capital letter, a digit or a name in backquotes, and it
    ends as sentences do.
@@ -122,21 +122,31 @@ def parameter_names(function: FunctionNode) -> list[str]:
     given += [arguments.vararg] if arguments.vararg else []
     given += arguments.kwonlyargs
     given += [arguments.kwarg] if arguments.kwarg else []
-    return [one.arg for one in given if one.arg not in ("self", "cls")]
+    names = [one.arg for one in given]
+    return names[1:] if names and names[0] in ("self", "cls") and is_method(function) else names
 
 
-def documented_names(text: str) -> list[str]:
-    """Return the names under ``Parameters``; one line may give several, separated by commas."""
+def is_method(function: FunctionNode) -> bool:
+    """Whether its first parameter is the instance or the class, which has no type of its own."""
+    first = [*function.args.posonlyargs, *function.args.args][0]
+    return first.annotation is None
+
+
+def documented_entries(text: str) -> list[list[str]]:
+    """Return the entries under ``Parameters``: one may be of several names, with commas between."""
     with warnings.catch_warnings():
         # section_faults reports it, with the place.
         warnings.filterwarnings("ignore", message="Unknown section")
         docstring = Docstring(text)
     return [
-        name.strip().lstrip("\\*")
-        for parameter in docstring["Parameters"]
-        for name in parameter.name.split(",")
-        if name.strip()
+        [name.strip().lstrip("\\*") for name in entry.name.split(",") if name.strip()]
+        for entry in docstring["Parameters"]
     ]
+
+
+def documented_names(text: str) -> list[str]:
+    """Return all names under ``Parameters``."""
+    return [name for entry in documented_entries(text) for name in entry]
 
 
 def is_command(function: FunctionNode) -> bool:
@@ -199,9 +209,9 @@ def unknown_parameters(documented: list[str], actual: list[str]) -> Iterator[str
         yield f"documents {', '.join(unknown)}, which it does not take"
 
 
-def parameters_out_of_order(documented: list[str], actual: list[str]) -> Iterator[str]:
-    """Yield whether a function's parameters are documented in another order than the code's."""
-    known = [name for name in documented if name in actual]
+def parameters_out_of_order(entries: list[list[str]], actual: list[str]) -> Iterator[str]:
+    """Yield whether the first names of entries stand in another order than the code's."""
+    known = [names[0] for names in entries if names[0] in actual]
     if known != sorted(known, key=actual.index):
         yield f"documents its parameters in another order than {', '.join(actual)}"
 
@@ -221,7 +231,7 @@ def docstring_faults(node: Documented, project: Project) -> Iterator[str]:
     else:
         actual = parameter_names(node)
         yield from unknown_parameters(documented, actual)
-        yield from parameters_out_of_order(documented, actual)
+        yield from parameters_out_of_order(documented_entries(text), actual)
 
 
 def missing_parameters(node: Documented) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Intervals
 
-Coefficients with 95% intervals at three budgets and without privacy, from the same 12,000 made-up
+Coefficients with 95% intervals at three budgets and without privacy, from the same 12,000 synthetic
 rows at four sites. The thin strokes are the truth. Noise widens an interval; the interval says so,
 and still holds the truth as often.
 """

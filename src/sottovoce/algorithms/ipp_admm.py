@@ -62,6 +62,11 @@ class IPPADMM(PPADMM):
 
     A node sends at most ``positives`` times.
 
+    Parameters
+    ----------
+    test_share : float
+        Epsilon of all tests together, in units of ``alpha sqrt(c)``; alpha is a release's mu.
+
     Guarantee
     ---------
     Corrected: U5 (sparse vector) for all tests together and U7 (noise on a minimiser) for
@@ -73,11 +78,6 @@ class IPPADMM(PPADMM):
     proof loses the factor), and a release only costs the solver's error.  The claim is that of
     Theorem 4.1, which assumes line 3 and fewer releases than rounds.  With `test_sensitivity`
     "divided" the tests have noise for the smaller sensitivity; as listed, ``|D_i|`` times as much.
-
-    Parameters
-    ----------
-    test_share : float
-        Epsilon of all tests together, in units of ``alpha sqrt(c)``; alpha is a release's mu.
     """
 
     options: IPPADMMOptions = IPPADMMOptions()

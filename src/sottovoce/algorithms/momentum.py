@@ -80,6 +80,11 @@ class Momentum(Algorithm[MomentumState]):
     agree on the pooled minimiser at a constant step.  Under trust in sums g is the gradient of all
     rows and the same everywhere, so that ``f <- s'``.
 
+    Parameters
+    ----------
+    rounds : int
+        Planned rounds, on which correlated noise depends; 0 for independent noise.
+
     Guarantee
     ---------
     Each round releases a noisy gradient at a public point, of sensitivity ``Delta C / n``; in a
@@ -88,11 +93,6 @@ class Momentum(Algorithm[MomentumState]):
     is correlated: a release is the gradient less a share of the earlier releases, which the nodes
     add again, so that half of the noise is shared by all rounds, at the same total privacy loss
     (docs/privacy/correlated_noise.md).
-
-    Parameters
-    ----------
-    rounds : int
-        Planned rounds, on which correlated noise depends; 0 for independent noise.
     """
 
     options: MomentumOptions = MomentumOptions()

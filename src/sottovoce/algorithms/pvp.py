@@ -30,6 +30,11 @@ class PVPOptions(CappedOptions):
 class PVP(ProxADMM):
     """Nodes send their minimisers plus noise; ``noise`` is alpha_p(t).
 
+    Parameters
+    ----------
+    rounds : int
+        In the printed form, the round of the last step, (21) to (23); 0 for none.
+
     Guarantee
     ---------
     Corrected: U7; a node's own state is what it sent.  Printed (V is sent, as in the text): the
@@ -37,11 +42,6 @@ class PVP(ProxADMM):
     recursion of docs/privacy/verdicts.md, with noise that is ``1 + 2 eta V N / rho`` times larger.
     The claim for the last step is false, with the listing's `zeta` and with half of it, the
     proof's.  Listed (f is sent, as in the listing's "broadcast"): no guarantee at all.
-
-    Parameters
-    ----------
-    rounds : int
-        In the printed form, the round of the last step, (21) to (23); 0 for none.
     """
 
     form: str = "corrected"

@@ -359,8 +359,8 @@ def centred_training_case(config: RunConfig) -> RecipeCase:
     The tables differ in a row and its opposite, of almost no constant.  Such a row is as long as a
     row may be, before and after it is moved, so both releases change by all that they may.  All
     other rows have the other label: were they moved by a mean that tells more, their gradients
-    would add to it.  The mean gets a larger share of the squared shift over sigma than any run
-    gives it, so that a mean which is not charged shows.
+    would add to it.  The mean gets a larger share of the squared sensitivity over sigma than any
+    run gives it, so that a mean which is not charged shows.
     """
     share = 0.75
     mu = gaussian_mu(float(np.max(config.epsilon)), config.delta or 0.0)
@@ -452,8 +452,8 @@ def play_answer_case(
     Returns
     -------
     Verdict
-        ``exact_epsilon`` is that of a Gaussian release with the shift over sigma of the pair; None
-        for recipes of several releases.
+        ``exact_epsilon`` is that of a Gaussian release with the sensitivity over sigma of the
+        pair; None for recipes of several releases.
     """
     parts = (case,) if case.before is None else (case.before, case)
     seen = [

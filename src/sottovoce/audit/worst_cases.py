@@ -249,7 +249,7 @@ def coarse_solver_case(claim: ClaimedRun) -> Case:
 
     004 splits rho of zCDP into a part for the noise in the objective and a part rho_2 for the noise
     on the answer.  Here rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau
-    C / n`` and rho_2 = s rho the true shift over sigma, squared and halved, is about ``2 (1 +
+    C / n`` and rho_2 = s rho the true sensitivity over sigma, squared and halved, is about ``2 (1 +
     tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged: shift and variance
     are exact.
     """

@@ -218,15 +218,6 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     loss_ : str
         The loss that was trained.
 
-    Notes
-    -----
-    *Guarantee*: The fitted attributes are differentially private for one row of one site, with the
-    epsilon and delta in ``privacy_spent_``, against an observer of every message of every round.
-    Under trust in sums the observer may also know all that `colluders` of the sites know; under a
-    trusted curator the observer sees what the curator releases. Every fit is a release of its own:
-    fits add up. Not protected: row counts, declared labels, names of columns and of sites, and that
-    :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
-
     Raises
     ------
     InvalidInput
@@ -236,6 +227,15 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         one).
     LedgerMismatch
         From :meth:`fit`, before anything is spent, if a ledger on disk belongs to other rows.
+
+    Notes
+    -----
+    *Guarantee*: The fitted attributes are differentially private for one row of one site, with the
+    epsilon and delta in ``privacy_spent_``, against an observer of every message of every round.
+    Under trust in sums the observer may also know all that `colluders` of the sites know; under a
+    trusted curator the observer sees what the curator releases. Every fit is a release of its own:
+    fits add up. Not protected: row counts, declared labels, names of columns and of sites, and that
+    :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
 
     Examples
     --------
@@ -520,7 +520,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return np.column_stack([log_expit(-margin), log_expit(margin)])
 
     def _warn_if_capped(self) -> None:
-        """Warn that probabilities of a fit with capped gradients are not calibrated."""
+        """Warn that probabilities of a fit with clipped gradients are not calibrated."""
         if self.max_grad_norm_ < math.inf:
             self._warn_once(Note("capped", NOT_CALIBRATED, NotCalibrated), stacklevel=3)
 

@@ -89,15 +89,15 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
 
-    Notes
-    -----
-    *Guarantee*: As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and
-    protected with it.
-
     Raises
     ------
     InvalidInput
         From :meth:`fit`, before anything is spent, on a parameter that breaks a rule.
+
+    Notes
+    -----
+    *Guarantee*: As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and
+    protected with it.
 
     Examples
     --------

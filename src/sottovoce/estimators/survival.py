@@ -82,15 +82,15 @@ class ConsensusSurvival(PrivateEstimator):
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
 
-    Guarantee
-    ---------
-    As for :class:`sottovoce.ConsensusClassifier`, of a person at one site: columns, time and event
-    together.
-
     Raises
     ------
     InvalidInput
         From :meth:`fit`, before anything is spent, on a parameter that breaks a rule.
+
+    Guarantee
+    ---------
+    As for :class:`sottovoce.ConsensusClassifier`, of a person at one site: columns, time and event
+    together.
 
     Examples
     --------

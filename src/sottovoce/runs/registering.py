@@ -58,17 +58,17 @@ def register(method: MethodT) -> MethodT:
     type
         The class, so that this is a decorator.
 
-    Guarantee
-    ---------
-    The privacy loss is that of the method's queries: every answer of `node.ask` is charged before
-    it is given.  A method that reads rows in another way is not covered.
-
     Raises
     ------
     InvalidInput
         If the class is no method, has a trust that is not in TRUSTS, lacks a descriptive class
         variable, has a name that is taken, or declares a new knob after the command line or the
         estimators were imported, or a knob with a reserved name.
+
+    Guarantee
+    ---------
+    The privacy loss is that of the method's queries: every answer of `node.ask` is charged before
+    it is given.  A method that reads rows in another way is not covered.
 
     Examples
     --------

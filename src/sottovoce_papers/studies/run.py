@@ -179,7 +179,7 @@ def _kept(path: Path) -> dict[str, Any]:
 
 
 class _Pool(Parallel):
-    """joblib's pool, which reports the number of finished calls to `tell`."""
+    """Pool of joblib, which reports the number of finished calls to `tell`."""
 
     tell: Callable[[int], None]
 

@@ -67,14 +67,11 @@ def orders(p: Mapping[str, Any]) -> list[Row]:
 
     Parameters
     ----------
-    law : {"spherical", "gaussian"}
-        The pure case, (3.6), or (3.7) at delta 1e-5.
-    axis : {"rows", "epsilon", "features"}
-        The parameter that takes each of `values`, of which there are two or more.
-    rows, epsilon, features
-        n, epsilon in nats, and d.
-    along : str
-        A label for one of several pieces of an axis.
+    p : mapping
+        `law`, "spherical" (the pure case, (3.6)) or "gaussian" ((3.7) at delta 1e-5); `axis`, the
+        one of "rows", "epsilon" and "features" that takes each of `values`, of which there are two
+        or more; `rows`, `epsilon` and `features`, which are n, epsilon in nats, and d; `along`, a
+        label for one of several pieces of an axis.
 
     Returns
     -------
