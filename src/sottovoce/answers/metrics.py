@@ -100,7 +100,7 @@ class Order(NamedTuple):
 class Recalibration(NamedTuple):
     """The label's log-odds as a line in the model's, with 95% intervals."""
 
-    slope: Estimate  # 1 for a calibrated model, less for one that is too sure of itself
+    slope: Estimate  # 1 for a calibrated model, less for an overconfident one
     intercept: Estimate  # of that line: 0 for a calibrated model
     in_the_large: Estimate  # the intercept if the slope is held at 1
     observed_expected: Estimate  # positives over the sum of the model's probabilities

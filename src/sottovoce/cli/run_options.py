@@ -285,7 +285,7 @@ def centre() -> Option:
     return grouped_setting(
         DATA,
         "centre",
-        "Whether the means of all columns are released first, within epsilon, and taken away from "
+        "Whether the means of all columns are released first, within epsilon, and subtracted from "
         "every row, where public facts (a schema) say that it pays.",
         type=bool,
         default=True,

@@ -312,7 +312,20 @@ class _Requests:
     def handle_request(self, method: str, request: bytes, context: Any) -> bytes:
         """Return the reply to a gRPC call of one of :data:`METHODS`, or abort the call.
 
-        The status is FAILED_PRECONDITION for a wrong request and INTERNAL for an error of the hub.
+        Parameters
+        ----------
+        method : str
+            The name of the method.
+        request : bytes
+            As sent, which may be by anybody.
+        context : grpc.ServicerContext
+            Tells who sent it, by the certificate of the connection.
+
+        Returns
+        -------
+        bytes
+            Canonical JSON.  An aborted call has the status FAILED_PRECONDITION for a wrong request,
+            and INTERNAL for an error of the hub.
         """
         import grpc
 

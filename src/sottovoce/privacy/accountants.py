@@ -832,7 +832,7 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         """Return what the releases spend by every notion; None for pure epsilon."""
         after: list[Any] = []
         for part in self._parts:
-            # Gaussian noise has no pure price.
+            # Gaussian noise has no pure epsilon.
             if part.name == "pure":
                 after.append(None)
             else:

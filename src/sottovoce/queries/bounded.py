@@ -837,7 +837,7 @@ class NoisyBounded(NoisyValue):
             raise InvalidInput(
                 "delta",
                 None,
-                "must be > 0, because Gaussian noise on sums has no pure price",
+                "must be > 0, because Gaussian noise on sums has no pure epsilon",
                 "use delta=1e-5",
             )
 

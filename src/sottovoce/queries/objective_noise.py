@@ -115,7 +115,7 @@ class SphericalLaw:
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in
+    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure epsilon; fields as in
     :class:`SphericalLaw`.
 
     `release` is the standard deviation of the noise on the answer where a paper sets it,
@@ -135,7 +135,7 @@ def check_law(law: str, facts: Facts) -> None:
         raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
     if law == "gaussian" and facts.pure:
         raise InvalidInput(
-            "law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'"
+            "law", law, "Gaussian noise has no pure epsilon", "give a delta, or use law='spherical'"
         )
 
 

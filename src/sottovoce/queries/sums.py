@@ -117,7 +117,7 @@ class Sum:
             raise InvalidInput(
                 "delta",
                 None,
-                "must be > 0, because Gaussian noise on sums has no pure price",
+                "must be > 0, because Gaussian noise on sums has no pure epsilon",
                 "use delta=1e-5",
             )
         SharedNoise(self.what, facts).check()

@@ -404,7 +404,19 @@ class _Several(Facts):
 
     @classmethod
     def from_facts(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
-        """Return facts with each candidate's change by a row, and its regulariser."""
+        """Return facts with each candidate's change by a row, and its regulariser.
+
+        Parameters
+        ----------
+        facts : Facts
+            What all candidates share.
+        changed, ridge : array (worlds candidates replicates, nodes, 1)
+            As for the class.
+
+        Returns
+        -------
+        _Several
+        """
         return cls(
             **{name: getattr(facts, name) for name in Facts.__dataclass_fields__},
             changed=changed,
@@ -667,7 +679,20 @@ class _Stream(KeyedNoise):
         return shared.reshape(*self._lead, x.shape[-1])
 
     def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
-        """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension."""
+        """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension.
+
+        Parameters
+        ----------
+        d : int
+            Entries that are drawn; with `width` of them the vector is a model's.
+        release, use : int
+            Which draw of a run it is; equal numbers give equal noise.
+
+        Returns
+        -------
+        array (worlds candidates replicates, nodes, d)
+            The same for all candidates.
+        """
         (rng,) = self._generators_by_stream(release, use)
         # A model's vector is drawn in part, the first `width` of its `_d` entries; other draws,
         # such as a noisy test's one number, are drawn whole.
@@ -684,6 +709,16 @@ class _Stream(KeyedNoise):
         return self._share_among_candidates(direction * (norm / np.sqrt(square)))
 
     def draw_gaussian(self, d: int, release: int, use: int = 0) -> Array:
-        """Draw standard Gaussian noise, the same for all candidates."""
+        """Draw standard Gaussian noise, the same for all candidates.
+
+        Parameters
+        ----------
+        d, release, use : int
+            As for :meth:`draw_spherical`.
+
+        Returns
+        -------
+        array (worlds candidates replicates, nodes, d)
+        """
         rng = next(self._generators_by_stream(release, use))
         return self._share_among_candidates(rng.standard_normal((*self._drawn, d)))

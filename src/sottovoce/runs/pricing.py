@@ -149,14 +149,40 @@ class _DryRun(NamedTuple):
 
     @classmethod
     def for_run(cls, method: Algorithm[Any], setting: RunSetting, node: int | None) -> _DryRun:
-        """Return the dry run of one node, or of all."""
+        """Return the dry run of one node, or of all.
+
+        Parameters
+        ----------
+        method : Algorithm
+            Whose queries are priced.
+        setting : RunSetting
+            The run's facts, graph, rounds, and what is asked before the method.
+        node : int, optional
+            None for all nodes.
+
+        Returns
+        -------
+        _DryRun
+        """
         if node is None:
             return cls.for_all_nodes(method, setting)
         return cls.for_one_node(method, setting, node)
 
     @classmethod
     def for_one_node(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
-        """Return the dry run of one node, with its facts, degree and part of the schedules."""
+        """Return the dry run of one node, with its facts, degree and part of the schedules.
+
+        Parameters
+        ----------
+        method, setting
+            As for :meth:`for_run`.
+        node : int
+            Its number in the graph.
+
+        Returns
+        -------
+        _DryRun
+        """
         first = None
         if setting.first is not None:
             first = setting.first.method_of_node(node)
