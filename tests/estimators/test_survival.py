@@ -563,7 +563,7 @@ def test_a_fit_is_copied_saved_and_pickled(tmp_path: Any) -> None:
         ({"knobs": {"rho": -1.0}}, "rho"),
         ({"knobs": {"rho": np.nan}}, "rho"),
         ({"knobs": {"eta": 1.0}}, "eta"),
-        ({"delta": None}, "pure price"),
+        ({"delta": None}, "pure epsilon"),
         ({"trust": "everybody"}, "must be one of"),
         ({"data_norm": 0.0}, "data_norm"),
         ({"epsilon": -1.0}, "epsilon"),
