@@ -1236,7 +1236,7 @@ def _refusal_detail(cause: Cause, lost: LostLines, line: int, naming: Naming) ->
     if cause is Cause.LOST and relation is not None:
         return f": {describe(relation)}; {describe_remedy(relation, constants)}"
     if cause is Cause.TABLE_HIDDEN:
-        return f": it may be that {describe(lost.hidden[0])}, and then no epsilon would do"
+        return f": it may be that {describe(lost.hidden[0])}, and then no epsilon would suffice"
     return ""
 
 
