@@ -268,11 +268,18 @@ CELLS = (
 
 
 def robust_errors(found: Drawn, t: np.ndarray) -> np.ndarray:
-    """White's standard errors without privacy, of unweighted least squares."""
-    A = found.X if found.naming.sites else np.column_stack([found.X, np.ones(len(t))])
+    """White's standard errors without privacy, of unweighted least squares.
+
+    NaN for a level of which a data set has no row: nothing is known of its coefficient.
+    """
+    everything = found.X if found.naming.sites else np.column_stack([found.X, np.ones(len(t))])
+    known = np.any(everything != 0.0, axis=0)
+    A = everything[:, known]
     H = np.linalg.inv(A.T @ A)
     r = t - A @ (H @ A.T @ t)
-    return np.sqrt(np.diag(H @ (A.T * r**2) @ A @ H))
+    errors = np.full(len(known), np.nan)
+    errors[known] = np.sqrt(np.diag(H @ (A.T * r**2) @ A @ H))
+    return errors
 
 
 def equal(found: Estimates) -> Estimates:
@@ -319,7 +326,7 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
 
     lines = least_squares.table_in_target_units(estimates, found.naming, task, 1e-5).lines
     width = [
-        None if line.standard_error is None else line.standard_error / error
+        None if line.standard_error is None or np.isnan(error) else line.standard_error / error
         for line, error in zip(lines, robust_errors(found, y), strict=True)
     ]
     return {"inside": inside(estimates), "width": width, "equal": inside(equal(estimates))}
