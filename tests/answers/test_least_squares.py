@@ -530,7 +530,7 @@ class TestRegressor:
     def test_options_without_intervals_are_refused(self, knobs: dict[str, Any]) -> None:
         _, X, y = drawn(50, 5)
         model = ConsensusRegressor((0, 60), random_state=0, inference=True, **knobs)
-        with pytest.raises(InvalidInput, match="with an intercept"):
+        with pytest.raises(InvalidInput, match="fit_intercept=True"):
             model.fit(X, y)
         weighed = ConsensusRegressor(
             (0, 60), random_state=0, inference=True, knobs={"max_weight": 1.0}

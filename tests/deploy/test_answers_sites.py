@@ -559,7 +559,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
         lambda at: answering(at, TRAINED, names=NAMES[:2]),
         "each of two sites can subtract its own share",
     ),
-    ("colluders", lambda at: answering(at, INFERRED, colluders=3), "too few are left"),
+    ("colluders", lambda at: answering(at, INFERRED, colluders=3), "hide a single site"),
 ]
 
 

@@ -108,7 +108,7 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "house/test_container.py::test_nothing_that_lies_in_a_clone_enters_the_image",
     ),
     "a run cost more of a larger lifetime budget, and nobody said so": (
-        "ledger/test_life.py::test_what_is_said_is_what_a_ledger_takes",
+        "ledger/test_life.py::test_share_of_lifetime_budget_is_what_a_ledger_charges",
         "ledger/test_life.py::test_wording_of_the_sentence_for_a_new_ledger",
     ),
     "the key that was read out was not the one that signs": (

@@ -115,8 +115,8 @@ def test_the_plan_file_keeps_the_start_and_an_edited_one_is_refused(tmp_path: Pa
 def test_invalid_starts_are_refused(tmp_path: Path) -> None:
     plan = started(consortium(tmp_path / "sites")).plan
     for change, rule in (
-        ({"start": None}, "was not given"),
-        ({"start": Start(-START.vector)}, "another starting point"),
+        ({"start": None}, "no starting point"),
+        ({"start": Start(-START.vector)}, "the starting point that was given"),
         ({"config": replace(plan.config, start=None)}, "^start: .* configuration"),
     ):
         with pytest.raises(InvalidInput, match=rule):

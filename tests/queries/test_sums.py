@@ -624,7 +624,7 @@ def test_a_run_repeats_from_the_ledger_without_a_second_draw(method: str, tmp_pa
             ledger.total() == pytest.approx(ready.plan_ledger().total(), abs=0.5)
             and ledger.total() <= 2.0
         )
-        assert "colluding" in ledger.show()["cautions"][0]
+        assert "collude" in ledger.show()["cautions"][0]
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
 
