@@ -1,15 +1,15 @@
 """How true is what is told before a run and with a refusal: numbers of rows, and standard errors to
 expect?
 
-``scripts/bench forecasts [--draws N] [--tables a;b] [--epsilon E] [--quick] [--refusals] [--json
-FILE] [--write FILE]``
+``scripts/bench forecasts [--draws N] [--tables a;b] [--epsilon E] [--quick] [--refusals] [--shares]
+[--json FILE] [--write FILE]``
 
 *Truth* is the number of rows at which half of the draws print half of the coefficients (or all of
 those that can be printed), found by halving on a grid of factors of 2^(1/4).  Rows are drawn with
 replacement from a real table; five sites, sums, one colluder; every draw of rows has several of the
 noise.  *Told* is the forecast of a plan, from the schema and the expected share of positives alone,
 over the truth, with the range that is told.  Columns of the tables of `SETTING` set the habits of
-made-up rows (habits.py measures them); nothing was set by those of `TESTED`.  *Errors* are the
+synthetic rows (habits.py measures them); nothing was set by those of `TESTED`.  *Errors* are the
 standard errors that a plan tells over the mean of printed ones, at five times the true number of
 rows: the median line, and between which ratios nine in ten lines lie.  The same for designs whose
 rows are as their schemas declare.  With ``--refusals``, what refusals say at half and at a quarter
@@ -40,6 +40,7 @@ from sottovoce.answers.forecast import (
     is_half_complete,
 )
 from sottovoce.answers.terms import Naming, naming_from_schema, rows_of_columns
+from sottovoce.data.columns import Category
 from sottovoce.data.schema import Schema
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.util import files
@@ -193,13 +194,39 @@ def errors(told: dict[str, Any], found: list[Coefficients]) -> dict[str, float |
     return {"middle": float(middle), "low": float(low), "high": float(high)}
 
 
-def told(name: str, draw: Drawer, epsilon: float, draws: int, refusals: bool) -> dict[str, Any]:
+def shares_of_levels(draw: Drawer) -> tuple[str, ...]:
+    """The share of every level but the commonest of its column, as somebody who knows the field
+    would tell it: to two digits.
+    """
+    naming, parts = draw(4000, 0)
+    columns = {
+        key: np.concatenate([table[key] for table, _ in parts]).astype(str) for key in parts[0][0]
+    }
+    said = []
+    for block in naming.schema.blocks:
+        if not isinstance(block, Category):
+            continue
+        found = {level: float(np.mean(columns[block.name] == level)) for level, _ in block.values}
+        commonest = max(found, key=lambda level: found[level])
+        said += [
+            f"{block.name}: {level}={share:.2g}"
+            for level, share in found.items()
+            if level != commonest and share > 0.0
+        ]
+    return tuple(said)
+
+
+def told(
+    name: str, draw: Drawer, epsilon: float, draws: int, *, refusals: bool, shares: bool
+) -> dict[str, Any]:
     """A line: the truth, and what is told over it."""
     naming, expected = draw(FEWEST, 0)[0], EXPECTED.get(name) or (positives_of(draw), 0.3)
     study = Study.from_sites(LogOdds(naming, expected[0]), gaussian_mu(epsilon, DELTA), sites=SITES)
     true = {"half": truth(draw, epsilon, draws), "all": truth(draw, epsilon, draws, is_complete)}
     rows = 5.0 * (true["half"] or 1000.0)
-    ahead = forecast_coefficients(study, rows, Assumed(correlation=expected[1]))
+    known = shares_of_levels(draw) if shares and name in TESTED else ()
+    assumed = Assumed(correlation=expected[1], shares=known)
+    ahead = forecast_coefficients(study, rows, assumed)
     line: dict[str, Any] = {
         "table": name,
         "epsilon": epsilon,
@@ -295,6 +322,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--draws", type=int, default=36, help="of noise, and a few of rows")
+    parser.add_argument(
+        "--shares", action="store_true", help="tell the share of every level, of tables of TESTED"
+    )
     parser.add_argument("--refusals", action="store_true", help="also what refusals tell")
     parser.add_argument(
         "--tables", default=";".join((*SETTING, *TESTED, *DESIGNS)), help="separated by semicolons"
@@ -309,7 +339,10 @@ def main() -> None:
     args = parser.parse_args()
     draws, lines = 6 if args.quick else args.draws, list[dict[str, Any]]()
     for name in args.tables.split(";"):
-        lines.append(told(name, drawer(args.folder, name), args.epsilon, draws, args.refusals))
+        draw = drawer(args.folder, name)
+        lines.append(
+            told(name, draw, args.epsilon, draws, refusals=args.refusals, shares=args.shares)
+        )
         print(lines[-1], flush=True)
     text = page(lines)
     print(text)

@@ -322,6 +322,20 @@ class TestDirections:
         np.testing.assert_allclose(rest[0], [0.45, -0.45, 0.0], atol=1e-9)
         np.testing.assert_allclose(found.remove_lost_part(shift), inside, atol=1e-12)
 
+    @pytest.mark.parametrize("noise", [0.0, 1e-4])
+    def test_table_of_which_all_directions_are_lost_gains_no_variance(self, noise: float) -> None:
+        """A site whose rows are all 0, say: no space is left in which a gradient has noise."""
+        one = pair(noise)
+        every = one._replace(lost=np.ones((1, 3), dtype=bool))
+        shift = np.array([[0.7, -0.2, 0.4]])
+        assert not every.projector_across_lost.any()
+        assert every.lost_part_variance(shift).tolist() == [0.0]
+        np.testing.assert_allclose(every.remove_lost_part(shift), 0.0, atol=1e-12)
+        # Beside it the variance of one lost direction is as it was: noise**2 / 2 |b|^2 over the
+        # mean of 2/3 that the projector on two of three axes has.
+        expected = 0.5 * noise**2 * 2 * 0.45**2 / (2.0 / 3.0)
+        np.testing.assert_allclose(one.lost_part_variance(shift), expected, rtol=1e-2, atol=1e-15)
+
 
 class TestWhatLostLinesHaveTogether:
     """Sums of lost lines that do not depend on the lost direction are known; others are refused."""

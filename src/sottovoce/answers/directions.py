@@ -180,9 +180,10 @@ class Directions(NamedTuple):
         # Noise in a gradient's entry, turned into the space, has this variance on average.
         mean = np.einsum("rij,rij->r", stretched, stretched) / shift.shape[-1]
         # An entry of H off the diagonal has half of the noise variance of one on it.
-        return np.asarray(
-            0.5 * self.noise**2 * np.sum(along_lost**2, axis=1) / mean * self.any_lost
-        )
+        variance = 0.5 * self.noise**2 * np.sum(along_lost**2, axis=1)
+        # Where all directions are lost, no space is left in which a gradient could have noise.
+        added = np.divide(variance, mean, out=np.zeros_like(variance), where=mean > 0.0)
+        return np.asarray(added * self.any_lost)
 
     def restrict_hessian(self, H: Array) -> Array:
         """Restrict H, (R, d, d), to the space without lost directions.
