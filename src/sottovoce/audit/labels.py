@@ -34,8 +34,6 @@ COEFFICIENTS = ("coef_", "intercept_", "site_coef_", "site_intercept_")
 """Attributes that hold noisy answers: only their shapes are compared."""
 FOLLOWS = ("coefficients_", "_result", "_answered")
 """Attributes that follow from noisy answers: only their types are compared."""
-ONE_CLASS = "the model gives one class"
-"""Beginning of a warning that follows from the released model, and so tells nothing more."""
 
 _LOOK = 1
 """Releases of each table by every estimator in a first look, before any game is played."""
@@ -137,11 +135,7 @@ class Stand:
             except Exception as error:
                 # Its words are an output, too.
                 told = f"{type(error).__name__}: {error}"
-        for warning in heard:
-            # The holder alone sees her notes, and the other follows from the released model.
-            for_holder = issubclass(warning.category, HolderNote)
-            if not for_holder and not str(warning.message).startswith(ONE_CLASS):
-                told += f"; warns: {warning.message}"
+        told += "".join(f"; warns: {one.message}" for one in heard if _tells_of_rows(one))
         ledger = getattr(model, "ledger", None)
         if isinstance(ledger, Ledger):
             told += f"; the ledger has {len(ledger.rows)} rows, {ledger.total():.6g}"
@@ -156,6 +150,15 @@ class Stand:
         for k in range(0, _ROWS, 2):
             y[k] = self.common[k // 2 % len(self.common)]
         return y, np.arange(_ROWS) % 2
+
+
+def _tells_of_rows(warning: warnings.WarningMessage) -> bool:
+    """Return true for a warning that the adversary sees and that the model does not imply."""
+    # Imported here, since it loads scikit-learn.
+    from ..estimators.guessing import SAME_CLASS
+
+    for_holder = issubclass(warning.category, HolderNote)
+    return not for_holder and not str(warning.message).startswith(SAME_CLASS)
 
 
 def outputs(model: Any) -> dict[str, str]:

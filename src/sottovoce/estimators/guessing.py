@@ -19,6 +19,9 @@ from .terms import Terms
 # Number of synthetic rows for which a released model is tried.
 _MADE_UP = 1000
 
+SAME_CLASS = "the model gives the same class"
+"""Beginning of the notes that follow from a fitted model alone; the audit of labels knows them."""
+
 
 def forecast_notes(found: Forecast | None, terms: Terms) -> tuple[Note, ...]:
     """Return a public note, with advice, if the forecast expects a run to be near guessing."""
@@ -47,7 +50,7 @@ def one_class_of_rows(margins: Array) -> tuple[Note, ...]:
     """
     if _answers_differ(margins):
         return ()
-    what = "the model gives the same class for every row"
+    what = f"{SAME_CLASS} for every row"
     return (Note("one class", f"{what} (a simulation, for the data's holder only)", HolderNote),)
 
 
@@ -58,10 +61,7 @@ def one_class_of_synthetic_rows(model: LinearModel, terms: Terms) -> tuple[Note,
     where = ""
     if terms.schema is None:
         where = " up to data_norm"
-    what = (
-        f"the model gives the same class for every synthetic row{where}, "
-        "so it hardly distinguishes rows"
-    )
+    what = f"{SAME_CLASS} for every synthetic row{where}, so it hardly distinguishes rows"
     return (Note("one class", what, PublicNote),)
 
 
