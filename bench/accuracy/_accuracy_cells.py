@@ -96,7 +96,7 @@ def schema_of(job: Job) -> Schema:
 
 
 def shorter(schema: Schema, norm: float, n: int, rng: np.random.Generator) -> Array:
-    """Made-up rows, multiplied as the rows of a job are."""
+    """Synthetic rows, multiplied as the rows of a job are."""
     return norm * sketch(schema, n, rng)
 
 

@@ -95,7 +95,7 @@ UNSEEN = {
 }
 """Tables of centring.py.  Four are made; schemas have bounds only.
 
-No setting of this project was chosen on them, but how hard made-up labels are (:data:`LABELS` of
+No setting of this project was chosen on them, but how hard synthetic labels are (:data:`LABELS` of
 ``sottovoce.data.synthetic_tables``, see calibration.py)."""
 
 

@@ -3,7 +3,7 @@ numbers.
 
 ``python bench/accuracy/accuracy.py [--quick] [--json] [--out docs/measured/accuracy] [--jobs 2]``
 
-Adult, breast cancer and digits (even or odd), and in the last picture the made-up rows of fill.py,
+Adult, breast cancer and digits (even or odd), and in the last picture the synthetic rows of fill.py,
 which also has the bounds and the typical ranges.  5 sites on a ring, alike; logistic loss,
 replace-one, delta 1e-5 in total; penalties at their defaults.  `prox_average` runs 20 rounds and
 `momentum` 100, where the picture is not about rounds.

@@ -9,7 +9,7 @@ of the test rows:
 - *yardstick*: ``nonprivate_test_error`` of ``sottovoce.train``;
 - *encoded*, *whole*: the least error of scikit-learn's ``LogisticRegression``, converged, with C of
   10,000, 1 and 0.01, of which the best *on the test rows* is taken, on columns as the schema
-  encodes them, and as it would encode them if no row was shortened; *standardised* the same after a
+  encodes them, and as it would encode them if no row was clipped; *standardised* the same after a
   ``StandardScaler`` of the whole columns.
 
 Each is a mean over the deals, which have test rows of their own.  Exit status 1 if the yardstick is

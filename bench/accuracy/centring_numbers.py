@@ -113,7 +113,7 @@ def errors(folder: Path, job: Job, k: int) -> tuple[dict[str, float], str]:
     run = RunConfig("auto", job.epsilon, DELTA, trust=job.trust, seed=NOISE_SEED + k)
     parts = deal_rows_to_nodes(TrainConfig(run, nodes=SITES, partition="iid"), dataset)
     assert dataset.schema is not None
-    naming = naming_from_schema(dataset.schema)  # of least squares: long rows are not shortened
+    naming = naming_from_schema(dataset.schema)  # of least squares: long rows are not clipped
     squared, short = job.loss == SQUARED, (dataset.X_train, dataset.X_test)
     X, test = (
         (naming.encode_rows(t) for t in (dataset.train_columns, dataset.test_columns))

@@ -2,7 +2,7 @@
 
 ``python bench/accuracy/curved.py [--tables a,b] [--write FILE] [--workers 2] [--quick] [--json]``
 
-Two made-up tables whose classes no line tells apart: two crescents that cross (two numbers), and a
+Two synthetic tables whose classes no line tells apart: two crescents that cross (two numbers), and a
 ring as Breiman's (1996: 20 numbers, one class with twice the spread of the other, so the truth is a
 quadratic).  One for which a line is best: two normals (20 numbers).  Three of tables.py, with the
 typical ranges of their schemas.  To each schema is added, for all of its numbers, what a row of the

@@ -1,4 +1,4 @@
-"""What columns of real tables are like: the habits that forecasts give to made-up rows, measured
+"""What columns of real tables are like: the habits that forecasts give to synthetic rows, measured
 one by one.
 
 ``scripts/bench habits [--tables a;b]``
@@ -11,7 +11,7 @@ and no number of rows that a table needs is used.  Printed are
 - *skewness* of numbers with a typical range, as the deviation of the normal number whose
   exponential has it (`skewed`, `skewed_varied`);
 - *related*: the share of a column's variance that the other columns explain, of real rows and of
-  made-up ones with the habits of real rows (`related`);
+  synthetic ones with the habits of real rows (`related`);
 - *scores*: the median deviation of the log-odds of rows by a logistic fit, and that of its
   logarithm (`effect`, `effect_varied`);
 - *effects*: the median size of a level's coefficient, by how many rows it has, and that of a

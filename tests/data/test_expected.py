@@ -1,4 +1,4 @@
-"""Made-up rows follow from the schema alone; what is said of their length holds, and advice that
+"""Synthetic rows follow from the schema alone; what is said of their length holds, and advice that
 is taken ends it.
 """
 
@@ -49,7 +49,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 def test_each_kind_is_drawn_from_its_declaration() -> None:
     n = 20_000
     s = schema(KINDS, intercept=0.5)
-    s = dataclasses.replace(s, scale=s.bound)  # no row is shortened
+    s = dataclasses.replace(s, scale=s.bound)  # no row is clipped
     X = sketch(s, n, rng()) * s.bound
     assert X.shape == (n, s.n_features)
     columns = dict(zip(s.feature_names, X.T, strict=True))

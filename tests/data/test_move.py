@@ -34,7 +34,7 @@ MATRIX = np.diag([2.0] * (P - 1) + [1.0]) - np.outer(2.0 * MEAN / K, np.eye(P)[-
 
 
 def tables(seed: int = 0, sizes: tuple[int, ...] = SIZES) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows around the mean with a constant; some are long and were shortened, and some are zero."""
+    """Rows around the mean with a constant; some are long and were clipped, and some are zero."""
     rng, parts = np.random.default_rng(seed), []
     for n in sizes:
         X = np.hstack([MEAN[:-1] + rng.normal(scale=0.2, size=(n, P - 1)), np.full((n, 1), K)])
@@ -404,7 +404,7 @@ def test_stretch_bound_holds_for_every_mean() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_clipping_factor_of_a_row_does_not_depend_on_other_rows(order: Any) -> None:
-    """To the last bit: scores of shortened rows are counted in cells."""
+    """To the last bit: scores of clipped rows are counted in cells."""
     rng = np.random.default_rng(0)
     for d in (3, 9, 33):
         X = rng.normal(size=(70, d))

@@ -241,7 +241,7 @@ class TestHowFarTheyMoveThings:
     def test_person_moves_a_release_at_most_by_the_stated_sensitivity(
         self, kind: str, relation: str, loss: str, moved: bool
     ) -> None:
-        """`moved` rows are centred and shortened again, each by itself: what a person may add
+        """`moved` rows are centred and clipped again, each by itself: what a person may add
         stays one row.
         """
         of, rng, best, planted = (

@@ -1,4 +1,4 @@
-"""Made-up tables: rows in the ball, labels by chance, sites that differ as declared, and few
+"""Synthetic tables: rows in the ball, labels by chance, sites that differ as declared, and few
 columns for many.
 """
 
@@ -67,7 +67,7 @@ def test_correlated_rows_keep_means_and_spreads_and_are_correlated() -> None:
         return np.column_stack([columns, np.full(n, 0.3)])
 
     X, Z = apart(20_000, RNG()), correlated_sketch(apart)(20_000, RNG())
-    # rows that are too long are shortened, the constant with them
+    # rows that are too long are clipped, the constant with them
     assert np.allclose(Z[:, -1], 0.3, atol=0.05)
     assert np.allclose(Z.mean(axis=0), X.mean(axis=0), atol=0.01) and np.allclose(
         Z.std(axis=0), X.std(axis=0), rtol=0.1

@@ -47,7 +47,7 @@ def test_simulation_warns_of_a_misfit_data_norm(data_norm: float, says: str, spa
 def test_release_does_not_warn_of_a_misfit_data_norm(data_norm: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # of made-up rows, as noise has it
+        # of synthetic rows, as noise has it
         warnings.filterwarnings("ignore", "the model gives the same class", PublicNote)
         ConsensusClassifier(data_norm=data_norm, **KNOBS).fit(*problem())
 

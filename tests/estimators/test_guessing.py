@@ -59,7 +59,7 @@ def test_forecast_of_a_good_run_gives_no_warning() -> None:
 
 
 def test_forecast_error_is_close_to_that_of_runs() -> None:
-    """On rows as they are made up: within what 16 runs of noise leave open, 3 standard errors
+    """On synthetic rows: within what 16 runs of noise leave open, 3 standard errors
     and a tenth.
     """
     config = RunConfig.from_dict({"method": "momentum", "epsilon": 1.0, "rounds": 50, **DELTA})

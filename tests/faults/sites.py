@@ -49,7 +49,7 @@ PATIENCE = 900.0
 
 
 def table(folder: Path, rows: int) -> Path:
-    """A small table of made-up patients."""
+    """A small table of synthetic patients."""
     rng = np.random.default_rng(0)
     values = rng.integers(0, 101, size=(rows, 3))
     ill = np.where(values[:, 0] + rng.normal(scale=20.0, size=rows) > 50, "yes", "no")

@@ -129,7 +129,7 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
     margins = schema.task.vectors_by_margin(result.consensus[0]) @ X.T
     if result.move is not None:
         short = result.move.shortening_factors(X)[0]
-        assert short.min() < 0.95  # some rows were shortened once they were moved
+        assert short.min() < 0.95  # some rows were clipped once they were moved
         margins = margins * short
     if kind == "number":
         np.testing.assert_allclose(
