@@ -93,6 +93,8 @@ _DATA = {"file": str, "schema": str}
 """Entries of the table ``[data]``."""
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 """Entries of the table ``[keys]``."""
+_WORDS = {str: "a text in quotes", dict: "a table of entries", int | float: "a number"}
+"""What an entry of a type is in TOML, for messages."""
 PATIENCE = 600.0
 """Default of ``patience``: seconds without a reply after which the hub counts as unreachable."""
 _MOST_PATIENCE = 10**8
@@ -619,8 +621,9 @@ def _check_entries(prefix: str, given: dict[str, Any], known: dict[str, Any]) ->
             )
         # to Python True is an int, and would pass for a number of seconds
         if not isinstance(value, known[key]) or isinstance(value, bool):
+            rule = f"must be {_WORDS[known[key]]}"
             raise InvalidInput(
-                prefix + key, None, "is of the wrong type", "see `sottovoce site init`"
+                prefix + key, None, rule, "correct it, as `sottovoce site init` does"
             )
     for key in known:
         if key not in given and key not in _OPTIONAL and prefix + key not in _OPTIONAL:
