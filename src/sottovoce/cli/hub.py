@@ -146,6 +146,17 @@ def _admit_all_or_none(
     """Check all requests, sign them, and write the certificates: all of them, or none.
 
     Names are compared without case, as some file systems do.
+
+    Parameters
+    ----------
+    folder : Path
+        The hub's.
+    requests : tuple of Path
+        Answers to invitations, or plain certificate requests.
+    renew : bool
+        Sign new keys of sites that have a certificate, into the folder ``renewal``.
+    codes : dict of str to str
+        Comparison codes that sites read out, by their names; for others a person is asked.
     """
     authority = Authority.read(folder)
     place = folder
@@ -175,6 +186,7 @@ def _admit_all_or_none(
             write_new_file(place / f"{one.name}.crt", one.certificate)
             made(place / f"{one.name}.crt")
     for one in signed:
+        # Without a key to compare: an answer to an invitation, which gives the site access.
         if one.key is None:
             what = "admitted; the site gets its certificate from this hub"
         else:
