@@ -194,7 +194,10 @@ def _search_or_first_guess(
     free: tuple[str, ...],
     expected: Expected | None,
 ) -> Choice:
-    """Search among candidates, or keep the first guess where none can be tried."""
+    """Search among candidates, or keep the first guess where none can be tried.
+
+    Arguments as of :func:`choose_method`, hashable so that equal choices are found in the cache.
+    """
     why = _why_not_rehearsed(config, n, d)
     if why:
         if make_loss(config.loss).offset_bound:
