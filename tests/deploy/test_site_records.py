@@ -179,7 +179,7 @@ def test_sites_that_were_in_no_run_before_are_named(sites: Consortium, say: Say)
     members = (*sites.plan.sites[:2], Member("west", sites.plan.sites[2].rows, west.public))
     write_plan_file(replace(sites.plan, run="trial-2", sites=members), sites.folder / "plan.json")
     code, told = say("site", "check", sites.folder / "site.toml")
-    assert code == 0 and "of this site: west" in told
+    assert code == 0 and "in no earlier run of this site: west" in told
 
 
 # The agreed plan

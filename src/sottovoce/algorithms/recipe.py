@@ -106,14 +106,17 @@ class Recipe(Algorithm[Opened]):
         start, width = sum(entries[: k - 1]), entries[k - 1]
         script, said = self._replayed_script(k - 1, state, node.facts)
         what = check_listed_statistic(said, self.items[k - 1], node.facts)
-        # The script's points have no axis of nodes; every node gets the same.
+        # The script's points, one for each replicate, have no axis of nodes; every node gets the
+        # same.
         at = what.at.reshape(*state.told.shape[:-1], -1)
         at = np.array(np.broadcast_to(at, (*node.zero_vector().shape[:-1], at.shape[-1])))
         found, among = self._release_item(k, replace(what, at=at), node)
+        # The state as of :class:`Opened`, with this answer and who is behind it.
         told, rows, sites = (x.copy() for x in state)
         told[..., start : start + width] = found
         rows[k - 1], sites[k - 1] = among.rows, among.sites
         after = Opened(told, rows, sites)
+        # The script now waits for this answer, which the next round sends to it.
         after.live = script
         return after
 

@@ -187,7 +187,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     strain: float
     needs: dict[str, float] | None
     """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about;
-    None if all is.
+    None if all is.  Empty if a thousand times as many rows would not be enough; with ``more`` if
+    even more than this may be needed.
     """
     # (lines, lines); NaN for those that are refused
     covariance: Array = field(repr=False)
@@ -1391,11 +1392,15 @@ def _requirements_of_table(
 
 
 def _remedy_text(needs: dict[str, float] | None) -> str:
-    """Return the epsilon or rows that would suffice, to be appended to a refusal's sentence."""
+    """Return the epsilon or rows that would suffice, to be appended to a refusal's sentence.
+
+    `needs` are those of :attr:`Coefficients.needs`: None adds nothing.
+    """
     if needs is None:
         return ""
     if not needs:
         return "; even a thousand times as many rows would not suffice"
+    # Lower bounds: "more than ... is needed".
     if "more" in needs:
         return f"; {sufficient_budget_text(needs)} is needed"
     return f"; about {sufficient_budget_text(needs)} would be enough"

@@ -54,7 +54,7 @@ def lower_end_of_mean(count: float, noise: float, printed: float, alpha: float) 
     printed : float
         Threshold t: smaller counts are printed with one end only.
     alpha : float
-        Twice the probability of a mean below the end.
+        Twice the probability, over draws of the count, that the mean lies below the end.
 
     Returns
     -------
@@ -65,6 +65,7 @@ def lower_end_of_mean(count: float, noise: float, printed: float, alpha: float) 
     low, high = 0.0, count
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
+        # A count of exactly `printed` gets two ends too: `whole` adds its probability in full.
         chance = max(SELDOM, probability_at_least(printed, noise, middle, whole=True))
         if probability_at_least(count, noise, middle) > 0.5 * alpha * chance:
             high = middle

@@ -131,18 +131,32 @@ class Columns(NamedTuple):
             changes["constant"] = self.constant
         frame = getattr(what, "frame", None)
         if frame is not None:
-            # one column of the frame for every constant
+            # Every constant gets the frame's column of the one constant, so that a row is whitened
+            # to the same k + 1 numbers whichever constant is its own.  Zeros fill them up to d.
             wide = self.extend_to_all_columns(np.swapaxes(frame, -1, -2))
             changes["frame"] = self._padded(np.swapaxes(wide, -1, -2))
         return replace(what, **changes)
 
     def own_part(self, what: Bounded, answers: Array) -> Array:
-        """Reduce the sites' answers (..., N, entries) to k + 1 columns each; the rest is noise.
+        """Reduce the sites' answers to what is about their own k + 1 columns; the rest is noise.
 
-        `what` is the query that was sent, which tells how the entries are laid out.
+        Parameters
+        ----------
+        what : Bounded
+            The query that was sent (:meth:`asked`), which tells how the entries are laid out: as a
+            vector of all d columns, as a symmetric matrix of them, or not by columns.
+        answers : array (..., N, entries)
+
+        Returns
+        -------
+        array (..., N, fewer entries)
+            The vectors and matrices of k + 1 columns; an answer that is not laid out by columns,
+            such as counts, is returned as it is.
         """
         if not self.apart:
             return answers
+        # The query is about whitened rows, d numbers of which :meth:`asked` makes the first k + 1
+        # depend on the row and the others zero.
         framed = getattr(what, "frame", None) is not None
         if isinstance(what, HuberGradient) and framed:
             return answers[..., : self.slopes + 1]
@@ -153,7 +167,6 @@ class Columns(NamedTuple):
         if not isinstance(what, Gram):
             return answers
         matrices = unflatten_symmetric(answers, len(self.constant))
-        # The columns of all constants have one image in a frame: k + 1 dimensions are used.
         if framed:
             return flatten_symmetric(matrices[..., : self.slopes + 1, : self.slopes + 1])
         parts = [

@@ -318,7 +318,10 @@ class _Others(NamedTuple):
         return cls(_seen_share(unread, noise), _seen_share(missing, noise))
 
     def with_shares(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
-        """Construct the findings on a column with these shares and further fields, `more`."""
+        """Construct the findings on a column with these shares.
+
+        `proposed` and `more` are further fields of :class:`Column`.
+        """
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 
@@ -333,24 +336,38 @@ def _changed_levels(
     block: Category, others: _Others, kept: Sequence[str], dropped: Sequence[str]
 ) -> dict[str, Any]:
     """Return the new entries of a category's declaration, in which only these levels are kept."""
-    more: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     if dropped:
-        more["values"] = tuple(pair for pair in block.values if pair[0] in kept)
+        changed["values"] = tuple(pair for pair in block.values if pair[0] in kept)
         if block.base in dropped:
-            more["base"] = None
+            changed["base"] = None
     if (dropped or others.unread is not None) and not block.other:
-        more["other"] = True
+        changed["other"] = True
     # A missing value needs a place only where it has none: no level, no indicator, no other.
     has_place = block.missing is not None or block.indicator or block.other
     if others.missing is not None and not has_place:
-        more["indicator"] = True
-    return more
+        changed["indicator"] = True
+    return changed
 
 
 def _propose_levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
-    """Propose the levels of a category that were seen, and the one for missing values.
+    """Propose to keep the levels of a category that were seen, and the one for missing values.
 
-    `own` are the noisy counts of the column's cells: its levels, unreadable, missing.
+    Rows of all other levels would be read as the category's `other` level.
+
+    Parameters
+    ----------
+    grid : Levels
+        The column's cells: one for each of the levels that `block` declares, in their order.
+    block : Category
+    own : array (levels + 2,)
+        Noisy counts of the cells: the levels, unreadable, missing.
+    noise : Noise
+
+    Returns
+    -------
+    Column
+        If no level was seen, it proposes nothing.
     """
     others = _Others.from_counts(own, noise)
     seen = own[:-2] > noise.threshold()
@@ -363,11 +380,11 @@ def _propose_levels(grid: Levels, block: Category, own: Array, noise: Noise) -> 
     if not kept:
         says = "no level stands out from the noise: the declaration is unchanged"
         return others.with_shares(block.name, {}, dropped=dropped, says=says)
-    more = _changed_levels(block, others, kept, dropped)
+    changed = _changed_levels(block, others, kept, dropped)
     says = ""
     if others.unread:
         says = "values that are not declared as levels count as other: declare them"
-    return others.with_shares(block.name, more, kept=kept, dropped=dropped, says=says)
+    return others.with_shares(block.name, changed, kept=kept, dropped=dropped, says=says)
 
 
 def _cells_that_are_seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]:

@@ -395,6 +395,7 @@ def _run_survey(
     tables = [read_frame(table, name="table") for table in tables]
     grids = grids_from_schema(schema, question.columns)
     parts, people = _locate_rows(schema, tables, grids)
+    # Rows of cells' numbers; a count reads no label, so all labels are 1.
     rows = Rows.build_with_any_norm([(part, np.ones(len(part))) for part in parts])
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)

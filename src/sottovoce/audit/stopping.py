@@ -470,10 +470,24 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
 
 
 def _bound_of_last(last: float, margins: Array, delta: float, confidence: float) -> float:
-    """Return a lower bound on what the last quote should be, from margins in falling order."""
+    """Return a lower bound on what the last quote should be; 0 if the claim stands.
+
+    Parameters
+    ----------
+    last : float
+        The last quote, an epsilon.
+    margins : array (runs,)
+        :func:`margins_of_heads`, the largest first: with all quotes raised by the k-th, the coin
+        shows heads in the first k runs at most.
+    delta, confidence : float
+
+    Returns
+    -------
+    float
+    """
     replicates = len(margins)
     heads = np.arange(1, replicates + 1)
-    # Numbers of heads that are more than the claim allows, at the confidence.
+    # Numbers of heads that are more than delta allows, at the confidence.
     too_many = probability_lower_limit(heads, replicates, 1.0 - confidence) > delta
     if not too_many.any():
         return 0.0

@@ -146,6 +146,17 @@ def _admit_all_or_none(
     """Check all requests, sign them, and write the certificates: all of them, or none.
 
     Names are compared without case, as some file systems do.
+
+    Parameters
+    ----------
+    folder : Path
+        The hub's.
+    requests : tuple of Path
+        Answers to invitations, or plain certificate requests.
+    renew : bool
+        Sign new keys of sites that have a certificate, into the folder ``renewal``.
+    codes : dict of str to str
+        Comparison codes that sites read out, by their names; for others a person is asked.
     """
     authority = Authority.read(folder)
     place = folder
@@ -175,6 +186,7 @@ def _admit_all_or_none(
             write_new_file(place / f"{one.name}.crt", one.certificate)
             made(place / f"{one.name}.crt")
     for one in signed:
+        # Without a key to compare: an answer to an invitation, which gives the site access.
         if one.key is None:
             what = "admitted; the site gets its certificate from this hub"
         else:
@@ -256,13 +268,11 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
     if authority:
         _begin_new_authority(folder)
         return
-    signs = Authority.read(folder)
+    own = Authority.read(folder)
     if forget:
-        _forget_old_authority(folder, signs)
+        _forget_old_authority(folder, own)
         return
-    signs.write_hub_certificate(
-        folder, hosts or hosts_in_certificate(folder / "hub.crt"), again=True
-    )
+    own.write_hub_certificate(folder, hosts or hosts_in_certificate(folder / "hub.crt"), again=True)
     end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
     click.echo(
         f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself"
@@ -282,17 +292,20 @@ def _begin_new_authority(folder: Path) -> None:
     )
 
 
-def _forget_old_authority(folder: Path, signs: Authority) -> None:
-    """Take only the new authority's certificates from now on."""
+def _forget_old_authority(folder: Path, own: Authority) -> None:
+    """Take only the new authority's certificates from now on.
+
+    `own` is the authority of the hub's folder, which signs by the newest of its certificates.
+    """
     certificates.check_tls_files(
         "hub", *((folder / name).read_bytes() for name in ("ca.crt", "hub.crt", "hub.key"))
     )
     end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
-    # Without the earlier authority, ca.crt would no longer verify the hub's own certificate.
-    if not signs.signed((folder / "hub.crt").read_bytes()):
+    # Without the earlier authority, ca.crt would no longer verify a certificate that it signed.
+    if not own.signed((folder / "hub.crt").read_bytes()):
         rule = "the hub's certificate is still from the earlier authority"
         raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
-    signs.remove_former_authorities(folder)
+    own.remove_former_authorities(folder)
     click.echo(
         f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until "
         f"{end:%Y-%m-%d}"

@@ -285,5 +285,8 @@ def check_parent_folder(field: str, path: Path) -> None:
     """Refuse a path whose folder is missing or read-only."""
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise InvalidInput(
-            field, str(path), "its folder must exist and be writable", "make it first"
+            field,
+            str(path),
+            "its folder must exist and be writable",
+            "make the folder first, or give another path",
         )

@@ -233,7 +233,7 @@ def check_plan_outputs(options: PlanOptions, schema: Schema | None) -> None:
     if options.write is not None and (
         options.run_name is None or schema is None or not schema.n_features
     ):
-        rule = "the sites' plan needs --run and --schema"
+        rule = "the sites' plan needs --run, and --schema with columns"
         raise InvalidInput("write", str(options.write), rule, "give both")
     starts = [path for path in (options.start, options.public) if path is not None]
     if starts and (options.write is None or len(starts) > 1):

@@ -167,7 +167,12 @@ def _print_check_report(
 def _check_report_as_data(
     schema: Path, found: Checked, filled: Fill | None, compared: Review | None
 ) -> dict[str, Any]:
-    """Return what was checked, as plain data."""
+    """Return what was checked, as plain data.
+
+    ``fine`` is true if the schema has no mistake, and every value of a table that was compared fits
+    it, without any note.  ``expected`` is how long rows of the schema will be, and ``table`` what
+    does not fit in the table; each None if there is none.
+    """
     fine = found.schema is not None and (compared is None or compared.fine)
     expected = table = None
     if filled is not None:
@@ -439,7 +444,10 @@ def _format_share(share: float | None) -> str:
 
 
 def _format_declared_value(value: Any) -> str:
-    """Format a value of a declaration as TOML writes it, with numbers in short."""
+    """Format a value of a declaration for a table of proposals: about as TOML writes it.
+
+    Texts have no quotes, and numbers six digits; "none" stands for an entry to be removed.
+    """
     if isinstance(value, list):
         return f"[{', '.join(map(_format_declared_value, value))}]"
     if isinstance(value, bool) or value is None:

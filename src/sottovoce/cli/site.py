@@ -641,8 +641,12 @@ def _print_given_up_run(found: SiteSettings, report: dict[str, Any]) -> None:
 
 
 def _print_finished_run(done: dict[str, Any]) -> None:
-    """Print how a site's part in a run ended, for people."""
+    """Print how a site's part in a run ended, for people.
+
+    `done` is what `site run --json` prints; ``spent`` and ``budget`` are epsilons.
+    """
     shown = Console()
+    # Durations were asked for, and the run did not end before this command.
     if "seconds" in done:
         shown.print(
             f"{done['seconds']:.1f} s, {done['waited']:.1f} of them with messages", highlight=False
@@ -659,6 +663,7 @@ def _print_finished_run(done: dict[str, Any]) -> None:
             Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"
         )
     )
+    # What an inference or an evaluation found; a training has no record.
     if "record" in done:
         # Loads SciPy's statistics.
         from .answers import render_answers_record

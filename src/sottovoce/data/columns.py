@@ -326,7 +326,7 @@ class Category(OneColumn):
         for key, value, known in (("base", self.base, groups), ("missing", self.missing, members)):
             if value is not None and value not in known:
                 raise SchemaError(
-                    f"{self.name}.{key}", value, "must be one of the declared values", "correct it"
+                    f"{self.name}.{key}", value, "must be one of the declared values", "name one"
                 )
         check_distinct_in_frames(f"{self.name}.values", members)
         if len(self.feature_names) == 0:
@@ -465,7 +465,7 @@ class Number(OneColumn):
             raise SchemaError(f"{self.name}.indicator", True, rule, "declare missing = VALUE too")
         if self.to not in ("[-1,1]", "[0,1]"):
             raise SchemaError(
-                f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "correct it"
+                f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "declare one of the two"
             )
         if self.transform not in (None, "log1p"):
             raise SchemaError(
@@ -643,14 +643,11 @@ class Vector:
     def __post_init__(self) -> None:
         _check_bounds(self.name, self.lo, self.hi)
         check_replacement_value(self.name, self.missing)
+        remedy = "declare 'unit', or the norm of a typical row"
         if isinstance(self.norm, str) and self.norm != "unit":
-            raise SchemaError(
-                f"{self.name}.norm", self.norm, "must be 'unit' or a number", "correct it"
-            )
+            raise SchemaError(f"{self.name}.norm", self.norm, "must be 'unit' or a number", remedy)
         if not isinstance(self.norm, str) and not 1 / LIMIT <= self.norm <= LIMIT:
-            raise SchemaError(
-                f"{self.name}.norm", self.norm, "must be positive and finite", "correct it"
-            )
+            raise SchemaError(f"{self.name}.norm", self.norm, "must be positive and finite", remedy)
         both_or_neither_given = (len(self.columns) > 0) == (self.size > 0)
         if both_or_neither_given or len(set(self.columns)) != len(self.columns):
             rule = "needs either columns = [...] (each once) or size = NUMBER"

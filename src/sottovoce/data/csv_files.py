@@ -83,7 +83,10 @@ def read_csv(path: str | Path) -> Table:
         first = list(islice(rows, 1))
         if not first:
             raise InvalidInput(
-                text.name, None, "must hold a header row and at least one row", "check the file"
+                text.name,
+                None,
+                "must hold a header row and at least one row below it",
+                "give a file that holds the rows of a table",
             )
         columns = _transpose_records(start.header.width, first, rows, text.name)
     except (UnicodeDecodeError, csv.Error, _Ragged):
@@ -216,7 +219,7 @@ class _TextFile:
                     data.splitlines(keepends=True), self, whole=len(data) < most
                 )
         rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is not a header row"
-        raise InvalidInput(self.name, None, rule, "check the file")
+        raise InvalidInput(self.name, None, rule, "name the columns in the first row")
 
     def iterate_rows(self, start: _Start) -> Iterator[list[str]]:
         """Yield the rows after the header, whatever their number of fields, without blank lines."""
@@ -323,7 +326,10 @@ def _check_header_record(fields: list[str], line: str, name: str) -> None:
     """Refuse a first record that cannot be a header row, such as a comment."""
     if not fields:
         raise InvalidInput(
-            name, None, "must hold a header row and at least one row", "check the file"
+            name,
+            None,
+            "must hold a header row and at least one row below it",
+            "give a file that holds the rows of a table",
         )
     if _COMMENT.match(line) or (len(fields) == 1 and fields[0].startswith("#")):
         rule = "its first line is a comment, and must name the columns"

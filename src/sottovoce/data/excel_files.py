@@ -56,7 +56,10 @@ def read_excel(path: str | Path) -> Table:
             check_memory_fits(place.name, _VALUE * header.width * len(columns[0]))
     if not columns[0]:
         raise InvalidInput(
-            place.name, None, "must hold a header row and at least one row", "check the file"
+            place.name,
+            None,
+            "must hold a header row and at least one row below it",
+            "give a file that holds the rows of a table",
         )
     if header.index:
         del columns[0]

@@ -146,7 +146,7 @@ def check_declared_names(names: Sequence[str], name: str) -> None:
         If names are missing or repeated, or look like values.  None is shown.
     """
     if not names:
-        raise InvalidInput(name, None, "must have at least one column", "check the file")
+        raise InvalidInput(name, None, "must have at least one column", "give a table with columns")
     if len(set(names)) != len(names):
         raise InvalidInput(name, None, "must name every column once", "rename one")
     numbered = [field for field in names if field.isascii() and field.isdigit()]

@@ -420,7 +420,7 @@ def _read_table_or_refuse(name: str) -> Table:
     if not table_file_ending(name) and not isfile(name):
         known = ", ".join(name for name, *_ in _LISTED)
         rule = f"must be one of {known}, or a path ending in {READ}"
-        raise InvalidInput("data", name, rule, "correct it")
+        raise InvalidInput("data", name, rule, "give the path of a table, or one of these names")
     return read_table(name)
 
 

@@ -189,7 +189,7 @@ def _mistakes_of_block(
     if isinstance(left.get("weight"), int | float) and not 1e-6 <= left["weight"] <= 1e6:
         weight = left.pop("weight")
         rule = "must be from 1e-6 to 1e6"
-        found.append(SchemaError(f"{name}.weight", weight, rule, "correct it"))
+        found.append(SchemaError(f"{name}.weight", weight, rule, "leave it out for a weight of 1"))
     if any(key not in left for key in needed) or _waits_for_source(given, columns, plain):
         return found
 

@@ -111,7 +111,7 @@ def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
     # A chunk may hold a long text once and refer to it in every row.
     rows = min(rows, max(1, most // max(1, longest)))
     if total < 1:
-        raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
+        raise InvalidInput(place.name, None, "must hold at least one row", "give a file with rows")
     read = size = 0
     for some in _read_all_batches([group.num_rows for group in groups], rows):
         for batch in file.iter_batches(batch_size=rows, row_groups=some):

@@ -121,7 +121,8 @@ def _parse_partition_spec(how: str, sizes: Sequence[float] | None) -> tuple[str,
     takes_argument = kind in ("dirichlet", "column", "site")
     known = takes_argument or kind in ("iid", "label")
     if not known or bool(argument) != takes_argument:
-        raise InvalidInput("partition", how, f"must be one of {HOW}", "correct it")
+        remedy = "use 'iid', or site:NAME with the name of a column of sites"
+        raise InvalidInput("partition", how, f"must be one of {HOW}", remedy)
     if sizes is not None and kind != "iid":
         rule = f"only applies to the partition 'iid', and this one is {how!r}"
         raise InvalidInput("sizes", list(sizes), rule, "leave it out, or use the partition 'iid'")

@@ -684,8 +684,9 @@ def check_block_weights(schema: Schema) -> Iterator[InvalidInput]:
     """Weights of blocks, by which their features are multiplied, must be within bounds."""
     for block in schema.blocks:
         if not LEAST_WEIGHT <= block.weight <= MOST_WEIGHT:
+            rule = "must be from 1e-6 to 1e6"
             yield SchemaError(
-                f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it"
+                f"{block.name}.weight", block.weight, rule, "leave it out for a weight of 1"
             )
 
 

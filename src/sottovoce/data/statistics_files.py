@@ -119,11 +119,13 @@ def read_statistics(path: str | Path) -> Table:
     place = Path(path)
     about = _read_metadata(path)
     if not about.column_names:
-        raise InvalidInput(place.name, None, "must have at least one column", "check the file")
+        raise InvalidInput(
+            place.name, None, "must have at least one column", "give a table with columns"
+        )
     check_memory_fits(place.name, _VALUE * (about.number_rows or 0) * len(about.column_names))
     columns, _ = _read_with_pyreadstat(path)
     if not columns or not len(next(iter(columns.values()))):
-        raise InvalidInput(place.name, None, "must hold at least one row", "check the file")
+        raise InvalidInput(place.name, None, "must hold at least one row", "give a file with rows")
     labels, clocks = _declared_value_labels(about), _clocks_of_columns(about, place)
     found = dict[str, Any]()
     for name, values in columns.items():

@@ -112,7 +112,8 @@ class Batch:
     def task_spans(self, size: int) -> list[tuple[int, int]]:
         """Split the rows into (first, last) spans for one task each, of about `size` rows.
 
-        They are longer where the storage prefers larger blocks (its `margins_per_block`).
+        They are longer where the storage prefers larger blocks (its `margins_per_block`): so long
+        that the margins of 64 vectors make such a block.
         """
         return equal_spans(self.design.n, max(size, self.design.storage.margins_per_block // 64))
 
@@ -248,7 +249,7 @@ class Sweep:
                 loss.for_row_norms(block.row_norm_bounds).value(block.margins_at(w[nodes]))
             )
             clipped = np.clip(losses, 0.0, clip)
-            # Padding has a loss too, and must not be counted.
+            # Padding, rows of zeros, adds nothing to gradients, but its loss must not be counted.
             real = np.arange(first, first + block.n) < n[nodes][:, :, None]
             out[nodes] += np.sum(block.apply_row_weights(clipped) * real, axis=-1, keepdims=True)
         return out
@@ -312,6 +313,7 @@ class Sweep:
                 return block.gram_diagonal(curvatures)
             return block.weighted_gram(curvatures)
 
+        # A product of a row with itself takes as long as with `width` vectors.
         return self._add_task_results(out, one, tasks, self.width)
 
     def hessian_vector_product(self, loss: Loss, w: Array, along: Array) -> Array:
@@ -350,15 +352,16 @@ class Sweep:
         out: Array,
         one: Callable[[Batch, int, int], Array],
         tasks: list[tuple[Batch, int, int]],
-        replicates: int,
+        vectors: int,
     ) -> Array:
         """Add the result of every task to `out`, in the order of the tasks; return `out`.
 
         A task is a batch with the first and the last row of a span; `one` computes its part for
-        the batch's nodes.  Tasks run on threads where that saves time.
+        the batch's nodes.  Tasks run on threads where that saves time: if there are many
+        multiplications, of each row with so many `vectors`.
         """
         n_rows = sum((last - first) * len(batch.nodes) for batch, first, last in tasks)
-        few = len(tasks) == 1 or n_rows * self.width * replicates < INLINE
+        few = len(tasks) == 1 or n_rows * self.width * vectors < INLINE
         apply: Callable[..., Iterator[Any]] = map if few else map_on_threads
         parts = apply(lambda task: one(*task), tasks)
         # Parts are added in the order of the tasks, so sums do not depend on the threads.

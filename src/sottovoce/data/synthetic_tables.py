@@ -267,15 +267,16 @@ def correlated_sketch(
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
-        X = sketch(2000, rng)
+        X = sketch(2000, rng)  # of which the means and spreads are measured
         d, mean, spread = X.shape[1], X.mean(axis=0), X.std(axis=0)
         if astray:
             mean = mean + astray * spread * rng.normal(size=d)
             spread = spread * share * np.exp(FACTOR * rng.normal(size=d))
         rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
-        size = np.arange(1.0, d + 1.0) ** -decay
-        Z = (rng.normal(size=(n, d)) * np.sqrt(size)) @ rotation
-        Z /= np.maximum(np.sqrt((rotation**2 * size[:, None]).sum(axis=0)), 1e-12)
+        eigenvalues = np.arange(1.0, d + 1.0) ** -decay
+        Z = (rng.normal(size=(n, d)) * np.sqrt(eigenvalues)) @ rotation
+        # Divided by the deviations of its columns, which then have variance 1.
+        Z /= np.maximum(np.sqrt((rotation**2 * eigenvalues[:, None]).sum(axis=0)), 1e-12)
         return rows_inside_ball(mean + spread * Z)
 
     return draw

@@ -417,10 +417,9 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
     if not issuers:
         raise InvalidInput("certificate", None, "was not signed by the given authority", again)
     now = datetime.now(UTC)
-    if now > max(one.not_valid_after_utc for one in issuers):
-        rule = (
-            f"was signed by an authority that expired on {issuers[0].not_valid_after_utc:%Y-%m-%d}"
-        )
+    end_of_authority = max(one.not_valid_after_utc for one in issuers)
+    if now > end_of_authority:
+        rule = f"was signed by an authority that expired on {end_of_authority:%Y-%m-%d}"
         raise InvalidInput(
             "certificate",
             None,

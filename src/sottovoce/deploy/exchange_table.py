@@ -161,12 +161,13 @@ class ExchangeTable:
 
 
 def _exchanges_of_stage(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
-    """Return the exchanges of one stage; `norm_cap` is the plan's, of messages and last models.
+    """Return the exchanges of one stage, a training or a recipe, in order.
 
-    Answers of recipes have a norm cap of their own, and so have means of rows.
+    `norm_cap` is the plan's, of messages and last models.  Answers of recipes have a norm cap of
+    their own, and so have means of rows.
     """
-    # A stage may begin with exchanges of its own: of models before an evaluation, which have the
-    # cap of last models, or of the mean by which rows are centred.
+    # A stage may begin with exchanges of its own, `opening_widths`: of models (`shown`) before an
+    # evaluation, which have the cap of last models, or of the mean by which rows are centred.
     opening_cap = norm_cap
     if stage.opening_widths and not stage.shown:
         opening_cap = bound_mean_norm(stage)

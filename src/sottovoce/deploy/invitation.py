@@ -3,24 +3,25 @@
 How a site joins without a prior exchange of keys: the hub's operator makes an invitation (``hub
 invite``), the site answers it (``site join``), and both compare a code (``hub admit``).
 
-The *invitation* (hub to site) holds the hub's address and authority, and a certificate that opens
-one method of the relay, which hands out what is public.  The *answer* (site to hub) holds the
-site's name and row count, the public halves of its TLS and signing keys, and the digest of the
-invitation.  Both go by any means, such as mail.
+The *invitation* (hub to site) holds the hub's address and authority, and a certificate with which a
+site can ask the hub for the plan and for its own certificate, both public, and for nothing else.
+The *answer* (site to hub) holds the site's name and row count, the public halves of its TLS and
+signing keys, and the digest of the invitation.  Both go by any means, such as mail.
 
 *Claim.*  Whoever changes one or both files on their way, with m evaluations of scrypt, gets the
 same code at both ends with a chance of at most (m + 2) / 2^60, scrypt being a random oracle.
 
 *Proof.*  The code is :func:`comparison_code` of the answer, 60 bits.  The hub accepts only answers
 with the digest of its own invitation.  If a file was changed, the answers A of the site and B that
-the hub gets differ: a changed invitation has another digest (its hash is collision-free).  Either B
-was chosen before A was seen, or after.  A holds keys that the site has just drawn, so its code is
-new to everybody: it hits the code of one of the m answers tried before, or of B, by chance 2^-60
-each. (Only one of them becomes B, but let it be any.)  Afterwards, the code of A is one number, and
-each further answer has it by chance 2^-60.  No birthday helps, because one of the two sides is
-drawn by an honest site after the other could be fixed, or is fixed before the other is searched
-for.  Each evaluation takes 32 MiB and some 0.1 s of a core, so 2^40 of them, 3,500 core years, have
-a chance of one in a million.
+the hub gets differ: a changed invitation has another digest (its hash is collision-free).  Say that
+k of the m evaluations are made before A is seen.  A holds keys that the site has just drawn, so its
+code is new to everybody: it hits the codes of the k answers tried so far, and that of a B chosen by
+then without trying it, with a chance of 2^-60 each.  (Only one of them becomes B, but let it be
+any.)  Afterwards the code of A is one number, and the m - k answers tried, and a B chosen without
+trying it, have it with a chance of 2^-60 each.  Together that is (m + 2) / 2^60.  A search for any
+two answers that agree (a birthday) does not help, because A is one of the two, and the honest site
+draws it once.  Each evaluation takes 32 MiB and some 0.1 s of a core, so 2^40 of them, 3,500 core
+years, have a chance of one in a million.
 
 A plan's code is longer, 100 bits: whoever writes two plans, one for each of two sites, searches for
 any two that agree (a birthday), which takes 2^50 evaluations.

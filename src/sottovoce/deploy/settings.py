@@ -93,6 +93,8 @@ _DATA = {"file": str, "schema": str}
 """Entries of the table ``[data]``."""
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 """Entries of the table ``[keys]``."""
+_WORDS = {str: "a text in quotes", dict: "a table of entries", int | float: "a number"}
+"""What an entry of a type is in TOML, for messages."""
 PATIENCE = 600.0
 """Default of ``patience``: seconds without a reply after which the hub counts as unreachable."""
 _MOST_PATIENCE = 10**8
@@ -346,7 +348,8 @@ class SiteSettings:
         try:
             given = files.parse_bounded_toml(text)
         except ValueError as error:
-            raise InvalidInput("settings", file, f"is not TOML: {error}", "correct it") from None
+            remedy = "write it as `sottovoce site init` does"
+            raise InvalidInput("settings", file, f"is not TOML: {error}", remedy) from None
         _check_entries("", given, _TOP)
         _check_entries("data.", given["data"], _DATA)
         _check_entries("keys.", given["keys"], _KEYS)
@@ -354,7 +357,7 @@ class SiteSettings:
         for field, value in {**given, **given["data"], **given["keys"]}.items():
             if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= _LONGEST):
                 rule = f"must be 1 to {_LONGEST} characters without control characters"
-                raise InvalidInput(field, None, rule, "correct it")
+                raise InvalidInput(field, None, rule, "write such a text")
         patience = given.get("patience", PATIENCE)
         if not 0 < patience <= _MOST_PATIENCE or not math.isfinite(patience):
             rule = f"must be above 0 and at most {_MOST_PATIENCE} seconds"
@@ -619,9 +622,8 @@ def _check_entries(prefix: str, given: dict[str, Any], known: dict[str, Any]) ->
             )
         # to Python True is an int, and would pass for a number of seconds
         if not isinstance(value, known[key]) or isinstance(value, bool):
-            raise InvalidInput(
-                prefix + key, None, "is of the wrong type", "see `sottovoce site init`"
-            )
+            rule = f"must be {_WORDS[known[key]]}"
+            raise InvalidInput(prefix + key, None, rule, "write it as `sottovoce site init` does")
     for key in known:
         if key not in given and key not in _OPTIONAL and prefix + key not in _OPTIONAL:
             raise InvalidInput(prefix + key, None, "is missing", "see `sottovoce site init`")

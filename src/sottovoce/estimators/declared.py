@@ -153,6 +153,7 @@ def declared_site_column(schema: Schema | None, table: Any) -> Any:
     if schema is None or schema.site is None or schema.site not in table.columns:
         return None
     column = table.columns[schema.site]
+    # As `sites_named_in_column` reads the column: without the schema's own marks.
     if mask_of_missing(column, (), MISSING_MARKS).any():
         raise SchemaError(
             schema.site, None, "has rows without a site", "fill in the site of every row"
@@ -243,13 +244,13 @@ def encoded_model_from_units(schema: Schema, coef: Array, intercept: Array) -> A
     Parameters
     ----------
     schema : Schema
-    coef : array (..., features)
+    coef : array (models, features)
         Per unit of each column.
-    intercept : array (...)
+    intercept : array (models,)
 
     Returns
     -------
-    array (..., features + 1)
+    array (models, features + 1)
         Models of encoded rows: the inverse of :func:`coefficients_in_units`.
 
     Raises
@@ -306,9 +307,10 @@ def positive_class_name(model: Any) -> str | None:
 def coefficient_columns(model: Any) -> ColumnTable:
     """Return coefficients by name, as columns for ``pandas.DataFrame``; the constant is last.
 
-    Where every site has a constant there is a line for each.  With two classes the coefficients are
-    for :func:`positive_class_name`, and there are odds ratios if the loss is logistic and gradients
-    were not capped.  With more classes there is a column for each.
+    A regressor in which every site has a constant has a line for each.  (A classifier with such
+    constants has a table with intervals instead.)  With two classes the coefficients are for
+    :func:`positive_class_name`, and there are odds ratios if the loss is logistic and gradients
+    were not clipped.  With more classes there is a column for each.
     """
     names = list(map(str, model.get_feature_names_out()))
     answered = model._answered

@@ -536,13 +536,20 @@ def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: 
 
 
 def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitted:
-    """Convert the sites' average model of a training by rounds to coefficients in units."""
+    """Convert the sites' average model of a training by rounds to coefficients in units.
+
+    A fit has one replicate, number 0, and its model one constant for all sites.
+    """
     schema = declared.terms.schema
     answered = None
     if schema is not None:
         named = with_number_label(schema, encoded.task)
         answered = SavedModel(
-            None, result.consensus[0], np.ones(1), schema=named, loss=declared.loss
+            naming=None,
+            model=result.consensus[0],
+            shares=np.ones(1),
+            schema=named,
+            loss=declared.loss,
         )
     coef, constant = declared.terms.encoding.model_to_units(result.consensus)
     constants = _constants_in_units(declared, encoded, constant[:1])

@@ -121,12 +121,14 @@ def collect_terms(
     ----------
     estimator : PrivateEstimator
         Its parameters are not yet checked.
-    weighed, one_row_each
-        As for :class:`Terms`.
+    weighed : bool
+        Whether rows beyond the norm bound get smaller weights, and are not scaled down.
+    one_row_each : bool
+        Whether the fit reads one row of each of the schema's people, however many it declares.
     of_people : bool
         Whether the estimator allows several rows for a person of the schema.
     many_fits : bool
-        Whether another clone of the estimator was fitted before.
+        Whether another clone of the estimator was fitted before, so that epsilons add up.
 
     Returns
     -------
@@ -149,7 +151,8 @@ def collect_terms(
     if estimator.data_norm is not None:
         norm = estimator.data_norm
     _check_schema_parameters(schema, estimator.columns, of_people=of_people)
-    # In a simulation the rows' own norms may be read, and `norm_misfit_notes` warns of a bad bound.
+    # A simulation may read the rows' norms: `tables.norm_misfit_notes` then warns if 1 is a bad
+    # bound.
     if schema is None and estimator.data_norm is None and estimator.random_state is None:
         notes = (*notes, Note("data_norm", NO_NORM, PublicNote))
     return Terms(

@@ -290,7 +290,7 @@ class Account:
 
 
 def _check_same_process(process: int) -> None:
-    """Refuse (LedgerError) what a fork copied unasked."""
+    """Refuse (LedgerError) a ledger that a fork copied into another process than its own."""
     if os.getpid() != process:
         raise LedgerError(STAYS)
 

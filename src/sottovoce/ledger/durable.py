@@ -193,10 +193,12 @@ class DurableLedger(NeverCopied, Readings):
         ----------
         path : path
         fingerprint : bytes, optional
-            See :meth:`.identity.RowsIdentity.bind_to_rows`.  Without it a bound ledger can be read
+            Digest of the rows, 16 bytes or more, to which the ledger is bound, or was bound before
+            (:meth:`.identity.RowsIdentity.bind_to_rows`).  Without it a bound ledger can be read
             and its runs closed, but nothing can be spent.
         expected_head : str, optional
-            See :meth:`.file.ChainFile.verify`.
+            A head of the chain that was noted earlier.  The file must contain it, so that an older
+            copy is refused (:meth:`.file.ChainFile.verify`).
         timeout : float
             Seconds to wait for other processes.
 

@@ -216,7 +216,7 @@ class RunRecords:
             )
         if release in known.failed:
             raise LedgerError(
-                f"{run}: the draw of release {release} failed, and others saw that; "
+                f"{run}: the draw of release {release} failed, and others may have seen its error; "
                 "close the run and plan another"
             )
         if release in known.loose:

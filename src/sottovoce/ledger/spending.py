@@ -65,9 +65,20 @@ class Spending:
         return self._with_spending(spent)
 
     def among(self, nodes: Mapping[Deal, Collection[int]]) -> Spending:
-        """Return the spending at these nodes alone.
+        """Return the spending at these nodes alone, as if no other had any rows.
 
-        A partition of which no node is named is left out.
+        For the loss against a coalition of sites, which counts at all other sites
+        (:meth:`.account.Account.against`).
+
+        Parameters
+        ----------
+        nodes : mapping of Deal to collection of int
+            Indices of nodes, from 0, of each partition of the ledger.  A partition of which none is
+            named is left out.
+
+        Returns
+        -------
+        Spending
         """
         spent = {
             deal: self.accountant.spending_among_nodes(self.by_deal[deal], list(some))

@@ -26,7 +26,10 @@ from .prepare import build_algorithm, default_penalty, gradient_tolerance, prepa
 from .pricing import Prepared
 
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
-"""Parameters that a choice sets together with the method, where the caller left them open."""
+"""Parameters that a choice sets together with the method, where the caller left them open.
+
+`eta` is the penalty, `rho` the regulariser, and `max_grad_norm` the cap on a row's gradient.
+"""
 CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
 """Grid of the first stage: caps on a row's gradient times multiples of the default penalty."""
 WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
@@ -108,11 +111,13 @@ class Plans:
         if cls.single:
             releases = 1
         growth = config.noise_growth ** np.arange(releases)
-        # The privacy loss of all releases over that of one: epsilons add up, or squares of mu.
+        # A release's alpha is its epsilon or mu, which grows from release to release.  Those of all
+        # releases together, over that of the first: epsilons add up, or squares of mu.
         if facts.pure:
             shape = float(growth.sum())
         else:
             shape = math.sqrt(float((growth**2).sum()))
+        # All releases together may cost what the one does, so alpha falls by that factor.
         assert one.algorithm.noise is not None
         noise = one.algorithm.noise.scaled(1.0 / shape)
         algorithm = build_algorithm(config, facts, one.graph).with_noise(noise)
@@ -137,7 +142,8 @@ class Candidates:
     free : tuple of str
         Those of `KNOBS` that may be set.
     alike : bool
-        Whether sites are assumed to have rows of one distribution.
+        Whether sites are assumed to have rows of one distribution.  (The worlds of runs with sums
+        or a curator have no `tilt`, whatever is assumed.)
     """
 
     config: RunConfig
@@ -223,7 +229,10 @@ class Candidates:
         return self.valid_variants(at, changes)
 
     def other_proximal_method(self, at: RunConfig) -> list[RunConfig]:
-        """Return the other proximal method, with the knobs and the curvature of this one."""
+        """Return the other of the `PROXIMAL` methods, with the knobs of this candidate.
+
+        Its penalty is the same multiple of its own default.  Empty if that breaks a rule.
+        """
         other = next(name for name in PROXIMAL if name != at.method)
         change = {knob: value_of_knob(at, knob) for knob in KNOBS} | {"method": other}
         del change["eta"]

@@ -194,7 +194,10 @@ def _search_or_first_guess(
     free: tuple[str, ...],
     expected: Expected | None,
 ) -> Choice:
-    """Search among candidates, or keep the first guess where none can be tried."""
+    """Search among candidates, or keep the first guess where none can be tried.
+
+    Arguments as of :func:`choose_method`, hashable so that equal choices are found in the cache.
+    """
     why = _why_not_rehearsed(config, n, d)
     if why:
         if make_loss(config.loss).offset_bound:
@@ -216,7 +219,21 @@ def _search_or_first_guess(
 
 
 def _why_not_rehearsed(config: RunConfig, n: tuple[int, ...], d: int) -> str:
-    """Return the reason why no run can be tried out; empty if there is none."""
+    """Return the reason why no run can be tried on synthetic rows; empty if there is none.
+
+    Parameters
+    ----------
+    config : RunConfig
+    n : tuple of int
+        Rows of every site.
+    d : int
+        Weights of a model, of all its margins together.
+
+    Returns
+    -------
+    str
+        The end of a sentence.
+    """
     if config.noise is not None:
         return "the noise is given, in a unit that differs between methods"
     if not config.budgeted:
@@ -224,13 +241,14 @@ def _why_not_rehearsed(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     if config.form != "corrected":
         return "only corrected forms are compared"
     loss = make_loss(config.loss)
+    # Only losses of numbers have offsets.
     if loss.offset_bound:
         return "methods are compared on synthetic classes, and the labels here are numbers"
-    held = len(n)
+    tried_sites = len(n)
     # Runs with sums or a curator are tried as one site with all rows.
     if config.trusted.answers_of_all:
-        held = 1
-    if Ground.is_too_large(held, d // loss.outputs, loss.outputs):
+        tried_sites = 1
+    if Ground.is_too_large(tried_sites, d // loss.outputs, loss.outputs):
         return f"{len(n)} sites and {d} model weights are too many to compare methods in seconds"
     return ""
 

@@ -69,6 +69,7 @@ def build_algorithm(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[
     noise = None
     if cls.private and (config.noise is not None or config.budgeted):
         noise = schedule
+    # Only some methods have these fields.
     own = {f.name for f in fields(cls)} & {"form", "rounds"}
     return cls(
         penalty=penalty,
@@ -298,6 +299,7 @@ def _collect_facts(
     if participants:
         # A person's rows at several sites all move one sum, so its privacy loss depends on this.
         sites_per_row = config.sites_per_row
+    # By how much centring enlarges the rounding of products.
     stretch = 1.0
     if centre is not None:
         stretch = centre.stretch

@@ -529,14 +529,16 @@ def cost_report(
     caveat : Caveat
         What epsilon does not cover.
     life : float, optional
-        A ledger's lifetime budget, of which the report says what the run takes.
+        Lifetime epsilon of a new ledger of a site, of which the report says what the run takes;
+        without it, the report has only the smallest one that admits the run.
 
     Returns
     -------
     dict
         The whole run's statement (``privacy``), the method with its calibrated noise
         (``algorithm``), ``releases`` as of :func:`release_costs`, the run's configuration
-        (``config``), and what it takes of a lifetime budget (``life``).
+        (``config``), and what it takes of a lifetime budget at the run's delta (``life``, as of
+        :func:`sottovoce.ledger.life.share_of_lifetime_budget`).
     """
     config = prepared.config
     events = prepared.plan_ledger().rows

@@ -159,8 +159,9 @@ class Report:
         Error of the best linear model without privacy on the same columns: see
         :mod:`sottovoce.runs.yardstick`.
     baseline_test_errors : dict of str to float or None
-        Errors of models that use no columns: see
-        :meth:`sottovoce.problem.task.Task.baseline_margins`.
+        Errors of models that use no columns
+        (:meth:`sottovoce.problem.task.Task.baseline_margins`), and of the model from which the run
+        started, ``start``, if it had one.
     site_labels : array (N,)
         :meth:`sottovoce.problem.task.Task.label_summary` of every node's training labels, for the
         data's holder only.
@@ -731,7 +732,11 @@ class _Scores(NamedTuple):
 
 
 def _score_models(result: Result, dataset: data.Dataset, start: Start | None) -> _Scores:
-    """Score the models and the baselines on the held-out rows, without noise."""
+    """Score the models and the baselines on the held-out rows, without noise.
+
+    R replicates have an average model each, and a model of each of N sites.  `start` is the model
+    from which the run started, a baseline of its own; None if it started from zero.
+    """
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     constant = task.baseline_margins(dataset.y_train)
     if not len(y):
@@ -749,18 +754,23 @@ def _score_models(result: Result, dataset: data.Dataset, start: Start | None) ->
     if start is not None:
         baselines["start"] = float(task.model_errors(X, y, start.vector))
     baselines |= {name: float(task.error(z, y)) for name, z in constant.items()}
-    short = _clip_as_trained(result, task, X)
+    # The run's models are for rows that are clipped as its own were; the baselines are not.
+    clipped = _clip_as_trained(result, task, X)
+    first_margins = task.vectors_by_margin(result.consensus[0]) @ clipped[0].T
     return _Scores(
-        test_errors=_errors_on_rows(task, short, y, result.consensus),
-        site_test_errors=_errors_on_rows(task, short, y, result.models),
+        test_errors=_errors_on_rows(task, clipped, y, result.consensus),
+        site_test_errors=_errors_on_rows(task, clipped, y, result.models),
         nonprivate=least_nonprivate_error(dataset),
         baselines=baselines,
-        details=task.further_qualities(task.vectors_by_margin(result.consensus[0]) @ short[0].T, y),
+        details=task.further_qualities(first_margins, y),
     )
 
 
 def _clip_as_trained(result: Result, task: Task, X: Array) -> list[Array]:
-    """Clip test rows as the run clipped its own: one array, or one a replicate where it matters."""
+    """Clip test rows (n, p) as the run clipped its own after centring.
+
+    The list has one array for each of the map's replicates; a single one is for all replicates.
+    """
     # A row's length does not change its class, but it changes the number that is predicted.
     if result.move is None or task.names:
         return [X]

@@ -115,6 +115,8 @@ class Descent:
         self.g = self._gradient(w) if g is None else g
         self.eased = problem.precondition_gradient(self.g)
         self.direction = self.g
+        # The derivative along the direction at w, which is negative, and the length to be tried, in
+        # multiples of the direction; (M, R).
         self.slope, self.length = np.zeros(w.shape[:2]), np.ones(w.shape[:2])
         # Which solves are at a new point and need a new direction; None before the first step.
         self.fresh: BoolArray | None = None
@@ -226,8 +228,13 @@ class Descent:
             self.length = np.where(self.fresh, 1.0, self.length)
 
     def _step_along_directions(self) -> None:
-        """Step along the directions; solves whose step is too long stay, and try a shorter one."""
+        """Step along the directions by `length`; where the step is too long, stay and shorten it.
+
+        A solve that stays has a pair of zeros in memory, and tries its shorter length along the
+        same direction in the next iteration.
+        """
         step = self.direction
+        # If all have a new direction, all lengths are one (`_set_directions`).
         if not self.all_fresh:
             step = self.length[:, :, None] * self.direction
         x = self.w + step
@@ -248,8 +255,8 @@ class Descent:
             secant = np.divide(
                 self.slope, self.slope - derivative, out=np.ones_like(self.length), where=~fresh
             )
-            # The zero of the secant of the derivative along the direction, kept away from both
-            # ends.
+            # Shorten to the zero of the secant of the derivative along the direction, kept away
+            # from both ends.  Solves that step have a factor of 1.
             self.length = self.length * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
             took = fresh[:, :, None]
             x, s, g = np.where(took, x, self.w), np.where(took, s, 0.0), np.where(took, g, self.g)

@@ -315,9 +315,15 @@ def check_writable_path(
 def _write_on_trial(field: str, path: Path, place: Path) -> None:
     """Refuse a place where no file can be written; a file there is left as it is."""
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
-        raise InvalidInput(field, path, "its folder must exist and be writable", "make it first")
+        raise InvalidInput(
+            field,
+            path,
+            "its folder must exist and be writable",
+            "make the folder first, or give another path",
+        )
     if place.exists() and not (place.is_file() and os.access(place, os.W_OK)):
-        raise InvalidInput(field, path, "exists and is not a regular file", "give another path")
+        rule = "exists, and is not a regular file that can be written"
+        raise InvalidInput(field, path, rule, "give another path")
     with tempfile.TemporaryFile(dir=place.parent) as file:
         # Some file systems find room for what is written only when it reaches the disk.
         file.write(bytes(PROBE))

@@ -83,6 +83,7 @@ class SiteController(Controller):
 
     def _serve_all_sites(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Answer the requests of all sites, and end the job if it cannot go on."""
+        # Set when the job is over, so that no thread waits for a task any longer.
         over = threading.Event()
         with HubLog(self._folder / layout.HUB_LOG) as log:
             hub = Hub(read_plan_file(self._folder / layout.PLAN_FILE), log)
