@@ -115,7 +115,7 @@ def test_the_plan_file_keeps_the_start_and_an_edited_one_is_refused(tmp_path: Pa
 def test_invalid_starts_are_refused(tmp_path: Path) -> None:
     plan = started(consortium(tmp_path / "sites")).plan
     for change, rule in (
-        ({"start": None}, "was not given"),
+        ({"start": None}, "no starting point was given"),
         ({"start": Start(-START.vector)}, "another starting point"),
         ({"config": replace(plan.config, start=None)}, "^start: .* configuration"),
     ):

@@ -34,9 +34,6 @@ COEFFICIENTS = ("coef_", "intercept_", "site_coef_", "site_intercept_")
 """Attributes that hold noisy answers: only their shapes are compared."""
 FOLLOWS = ("coefficients_", "_result", "_answered")
 """Attributes that follow from noisy answers: only their types are compared."""
-ONE_CLASS = "the model gives one class"
-"""Beginning of a warning that follows from the released model, and so tells nothing more."""
-
 _LOOK = 1
 """Releases of each table by every estimator in a first look, before any game is played."""
 _ROWS = 24
@@ -127,6 +124,9 @@ class Stand:
         # them evenly.
         angles = np.arange(_ROWS) * 2.4
         X = np.stack([np.cos(angles), np.sin(angles)], axis=1) * 0.9
+        # Imported here, since it loads scikit-learn.
+        from ..estimators.guessing import SAME_CLASS
+
         model = self.make(epsilon, classes)
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
@@ -138,9 +138,10 @@ class Stand:
                 # Its words are an output, too.
                 told = f"{type(error).__name__}: {error}"
         for warning in heard:
-            # The holder alone sees her notes, and the other follows from the released model.
+            # The holder alone sees her notes, and the warning of one class for all rows follows from
+            # the released model, so it tells nothing more.
             for_holder = issubclass(warning.category, HolderNote)
-            if not for_holder and not str(warning.message).startswith(ONE_CLASS):
+            if not for_holder and not str(warning.message).startswith(SAME_CLASS):
                 told += f"; warns: {warning.message}"
         ledger = getattr(model, "ledger", None)
         if isinstance(ledger, Ledger):

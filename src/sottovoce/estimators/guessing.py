@@ -16,6 +16,8 @@ from .notices import Note
 from .predicting import LinearModel
 from .terms import Terms
 
+SAME_CLASS = "the model gives the same class for every synthetic row"
+"""Beginning of a warning that follows from a released model alone."""
 # Number of synthetic rows for which a released model is tried.
 _MADE_UP = 1000
 
@@ -58,10 +60,7 @@ def one_class_of_synthetic_rows(model: LinearModel, terms: Terms) -> tuple[Note,
     where = ""
     if terms.schema is None:
         where = " up to data_norm"
-    what = (
-        f"the model gives the same class for every synthetic row{where}, "
-        "so it hardly distinguishes rows"
-    )
+    what = f"{SAME_CLASS}{where}, so it hardly distinguishes rows"
     return (Note("one class", what, PublicNote),)
 
 
@@ -94,4 +93,4 @@ def _margins_of_synthetic_rows(model: LinearModel, terms: Terms) -> Array:
     return model.linear_margins(np.concatenate([X, -X]))
 
 
-__all__ = ["forecast_notes", "one_class_of_rows", "one_class_of_synthetic_rows"]
+__all__ = ["SAME_CLASS", "forecast_notes", "one_class_of_rows", "one_class_of_synthetic_rows"]
