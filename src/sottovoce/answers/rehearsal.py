@@ -214,13 +214,14 @@ def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habit
 def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
     """Draw the encoded column of a number, (m, 1), from standard normal z, (m,).
 
-    (m, 2) with the indicator of missing values, if it has one.
+    (m, 2) with the indicator of missing values, if it has one; a missing value has the entry 0.
     """
     if habits.marks and _is_mark(block):
         of_no = _shares(2, rng, habits)[0]
         x = np.where(z > special.ndtri(of_no), block.scaled_bounds[1], block.scaled_bounds[0])
     else:
         x = _spread_out(block, z, rng, habits)
+    # Up to here x is in [-1, 1].
     if block.to != "[-1,1]":
         x = (x + 1.0) / 2.0
     if not block.indicator:

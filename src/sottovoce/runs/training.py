@@ -628,7 +628,19 @@ def _split_public_rows(
 def _starting_point(
     config: TrainConfig, dataset: data.Dataset, public: Public | None, width: int
 ) -> Start | None:
-    """Return the public point from which the run starts; None for zero."""
+    """Return the public point from which the run starts; None for zero.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        Names the file of an earlier run to start from, or public rows, or neither: never both.
+    dataset : Dataset
+        Whose schema the earlier run must have.
+    public : Public or None
+        The start that was trained on public rows, if there are any.
+    width : int
+        Entries of the model.
+    """
     if public is not None:
         return public.start
     if config.start is not None:
