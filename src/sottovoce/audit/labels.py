@@ -138,8 +138,8 @@ class Stand:
                 # Its words are an output, too.
                 told = f"{type(error).__name__}: {error}"
         for warning in heard:
-            # The holder alone sees her notes, and the warning of one class for all rows follows from
-            # the released model, so it tells nothing more.
+            # The holder alone sees her notes.  The warning of one class for all rows follows from
+            # the released model.
             for_holder = issubclass(warning.category, HolderNote)
             if not for_holder and not str(warning.message).startswith(SAME_CLASS):
                 told += f"; warns: {warning.message}"
