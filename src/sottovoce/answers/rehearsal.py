@@ -376,7 +376,8 @@ def run_on_synthetic_rows(
         sweep = sweep.with_known_norms()
     script = recipe.script(facts, replicates)
     m = float(rows.rows_per_node[0])
-    said = next(script)  # the first query
+    # What the script says next: a query for each item, and after the last answer the outcome.
+    said = next(script)
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
         # Means over m rows stand for means over n rows: only the noise depends on n.

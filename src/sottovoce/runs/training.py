@@ -568,7 +568,15 @@ class _Given(NamedTuple):
 def _load_and_deal(
     config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None
 ) -> _Given:
-    """Load the data, partition the rows, and check all that can be checked before a choice."""
+    """Load the data, partition the rows, and check all that can be checked before a choice.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    check : callable or None
+        Called with the data, the run and the number of sites (1 for a curator); it raises what it
+        refuses.
+    """
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = config_for_dataset(config, dataset)
     known, dataset = _split_public_rows(config, dataset)
