@@ -116,7 +116,7 @@ def test_invalid_starts_are_refused(tmp_path: Path) -> None:
     plan = started(consortium(tmp_path / "sites")).plan
     for change, rule in (
         ({"start": None}, "no starting point was given"),
-        ({"start": Start(-START.vector)}, "another starting point"),
+        ({"start": Start(-START.vector)}, "is not the digest of the starting point"),
         ({"config": replace(plan.config, start=None)}, "^start: .* configuration"),
     ):
         with pytest.raises(InvalidInput, match=rule):
