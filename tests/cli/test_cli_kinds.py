@@ -418,13 +418,13 @@ class TestNumbers:
 
     def test_what_a_number_cannot_have_is_refused(self, folder: Path, run: Call) -> None:
         for more, said in (
-            (("--inference", "--method", "momentum"), "steps of its own"),
+            (("--inference", "--method", "momentum"), "a method of its own"),
             (("--inference", "--pure"), "no pure epsilon"),
             (("--set", "loss=huber:0.5"), "numeric labels"),
             (("--pure",), "no pure epsilon"),
             (("--evaluation", "1", "--set", "by=ward"), "two classes"),
             (("--replicates", 2), "other seeds"),
-            (("--set", "loss=squared", "--method", "prox_admm"), "steps of its own"),
+            (("--set", "loss=squared", "--method", "prox_admm"), "a method of its own"),
         ):
             refused = run(*train(folder, "days.toml", *more))
             assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1, more

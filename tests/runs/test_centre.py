@@ -185,7 +185,7 @@ class TestPrices:
             simulate(pure, ROWS, centre=made)
         with pytest.raises(InvalidInput, match="printed form"):
             simulate(RunConfig("dvp", epsilon=1.0, form="printed", seed=0), ROWS, centre=made)
-        with pytest.raises(InvalidInput, match=r"^centre: .*\b8\b.*\b5\b"):
+        with pytest.raises(InvalidInput, match=r"^centre: .*\b9\b.*\b5\b"):
             prepare(config_of(), N, 5, centre=made)
         with pytest.raises(InvalidInput, match=r"^centre='.*was given"):
             simulate(replace(config_of(), centre=made.digest), ROWS)

@@ -1343,7 +1343,16 @@ def _requirements(
 def _least_factor(
     found: Estimates, M: Array, excess: Array, replicate: int
 ) -> tuple[float | None, bool]:
-    """Find the least factor by which noise must fall for the lines of `M` (lines, d) to be printed.
+    """Find the least factor by which noise must fall for given lines to be printed.
+
+    Parameters
+    ----------
+    found : Estimates
+    M : array (lines, d)
+        Map from encoded coefficients to the lines.
+    excess : array (lines,)
+        Their noise over sampling, in variance; 0 for a line on which it sets no requirement.
+    replicate : int
 
     Returns
     -------
@@ -1357,12 +1366,15 @@ def _least_factor(
     noise = float(found.hessian_noise[replicate])
     values, vectors = np.linalg.eigh(found.hessian[replicate])
     more = bool(values[0] <= noise) or not math.isfinite(strain)
+    # What noise hides may be arbitrarily small: it is taken to be `HIDDEN` noise deviations.
     raised = (vectors * np.maximum(values, HIDDEN * noise)) @ vectors.T
     if not math.isfinite(strain):
         # The strain is unknown: it sets no factor, and `more` says that more may be needed.
         strain = 0.0
     one = slice(replicate, replicate + 1)
     frame, kept = found.frame[one], found.kept[one]
+    # With so many times the rows, strain, excess and noise in the Hessian fall by the factor; with
+    # so much larger a sensitivity over sigma the excess, a ratio of variances, falls by its square.
     for factor in _FACTORS:
         tau = second_order_share(frame, raised[None], kept, np.array([noise / factor]), M)
         enough = strain / factor <= SURE and np.all(tau <= TAU)

@@ -359,8 +359,11 @@ def check_held_out_rows(prepared: Prepared) -> None:
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
     n = float(facts.n.sum())
+    # The histogram has counts by subgroup, label and cell.
     groups = method.releases_with_noise.entries_of_answers(facts)[_HISTOGRAM] // (2 * CELLS)
-    # An area needs `LEAST` deviations of a count in the rarer class: half of the rows at best.
+    # An area needs `LEAST` deviations of a count in the rarer class: half of the rows at best.  The
+    # deviation is that of a share of the n rows in one subgroup; a count of all rows is the sum
+    # over subgroups.
     needed = (
         2.0
         * LEAST

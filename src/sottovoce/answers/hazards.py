@@ -122,7 +122,8 @@ class LifeTable:
         self.spread = spread
         self.intervals = intervals
         self.cells = cells
-        # In order: events, people censored inside, people censored at an interval's end.
+        # In order: events, people censored inside, (..., m, cells) each; people censored at an
+        # interval's end, (..., m); and those never at risk, who are not used.
         every = intervals * cells
         shape = (*shares.shape[:-1], intervals, cells)
         self.events = shares[..., :every].reshape(shape)
@@ -144,12 +145,14 @@ class LifeTable:
     def events_and_exposure(self) -> tuple[Array, Array]:
         """Return events, and exposure without the event, of each interval: each (..., m).
 
-        Both are shares of people; somebody who is censored inside an interval counts with the part
-        of it before that.
+        Events over the sum of both are the interval's hazard.  Both are shares of all people, by
+        whole intervals: one with the event counts 1 in the first, one who is seen to the end counts
+        1 in the second, and one who is censored inside counts there with the part until then.
         """
         events = self.events.sum(axis=-1)
         # People censored in a cell were seen until its middle, as a part of the interval.
         seen = (np.arange(self.cells) + 0.5) / self.cells
+        # At risk in an interval's first cell: all who reach the interval.
         entered = self.share_at_risk[..., 0]
         survived = entered - events - self.inside.sum(axis=-1)
         return events, survived + (self.inside * seen).sum(axis=-1)

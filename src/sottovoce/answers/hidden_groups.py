@@ -6,6 +6,12 @@ the rarer outcome its log-odds have no finite estimate; but the count of that ou
 one side.  :func:`collect_hidden_groups` computes, for the groups of one table, the count with its
 noise, the number of rows, and the mean row; :class:`sottovoce.answers.references.HiddenGroups`
 makes intervals of them.
+
+A group's direction v has the product 1 with every row of the group, and 0 with all others.  Of the
+second moments of rows, :attr:`sottovoce.answers.separation.Evidence.sharp_moments` are the more
+accurate ones, and ``moments`` those whose noise has a known deviation in every entry.  A *pivot* is
+the line of a level against the most frequent one of its column
+(:func:`sottovoce.answers.references.pivots`).
 """
 
 from __future__ import annotations
@@ -38,7 +44,10 @@ _LEAST_WEIGHT = 1e-300
 _LEAST_SHARE = 1e-9
 """Smallest share of the rows in a group, in denominators: noise may leave none."""
 _MOSTLY_OTHERS = 0.9
-"""Largest assumed share of a group's rows that are in other groups, too."""
+"""Largest assumed share f of a group's rows that are in other groups, too.
+
+At it the factor ``f / (1 - f)`` on the variance of margins is 9.
+"""
 _ROUNDING = 1e-9
 """Tolerance for rounding in the search of moved pivots."""
 
@@ -69,6 +78,7 @@ def collect_hidden_groups(
     HiddenGroups
     """
     groups = found.groups
+    # The vector whose product with every row is 1.
     every = naming.constant / naming.value
     places = _places_of_hidden(found, seen, estimate)
     own, blocks = groups.directions[places], groups.blocks[places]
@@ -82,6 +92,7 @@ def collect_hidden_groups(
     means, variances, rows = [np.zeros((0, naming.d))], list[float](), list[float]()
     for k, place in enumerate(places):
         others = own[overlap[k]]
+        # v'Sv is the group's share of the rows, and Sv over it the group's mean row.
         squares = max(float(own[k] @ seen.sharp_moments @ own[k]), _LEAST_SHARE)
         product = own[k] @ seen.sharp_moments / squares
         mean_row = _mean_row_of_group(naming, int(groups.columns[place]), float(blocks[k]), product)
@@ -109,8 +120,9 @@ def collect_hidden_groups(
 def _places_of_hidden(found: Undetermined, seen: Evidence, estimate: Array) -> IntArray:
     """Return the positions, in ``found.groups``, of the groups that get a one-sided interval.
 
-    A group is left out if the counts at the start and the model disagree on which of its outcomes
-    is the rarer one.
+    Numbers have none, nor has the group of all rows, nor a level or site that was merged.  A group
+    is left out if the counts at the start and the model disagree on which of its outcomes is the
+    rarer one.
     """
     last = estimate
     if seen.points:
@@ -138,6 +150,7 @@ def _count_rows_alone(v: Array, others: Array, every: Array, seen: Evidence) -> 
     seen : Evidence
         With the second moments and their noise.
     """
+    # Its product with a row is 1 in none of the others, 0 in one of them, and less in several.
     alone = every - others.sum(axis=0)
     doubt_of_all = _SIZE_DOUBT * seen.moments_spread * _noise_of_product(v, every)
     doubt_of_alone = _SIZE_DOUBT * seen.moments_spread * _noise_of_product(v, alone)
@@ -207,6 +220,7 @@ def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) ->
     squares : float
         The group's share of all rows.
     """
+    # A row in several of the others counts more than once, so the sum is a bound.
     shares = np.maximum(others @ seen.sharp_moments @ v / squares, 0.0)
     doubt = 0.0
     if len(others):
@@ -249,7 +263,7 @@ def _mean_row_of_group(naming: Naming, column: int, block: float, product: Array
     column : int
         Number of the group's line; negative for a reference.
     block : float
-        Number of the column with the group's level; 0 for a site.
+        Number, from 1, of the column with the group's level (:attr:`Naming.blocks`); 0 for a site.
     product : array (d,)
         Noisy mean of the group's rows, in encoded columns.
     """

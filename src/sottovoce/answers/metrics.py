@@ -352,6 +352,8 @@ def estimate_quality(
         n = max(1.0, float(raw.sum()))
     counts, slope = _smoothed(raw, n, noise, middle)
     share = float(raw[1].sum()) / n
+    # The first cell whose rows are called positive, and an alternative if the threshold is in an
+    # open cell.
     above = _first_positive_cell(edges, threshold)
     roc, precision_recall = _curves(counts, sigma)
     return Quality(

@@ -43,15 +43,18 @@ _TINY = 1e-12
 # Factor on the size of all effects, up and down, for a difference quotient.
 _NEARBY = 1.05
 _MOST = 30.0
-"""Standard deviation of margins beyond which the room of the size of effects is taken to be 0."""
+"""Standard deviation of margins beyond which the room of the size of effects is taken to be 0.
+
+There the points of the grid are 3 log-odds apart, and mean curvatures are off by 4%.
+"""
 _Z = 1.96
 """Normal quantile of 95% intervals."""
 
 
 class NormalRows(NamedTuple):
-    """Normal law of the rows, of R replicates; its weight is below 1 if long rows count less."""
+    """Normal law of the rows, of R replicates."""
 
-    weight: Array  # (R, 1)
+    weight: Array  # mean weight of a row, below 1 if long rows count less  (R, 1)
     mean: Array  # (R, d)
     covariance: Array  # (R, d, d)
 
@@ -212,8 +215,8 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
     from that is measured by the slope of the mean loss in t.  With v the margin less its mean, that
     slope can fall by ``E[v 1(v > q)] - E[v p]`` until all rows are on the right side, where the
     threshold q gives the same share of positives.  Divided by the curvature K in t this is the
-    distance in t at which Newton steps would not end: 1/2 where effects are strong, and more where
-    they are weak.
+    distance in t at which Newton steps would not end: more where effects are weak, and 1/2 where
+    they are strong, as then both follow from rows near the threshold alone, and the fall is K / 2.
 
     With ``k = -d log K / d log t`` a normal error x in the slope moves t by ``x + k x^2 / 2`` to
     second order.  So a symmetric interval is too short by about ``k (z error)^2 / 2`` at its upper
@@ -258,6 +261,7 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
         )
         error = 1.0 / np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", v, inverse, v), 0.0))
         room = np.where(finite & (deviation < _MOST), left / curvature / error, 0.0)
+    # An error above 1, the whole size, counts as 1.
     widening = 0.5 * np.maximum(falls, 0.0) * (_Z * np.minimum(error, 1.0)) ** 2
     return Size(error, np.nan_to_num(room), np.nan_to_num(widening))
 

@@ -1,7 +1,8 @@
 """A one-sided bound on the log-odds of a group of rows in which the rarer outcome was not seen.
 
 It is the one end of an interval that a table still prints for such a group
-(docs/privacy/answers.md, "Separation", "One end").
+(docs/privacy/answers.md, "Separation", "One end").  :func:`probability_at_least` is of use for the
+lower end of groups with few such rows, too (:mod:`sottovoce.answers.few_outcomes`).
 
 A group has n rows with mean margin (log-odds) ``mu``.  R of them have the rarer outcome, with the
 expectation ``lambda``, the sum of the rows' chances of it.  Released is the count ``R + noise``.
@@ -34,7 +35,7 @@ _DOUBLINGS = 60
 _HALVINGS = 60
 # Sums over a Poisson distribution end this many deviations above its mean.
 _REACH = 12.0
-# Above this mean a Poisson number is taken to be normal.
+# Above this mean a Poisson number with noise is taken to be normal.
 _MANY = 1000.0
 # All numbers that such a sum can need, and the logarithms of their factorials.
 _NUMBERS = np.arange(math.ceil(_MANY + _REACH * math.sqrt(_MANY) + _REACH) + 1.0)
@@ -42,7 +43,9 @@ _LOG_FACTORIALS = np.cumsum(np.log(np.maximum(_NUMBERS, 1.0)))
 
 
 def largest_mean(count: float, noise: float, alpha: float) -> float:
-    """Compute the exact upper bound of a Poisson mean, given its number plus normal noise.
+    """Compute the upper bound of a Poisson mean, given its number plus normal noise.
+
+    It is exact for means up to `_MANY`, where the law of both is summed.
 
     Parameters
     ----------
@@ -117,7 +120,7 @@ def probability_at_least(count: float, noise: float, mean: float, *, whole: bool
         Mean of the Poisson number.
     whole : bool
         Without noise, whether the probability of exactly `count` is added in full; else half of it
-        is.
+        is, as in a mid-p value.
 
     Returns
     -------

@@ -118,8 +118,8 @@ _LONGEST_STEP, _STEEPEST = 1.5, 50.0
 """Largest Newton step, as root mean square of log-odds, and largest size of a slope."""
 _CELL: IntArray = np.arange(CELLS)
 _LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
-"""Factor on the noise of each statistic's correction, over that of the score, in units of the
-largest correction of a row.
+"""Unit of each statistic's correction, over the largest correction of a row, before all units are
+scaled together: the score, on which slope and intercept rest, gets half the noise of most others.
 """
 _LABEL: Array = np.array([0.0, 1.0])[:, None, None]
 """Labels 0 and 1, for arrays (2, cells, places)."""
@@ -300,7 +300,9 @@ def units_of(curve: Curves, values: Array) -> Array:
 def _probes(reach: Array) -> tuple[Array, IntArray]:
     """Return scores (..., n) at which a row's corrections are evaluated, and their cells (n,).
 
-    For each reach (...): a fine grid in the inner cells, and a wider one far beyond the edges.
+    For each reach (...): a fine grid in the inner cells, and in the open ones an even grid up to 4
+    logits from the edges, a geometric one from there to four times the reach, or 60 logits, and two
+    scores a thousand and 1e9 times as far.
     """
     inner = (EDGES[:-1, None] + WIDTH * np.linspace(0.0, 1.0, 17)).ravel()
     far = np.maximum(4.0 * reach, 60.0)[..., None]
@@ -454,7 +456,7 @@ def _newton_step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, floa
     if not _is_positive(H):
         return curve, math.inf
     step = np.linalg.solve(H, sums[SCORE])
-    # root mean square of log-odds, of rows by their information
+    # Root mean square of log-odds, of rows weighted by their information.
     shift = math.sqrt(float(step @ H @ step) / H[0, 0])
     step = step / max(1.0, shift / _LONGEST_STEP)
     level = min(max(float(curve.level + step[0]), -4.0 * _STEEPEST), 4.0 * _STEEPEST)
@@ -495,20 +497,22 @@ def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> floa
     """Return the shift of the model's log-odds at which expected and observed positives agree.
 
     Without an `answer` both are those of the histogram.  With it the observed number is corrected,
-    and the change of the expected number is scaled to the corrected information.
+    and the change of the expected number is scaled to the corrected information, which counts as a
+    tenth of the histogram's at least.
     """
     total = np.maximum(block.total, 0.0)
-    shift, missing = float(curve.shift), 0.0
+    shift = float(curve.shift)
     if answer is not None:
         sums = _weighted_sums(block, answer.values) + answer.found
         expected, bent = _expected(total, curve, shift)
-        missing = sums[IN_THE_LARGE] * bent / max(sums[BENT], 0.1 * bent, _TINY) + expected
+        observed = sums[IN_THE_LARGE] * bent / max(sums[BENT], 0.1 * bent, _TINY) + expected
     else:
-        missing = float(block.counts[1].sum())
-    missing = min(max(missing, 0.1), float(total.sum()) - 0.1)
+        observed = float(block.counts[1].sum())
+    # Noise may leave no positives, or no negatives, and then no shift would do.
+    observed = min(max(observed, 0.1), float(total.sum()) - 0.1)
     for _ in range(60):
         expected, bent = _expected(total, curve, shift)
-        step = min(max((missing - expected) / max(bent, _TINY), -1.0), 1.0)
+        step = min(max((observed - expected) / max(bent, _TINY), -1.0), 1.0)
         shift = min(max(shift + step, -30.0), 30.0)
         if abs(step) < 1e-10:
             break
@@ -567,7 +571,7 @@ def _covariance(block: Block, answer: Corrected) -> Array:
     told = np.asarray(_is_positive(H))[..., None, None]
     H = np.where(told, H, np.eye(2))
     P = np.linalg.inv(H)
-    # information with the squares of worths
+    # Information with the squares of worths.
     by_square = values[..., INFORMATION] * curve.worth[..., None, :, None]
     model = (
         H
@@ -592,6 +596,8 @@ def _covariance(block: Block, answer: Corrected) -> Array:
     of_corrections = answer.spread[..., SCORE, None] ** 2 * np.eye(2)
     # H^-1 (J + sigma^2 sum phi phi' + sigma_c^2) H^-1, in coordinates where H is the identity.
     spread = back @ (model + of_cells + of_corrections) @ turn + kept * whole
+    # Noise in the counts may make the variance negative: it is .02 at least of the inverse
+    # information, the sampling variance of a regression that holds.
     eigenvalues, vectors = np.linalg.eigh(spread)
     spread = (vectors * np.maximum(eigenvalues, 0.02)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return np.where(told, turn @ spread @ back, np.inf)

@@ -132,7 +132,8 @@ def shrink_moments(S: Array, free: BoolArray, columns: BoolArray, noise: float) 
     columns : bool array (d,)
         The free columns that are no constants.
     noise : float
-        Standard deviation of the noise on an entry of S.
+        Standard deviation of the noise on a diagonal entry of S; those off it, of which each pair
+        is one release, have half the variance.
 
     Returns
     -------
@@ -143,7 +144,7 @@ def shrink_moments(S: Array, free: BoolArray, columns: BoolArray, noise: float) 
     alike = np.where(columns, (diagonal @ columns / max(1, columns.sum()))[:, None], diagonal)
     target = alike[:, :, None] * np.eye(len(free))
     distance = np.maximum(np.sum((S - target) ** 2, axis=(1, 2)), 1e-300)
-    # Noise of k (k + 1) / 2 different entries.
+    # Squared noise in all of S: k entries of noise^2, and k (k - 1) of noise^2 / 2.
     k = int(free.sum())
     share = noise**2 * k * (k + 1) / 2.0 / distance
     share = np.minimum(share, 1.0)[:, None, None]

@@ -214,13 +214,14 @@ def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habit
 def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
     """Draw the encoded column of a number, (m, 1), from standard normal z, (m,).
 
-    (m, 2) with the indicator of missing values, if it has one.
+    (m, 2) with the indicator of missing values, if it has one; a missing value has the entry 0.
     """
     if habits.marks and _is_mark(block):
         of_no = _shares(2, rng, habits)[0]
         x = np.where(z > special.ndtri(of_no), block.scaled_bounds[1], block.scaled_bounds[0])
     else:
         x = _spread_out(block, z, rng, habits)
+    # Up to here x is in [-1, 1].
     if block.to != "[-1,1]":
         x = (x + 1.0) / 2.0
     if not block.indicator:
@@ -375,7 +376,8 @@ def run_on_synthetic_rows(
         sweep = sweep.with_known_norms()
     script = recipe.script(facts, replicates)
     m = float(rows.rows_per_node[0])
-    said = next(script)  # the first query
+    # What the script says next: a query for each item, and after the last answer the outcome.
+    said = next(script)
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
         # Means over m rows stand for means over n rows: only the noise depends on n.

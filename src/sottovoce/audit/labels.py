@@ -80,7 +80,7 @@ class Stand:
     ----------
     make : Factory
     common : tuple of str
-        Labels of the other rows.
+        Labels of the other rows, in turn: two classes, or one if a single label is given.
     sites : bool
         True for two sites, where the site of the row that differs holds one common class only.
     declares : bool
@@ -202,7 +202,15 @@ def _factory_with_ledger(make: Factory, delta: float | None) -> Factory:
 
 
 def _default_stands(rounds: int, delta: float | None) -> dict[str, Stand]:
-    """Return the estimators to attack by name: every way in which a fit may learn its classes."""
+    """Return the estimators to attack by name: every way in which a fit may learn its classes.
+
+    Parameters
+    ----------
+    rounds : int
+        Rounds of the runs with two sites.
+    delta : float or None
+        Delta of every fit; None for pure differential privacy.
+    """
     # Imported here, since they load scikit-learn.
     from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier
 
@@ -218,8 +226,7 @@ def _default_stands(rounds: int, delta: float | None) -> dict[str, Stand]:
         "ConsensusClassifier, a site of one class": Stand(many, sites=True),
         "ConsensusClassifier, softmax": Stand(soft),
     }
-    declares = "classes" in inspect.signature(ConsensusClassifier.__init__).parameters
-    return {name: replace(stand, declares=declares) for name, stand in found.items()}
+    return {name: replace(stand, declares=True) for name, stand in found.items()}
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,8 @@ def log_likelihood_ratio_of_sums(
 ) -> Array:
     """Return the log likelihood ratio of the second table to the first, (R,), over all sums.
 
+    Sums and noise are in steps of the grid to which shares are rounded.
+
     Parameters
     ----------
     opened : list of OpenedSum
@@ -226,7 +228,7 @@ def log_likelihood_ratio_of_sums(
     facts : Facts
         Public facts of all sites.
     solvers : callable
-        Makes the solver of a table.
+        Makes the solver of a table, as :data:`Solvers`.
     known : int
         Number of colluding sites: the last ones.
 

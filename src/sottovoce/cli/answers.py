@@ -2,7 +2,9 @@
 
 ``train``, ``evaluate``, ``demo``, ``hub`` and ``site`` call it.  `found` is an evaluation, or its
 plain data: measures by key, each an estimate with ``value``, ``low`` and ``high``, the ends of its
-95% interval; a refused one has the value None and the reason as ``refused``.
+95% interval; a refused one has the value None and the reason as ``refused``.  Tables of
+coefficients are plain data too, as
+:meth:`sottovoce.answers.coefficients.Coefficients.to_plain_data` writes them.
 """
 
 from __future__ import annotations
@@ -94,7 +96,16 @@ def render_answers_record(record: dict[str, Any], console: Console) -> None:
 
 
 def show_coefficients(plain: dict[str, Any], console: Console) -> None:
-    """Print a run's table of coefficients with their intervals."""
+    """Print a run's table of coefficients with their intervals, and notes on it.
+
+    Parameters
+    ----------
+    plain : dict
+        Plain data of the run with its table: ``coefficients``, the lines, and ``needs``, the
+        epsilon or rows that would suffice for all of them
+        (:attr:`sottovoce.answers.coefficients.Coefficients.needs`).
+    console : Console
+    """
     lines = plain["coefficients"]
     table = make_listing()
     (column, heads), *rows = table_rows_as_text(lines)

@@ -219,9 +219,8 @@ def _check_and_sign_request(
     name, certificate = authority.sign_site_request(answer.request.encode())
     # The request carries a name of its own, which becomes that of the certificate.
     if name != answer.member.name:
-        raise InvalidInput(
-            "answer", path, "requests a certificate for another name", "have the site join again"
-        )
+        rule = "is of one site, but its certificate request is for a site of another name"
+        raise InvalidInput("answer", path, rule, "have the site join again")
     return _Signed(path, name, certificate, None)
 
 

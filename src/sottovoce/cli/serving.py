@@ -279,7 +279,16 @@ def files_for_invited_site(folder: Path, name: str) -> dict[str, Any]:
 
 
 def make_progress_table(sites: list[dict[str, Any]], rounds: int) -> Table:
-    """Make a table of how far every site is."""
+    """Make a table of how far every site is.
+
+    Parameters
+    ----------
+    sites : list of dict
+        Rows, last message and reason of leaving of each, as :meth:`sottovoce.deploy.hub.Hub.sites`
+        returns them.
+    rounds : int
+        Rounds of the plan, as for :func:`sottovoce.deploy.report.describe_progress`.
+    """
     table = make_listing("<site", ">rows", ">last message", "<left")
     for one in sites:
         table.add_row(

@@ -291,7 +291,8 @@ def revoke_certificates(folder: Path, name: str) -> list[str]:
     """Revoke all certificates and invitations of a site that were signed until now.
 
     Returns the paths of those that were in the hub's `folder`, and renames these files.  Copies
-    elsewhere are revoked too, because what counts is when a certificate was signed.
+    elsewhere are revoked too, because what counts is when a certificate was signed.  Nothing is
+    revoked if the folder holds none of them: the name may be a wrong one.
     """
     files = [folder / f"{name}.crt", folder / "renewal" / f"{name}.crt", folder / f"{name}.invite"]
     there = [path for path in files if path.exists()]

@@ -344,6 +344,7 @@ class SiteSettings:
     def read(cls, path: str | Path) -> Self:
         """Read and check the file; raises :class:`InvalidInput`."""
         file = Path(path)
+        # `KEY` is the most bytes of a key file; settings may have as many.
         text = files.read_bounded_text("settings", file, KEY)
         try:
             given = files.parse_bounded_toml(text)
@@ -354,7 +355,9 @@ class SiteSettings:
         _check_entries("data.", given["data"], _DATA)
         _check_entries("keys.", given["keys"], _KEYS)
         check_site_name("name", given["name"])
-        for field, value in {**given, **given["data"], **given["keys"]}.items():
+        texts = given | {f"data.{key}": value for key, value in given["data"].items()}
+        texts |= {f"keys.{key}": value for key, value in given["keys"].items()}
+        for field, value in texts.items():
             if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= _LONGEST):
                 rule = f"must be 1 to {_LONGEST} characters without control characters"
                 raise InvalidInput(field, None, rule, "write such a text")
@@ -620,7 +623,7 @@ def _check_entries(prefix: str, given: dict[str, Any], known: dict[str, Any]) ->
             raise InvalidInput(
                 prefix + key, None, f"must be one of {', '.join(known)}", "remove or correct it"
             )
-        # to Python True is an int, and would pass for a number of seconds
+        # To Python True is an int, and would pass for a number of seconds.
         if not isinstance(value, known[key]) or isinstance(value, bool):
             rule = f"must be {_WORDS[known[key]]}"
             raise InvalidInput(prefix + key, None, rule, "write it as `sottovoce site init` does")

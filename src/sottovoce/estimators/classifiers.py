@@ -321,7 +321,8 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             Labels; None for the column that the schema declares.
         groups : array-like of shape (n_samples,), optional
             The site of every row; its distinct values are the sites, and `n_sites` is not used.
-            None for the site column of the schema, if it has one.
+            None for the site column of the schema, if it has one, else for `n_sites` sites to which
+            rows are dealt at random.
         coef_init, intercept_init : array-like of the shapes of `coef_` and `intercept_`, optional
             A public model to start from, to which the regulariser then pulls; None for zeros.  It
             changes no price, and no epsilon of this fit covers what it was computed from.  With an

@@ -334,7 +334,8 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         X : array-like of shape (n_samples, n_features), or a frame under a schema
         y : ignored
         groups : array-like of shape (n_samples,), optional
-            The site of every row.
+            The site of every row.  None for the site column of the schema, if it has one, else for
+            `n_sites` sites to which rows are dealt at random.
 
         Returns
         -------

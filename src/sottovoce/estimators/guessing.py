@@ -94,4 +94,4 @@ def _margins_of_synthetic_rows(model: LinearModel, terms: Terms) -> Array:
     return model.linear_margins(np.concatenate([X, -X]))
 
 
-__all__ = ["forecast_notes", "one_class_of_rows", "one_class_of_synthetic_rows"]
+__all__ = ["SAME_CLASS", "forecast_notes", "one_class_of_rows", "one_class_of_synthetic_rows"]

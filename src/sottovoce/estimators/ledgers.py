@@ -66,10 +66,13 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         rule = "cannot be combined with a ledger, which has its own accounting rule"
         yield InvalidInput("accounting", accounting, rule, "leave one of the two out")
     if cloned and isinstance(ledger, DurableLedger) and not ledger.identity.bound:
-        rule = "belongs to one whole table, so it cannot be used in cross-validation"
+        rule = (
+            "belongs to one whole table, and a clone may be fitted to a part of it, as in "
+            "cross-validation"
+        )
         remedy = (
-            "fit the estimator on the whole table first, or give a Ledger in memory, which "
-            "counts every fit"
+            "for cross-validation give a Ledger in memory, which counts every fit; otherwise fit "
+            "the estimator itself first"
         )
         yield InvalidInput("ledger", "DurableLedger", rule, remedy)
 

@@ -87,7 +87,10 @@ class Notifying:
         return twin
 
     def _follows_another_clone(self) -> bool:
-        """Count this fit; return true if another clone of the same estimator began one before."""
+        """Count this fit; return true if another clone of the same estimator began one before.
+
+        Then several fits read the same rows, as in a search over parameters: they add up.
+        """
         if self._told is None:
             return False
         self._told.fits += 1

@@ -157,7 +157,8 @@ class ConsensusSurvival(PrivateEstimator):
             declares.  A person whose value is none of these contributes nothing to the sums, but
             counts as a person.
         groups : array-like of shape (n_samples,), optional
-            The site of every person.
+            The site of every person.  None for the site column of the schema, if it has one, else
+            for `n_sites` sites to which people are dealt at random.
 
         Returns
         -------

@@ -217,7 +217,7 @@ def inexact_rdp(orders: ArrayLike, error: float, sigma_release: float) -> Array:
 def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within:
     """Return a dominating pair for one release of objective perturbation with Gaussian noise.
 
-    It is a Gaussian loss of sensitivity over sigma ``s``, plus fixed, plus slack chi^2.
+    It is the loss of a shift of normal noise, plus a constant, plus a multiple of a chi^2.
 
     Parameters
     ----------
@@ -231,7 +231,9 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
     Returns
     -------
     Within
-        Its slack is infinite where there is no such pair.
+        Its shift is the sensitivity of one row, or of two, over sigma.  The chi^2 is the square of
+        the noise over sigma in the span of these rows: of 1 degree of freedom, or of 2.  The slack
+        is infinite where there is no such pair.
 
     Raises
     ------
@@ -243,9 +245,11 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
     ``docs/privacy/tight.md``, Theorem 3 and U3: the excess over a shift by the
     derivative's value at ``t = 0`` is a quadratic in ``t``, whose linear term is split into a share
     of the square and a constant.  The claim on shifts needs ``phi`` less the slack to grow with
-    ``|t|``: ``slack <= 1/2``.
+    ``|t|``: ``slack <= 1/2``.  The log-determinant of the map from classifiers to noise adds at
+    most ``ln(1 + kappa)`` to the loss; where the row is removed it only lowers it, and is left out.
     """
     if relation == "add":
+        # The excess is positive on an interval of t only, so a constant bounds it.
         return Within(
             1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1
         )

@@ -132,8 +132,8 @@ def pure_epsilon(event: Event) -> Array:
                 raise _unknown_event_error(event, "pure")
             # U4 (docs/privacy/objective_perturbation.md).
             return exact + 2.0 * event.beta_release * event.error
-        # the noise moves by both changes, the Hessian by the row's alone
         case events.SecretStartPerturbation():
+            # The noise moves by both changes, the Hessian by the row's alone.
             _check_positive(event, "K", "beta")
             change = RELATIONS[event.relation]
             exact = objective_perturbation_epsilon(
@@ -262,8 +262,8 @@ def renyi_divergences(event: Event, orders: Orders) -> Array:
                 )
             )
         case events.SphericalMechanism():
-            # Laplace noise of scale sqrt(d) / beta in each coordinate: the lower of its pure price,
-            # which is the curve's limit, and of zCDP.
+            # Laplace noise of scale sqrt(d) / beta in each coordinate, the worse of its two laws:
+            # the lower of its pure price, which is the curve's limit, and of zCDP.
             epsilon, rho = pure_epsilon(event), zcdp_rho(event)
             return np.array(
                 _price_each_node(event, lambda i, _: np.minimum(epsilon[i], a * rho[i]))
@@ -386,8 +386,9 @@ class Bill(NamedTuple):
     exchange : float
         U4's X, which turns a profile ``delta(eps)`` into ``e^X delta(eps - 2 X)``.
     lattice : int
-        Coordinates whose Gaussian noise may be discrete, as it used to be, on a grid of step
-        ``2^-40`` sigma.
+        Coordinates whose Gaussian noise may be discrete, on a grid of step ``2^-40`` sigma.  It
+        used to be, and ledgers do not say whether it was (docs/privacy/verdicts.md, "Noise on a
+        grid").
     """
 
     mu: float = 0.0
@@ -451,7 +452,10 @@ def dominating_pairs(event: Event) -> _Pairs:
 
 
 def _noise_coordinates(event: events.GatedRelease | events.MinimiserGateRelease) -> int:
-    """Return how many coordinates of Gaussian noise on an answer a round charges."""
+    """Return how many coordinates of Gaussian noise on an answer a round charges.
+
+    Rounds after `positives` release nothing.
+    """
     if event.index > event.positives:
         return 0
     return event.dimension
@@ -471,7 +475,7 @@ def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
         by_answer = Bill(mu=alone / sigma, lattice=d)
         mu = 2.0 * error / sigma  # U4
         lattice = d
-    else:  # nothing is added to the answer
+    else:  # nothing is added to the answer: no price by it, and its mu of 0 is none
         by_answer = Bill(epsilon=np.inf)
         mu = 0.0
         lattice = 0
@@ -483,6 +487,7 @@ def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
         return whole
     rate = float(event.beta_release[i])
     within = spherical.objective_dominating(float(event.beta[i]), kappa, d, relation=direction)
+    # Spherical noise of this shift has the zCDP, s^2 / 2d, of Gaussian noise of mu s / sqrt(d).
     if sigma > 0 and alone / sigma < within.s / np.sqrt(d):
         return by_answer
     # The determinant is too dear for it: pure epsilon.

@@ -353,19 +353,20 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
     a shift by a's value at ``o.u = 0``, and the longest such shift is the worst.  For that the loss
     less the slack must grow with ``|o.u|``: ``kappa <= 1/2``, and ``2 kappa <= 1/2`` for two rows.
     """
-    curvature = 2.0 / (3.0 * np.sqrt(3.0))
+    # Largest x h'(x) of h(x) = x / sqrt(r^2 + x^2): bounds what the slack leaves of the excess.
+    remainder = 2.0 / (3.0 * np.sqrt(3.0))
     slack = np.inf
     if relation == "add":
         return Within(beta, float(np.log1p(kappa)) + beta * kappa / (1.0 + kappa), 0.0, 1)
     if relation == "remove":
         if kappa <= 0.5:
             slack = kappa
-        return Within(beta, beta * kappa * curvature, slack, 1)
+        return Within(beta, beta * kappa * remainder, slack, 1)
     if relation == "replace-one":
         if kappa <= 0.25:
             slack = 2.0 * kappa
         return Within(
-            2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * curvature, slack, min(2, d)
+            2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * remainder, slack, min(2, d)
         )
     raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
 

@@ -290,7 +290,10 @@ class NoisyStatistic(Query):
         return gaussian_log_density(noise, sensitivity / self.alpha)
 
     def _spread(self, facts: Facts) -> float:
-        """Return the standard deviation of a coordinate of the noise on one node's answer."""
+        """Return the standard deviation of a coordinate of the noise on one node's answer.
+
+        `facts` are those of the node; of several nodes or replicates the largest counts.
+        """
         if self.alpha is None:
             return 0.0
         scale = float(np.max(self.sensitivity(facts) / self.alpha))

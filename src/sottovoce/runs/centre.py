@@ -161,8 +161,9 @@ class Centring:
         """Refuse columns beyond those of rows of this width; InvalidInput."""
         most = max(column for group in (self.constants, *self.groups) for column in group)
         if most >= width:
-            rule = f"names column {most}, but rows have {width} columns"
-            raise InvalidInput("centre", None, rule, "decide it for the encoding of these rows")
+            rule = f"needs rows of at least {most + 1} columns, but these have {width}"
+            remedy = "make it by sottovoce.runs.centre.decide_centring for these rows"
+            raise InvalidInput("centre", None, rule, remedy)
 
     @property
     def recipe(self) -> Centre:

@@ -569,7 +569,15 @@ class _Given(NamedTuple):
 def _load_and_deal(
     config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None
 ) -> _Given:
-    """Load the data, partition the rows, and check all that can be checked before a choice."""
+    """Load the data, partition the rows, and check all that can be checked before a choice.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    check : callable or None
+        Called with the data, the run and the number of sites (1 for a curator); it raises what it
+        refuses.
+    """
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = config_for_dataset(config, dataset)
     known, dataset = _split_public_rows(config, dataset)
@@ -629,7 +637,19 @@ def _split_public_rows(
 def _starting_point(
     config: TrainConfig, dataset: data.Dataset, public: Public | None, width: int
 ) -> Start | None:
-    """Return the public point from which the run starts; None for zero."""
+    """Return the public point from which the run starts; None for zero.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        Names the file of an earlier run to start from, or public rows, or neither: never both.
+    dataset : Dataset
+        Whose schema the earlier run must have.
+    public : Public or None
+        The start that was trained on public rows, if there are any.
+    width : int
+        Entries of the model.
+    """
     if public is not None:
         return public.start
     if config.start is not None:

@@ -42,13 +42,17 @@ def as_python_numbers(value: Any) -> Any:
 def canonical_json(value: Any) -> str:
     """Return the canonical JSON text of `value`.
 
-    Keys are sorted, there are no spaces, and floats are the shortest that read back exactly.
+    Keys are sorted, there are no spaces, and floats are the shortest that read back exactly.  An
+    InvalidInput for numbers that are not finite, and for what JSON lacks.
     """
     try:
         return _ENCODER.encode(value)
     except ValueError as error:
         raise InvalidInput(
-            "event", None, "parameters must be finite numbers or texts", "see its attributes"
+            "event",
+            None,
+            "its parameters, and those of any record, must be finite numbers or texts",
+            "see the attributes of its class",
         ) from error
 
 

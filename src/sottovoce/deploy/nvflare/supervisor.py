@@ -136,7 +136,7 @@ def _ask_server(question: Callable[[], _T]) -> _T:
     """Return the server's answer; any error of NVFlare becomes :class:`_Lost`."""
     try:
         return question()
-    # NVFlare raises a score of classes when a server goes away, RuntimeError among them
+    # NVFlare raises a score of classes when a server goes away, RuntimeError among them.
     except Exception as error:
         raise _Lost(f"{type(error).__name__}: {error}") from error
 
@@ -181,7 +181,7 @@ class Supervisor:
         Parameters
         ----------
         observe : callable
-            Called some times a second.
+            Called about fifty times a second while a job runs.
         patience : float
             Seconds without a connection to the server after which this gives up.
 
@@ -194,7 +194,7 @@ class Supervisor:
         Unreachable
             If the server cannot be reached for `patience` seconds.
         """
-        # jobs in a row without a new message, and the messages in the log after the last job
+        # Jobs in a row without a new message, and the messages in the log after the last job.
         idle = 0
         before = -1
         with tempfile.TemporaryDirectory() as folder:
@@ -222,14 +222,22 @@ class Supervisor:
     def _run_one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
         """Submit a job, wait for its end, and return NVFlare's last status of it, or the error.
 
-        `job` is its folder; `observe` and `patience` are those of :meth:`run`.
+        It counts as completed, and is aborted, if NVFlare does not end it within `task_seconds`
+        after all sites have left the run.
+
+        Parameters
+        ----------
+        job : Path
+            Folder of the job.
+        observe, patience
+            As for :meth:`run`.
         """
         session = open_session(self._kit, patience)
         try:
             _ask_server(lambda: self._abort_leftover_jobs(session))
             name = _ask_server(lambda: session.submit_job(str(job)))
             self.jobs.append(name)
-            # when all sites were first seen to have left
+            # Time at which all sites were first seen to have left.
             over: float | None = None
             while True:
                 status = _ask_server(lambda: session.get_job_status(name))
@@ -241,6 +249,7 @@ class Supervisor:
                     # The run is over, but NVFlare would go on waiting for a site that was killed.
                     _ask_server(lambda: session.abort_job(name))
                     return _COMPLETED
+                # Half a second between questions, in which the caller is served.
                 until = time.monotonic() + 0.5
                 while time.monotonic() < until:
                     observe()
@@ -248,7 +257,7 @@ class Supervisor:
         except _Lost as error:
             return str(error)
         finally:
-            # closing fails if the server is gone
+            # Closing fails if the server is gone.
             with suppress(Exception):
                 session.close()
 
@@ -257,7 +266,7 @@ class Supervisor:
         for job in session.list_jobs():
             ended = str(job.get("status")).startswith("FINISHED")
             if job.get("job_name") == self.plan.run and not ended:
-                # fails if the job has ended in between, or has no process any more
+                # Fails if the job has ended in between, or has no process any more.
                 with suppress(Exception):
                     session.abort_job(str(job["job_id"]))
 
@@ -267,7 +276,7 @@ class Supervisor:
             return len(log.messages(self.plan.run))
 
     def _all_sites_left(self) -> bool:
-        """Return True if every site has left."""
+        """Return True if every site has left the run, by the hub's log."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             return Hub(self.plan, log).all_sites_left
 
