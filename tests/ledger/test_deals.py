@@ -158,7 +158,7 @@ def test_runs_add_node_by_node_under_one_partition_only() -> None:
 def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -> None:
     rows = make_rows([60, 45, 50], 4)
     config = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=1.0, sites_per_row=2)
-    with pytest.raises(InvalidInput, match=r"^sites_per_row=2: .*1 site;"):
+    with pytest.raises(InvalidInput, match=r"^sites_per_row=2: .*sites_per_row=1,"):
         simulate(config, rows, ledger=(small := Ledger()))
     assert small.rows == ()
     simulate(config, rows, ledger=(large := Ledger(sites_per_row=3)))
