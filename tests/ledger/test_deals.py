@@ -170,7 +170,7 @@ def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -
     pooled = RunConfig(method="central", epsilon=1.0, rounds=1)
     with pytest.raises(
         InvalidInput,
-        match=r"^method='central': .*3 sites",
+        match=r"^method='central': .*sites_per_row=3,",
     ):
         simulate(pooled, rows, ledger=large)
     for wrong in (0, 1.5, "2"):
