@@ -72,6 +72,7 @@ def test_a_printed_form_has_no_other_noise_than_its_own(method: str) -> None:
 def test_one_message_a_round_and_as_many_releases_as_stated(case: Case, rows: Rows) -> None:
     recorder, net, _, ledger = case.spied(case.make(), rows)
     assert len(net.sent) + len(net.opened) == 10
+    assert all(message.shape[-1] == rows.d for message in net.sent), "a message is one vector"
     # a sum, the same at all sites
     assert not net.opened or all(np.all(one == one[:, :1]) for one in net.opened)
     assert len(recorder.asked) == len(ledger.rows) == case.releases_in_ten
