@@ -319,8 +319,8 @@ def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:
     [
         ("dp_broken:absent", "cannot be loaded"),
         ("dp_absent.methods:Method", "cannot be loaded"),
-        ("dp_broken:Named", "calls itself 'otherwise'"),
-        ("dp_broken:nothing", "calls itself None"),
+        ("dp_broken:Named", "is named 'otherwise'"),
+        ("dp_broken:nothing", "is named None"),
         ("dp_broken_text:Method", "cannot be loaded"),
         ("dp_broken_value:Method", "cannot be loaded"),
         ("dp_broken_exit:Method", "cannot be loaded"),
