@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import itertools
 import math
 from typing import Any
@@ -55,10 +55,10 @@ def test_every_method_has_a_case_and_a_parent() -> None:
 def test_every_noise_has_a_test_of_its_law(case: Case) -> None:
     """Here, or where the noise is of a kind of its own in the file of the method."""
     if case.kind not in ("objective", "gaussian objective", "statistic", "sum"):
-        assert any(
-            "law_of_the_event" in name
-            for name in vars(importlib.import_module(f"test_{case.method}"))
-        )
+        own = f"test_{case.method}"
+        lacks = f"kind {case.kind!r}: tests/algorithms/{own}.py needs a test of law_of_the_event"
+        assert importlib.util.find_spec(own), lacks
+        assert any("law_of_the_event" in name for name in vars(importlib.import_module(own))), lacks
 
 
 @pytest.mark.parametrize("method", ["dvp", "r_admm", "mr_admm", "objective", "generalised"])
@@ -72,6 +72,7 @@ def test_a_printed_form_has_no_other_noise_than_its_own(method: str) -> None:
 def test_one_message_a_round_and_as_many_releases_as_stated(case: Case, rows: Rows) -> None:
     recorder, net, _, ledger = case.spied(case.make(), rows)
     assert len(net.sent) + len(net.opened) == 10
+    assert all(message.shape[-1] == rows.d for message in net.sent), "a message is one vector"
     # a sum, the same at all sites
     assert not net.opened or all(np.all(one == one[:, :1]) for one in net.opened)
     assert len(recorder.asked) == len(ledger.rows) == case.releases_in_ten

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from problems import unlike_sites
 
 import sottovoce
-from sottovoce.algorithms import KNOWN, METHODS, NAMES, REGISTRY
+from sottovoce.algorithms import KNOWN, METHODS, NAMES, REGISTRY, Node
 from sottovoce.algorithms.gradient import DGD
 from sottovoce.algorithms.knobs import MethodOptions, knob
 from sottovoce.audit import ADVERSARIES, densities, make_case
@@ -31,7 +31,9 @@ from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.problem.trust import Trust
+from sottovoce.queries import NoisyGradient
 from sottovoce.runs.prepare import prepare
+from sottovoce.runs.pricing import RunSetting, plan_ledger
 from sottovoce.runs.registering import AUDITED, unregister
 from sottovoce.runs.simulate import RunConfig, pooled_minimiser, simulate
 from sottovoce.util.constraints import Interval
@@ -300,3 +302,22 @@ main(["plan", "--method", "knobbed", "--set", "own=0.75", "--json"])
 """
     ran = warm.run(["-c", code])
     assert json.loads(ran.stdout)["algorithm"]["own"] == 0.75
+
+
+def test_a_message_of_two_vectors_is_refused_in_the_plan(rows: Rows) -> None:
+    """Between sites it was refused after the first release was paid for."""
+
+    class Pair(DGD):
+        name = "pair"
+
+        def round(self, k: int, state: Any, node: Node) -> Any:
+            answer = node.ask(NoisyGradient(state.f, None, "noisy gradient"))
+            both = node.mix(np.concatenate([state.f, answer], axis=-1))
+            return state._replace(f=both[..., : answer.shape[-1]])
+
+    config = RunConfig("dgd", math.inf, rounds=2)
+    prepared = prepare(config, rows.n, rows.d)
+    method = Pair(prepared.algorithm.penalty, None)
+    setting = RunSetting(prepared.facts, prepared.graph, 2, prepared.ledger.accountant)
+    with pytest.raises(InvalidInput, match=r"^method='pair': sends 2 .* one vector"):
+        plan_ledger(method, setting)

@@ -5,6 +5,7 @@ a second ledger.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -441,3 +442,30 @@ def test_messages_hold_no_ledger_head_and_no_times(sites: Consortium) -> None:
         and b"seconds" not in sent
         and set(sites.plan.names) == set(NAMES)
     )
+
+
+def test_the_guide_to_transports_takes_part(
+    sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Python of docs/deploy/transport.md, for the site and for the hub, as it stands there."""
+    from sottovoce.deploy import hub, hublog, lock, plan_file, report, session, settings
+
+    names: dict[str, Any] = {}
+    for module in (hub, hublog, lock, plan_file, report, session, settings):
+        names |= vars(module)
+    page = Path(__file__).parents[2] / "docs" / "deploy" / "transport.md"
+    taking, serving = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    write_plan_file(sites.plan, folder / "plan.json")
+    with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(2) as pool:
+        served = Hub(sites.plan, log)
+        for name in sites.plan.names[1:]:
+            pool.submit(sites.run_site, name, LocalTransport(served, name))
+        (tmp_path / "north").symlink_to(sites.folder)
+        monkeypatch.chdir(tmp_path)
+        names |= {"Path": Path, "FolderTransport": lambda *_: LocalTransport(served, "north")}
+        exec(compile(taking, "the site", "exec"), names)
+        assert served.all_sites_left
+    exec(compile(serving, "the hub", "exec"), names | {"folder": folder})
+    assert (folder / "hub.html").exists() or list(folder.glob("*.html"))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,45 @@ def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
         [*command, *shlex.split(tests)], cwd=tmp_path, env=first_on_path(tmp_path / "src")
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_code_of_a_guide_passes_the_lint(guide: str) -> None:
+    """Every guide runs `scripts/check`, so what it adds must pass."""
+    pytest.importorskip("ruff")
+    text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
+    for kind, name, body in BLOCK.findall(text):
+        if kind == "python":
+            for how in (["check", "-q"], ["format", "-q", "--check"]):
+                # what is first party cannot be told of standard input, so imports are not sorted
+                rules = [] if how[0] == "format" else ["--ignore", "I001"]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "ruff",
+                    *how,
+                    *rules,
+                    "--stdin-filename",
+                    name,
+                    "-",
+                ]
+                ran = subprocess.run(
+                    command, input=body, text=True, capture_output=True, cwd=ROOT, check=False
+                )
+                assert ran.returncode == 0, f"{guide}: {name}: {ran.stdout}{ran.stderr}"
+
+
+NAMED = re.compile(r"`(\w+)`(?:\([^)]*\))? (?:in|of) `([\w/]+\.py)`")
+
+
+@pytest.mark.parametrize("guide", [*GUIDES, "howto/plug_in"])
+def test_a_name_is_in_the_file_that_a_guide_gives(guide: str) -> None:
+    text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
+    for name, file in NAMED.findall(" ".join(text.split())):
+        tops = ("src", "tests", "scripts")
+        files = (p for top in tops for p in (ROOT / top).rglob(Path(file).name))
+        found = [p for p in files if str(p).endswith(f"/{file}")]
+        assert found, f"{guide}: no file {file}"
+        assert any(re.search(rf"\b{name}\b", p.read_text(encoding="utf-8")) for p in found), (
+            f"{guide}: {name} is not in {file}"
+        )

@@ -60,7 +60,8 @@ class Node(Protocol):
     def mix(self, x: Array, share: float = 1.0) -> Array:
         """Return ``(1 - share) x + share W x``, by one exchange with the neighbours.
 
-        W averages a node with its neighbours (weights :attr:`Facts.mixing_weight`).
+        `x` is one vector, of shape (..., d): no message is wider.  W averages a node with its
+        neighbours (weights :attr:`Facts.mixing_weight`).
         """
 
     def exact_diffusion(self, step: Array, current: Array, previous: Array) -> Array:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..algorithms import Algorithm, Recipe
-from ..errors import BudgetExceeded
+from ..errors import BudgetExceeded, InvalidInput
 from ..ledger.life import share_of_lifetime_budget
 from ..ledger.memory import Ledger
 from ..network.graphs import Graph
@@ -111,12 +111,23 @@ class Pricer:
 
 
 class _Silent(Net):
-    """A network whose neighbours send zeros: privacy loss does not depend on messages."""
+    """A network whose neighbours send zeros: privacy loss does not depend on messages.
 
-    def __init__(self, degree: Array) -> None:
+    It refuses messages of a width that separate sites would refuse, once they had paid for them.
+    """
+
+    def __init__(self, degree: Array, method: str, d: int) -> None:
         self.degree = degree
+        self._method = method
+        self._d = d
 
     def neighbour_sum(self, x: Array) -> Array:
+        # In a plan a model has one entry, unless the method makes it from the facts.
+        if x.shape[-1] not in (1, self._d):
+            rule = f"sends {x.shape[-1]} vectors or numbers in one round; a message is one vector"
+            raise InvalidInput(
+                "method", self._method, rule, "take a round for each vector, as gradient_tracking"
+            )
         return np.zeros_like(x)
 
     def sum_of_all_nodes(self, x: Array) -> Array:
@@ -199,7 +210,8 @@ class _DryRun(NamedTuple):
     def make_place(self, note: Callable[[Query | Sum], None]) -> Place:
         """Return the place at which the method runs: a pricer in place of the row guard."""
         # Events depend on public curvatures and never on vectors, so models have one entry.
-        return Place(self.facts, _Silent(self.degree), Pricer(self.facts, note), self.lead, 1)
+        net = _Silent(self.degree, self.method.name, self.facts.d)
+        return Place(self.facts, net, Pricer(self.facts, note), self.lead, 1)
 
     def ask_before_method(self, note: Callable[[Query | Sum], None]) -> bool:
         """Ask what comes before the method; return true if all of it was affordable."""
