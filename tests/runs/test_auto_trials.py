@@ -373,3 +373,37 @@ def test_a_large_ground_has_fewer_rows_and_columns(monkeypatch: pytest.MonkeyPat
     many = Ground((300,), 80, 40, 0.0).search_worlds.worlds[0]  # forty classes
     assert many.shares.shape[2] == 40 and 2 <= many.X.shape[1] < auto_trials.WIDEST
     assert not Ground.is_too_large(5, 100_000, 1) and Ground.is_too_large(5000, 100, 3)
+
+
+WIDE = auto_trials.WIDEST + 6
+"""More features than worlds have, as images and texts do."""
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RunConfig("mr_admm", 1.0, rounds=2),
+        RunConfig("objective", 1.0, rounds=2),
+        RunConfig("objective", 1.0, 1e-5, rounds=2).but(law="gaussian"),
+        RunConfig("prox_admm", 1.0, 1e-5, rounds=2),
+        RunConfig("momentum", 1.0, 1e-5, rounds=2),
+    ],
+    ids=lambda config: f"{config.method}, delta {config.delta}",
+)
+def test_methods_are_rehearsed_for_rows_wider_than_worlds(config: RunConfig) -> None:
+    """Noise inside an objective is asked for with the true number of features, other noise with
+    that of the worlds.
+    """
+    ground = Ground((70, 70, 70), WIDE, 1, 0.0).search_worlds
+    assert ground.worlds[0].X.shape[1] == auto_trials.WIDEST
+    prepared = prepare(config, np.array(SIZES, dtype=float)[:, None], WIDE)
+    (found,) = ground.rehearse_candidates([prepared])
+    assert np.all(np.isfinite(found.errors)) and np.ptp(found.errors) > 0.0
+
+
+@pytest.mark.parametrize("law", ["draw_spherical", "draw_gaussian"])
+def test_a_vector_of_the_true_width_is_drawn_as_one_of_the_worlds(law: str) -> None:
+    stream = auto_trials._Stream(0, (2, 1, R, 3), (2 * R, 3), D, WIDE)
+    narrow, true = (getattr(stream, law)(d, 1) for d in (D, WIDE))
+    np.testing.assert_array_equal(narrow, true)
+    assert narrow.shape == (2 * R, 3, D) and getattr(stream, law)(1, 1).shape == (2 * R, 3, 1)

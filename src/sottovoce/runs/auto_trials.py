@@ -684,21 +684,21 @@ class _Stream(KeyedNoise):
         Parameters
         ----------
         d : int
-            Entries that are drawn; with `width` of them the vector is a model's.
+            Entries of the vector; `width` or the true `d` of them are a model's.
         release, use : int
             Which draw of a run it is; equal numbers give equal noise.
 
         Returns
         -------
         array (worlds candidates replicates, nodes, d)
-            The same for all candidates.
+            The same for all candidates; of a model's vector the first `width` entries.
         """
         (rng,) = self._generators_by_stream(release, use)
-        # A model's vector is drawn in part, the first `width` of its `_d` entries; other draws,
-        # such as a noisy test's one number, are drawn whole.
+        # Of a model's vector the first `width` of its `_d` entries are drawn, whichever of the two
+        # is asked for; other draws, such as a noisy test's one number, are drawn whole.
         whole = d
-        if d == self._width:
-            whole = self._d
+        if d in (self._width, self._d):
+            d, whole = self._width, self._d
         direction = rng.standard_normal((*self._drawn, d))
         norm = rng.standard_gamma(whole, (*self._drawn, 1))
         square = (direction**2).sum(axis=-1, keepdims=True)
@@ -721,4 +721,6 @@ class _Stream(KeyedNoise):
         array (worlds candidates replicates, nodes, d)
         """
         rng = next(self._generators_by_stream(release, use))
+        if d == self._d:
+            d = self._width
         return self._share_among_candidates(rng.standard_normal((*self._drawn, d)))
