@@ -332,7 +332,7 @@ class RunConfig:
 
     @property
     def trusts(self) -> str:
-        """The kind of trust: "nobody", "sum" or "curator"."""
+        """Kind of trust, which is "nobody", "sum" or "curator"."""
         return self.trusted.kind
 
     @property
