@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
+from sottovoce import ConsensusRegressor
 from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
 from sottovoce.answers.directions import (
     Directions,
@@ -377,3 +378,38 @@ class TestWhatLostLinesHaveTogether:
         assert abs(kept.contrast(sums).estimate - 0.8) < 4.0 * kept.contrast(sums).standard_error
         (whole,), _ = tables_of("r = .99", 12_000, INF)
         assert whole.undivided is None and whole.to_plain_data()["undivided"] is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_table_refused_as_a_whole_has_no_sums_of_lost_lines() -> None:
+    """Sums of x0 and x3 are known where the table is printed (the first seed), and only there.
+
+    x3 is the sum of x0 and x1, and the truth of the contrast is 6.6.
+    """
+    found = {}
+    for seed in (0, 15, 21):
+        n = 8000
+        rng = np.random.default_rng([seed, n, 7])
+        x = rng.normal(size=(n, 3))
+        X = np.c_[x, x[:, 0] + x[:, 1], np.full(n, 0.3), rng.normal(size=n)]
+        score = X @ np.array([0.5, -0.4, 0.3, 0.6, 0.0, 0.25]) - 0.7
+        y = 30.0 + 6.0 * score + 6.0 * rng.normal(size=n)
+        model = ConsensusRegressor(
+            (-30.0, 90.0),
+            inference=True,
+            trust="sum",
+            n_sites=5,
+            epsilon=3.0,
+            data_norm=4.5,
+            random_state=seed,
+        ).fit(X, y)
+        table = model.coefficients_
+        whole = any((line.cause or "").startswith("table") for line in table.lines)
+        found[seed] = whole, table.undivided is None
+        if whole:
+            with pytest.raises(InvalidInput, match=r"^names"):
+                table.contrast({"x0": 1, "x3": 1})
+        else:
+            known = table.contrast({"x0": 1, "x3": 1})
+            assert known.low < 6.6 < known.high
+    assert found == {0: (False, False), 15: (True, True), 21: (True, True)}

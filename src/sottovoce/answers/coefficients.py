@@ -877,8 +877,10 @@ def _refusal_causes(
     groups: Undetermined | None,
     lost: LostLines,
     replicate: int,
-) -> list[Cause | None]:
-    """Return why each line of a map (lines, d) is refused, None for printed lines."""
+) -> tuple[list[Cause | None], Cause | None]:
+    """Return why each line of a map (lines, d) is refused, None for printed lines, and why the
+    whole table is, None if it is not.
+    """
     merged = _merged_lines(found, naming, replicate)
     # The fragility tau is the share that noise of the Hessian adds to a line's variance beyond
     # first order.  Lines with a cause of their own do not get the whole table refused by it.
@@ -910,7 +912,7 @@ def _refusal_causes(
         for line in np.flatnonzero(none).tolist():
             if causes[line] is None:
                 causes[line] = groups.cause(into_lines, line)
-    return causes
+    return causes, whole
 
 
 def _refusal_of_table(
@@ -969,7 +971,7 @@ def build_coefficient_table(
         few = select_few_outcomes(groups, M)
     judged = _judge_lines(found, naming, M, groups, replicate)
     lost = _find_lost_lines(found, naming, M, replicate)
-    causes = _refusal_causes(found, naming, M, judged, groups, lost, replicate)
+    causes, whole = _refusal_causes(found, naming, M, judged, groups, lost, replicate)
     needs = _requirements_of_table(found, M, judged, causes, replicate, delta)
     compared = _compare_with_pivots(found, naming, groups, causes, few, replicate)
     determined = None
@@ -989,6 +991,11 @@ def build_coefficient_table(
                 line = _refused_line(term, cause, _refusal_text(cause, lost, k, naming, needs))
         lines.append(line)
     hidden = np.array([line.refused is not None for line in lines])
+    # A table that is refused as a whole has no sums either: its estimates may be all noise, or 0
+    # with a covariance of 0 where every direction is lost.
+    undivided = None
+    if whole is None:
+        undivided = _sums_of_lost_lines(lost, judged, causes, hidden)
     return Coefficients(
         tuple(lines),
         strain,
@@ -997,7 +1004,7 @@ def build_coefficient_table(
         determined=determined,
         weighed=naming.weighed,
         clusters=naming.clusters,
-        undivided=_sums_of_lost_lines(lost, judged, causes, hidden),
+        undivided=undivided,
         few=few,
     )
 
@@ -1122,7 +1129,7 @@ def _compare_with_pivots(
     into_pivots = T @ naming.into_units
     judged = _judge_lines(found, naming, into_pivots, groups, replicate)
     lost = _find_lost_lines(found, naming, into_pivots, replicate)
-    pivot_causes = _refusal_causes(found, naming, into_pivots, judged, groups, lost, replicate)
+    pivot_causes, _ = _refusal_causes(found, naming, into_pivots, judged, groups, lost, replicate)
     refused = np.array([cause is not None for cause in pivot_causes])
     in_groups = np.zeros(naming.d, dtype=bool)
     if groups is not None:
