@@ -144,9 +144,9 @@ def documented_entries(text: str) -> list[list[str]]:
     ]
 
 
-def documented_names(text: str) -> list[str]:
-    """Return all names under ``Parameters``."""
-    return [name for entry in documented_entries(text) for name in entry]
+def names_of(entries: list[list[str]]) -> list[str]:
+    """Return all names of entries."""
+    return [name for entry in entries for name in entry]
 
 
 def is_command(function: FunctionNode) -> bool:
@@ -223,7 +223,8 @@ def docstring_faults(node: Documented, project: Project) -> Iterator[str]:
         return
     yield from section_faults(text)
     yield from summary_faults(text)
-    documented = documented_names(text)
+    entries = documented_entries(text)
+    documented = names_of(entries)
     if isinstance(node, ast.ClassDef):
         fields = project.constructor_parameters(node)
         if fields is not None:
@@ -231,7 +232,7 @@ def docstring_faults(node: Documented, project: Project) -> Iterator[str]:
     else:
         actual = parameter_names(node)
         yield from unknown_parameters(documented, actual)
-        yield from parameters_out_of_order(documented_entries(text), actual)
+        yield from parameters_out_of_order(entries, actual)
 
 
 def missing_parameters(node: Documented) -> Iterator[str]:
@@ -241,7 +242,7 @@ def missing_parameters(node: Documented) -> Iterator[str]:
     actual = parameter_names(node)
     if len(actual) < FEWEST_PARAMETERS:
         return
-    documented = documented_names(ast.get_docstring(node) or "")
+    documented = names_of(documented_entries(ast.get_docstring(node) or ""))
     missing = [name for name in actual if name not in documented]
     if missing:
         yield f"does not document {', '.join(missing)}"

@@ -64,15 +64,18 @@ def checked_files() -> Iterator[Path]:
 
 def avoided_phrases(words: list[Word]) -> Iterator[str]:
     """Yield ``file:line: phrase`` for each phrase that a term replaces, over line ends too."""
-    for word in words:
-        for phrase in word.get("avoid", []):
-            pattern = re.compile(r"[\s\"]+".join(map(re.escape, phrase.split())), re.IGNORECASE)
-            for path in checked_files():
-                text = path.read_text(encoding="utf-8")
-                for found in pattern.finditer(text):
-                    line = text.count("\n", 0, found.start()) + 1
-                    place = path.relative_to(ROOT)
-                    yield f"{place}:{line}: {phrase!r}: say {word['term']!r}"
+    patterns = [
+        (re.compile(r"[\s\"]+".join(map(re.escape, phrase.split())), re.IGNORECASE), phrase, word)
+        for word in words
+        for phrase in word.get("avoid", [])
+    ]
+    for path in checked_files():
+        text = path.read_text(encoding="utf-8")
+        for pattern, phrase, word in patterns:
+            for found in pattern.finditer(text):
+                line = text.count("\n", 0, found.start()) + 1
+                place = path.relative_to(ROOT)
+                yield f"{place}:{line}: {phrase!r}: say {word['term']!r}"
 
 
 def main(arguments: list[str]) -> int:
