@@ -17,7 +17,7 @@ from .predicting import LinearModel
 from .terms import Terms
 
 # Number of synthetic rows for which a released model is tried.
-_MADE_UP = 1000
+_SYNTHETIC_ROWS = 1000
 
 SAME_CLASS = "the model gives the same class"
 """Beginning of the notes that follow from a fitted model alone; the audit of labels knows them."""
@@ -82,7 +82,7 @@ def _margins_of_synthetic_rows(model: LinearModel, terms: Terms) -> Array:
     """
     answered: Any = model.answered
     if terms.schema is not None and answered is not None:
-        X = sketch(terms.schema, _MADE_UP, np.random.default_rng(0))
+        X = sketch(terms.schema, _SYNTHETIC_ROWS, np.random.default_rng(0))
         assert answered.schema is not None
         return np.asarray(answered.schema.task.vectors_by_margin(answered.model) @ X.T).T
     coef = model.coef

@@ -678,6 +678,16 @@ class _Stream(KeyedNoise):
         shared = np.broadcast_to(noise, (worlds, candidates, *noise.shape[2:]))
         return shared.reshape(*self._lead, x.shape[-1])
 
+    def _drawn_and_true_entries(self, d: int) -> tuple[int, int]:
+        """Return how many entries of a vector of `d` are drawn, and how many it has in truth.
+
+        Of a model's vector the first `width` of its `_d` entries are drawn, whichever of the two is
+        asked for; other draws, such as a noisy test's one number, are drawn whole.
+        """
+        if d in (self._width, self._d):
+            return self._width, self._d
+        return d, d
+
     def draw_spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension.
 
@@ -694,16 +704,12 @@ class _Stream(KeyedNoise):
             The same for all candidates; of a model's vector the first `width` entries.
         """
         (rng,) = self._generators_by_stream(release, use)
-        # Of a model's vector the first `width` of its `_d` entries are drawn, whichever of the two
-        # is asked for; other draws, such as a noisy test's one number, are drawn whole.
-        whole = d
-        if d in (self._width, self._d):
-            d, whole = self._width, self._d
-        direction = rng.standard_normal((*self._drawn, d))
+        drawn, whole = self._drawn_and_true_entries(d)
+        direction = rng.standard_normal((*self._drawn, drawn))
         norm = rng.standard_gamma(whole, (*self._drawn, 1))
         square = (direction**2).sum(axis=-1, keepdims=True)
         # The squared length of the entries that are not drawn.
-        rest = whole - d
+        rest = whole - drawn
         if rest > 0:
             square = square + rng.chisquare(rest, square.shape)
         return self._share_among_candidates(direction * (norm / np.sqrt(square)))
@@ -721,6 +727,5 @@ class _Stream(KeyedNoise):
         array (worlds candidates replicates, nodes, d)
         """
         rng = next(self._generators_by_stream(release, use))
-        if d == self._d:
-            d = self._width
-        return self._share_among_candidates(rng.standard_normal((*self._drawn, d)))
+        drawn, _ = self._drawn_and_true_entries(d)
+        return self._share_among_candidates(rng.standard_normal((*self._drawn, drawn)))
