@@ -694,7 +694,7 @@ def _shortfall_of_constant(
 
 
 def _inverse_curvature(along: Array, H: Array) -> Array:
-    """Return one over the curvature ``v'Hv`` along a direction v, (R,); 0 where it is none.
+    """Return one over the curvature ``v'Hv`` along a direction v, (R,); 0 up to `_NO_BEND`.
 
     With 0 no step is taken along v; the table is refused there anyway, and stays free of infinite
     numbers.

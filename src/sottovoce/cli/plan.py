@@ -196,7 +196,7 @@ def without_held_out_rows(
 
 def check_planned_answers(options: PlanOptions) -> None:
     """Refuse answers that this plan cannot ask."""
-    # Building them refuses a cut that is no probability, and a share that is none.
+    # Building them refuses an invalid threshold or share.
     _ = options.asks
     if options.evaluation is not None and options.write is None:
         raise InvalidInput(
