@@ -513,9 +513,13 @@ def main() -> None:
     for number in PAPERS:
         text = page(number, *listed(number), arguments.studies)
         (arguments.out / f"{number}.md").write_text(text, encoding="utf-8")
-    (arguments.out / "times.md").write_text(times(arguments.studies), encoding="utf-8")
-    (arguments.out / "counts.md").write_text(word_counts(arguments.studies), encoding="utf-8")
-    (arguments.out / "words.md").write_text(legend.table(), encoding="utf-8")
+    for name, title, table in (
+        ("times", "What came out of each study, and what it cost", times(arguments.studies)),
+        ("counts", "How often each word of a verdict came out", word_counts(arguments.studies)),
+        ("words", "Words of verdicts", legend.table()),
+    ):
+        text = f"# {title}\n\n{table}"
+        (arguments.out / f"{name}.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

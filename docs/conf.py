@@ -1,10 +1,7 @@
 """Sphinx configuration; ``scripts/docs`` builds."""
 
-import ast
 import re
-import sys
-from collections import Counter
-from importlib import import_module
+import tomllib
 from importlib.metadata import version as installed
 from pathlib import Path
 
@@ -12,15 +9,7 @@ from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
-from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
-from check_imports import LAYER, LAYERS, graph
-
-from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, equal_methods, knobs_of, trusts_of
-from sottovoce.problem.losses import REGISTRY as LOSSES
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,8 +18,7 @@ author = "the sottovoce contributors"
 release = version = installed("sottovoce")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-PARTS = ("times", "words", "counts")  # of howto/studies.md, which includes them
-exclude_patterns = ["_build", *(f"measured/papers/{part}.md" for part in PARTS)]
+exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"sottovoce {release}"
 html_show_copyright = False
@@ -61,185 +49,16 @@ MOVED = {
 """Pages that have moved to a shelf; their old addresses lead on."""
 
 
-BLOCK = r"^```\{code-block\} (python|diff)\n:caption: (\S+)$"
-"""A file or a change that a guide adds; tests/house/test_guides.py adds them."""
-
-
-def table(*rows: tuple[str, ...]) -> str:
-    """A Markdown table; the first row is its header."""
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
-
-
-class Gallery(SphinxDirective):
-    """Pictures, with the words and the code of the scripts under examples/gallery that draw
-    them.
-    """
-
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        text = []
-        for name in filter(None, self.content):
-            title, words = parted(ROOT / "examples" / "gallery" / f"{name}.py")
-            text.append(
-                "## "
-                f"{title}\n\n{words}\n\n![{title}]({name}.svg)\n\n<details><summary>{name}.py</summary>\n\n"
-                f"```{{literalinclude}} ../../examples/gallery/{name}.py\n```\n\n</details>\n"
+def add_menu(app: Sphinx, page: str, source: list[str]) -> None:
+    """Give the first page the menu of contents.toml, which a forge would show as code."""
+    if page == "index":
+        shelves = tomllib.loads((ROOT / "docs" / "contents.toml").read_text(encoding="utf-8"))
+        for shelf in shelves["shelf"]:
+            pages = "\n".join(shelf["pages"])
+            source[0] += (
+                f"\n```{{toctree}}\n:caption: {shelf['caption']}\n:maxdepth: 1\n:hidden:\n\n"
+                f"{pages}\n```\n"
             )
-        return self.parse_text_to_nodes("\n".join(text), allow_section_headings=True)
-
-
-def parted(script: Path) -> tuple[str, str]:
-    """A script's title, the first line of its docstring, and its words."""
-    title, words = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split(
-        "\n\n", 1
-    )
-    return title, words
-
-
-class Layers(SphinxDirective):
-    """The floors of the package from the top down: what each room knows, and what it imports."""
-
-    def run(self) -> list[nodes.Node]:
-        rows, imported = (
-            [("floor", "room", "what it knows", "what it imports")],
-            graph(ROOT / "src" / "sottovoce"),
-        )
-        for level, floor in reversed(list(enumerate(LAYERS))):
-            for room, knows in floor.items():
-                below = sorted(imported[room], key=lambda other: (-LAYER[other], other))
-                rows.append(
-                    (str(level), f"`{room}`", knows, ", ".join(f"`{other}`" for other in below))
-                )
-        return self.parse_text_to_nodes(table(*rows))
-
-
-class Types(SphinxDirective):
-    """A table of classes from lines ``module.Class: what it holds; what it does``; one that is
-    gone fails the build.
-    """
-
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        rows = [("type", "in", "what it is")]
-        for line in filter(None, self.content):
-            path, words = line.split(": ", 1)
-            module, name = path.rsplit(".", 1)
-            getattr(import_module(f"sottovoce.{module}"), name)
-            rows.append((f"`{name}`", f"`{module}`", words))
-        return self.parse_text_to_nodes(table(*rows))
-
-
-class Guides(SphinxDirective):
-    """Guides from lines ``page: what is added | what it inherits``, with the files and places
-    that each page adds.
-    """
-
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        rows = [("to add", "new files", "places in other files", "what it inherits")]
-        for line in filter(None, self.content):
-            page, words = line.split(": ", 1)
-            what, inherits = words.split(" | ")
-            blocks = re.findall(
-                BLOCK, (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8"), re.M
-            )
-            new = [f"`{file}`" for kind, file in blocks if kind == "python"]
-            changed = Counter(file for kind, file in blocks if kind == "diff")
-            places = [
-                f"`{file}`" + (f" ({many})" if many > 1 else "") for file, many in changed.items()
-            ]
-            rows.append((f"[{what}]({page}.md)", ", ".join(new), ", ".join(places), inherits))
-        return self.parse_text_to_nodes(table(*rows))
-
-
-class Methods(SphinxDirective):
-    """What each method says of itself, from the classes in the registry; its name leads to its
-    section or page.
-    """
-
-    def run(self) -> list[nodes.Node]:
-        rows = [("method", "after", "releases, noise", "trusts", "forms", "own knobs", "when")]
-        for name in NAMES:
-            cls = REGISTRY[name]
-            page = (
-                f"../explanation/{name}.md"
-                if (ROOT / "docs" / "explanation" / f"{name}.md").exists()
-                else f"#{name}"
-            )
-            trusts = [
-                t if pair == name else f"{t} (`{pair}`)" for t, pair in trusts_of(name).items()
-            ]
-            same = [f"at the defaults the same as `{other}`" for other in equal_methods(name)]
-            rows.append(
-                (
-                    f"[`{name}`]({page})",
-                    cls.paper,
-                    f"{cls.releases}; {cls.noise_law}",
-                    ", ".join(trusts),
-                    ", ".join(cls.forms),
-                    ", ".join(f"`{knob}`" for knob in knobs_of(cls.options)),
-                    "; ".join([cls.good_for, *same]),
-                )
-            )
-        found = self.parse_text_to_nodes(table(*rows))
-        for one in found:
-            one["classes"].append("words")
-        return found
-
-
-class Knobs(SphinxDirective):
-    """The methods' own knobs, from the fields that declare them."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = [("knob", "what it is", "default", "must", "methods")]
-        for name, knob in KNOBS.items():
-            own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method].options)]
-            where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
-            default = (
-                f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
-            )
-            rows.append(
-                (
-                    f"`{name}`",
-                    knob.about,
-                    f"`{default}`",
-                    f"be {knob.constraint.requirement_text}",
-                    where,
-                )
-            )
-        return self.parse_text_to_nodes(table(*rows))
-
-
-class Losses(SphinxDirective):
-    """The losses, from the classes that state their bounds."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = [("loss", "what it is", "slopes", "curvature", "noise inside an objective")]
-        for kind in LOSSES.values():
-            loss = kind()
-            most = f"{loss.derivative_bound:.4g}"
-            slopes = (
-                f"norm at most {most}"
-                if loss.outputs > 1
-                else f"{-loss.derivative_bound:.4g} to {0 if loss.monotone else most}"
-            )
-            curvature = f"at most {loss.curvature_bound:.4g}" + (
-                ", jumps" if loss.curvature_jumps else ""
-            )
-            rows.append(
-                (
-                    f"`{loss.spec}`",
-                    loss.about,
-                    slopes,
-                    curvature,
-                    "refused" if loss.unproved_inside else "taken",
-                )
-            )
-        return self.parse_text_to_nodes(table(*rows))
 
 
 def mathml(tex: str, display: str) -> str:
@@ -294,12 +113,6 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", add_menu)
     app.connect("build-finished", lead_on)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed, None))
-    app.add_directive("gallery", Gallery)
-    app.add_directive("layers", Layers)
-    app.add_directive("types", Types)
-    app.add_directive("guides", Guides)
-    app.add_directive("methods", Methods)
-    app.add_directive("knobs", Knobs)
-    app.add_directive("losses", Losses)

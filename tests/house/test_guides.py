@@ -23,7 +23,8 @@ GUIDES = (
     *(f"howto/add_{what}" for what in ("a_method", "an_answer", "a_loss", "a_release", "a_trust")),
     "deploy/transport",
 )
-BLOCK = re.compile(r"^```\{code-block\} (python|diff)\n:caption: (\S+)\n\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^`(\S+)`:\n\n```(python|diff)\n(.*?)^```$", re.M | re.S)
+"""The name of a file, then what it holds or what changes in it."""
 
 
 def side(change: str, marks: str) -> str:
@@ -39,7 +40,7 @@ def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path / name)
     text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
-    for kind, name, body in BLOCK.findall(text):
+    for name, kind, body in BLOCK.findall(text):
         file = tmp_path / name
         if kind == "python":
             assert not file.exists()
@@ -62,7 +63,7 @@ def test_the_code_of_a_guide_passes_the_lint(guide: str) -> None:
     """Every guide runs `scripts/check`, so what it adds must pass."""
     pytest.importorskip("ruff")
     text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
-    for kind, name, body in BLOCK.findall(text):
+    for name, kind, body in BLOCK.findall(text):
         if kind == "python":
             for how in (["check", "-q"], ["format", "-q", "--check"]):
                 # what is first party cannot be told of standard input, so imports are not sorted

@@ -327,13 +327,13 @@ def test_claims_speak_of_methods_by_one_name() -> None:
 
 
 def test_the_documentation_has_the_legend_that_the_code_has() -> None:
-    """One legend: every word of every source, with its rule; the page of studies includes it and
+    """One legend: every word of every source, with its rule; the page of studies leads to it and
     has no other.
     """
     kept = ROOT / "docs" / "measured" / "papers" / "words.md"
-    assert kept.read_text(encoding="utf-8") == legend.table()
+    assert kept.read_text(encoding="utf-8") == f"# Words of verdicts\n\n{legend.table()}"
     page = (ROOT / "docs" / "howto" / "studies.md").read_text(encoding="utf-8")
-    assert "../measured/papers/words.md" in page and "\n(words-of-verdicts)=\n" in page
+    assert "../measured/papers/words.md" in page and "\n### Words of verdicts\n" in page
     assert verdicts.RULE in page.replace("\n", " ")
     assert not any(f"| {word} | {rule} |" in page for word, rule in verdicts.MEANINGS.items())
 
