@@ -32,6 +32,7 @@ myst_heading_anchors = 3  # pages link to each other's headings
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Guarantee"]
 napoleon_use_param = False  # keeps "Other Parameters" a group of its own
+toc_object_entries = False  # thousands of entries, which every page's menu would copy
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpy docstrings name the types
 
@@ -112,7 +113,8 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         )
 
 
-def setup(app: Sphinx) -> None:
+def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", add_menu)
     app.connect("build-finished", lead_on)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
