@@ -31,11 +31,11 @@ HEAD = """# Results
 Test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5 nodes on a
 ring, {rounds} rounds, replace-one, delta = {delta:g} in total, all other parameters at their defaults. The adversary
 sees every message of every round; rows marked *curator* trust one party with all rows, and rows marked *sum* hold
-against whoever sees all messages and knows what one of the sites knows ([sums](../explanation/sums.md)). `auto` picks
+against whoever sees all messages and knows what one of the sites knows ([sums](../privacy/sums.md)). `auto` picks
 its method, its rounds and its parameters ([choosing](../explanation/choosing.md)); `auto --trust sum` does so among the
 methods of sums, and `auto --trust curator` among those of a curator, which is the yardstick: the best curator that we
 can build. Rows of 20 sites with 300 rows each, and of 2 to 200 sites, are [beside the picture of
-sums](../explanation/sums.md). Written by `python bench/accuracy/results.py`.
+sums](../privacy/sums.md). Written by `python bench/accuracy/results.py`.
 
 """
 
