@@ -43,7 +43,8 @@ MOVED = {
     "reference": "data estimator answers ledger files",
     "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools "
     "papers "
-    "methods/centring methods/momentum methods/sums methods/aggregation",
+    "methods/aggregation",
+    "privacy": "methods/centring methods/sums explanation/centring explanation/sums",
     "measured": "results speed",
     "measured/papers": " ".join(f"papers/{number:03d}" for number in range(5)),
 }
@@ -95,6 +96,8 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         "tutorial": "tutorial/first_study",
         "reference": "reference/api",
         "methods/index": "reference/methods",
+        "methods/momentum": "privacy/correlated_noise",
+        "explanation/momentum": "privacy/correlated_noise",
     }
     for old, new in moved.items():
         if not (Path(app.outdir) / f"{new}.html").is_file():
