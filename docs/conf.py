@@ -38,7 +38,7 @@ autodoc_typehints = "none"  # the numpy docstrings name the types
 
 
 MOVED = {
-    "howto": "start curved studies extend add_a_loss add_a_method add_a_release add_a_trust "
+    "howto": "curved studies extend add_a_loss add_a_method add_a_release add_a_trust "
     "add_an_answer",
     "reference": "data estimator answers ledger files",
     "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools "
@@ -98,6 +98,11 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         "methods/index": "reference/methods",
         "methods/momentum": "privacy/correlated_noise",
         "explanation/momentum": "privacy/correlated_noise",
+        "start": "howto/choose_numbers",
+        "howto/start": "howto/choose_numbers",
+        "howto/from_datashield": "howto/coming_from",
+        "howto/from_diffprivlib": "howto/coming_from",
+        "howto/from_flower": "howto/coming_from",
     }
     for old, new in moved.items():
         if not (Path(app.outdir) / f"{new}.html").is_file():

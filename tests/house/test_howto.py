@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
-PAGES = ("choose_numbers", "csv_to_schema", "from_diffprivlib", "one_class")
+PAGES = ("choose_numbers", "coming_from", "one_class")
 
 
 @pytest.mark.parametrize("page", PAGES)
