@@ -5,25 +5,23 @@ This is the reference of its keys; an unknown key or value is refused in one lin
 ::
 
     title = "R-ADMM beside others"
-    paper = "002, Figure 5"            # "" or left out for a study of our own
+    paper = "002, Figure 5"            # left out for a study of our own
     about = "One paragraph for the page."
     kind = "training.run"              # FILE.FUNCTION under studies/kinds
     replicates = 10
     seed = 0
     differs = ["What differs from the paper, a sentence each."]
-    table = ["method"]                 # columns that label the rows of the page's table; else what cells differ in
-    table_filter = { basis = "proved" }  # rows that the page's table is made of
-    columns = { loss = "mean loss (nats)" }  # what columns mean, in words and with units
-    file = { loader = "census-us", how = "where from" }  # only if each user brings rows: --data FILE; of
-                                                         # Covertype optional = true, since others stand in
+    table = ["method"]                 # columns that label rows of the table
+    table_filter = { basis = "proved" }
+    columns = { loss = "mean loss (nats)" }  # what columns mean, with units
+    file = { loader = "census-us", how = "where from" }  # rows by --data FILE; optional = true: others stand in
 
     [fixed]                            # the same in every cell
     rounds = 100
     [grid]                             # one cell a point of the product
     method = ["admm", "r_admm"]
-    [[cells]]                          # optional: the grid is repeated for each of these tables,
-    alpha = 1.0                        # without the axes that the table names in `without`
-    reading = "per row"                # which of the readings below, if there are any
+    [[cells]]                          # repeats the grid, less the axes that `without` names
+    alpha = 1.0
     C = 1750.0
     [quick]                            # overrides under --quick: replicates, fixed, grid, cells
     replicates = 3
@@ -32,69 +30,60 @@ This is the reference of its keys; an unknown key or value is refused in one lin
     [[figures]]
     name = "loss"
     title = "Average loss"
-    kind = "line"                      # line, bar, hist or scatter
+    kind = "line"                      # line, bar, hist, scatter
     x = "round"
     y = "loss"
     series = "method"                  # one colour each; a list joins columns
-    facet = "alpha"                    # one panel each; rows without a value are in all of them
-    filter = { basis = "printed" }     # a value or a list a column; "last": its largest; "": none
+    facet = "alpha"                    # one panel each
+    filter = { basis = "printed" }     # a value or a list; "last": the largest; "": none
     xlabel = "round"
     ylabel = "mean loss (nats)"
     log = ["x"]
-    spread = "ci"                      # 95% interval of the mean; sd; range (least to greatest); none
+    spread = "ci"                      # 95% interval of the mean; sd, range, none
     references = [{ y = 0.5, label = "chance" }]  # or x = ..., or diagonal = true
-    names = { r_admm = "R-ADMM" }      # values as they are written
+    names = { r_admm = "R-ADMM" }
     caption = "More below the figure."
-    share_y = false                    # panels with scales of their own
+    share_y = false
     bins = 30                          # of a histogram
 
     [[claims]]
-    says = "The paper's claim, in a sentence."  # "Ours, ..." if the paper does not make it: it "holds" or "fails"
-    test = "least"                     # least, greatest, falls, rises, less, steadier, tighter, narrows, near,
-                                       # no_less, above, below, never
+    says = "The paper's claim, in a sentence."  # begins with "Ours" if the paper does not make it
+    test = "least"                     # least, greatest: `of` against the others; less, steadier (within
+                                       # replicates), tighter (between them), narrows, near, no_less: against `than`;
+                                       # falls, rises; above, below, never
     value = "loss"
-    of = { method = "r_admm" }         # least, greatest: these rows against the others; else against `than`;
-    than = { method = "admm" }         # steadier: a replicate's rows spread less; tighter: replicates spread less;
-                                       # narrows: their gap shrinks along x
-    among = "method"                   # least, greatest: the column that tells them apart
-    x = "alpha"                        # falls, rises, narrows: along this column
-    by = ["alpha"]                     # the test must hold at every value of these
-    most = false                       # or in more than half of them, where the paper says "most" or "a large range"
-    filter = { round = "last" }        # as of figures, in each group
-    printed = { basis = "printed" }    # filters of the claim as printed ...
-    proof = { basis = "proof" }        # ... with the constants of the paper's own proof, where its listing has others
-    proved = { basis = "proved" }      # ... and at the proved epsilon; one of the three is needed
-    within = 0.01                      # near: the largest difference that counts as near; no_less: the largest by
-                                       # which `of` may be less and does not count as less
-    level = 0.0                        # above, below: the mean is (never: the value is 0 in every row)
-    noise = 0.0                        # standard error of a value that replicates do not show; one is then enough
-    paper = "0.23 at beta 10^-3.5 (section 5)"  # the paper's own numbers, as printed, with their place
-    refuted = "Theorem 1 of docs/proofs.md; tests/papers/test_x.py::test_y"  # false by a proof of ours: where, and
-                                       # the test of it; the verdict is then "refuted (by proof)"
-    misprint = ""                      # in its place, where what is printed cannot be meant: what shows it, and the
-                                       # test; the verdict is then "misprint, corrected"
-    untestable = ""                    # in their place, where a setting that the paper does not print decides it:
-                                       # which, and what shows it; the verdict on every basis is "untestable here"
+    of = { method = "r_admm" }
+    than = { method = "admm" }
+    among = "method"                   # least, greatest: what tells them apart
+    x = "alpha"                        # falls, rises, narrows (a gap shrinks): along this column
+    by = ["alpha"]                     # a setting each
+    most = false                       # true: more than half is enough
+    filter = { round = "last" }        # in each setting
+    printed = { basis = "printed" }    # rows as printed; of the three at least one is needed
+    proof = { basis = "proof" }        # rows with the constants of the paper's proof
+    proved = { basis = "proved" }      # rows at the proved epsilon
+    within = 0.01                      # near, no_less: a difference that does not count
+    level = 0.0                        # above, below: the mean is (never: 0 in every row)
+    noise = 0.0                        # a standard error that replicates do not show
+    paper = "0.23 at beta 10^-3.5 (section 5)"  # its own numbers, and their place
+    refuted = "Theorem 1 of docs/proofs.md; tests/papers/test_x.py::test_y"  # a proof that it is false, a test
+    misprint = ""                      # in its place: why it cannot be meant
+    untestable = ""                    # in their place: what is not printed
 
-    [[readings]]                       # of a line of the paper that can be read in several ways: each is run, in cells
-    name = "per row"                   # with `reading` = this name, and every claim is judged once a reading; cells
-    line = "Lemma 4.2, proof"          # without `reading` take part in all
-    says = "C_loss is divided by the number of rows."
-
-    [[readings]]                       # of another line, in a column of its own: claims are judged once each way to
-    name = "C = 1750"                  # combine the readings of all columns of which they do not speak
+    [[readings]]                       # of a line that can be read in several ways: a verdict each
+    name = "C = 1750"
     line = "002, section VIII"
     says = "The loss weighs 1750."
-    column = "C"                       # "reading" if left out
-    value = 1750.0                     # what cells of this reading have there; the name if left out
+    column = "C"                       # "reading" if left out, a label of cells
+    value = 1750.0                     # the name if left out
 
-    [[paper_points]]                   # points that the paper prints, drawn hollow, and listed in the table
-    figure = "loss"                    # which of our figures; `facet` = the panel's value, if it has several
-    series = "R-ADMM"                  # as our legend writes it; "" where the figure has one series
+    [[paper_points]]                   # points that the paper prints, drawn hollow
+    figure = "loss"                    # which figure; `facet`: which panel
+    series = "R-ADMM"                  # as the legend writes it
     x = [0.1, 1.0]
     y = [0.52, 0.48]
-    source = "Table II"                # where they stand
-    error = 0.0                        # of reading a plot; 0 if from text
+    source = "Table II"
+    error = 0.0                        # of reading a plot
 """
 
 from __future__ import annotations
