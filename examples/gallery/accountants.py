@@ -1,9 +1,7 @@
 """How releases add up
 
-The same releases, each with Gaussian noise eight times its sensitivity, added by four rules. The
-sum of their epsilons is true and wasteful; zCDP and Rényi divergences grow with the root; loss
-distributions are exact for these releases, and nothing smaller can be proved. The delta is 10⁻⁵ in
-all.
+The same Gaussian releases, each with noise eight times its sensitivity, added by four rules at a
+delta of 10⁻⁵. The sum of epsilons is true and wasteful; loss distributions are exact.
 """
 
 import numpy as np

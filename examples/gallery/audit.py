@@ -1,8 +1,7 @@
 """An audit
 
-Claims are attacked, not believed. Each point is the best attack we know against one method at a
-claimed epsilon of 1: a lower bound on the true epsilon, at 95% confidence. Corrected forms stay
-left of their claim; a printed form of a paper that is right of it is refuted.
+The best attack we know against each method at a claimed epsilon of 1: a lower bound at 95%
+confidence. A printed form to the right of its claim is refuted.
 """
 
 import numpy as np

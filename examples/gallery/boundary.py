@@ -1,8 +1,7 @@
 """Hub, sites and the boundary
 
-What crosses the line around a site, and what does not. Rows, keys and the ledger stay inside; a
-vector leaves only after its row in the ledger is on disk and its noise is drawn. The hub carries
-signed messages, and everybody who listens may keep them for ever: epsilon counts on it.
+Rows, keys and the ledger stay inside a site; a vector leaves only after its row in the ledger is on
+disk and its noise is drawn. Whoever listens may keep every message: epsilon counts on it.
 """
 
 from matplotlib.patches import FancyBboxPatch

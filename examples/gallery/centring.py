@@ -1,9 +1,7 @@
 """Centring
 
-Rows far from zero look alike: what they have in common fills the ball that the noise is scaled to.
-Asking for their mean first costs a hundredth of the budget, and moves every row by it. Here all
-numbers are moved away from zero by ever more, at epsilon 0.3: centred rows stay as easy to tell
-apart as before.
+What rows have in common fills the ball that noise is scaled to; asking for their mean costs a
+hundredth of the budget. Numbers are moved away from zero by ever more, at epsilon 0.3.
 """
 
 import numpy as np

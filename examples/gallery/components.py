@@ -1,8 +1,7 @@
 """Principal components
 
-Directions of most variance, from noisy sums at five sites. The dashed line is about what the noise
-alone could make. The estimator says which directions are clear (filled), and which are as likely
-noise (hollow): more budget clears more of them.
+Directions of most variance, from noisy sums at five sites. Filled ones are clear; hollow ones, and
+what is below the dashed line, may be noise.
 """
 
 import numpy as np

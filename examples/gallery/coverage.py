@@ -1,8 +1,7 @@
 """Coverage
 
-Forty private studies of the same question, each with new rows and new noise, and the interval that
-each prints for one coefficient. About one in twenty must miss the truth: that is what 95% means,
-with privacy or without. Those that miss are orange.
+Forty private studies of one question, each with new rows and noise, and their 95% intervals for one
+coefficient. About one in twenty must miss the truth (orange).
 """
 
 from rows import TRUTH, made_up

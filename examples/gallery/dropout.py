@@ -1,8 +1,7 @@
 """A dropout
 
-Twenty sites agree on a run of sums, and some are gone on the day. Those that are left take over
-their shares of the noise, so the promise stays. What is lost is rows: the same noise falls on fewer
-of them, and each coefficient has more of it.
+Twenty sites agree on a run of sums, and some are gone on the day. The promise stays; the same noise
+falls on fewer rows.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """An eavesdropper's view
 
-Somebody hears every message, knows all rows but one, and wonders whether that row is Ada's or Bo's.
-Each curve is what the release looks like over 3,000 fits, with one row and with the other. At
-epsilon 0.5 the two can hardly be told apart; at 8 they can.
+Somebody hears every message and knows all rows but one: Ada's or Bo's? Each curve is a release over
+3,000 fits. At epsilon 0.5 the two can hardly be told apart; at 8 they can.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """Graphs and their messages
 
-Who talks to whom. In a round every site sends its noisy vector to each neighbour, so messages are
-twice the edges; how many rounds a whisper needs to reach everybody is the diameter. Privacy does
-not depend on the graph: whoever listens is assumed to hear every message.
+In a round every site sends its noisy vector to each neighbour: messages are twice the edges.
+Privacy does not depend on the graph.
 """
 
 import networkx as nx

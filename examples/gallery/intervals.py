@@ -1,8 +1,7 @@
 """Intervals
 
-Coefficients with 95% intervals at three budgets and without privacy, from the same 12,000 synthetic
-rows at four sites. The thin strokes are the truth. Noise widens an interval; the interval says so,
-and still holds the truth as often.
+Coefficients with 95% intervals at three budgets and without privacy, from 12,000 synthetic rows at
+four sites. Thin strokes are the truth.
 """
 
 import numpy as np

@@ -1,9 +1,8 @@
 """A year of a ledger
 
-One site's ledger over a year: a new model every month from the same rows, each with an epsilon of
-0.3 of its own. Added one by one (dotted) the promise would be worth little by December. The ledger
-adds them by what is proved of all together, so the first costs more than alone and the later ones
-less, and it refuses the fit that would cross the budget before any noise is drawn.
+A new model every month from the same rows, each with an epsilon of 0.3. The ledger adds them by
+what is proved of all together (dotted: one by one), and refuses the fit that would cross the
+budget.
 """
 
 from rows import made_up

@@ -1,8 +1,7 @@
 """A private ROC curve
 
-How good is a model on held-out rows, when even that may tell of a row? The curve and the area with
-its interval come from noisy counts of scores, at an epsilon of the held-out rows' own. The thin
-grey line is the exact curve, which only their holder may see.
+The curve and the area with its interval come from noisy counts of held-out scores. The thin grey
+line is exact, for the holder only.
 """
 
 from sklearn.metrics import roc_curve

@@ -1,8 +1,7 @@
 """Rounds
 
-More rounds come nearer to the best model, and share the budget among more releases. At epsilon 2
-their number hardly matters here; at 0.3 each method has a valley of its own, which is why `auto`
-chooses rounds together with the method.
+More rounds come nearer to the best model, and share the budget among more releases: at epsilon 0.3
+each method has a valley of its own.
 """
 
 import numpy as np

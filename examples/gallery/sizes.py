@@ -1,8 +1,7 @@
 """How many rows
 
-What a coefficient's noise costs in rows. The standard error of one coefficient against the rows of
-four sites, at three budgets and without privacy: noise falls with the rows themselves, sampling
-with their root, so with enough rows privacy is nearly free.
+The standard error of one coefficient against the rows of four sites. Noise falls with the rows,
+sampling with their root: with enough rows privacy is nearly free.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """Survival curves
 
-Time to an event, with rows that are censored, at five sites that show only sums. The hazard is one
-noisy model of months at risk; the step curves are its predictions at two values of the risk, beside
-the truth (thin).
+Time to an event with censored rows, at five sites that show only sums: predicted curves at two
+values of the risk, beside the truth (thin).
 """
 
 import numpy as np

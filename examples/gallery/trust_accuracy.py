@@ -1,8 +1,7 @@
 """Trust against accuracy
 
-The same budget under three kinds of trust: nobody; that only sums over all sites are seen; a
-curator who holds all rows. 6,000 rows of the census data are dealt to ever more sites. Where nobody
-is trusted each site hides its few rows by itself, and accuracy falls; sums stay beside the curator.
+One budget under three kinds of trust, with 6,000 rows of the census data dealt to ever more sites.
+Under local trust accuracy falls; sums stay beside the curator.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """Curved columns
 
-Two crescents that cross, which no line tells apart. The schema declares 50 waves of two numbers,
-made row by row from public constants, so the price is that of a straight model. Lines are where a
-private model with and without them changes its mind, at epsilon 1 over five sites.
+Two crescents that no line tells apart. Fifty waves of two numbers, made row by row from public
+constants, curve a private model at epsilon 1 over five sites.
 """
 
 import numpy as np

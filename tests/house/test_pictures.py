@@ -81,7 +81,7 @@ def test_every_picture_has_a_script() -> None:
     assert pictures - {"odds"} == {script.stem for script in draw.scripts()} - {"ten_lines"}
     page = (draw.GALLERY / "index.md").read_text(encoding="utf-8")
     listed = re.findall(r"^!\[.*\]\((\w+)\.svg\)$", page, re.M)
-    assert all(f"`examples/gallery/{name}.py` draws it." in page for name in listed)
+    assert all((ROOT / "examples" / "gallery" / f"{name}.py").exists() for name in listed)
     assert (
         sorted(listed) == sorted(path.stem for path in draw.GALLERY.glob("*.svg"))
         and len(listed) >= 12
