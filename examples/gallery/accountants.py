@@ -1,7 +1,7 @@
 """How releases add up
 
 The same Gaussian releases, each with noise eight times its sensitivity, added by four rules at a
-delta of 10⁻⁵. The sum of epsilons is true and wasteful; loss distributions are exact.
+delta of 10⁻⁵. Loss distributions are exact.
 """
 
 import numpy as np

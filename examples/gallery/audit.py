@@ -1,7 +1,7 @@
 """An audit
 
-The best attack we know against each method at a claimed epsilon of 1: a lower bound at 95%
-confidence. A printed form to the right of its claim is refuted.
+The best attack we know against each method at a claimed epsilon of 1: lower bounds at 95%
+confidence. A printed form right of its claim is refuted.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Hub, sites and the boundary
 
 Rows, keys and the ledger stay inside a site; a vector leaves only after its row in the ledger is on
-disk and its noise is drawn. Whoever listens may keep every message: epsilon counts on it.
+disk and its noise is drawn.
 """
 
 from matplotlib.patches import FancyBboxPatch

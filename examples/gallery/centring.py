@@ -1,7 +1,7 @@
 """Centring
 
 What rows have in common fills the ball that noise is scaled to; asking for their mean costs a
-hundredth of the budget. Numbers are moved away from zero by ever more, at epsilon 0.3.
+hundredth of the budget, 0.3 here.
 """
 
 import numpy as np

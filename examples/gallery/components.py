@@ -1,7 +1,7 @@
 """Principal components
 
-Directions of most variance, from noisy sums at five sites. Filled ones are clear; hollow ones, and
-what is below the dashed line, may be noise.
+Directions of most variance, from noisy sums at five sites. Hollow ones, and what is below the
+dashed line, may be noise.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Coverage
 
-Forty private studies of one question, each with new rows and noise, and their 95% intervals for one
-coefficient. About one in twenty must miss the truth (orange).
+Forty private studies of one question, each with new rows and noise, and their 95% intervals. About
+one in twenty must miss the truth (orange).
 """
 
 from rows import TRUTH, made_up

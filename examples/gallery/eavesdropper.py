@@ -1,7 +1,7 @@
 """An eavesdropper's view
 
-Somebody hears every message and knows all rows but one: Ada's or Bo's? Each curve is a release over
-3,000 fits. At epsilon 0.5 the two can hardly be told apart; at 8 they can.
+Somebody hears every message and knows all rows but one: Ada's or Bo's? At epsilon 0.5 the two can
+hardly be told apart; at 8 they can.
 """
 
 import numpy as np

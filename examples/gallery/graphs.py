@@ -1,7 +1,7 @@
 """Graphs and their messages
 
-In a round every site sends its noisy vector to each neighbour: messages are twice the edges.
-Privacy does not depend on the graph.
+In a round every site sends its noisy vector to each neighbour. Privacy does not depend on the
+graph.
 """
 
 import networkx as nx

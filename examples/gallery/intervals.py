@@ -1,7 +1,7 @@
 """Intervals
 
-Coefficients with 95% intervals at three budgets and without privacy, from 12,000 synthetic rows at
-four sites. Thin strokes are the truth.
+Coefficients with 95% intervals at three budgets and without privacy, from 12,000 synthetic rows.
+Thin strokes are the truth.
 """
 
 import numpy as np

@@ -1,8 +1,7 @@
 """A year of a ledger
 
-A new model every month from the same rows, each with an epsilon of 0.3. The ledger adds them by
-what is proved of all together (dotted: one by one), and refuses the fit that would cross the
-budget.
+A new model every month, each with an epsilon of 0.3. The ledger adds them by what is proved of all
+together, and refuses the fit that would cross the budget.
 """
 
 from rows import made_up

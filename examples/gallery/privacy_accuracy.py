@@ -1,7 +1,7 @@
 """Privacy against accuracy
 
-Test error on the census data, five sites under local trust, five draws of the noise. From epsilon 1
-on it is nearly that without privacy.
+Test error on the census data, five sites under local trust. From epsilon 1 on it is nearly that
+without privacy.
 """
 
 import numpy as np

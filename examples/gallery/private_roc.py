@@ -1,7 +1,7 @@
 """A private ROC curve
 
 The curve and the area with its interval come from noisy counts of held-out scores. The thin grey
-line is exact, for the holder only.
+line is exact.
 """
 
 from sklearn.metrics import roc_curve

@@ -1,7 +1,7 @@
 """Rounds
 
 More rounds come nearer to the best model, and share the budget among more releases: at epsilon 0.3
-each method has a valley of its own.
+each method has a valley.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """How many rows
 
-The standard error of one coefficient against the rows of four sites. Noise falls with the rows,
-sampling with their root: with enough rows privacy is nearly free.
+Noise in a standard error falls with the rows, sampling with their root: with enough rows privacy is
+nearly free.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Survival curves
 
-Time to an event with censored rows, at five sites that show only sums: predicted curves at two
-values of the risk, beside the truth (thin).
+Time to an event with censored rows, from sums over five sites: predicted curves at two values of
+the risk, beside the truth (thin).
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Trust against accuracy
 
-One budget under three kinds of trust, with 6,000 rows of the census data dealt to ever more sites.
-Under local trust accuracy falls; sums stay beside the curator.
+One budget under three kinds of trust, with 6,000 rows dealt to ever more sites. Under local trust
+accuracy falls; sums stay beside the curator.
 """
 
 import numpy as np

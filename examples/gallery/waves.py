@@ -1,7 +1,7 @@
 """Curved columns
 
-Two crescents that no line tells apart. Fifty waves of two numbers, made row by row from public
-constants, curve a private model at epsilon 1 over five sites.
+Two crescents that no line tells apart. Fifty waves of two numbers, from public constants, curve a
+private model.
 """
 
 import numpy as np
