@@ -1,7 +1,7 @@
 """Centring
 
 What rows have in common fills the ball that noise is scaled to; asking for their mean costs a
-hundredth of the budget, at epsilon 0.3.
+hundredth of the budget (epsilon 0.3).
 """
 
 import numpy as np
