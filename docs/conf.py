@@ -94,6 +94,7 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         "tutorial": "tutorial/first_study",
         "reference": "reference/api",
         "methods/index": "reference/methods",
+        "privacy/curved": "howto/curved",
     }
     for old, new in moved.items():
         if not (Path(app.outdir) / f"{new}.html").is_file():
