@@ -32,6 +32,7 @@ myst_heading_anchors = 3  # pages link to each other's headings
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Guarantee"]
 napoleon_use_param = False  # keeps "Other Parameters" a group of its own
+toc_object_entries = False  # thousands of entries, which every page's menu would copy
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpy docstrings name the types
 
@@ -42,7 +43,8 @@ MOVED = {
     "reference": "data estimator answers ledger files",
     "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools "
     "papers "
-    "methods/centring methods/momentum methods/sums methods/aggregation",
+    "methods/aggregation",
+    "privacy": "methods/centring methods/sums explanation/centring explanation/sums",
     "measured": "results speed",
     "measured/papers": " ".join(f"papers/{number:03d}" for number in range(5)),
 }
@@ -95,6 +97,8 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         "reference": "reference/api",
         "methods/index": "reference/methods",
         "privacy/curved": "howto/curved",
+        "methods/momentum": "privacy/correlated_noise",
+        "explanation/momentum": "privacy/correlated_noise",
     }
     for old, new in moved.items():
         if not (Path(app.outdir) / f"{new}.html").is_file():
@@ -113,7 +117,8 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         )
 
 
-def setup(app: Sphinx) -> None:
+def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", add_menu)
     app.connect("build-finished", lead_on)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

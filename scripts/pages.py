@@ -72,9 +72,11 @@ def listing_of_docstring(file: str, language: str) -> str:
 
 
 def place_of_method(name: str) -> str:
-    """Return the page of its own that a method has, or its section of the page of methods."""
-    if (ROOT / "docs" / "explanation" / f"{name}.md").exists():
-        return f"../explanation/{name}.md"
+    """Return the page whose title begins with a method, or its section of the page of methods."""
+    for shelf in ("explanation", "privacy"):
+        for own in sorted((ROOT / "docs" / shelf).glob("*.md")):
+            if own.read_text(encoding="utf-8").startswith(f"# `{name}`"):
+                return f"../{shelf}/{own.name}"
     page = (ROOT / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
     for heading in re.findall(r"^#+ (.+)$", page, re.M):
         if name in heading.split(", "):

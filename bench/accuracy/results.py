@@ -32,7 +32,7 @@ HEAD = """# Results
 To compare methods: test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5
 nodes on a ring, {rounds} rounds, replace-one, delta = {delta:g} in total, defaults otherwise. The adversary sees every message
 of every round; *curator* trusts one party with all rows, and *sum* holds against whoever also knows what one of the sites
-knows ([sums](../explanation/sums.md)). `auto` [picks its method](../explanation/choosing.md), with `--trust` among those of
+knows ([sums](../privacy/sums.md)). `auto` [picks its method](../explanation/choosing.md), with `--trust` among those of
 that trust. Methods with equal numbers share a line. Written by `python bench/accuracy/results.py`.
 
 """

@@ -35,6 +35,9 @@ from sottovoce.util.typing import Any
 from sottovoce_papers.studies.figures import COLOURS, LINES, MARKERS, STYLE
 
 SITES = (2, 3, 5, 10, 20, 50, 100, 200)
+SITES_OF_TABLE = (2, 20, 200)
+"""Those that the page's table shows; the picture has all of them."""
+
 EPSILONS = (0.5, 1.0)
 TRUSTS = {"nobody": "local trust", "sum": "sums, one colluder", "curator": "trusted curator"}
 DELTA, REPLICATES = 1e-5, 10
@@ -121,27 +124,28 @@ def draw(cells: list[dict[str, Any]]) -> bytes:
 
 
 def said(cells: list[dict[str, Any]]) -> str:
-    """The picture and a table of the cells, for the methods' page."""
+    """The picture and a table of some cells, for the page of sums."""
     columns = [
         (trust, epsilon) for epsilon in sorted({c["epsilon"] for c in cells}) for trust in TRUSTS
     ]
     lines = [
-        "![Accuracy against the number of sites](sums.svg)",
+        "![Accuracy against the number of sites](../measured/sums.svg)",
         "",
         f"Test accuracy of what `auto` chooses, in percent, with {cells[0]['rows']:,} rows of "
-        "Adult in all, delta "
-        f"{DELTA:g}, mean ± standard deviation of {REPLICATES} replicates "
-        "(`bench/accuracy/sums.py`):",
+        f"Adult in all, delta {DELTA:g},",
+        f"mean ± standard deviation of {REPLICATES} replicates; `bench/accuracy/sums.py` prints "
+        "all cells:",
         "",
         "| sites | "
         + " | ".join(f"{TRUSTS[trust]}, {epsilon:g}" for trust, epsilon in columns)
         + " |",
         "|---|" + "---|" * len(columns),
     ]
-    for kind, sites in dict.fromkeys((c["partition"], c["sites"]) for c in cells):
+    shown = [c for c in cells if c["sites"] in SITES_OF_TABLE]
+    for kind, sites in dict.fromkeys((c["partition"], c["sites"]) for c in shown):
         found = {
             (c["asked"], c["epsilon"]): f"{c['accuracy']:.2f} ± {c['sd']:.2f}"
-            for c in cells
+            for c in shown
             if (c["partition"], c["sites"]) == (kind, sites)
         }
         name = f"{sites}" + ("" if kind == "iid" else ", unlike labels")
@@ -182,7 +186,7 @@ def main() -> None:
             file=sys.stderr,
         )
     given.out.mkdir(parents=True, exist_ok=True)
-    page = Path("docs/explanation/sums.md")
+    page = Path("docs/privacy/sums.md")
     if page.exists():
         mark = "<!-- sums: written by bench/accuracy/sums.py -->\n"
         before, rest = page.read_text().split(mark)

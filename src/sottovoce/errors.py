@@ -308,6 +308,12 @@ class NotWritten(SottovoceError, OSError):
         return self
 
 
+class Exhausted(SottovoceError):
+    """This process or machine has no file descriptors or memory left; it says nothing about a file,
+    and it passes.
+    """
+
+
 class Refused(SottovoceError):
     """A message, a plan or a site does not fit the agreement.  What it asked for was not done."""
 

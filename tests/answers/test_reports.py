@@ -10,7 +10,9 @@ import json
 import math
 import re
 import shutil
+import subprocess
 import sys
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,8 @@ from sottovoce.answers.coefficients import Coefficients
 from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import cli
 from sottovoce.errors import InvalidInput
-from sottovoce.reports import page, picture, sections
+from sottovoce.privacy.statement import Statement
+from sottovoce.reports import data_protection, page, picture, sections, statistical_methods
 from sottovoce.reports.causes import Cause
 from sottovoce.reports.coefficients import (
     format_text_table,
@@ -37,6 +40,7 @@ from sottovoce.reports.coefficients import (
     sufficient_budget_text,
 )
 from sottovoce.reports.page import answer
+from sottovoce.reports.terms import MEANINGS
 from sottovoce.reports.worth import exaggeration, width_ratio_by_noise
 from sottovoce.util.pages import render_template
 
@@ -702,3 +706,92 @@ class TestWhatALineIsWorth:
 def test_independence_remark_is_in_record_and_page(record: dict[str, Any]) -> None:
     assert record["clusters"] and escape(record["clusters"]) in page(record)
     assert Coefficients.from_plain_data(record).clusters == record["clusters"]
+
+
+# Paragraphs to paste, and words explained
+
+
+def test_the_methods_paragraph_counts_rows_sites_and_refused_lines(record: dict[str, Any]) -> None:
+    said = statistical_methods(record, "died = yes")
+    assert f"{sum(record['n_train']):,.0f} rows at 3 sites" in said
+    assert "logistic" in said and " age and ward" in said and "not reported" not in said
+    lines = [refused(line, "noise") for line in record["coefficients"][:1]]
+    some = record | {"coefficients": lines + record["coefficients"][1:]}
+    assert f"Of {len(record['coefficients'])} coefficients 1 " in statistical_methods(some, "died")
+
+
+def test_the_methods_paragraph_claims_no_intervals_where_none_were_asked_for(
+    record: dict[str, Any],
+) -> None:
+    plain = [
+        {name: line[name] for name in ("name", "level", "reference", "unit", "estimate")}
+        for line in record["coefficients"]
+    ]
+    said = statistical_methods(record | {"coefficients": plain}, "died = yes")
+    assert "standard errors" not in said.lower() and "p values" not in said
+
+
+def test_the_data_protection_paragraph_is_the_statement_word_for_word(
+    record: dict[str, Any],
+) -> None:
+    privacy = Statement.from_dict(record["privacy"])
+    said = data_protection(privacy, [])
+    for head, rest in privacy.words:
+        exact = " ".join(f"{head}{rest}".split())
+        assert exact in said or "described below" in exact  # that sentence speaks of the page
+    assert privacy.public in said
+
+
+def test_a_run_without_a_guarantee_claims_none_in_its_paragraph(record: dict[str, Any]) -> None:
+    plain = record["privacy"] | {"epsilon": math.inf, "form": "printed"}
+    said = data_protection(Statement.from_dict(plain), [])
+    assert said.startswith("No privacy guarantee") and "Differential privacy with" not in said
+
+
+def test_a_page_explains_the_words_of_its_statement_as_the_glossary_does(
+    record: dict[str, Any],
+) -> None:
+    glossary = tomllib.loads(
+        (Path(__file__).parents[2] / "docs/reference/glossary.toml").read_text(encoding="utf-8")
+    )
+    told = {word["term"]: word["means"] for word in glossary["word"]}
+    assert MEANINGS.items() <= told.items()
+    shown = Reader(page(record)).text
+    assert MEANINGS["delta"] in shown and "secure sum" in shown
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser")
+def test_intervals_are_within_the_width_of_a_telephone(
+    record: dict[str, Any], tmp_path: Path
+) -> None:
+    """The texts of intervals stand within 390 pixels; nothing has to be scrolled to see them."""
+    assert BROWSER is not None
+    place = tmp_path / "page.html"
+    script = (
+        "<script>document.title = 'right edge ' + Math.max(...[...document.querySelectorAll("
+        "'.forest .num')].map(e => e.getBoundingClientRect().right))</script>"
+    )
+    place.write_text(page(record).replace("</body>", f"{script}</body>"), encoding="utf-8")
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        f'<iframe src="{place.name}" width="390" height="800" style="border:0"></iframe>'
+        "<script>onload = () => { document.title = frames[0].document.title }</script>",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--allow-file-access-from-files",
+            "--virtual-time-budget=3000",
+            "--dump-dom",
+            frame.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.search(r"right edge ([\d.]+)", done.stdout)
+    assert found and 0 < float(found[1]) <= 390, done.stdout[:500]

@@ -196,3 +196,13 @@ def test_bad_targets_are_refused_by_name() -> None:
         attack("stopping", "printed")
     with pytest.raises(InvalidInput, match=r"^confidence=1"):
         attack("dvp", confidence=1.0)
+
+
+@pytest.mark.parametrize("method", ["output", "sums", "labels", "people"])
+@pytest.mark.parametrize("replicates", [0, -1, 39])
+def test_too_few_replicates_are_refused_and_never_taken_for_the_default(
+    method: str, replicates: int
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        attack(method, replicates=replicates)
+    assert caught.value.field == "replicates"

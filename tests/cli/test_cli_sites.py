@@ -4,15 +4,19 @@ to reports.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -687,3 +691,99 @@ def test_a_demonstration_writes_into_no_folder_that_is_in_use(run: Call, tmp_pat
     ran = run("demo", "--keep", "hub")
     assert ran.code == 2 and "already holds files" in ran.err
     assert [path.name for path in (tmp_path / "hub").iterdir()] == ["hub.html"]
+
+
+# What a stranger and a full disk do to a hub: nothing that lasts
+
+
+def start_limited(descriptors: int, *arguments: str) -> subprocess.Popen[str]:
+    """A program that may open only so many files."""
+    limited = (
+        "import resource, sys; from sottovoce.cli import main\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))\n"
+        "main(sys.argv[1:])"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", limited, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_port(port: int, process: subprocess.Popen[str]) -> None:
+    while True:
+        assert process.poll() is None, process.communicate()[1]
+        try:
+            socket.create_connection(("127.0.0.1", port), 1.0).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_silent_connections_beyond_the_descriptors_do_not_end_a_hub(agreed: int) -> None:
+    """Strangers hold all of the hub's file descriptors; the run ends as if they were not there,
+    and no certificate is said to be wrong.
+    """
+    hub = start_limited(
+        96, "hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once"
+    )
+    wait_for_port(agreed, hub)
+    with contextlib.ExitStack() as strangers:
+        for _ in range(200):
+            stranger = strangers.enter_context(socket.socket())
+            stranger.settimeout(2.0)
+            with contextlib.suppress(OSError):  # the backlog may be full: that is their trouble
+                stranger.connect(("127.0.0.1", agreed))
+        # longer than the hub waits for a handshake, and than between two writes of its status
+        time.sleep(12.0)
+        assert hub.poll() is None, hub.communicate()[1]
+        for process in [start("site", "run", f"{name}/site.toml", "--json") for name in NAMES]:
+            said(process)
+    out, _ = said(hub)
+    alarms = [
+        line["alarm"]["alarm"] for line in map(json.loads, out.splitlines()) if "alarm" in line
+    ]
+    assert "certificate" not in alarms and json.loads(out.splitlines()[-1])["finished"]
+
+
+@pytest.fixture
+def small_disk(agreed: int, tmp_path: Path) -> Iterator[Path]:
+    """The hub's folder on a disk of 2 MiB of its own."""
+    hub, place = tmp_path / "hub", tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    try:
+        allowed = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        allowed = False
+    if not allowed:
+        pytest.skip("this user may not mount a small disk")
+    shutil.copytree(hub, place / "hub")
+    shutil.rmtree(hub)
+    hub.symlink_to(place / "hub")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_under_a_hub_is_waited_for(agreed: int, small_disk: Path) -> None:
+    hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once")
+    wait_for_port(agreed, hub)
+    filler = (small_disk / "filler").open("wb", buffering=0)
+    with contextlib.suppress(OSError):
+        while filler.write(bytes(4096)):
+            pass
+    sites = [start("site", "run", f"{name}/site.toml", "--json") for name in NAMES]
+    time.sleep(6.0)  # three writes of the hub's status, none of which succeeds
+    assert hub.poll() is None, hub.communicate()[1]
+    assert all(process.poll() is None for process in sites)
+    filler.close()
+    (small_disk / "filler").unlink()
+    for process in sites:
+        said(process)
+    out, _ = said(hub)
+    assert json.loads(out.splitlines()[-1])["finished"]

@@ -203,10 +203,23 @@ def test_revoked_certificates_are_refused_at_once_and_the_name_is_free(
         with pytest.raises(Refused, match="was revoked"):
             highest(sites, again, port)
         with pytest.raises(SystemExit):
-            call("hub", "revoke", folder, "west")
+            call("hub", "revoke", folder.parent, "west")  # no hub's folder
         (folder / "revoked.json").write_text("[")  # nobody is let in by a list that cannot be read
         with pytest.raises(Unreachable):
             highest(sites, east, port, 1.0)
+
+
+def test_a_site_is_revoked_by_name_where_the_hub_has_lost_its_files(
+    sites: Consortium, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    north = join(folder, "north")
+    (folder / "north.crt").unlink()
+    call("hub", "revoke", folder, "north")
+    assert "check the name" in capsys.readouterr().out
+    assert is_revoked(folder, (north / "north.crt").read_bytes())
+    time.sleep(1.1)  # certificates know seconds
+    north.rename(north.with_name("stolen"))
+    assert not is_revoked(folder, (join(folder, "north") / "north.crt").read_bytes())
 
 
 def test_an_invitation_is_revoked_with_its_site(sites: Consortium, folder: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import sqlite3
 import urllib.error
 import urllib.request
@@ -28,7 +29,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.monitor import serve_status_page
 from sottovoce.deploy.requests import RequestTransport
 from sottovoce.deploy.watch import SEEN, Watch, describe_long_waits, render_watch_page
-from sottovoce.errors import InvalidInput, SottovoceError, Unreachable
+from sottovoce.errors import InvalidInput, NotWritten, SottovoceError, Unreachable
 
 pytest.importorskip("cryptography")
 START = 1_700_000_000.0
@@ -150,6 +151,38 @@ def test_alarms_say_what_to_do(
     assert "sottovoce hub renew" in alarms()["certificate"]
     clock.now += 10 * 86_400
     assert "has expired" in alarms()["certificate"]
+
+
+def test_a_disk_that_takes_no_times_is_an_alarm_and_no_error(
+    sites: Consortium, hub: Hub, seen: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise NotWritten("seen: cannot be written: No space left on device")
+
+    greet(sites, hub, *sites.plan.names)
+    with monkeypatch.context() as patch:
+        patch.setattr(watch.files, "write_atomically", full)
+        seen.note_new_messages(now=True)
+        [alarm] = seen.status_with_times()["alarms"]
+        assert alarm["alarm"] == "not written" and "No space" in alarm["what"]
+    seen.note_new_messages(now=True)
+    assert seen.status_with_times()["alarms"] == [] and (tmp_path / SEEN).exists()
+
+
+def test_want_of_descriptors_is_no_fault_of_certificates(
+    sites: Consortium, hub: Hub, seen: Watch, tmp_path: Path
+) -> None:
+    Authority.make(tmp_path).write_hub_certificate(tmp_path, ["localhost"])
+    greet(sites, hub, *sites.plan.names)
+    seen.note_new_messages()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # as if all were taken
+    try:
+        alarms = seen.status_with_times()["alarms"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [alarm["alarm"] for alarm in alarms] == ["exhausted"]
+    assert seen.status_with_times()["alarms"] == []
 
 
 def test_hub_state_is_unknown_without_recorded_times(

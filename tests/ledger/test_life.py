@@ -11,7 +11,12 @@ import pytest
 
 from sottovoce.errors import BudgetExceeded, InvalidInput
 from sottovoce.ledger.durable import DurableLedger
-from sottovoce.ledger.life import LifetimeShare, describe_example_run, share_of_lifetime_budget
+from sottovoce.ledger.life import (
+    LifetimeShare,
+    Taken,
+    describe_example_run,
+    share_of_lifetime_budget,
+)
 from sottovoce.privacy.events import Event
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
@@ -99,3 +104,9 @@ def test_a_run_without_a_price_has_no_share() -> None:
         )
         is None
     )
+
+
+def test_runs_that_cost_nothing_cannot_be_counted() -> None:
+    with pytest.raises(InvalidInput, match="budget"):
+        Taken(0.0, 0.0).runs(1.0)
+    assert Taken(2.0, 0.0).runs(1.0) == 0

@@ -1,7 +1,7 @@
 """Centred rows with a number to predict: the guarantee, the price, sites, and models that come
 back.
 
-No command centres such rows by itself (docs/explanation/centring.md, "Numbers to predict"); a
+No command centres such rows by itself (docs/privacy/centring.md, "Numbers to predict"); a
 centring that is given is used.
 """
 

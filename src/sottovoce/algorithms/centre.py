@@ -1,6 +1,6 @@
 """The first step of centring: the mean of all rows, released once before any method.
 
-See docs/explanation/centring.md.
+See docs/privacy/centring.md.
 """
 
 from __future__ import annotations

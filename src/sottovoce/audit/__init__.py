@@ -19,7 +19,7 @@ from ..errors import InvalidInput
 from ..runs.registering import find_method, is_from_outside
 from ..util import plugins
 from . import aborts, answers, clipped, labels, people, rare, stopping, sums, worst_cases
-from .confidence import choose_test, epsilon_bound
+from .confidence import check_replicates, choose_test, epsilon_bound
 from .exact import densities
 from .game import USUAL, Case, Claim, Options, Scores, Verdict, play
 from .worst_cases import make_case
@@ -217,8 +217,8 @@ def attack(
     Raises
     ------
     InvalidInput
-        If there is no such method or form, `confidence` is outside [0.5, 1), or `colluders` is
-        given for anything but `sums`.
+        If there is no such method or form, `confidence` is outside [0.5, 1), `replicates` are too
+        few to choose a test on half of them, or `colluders` is given for anything but `sums`.
 
     Examples
     --------
@@ -228,6 +228,8 @@ def attack(
     (True, 1.405)
     """
     _check_claim(method, form, confidence, colluders)
+    if replicates is not None:
+        check_replicates(replicates)
     asked = Options(
         **vars(claim),
         replicates=replicates,
@@ -245,9 +247,9 @@ def attack(
 def _play_method(method: str, asked: Options, *, quick: bool) -> Verdict:
     """Play the worst known pair of a method, and add its exact privacy loss if it is known."""
     replicates = asked.replicates
-    if not replicates and quick:
+    if replicates is None and quick:
         replicates = _QUICK
-    elif not replicates:
+    elif replicates is None:
         replicates = _MORE.get((method, asked.form), _REPLICATES)
     case = worst_cases.make_case(method, asked.form, asked.epsilon, asked.delta, asked.rounds)
     verdict = play(case, replicates, seed=asked.seed, confidence=asked.confidence)

@@ -323,14 +323,13 @@ def revoke(folder: Path, name: str) -> None:
     without the site.
     """
     check_site_name("name", name)
+    # Of a folder that is no hub's, nothing would be revoked anywhere.
+    certificates.certificate_expiry(folder / "ca.crt")
     gone = certificates.revoke_certificates(folder, name)
+    revoked = ", ".join(gone)
     if not gone:
-        raise InvalidInput(
-            "name", name, f"has no certificate in {folder}", "see the names of NAME.crt there"
-        )
-    click.echo(
-        f"revoked {', '.join(gone)}: no certificate of {name} made until now is taken any more"
-    )
+        revoked = f"{name}, of which {folder} holds no certificate or invitation: check the name"
+    click.echo(f"revoked {revoked}; no certificate of {name} made until now is taken any more")
 
 
 @hub.command()

@@ -25,6 +25,7 @@ from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, start_relay
 from ..deploy.report import describe_progress, read_finished_results, write_hub_results
 from ..deploy.watch import Watch, describe_long_waits
+from ..errors import InvalidInput, SottovoceError
 from .screen import Console, escape_markup, make_listing, print_json
 
 LINGER = 300.0
@@ -135,6 +136,7 @@ class Serving:
         self._watch = Watch(hub, folder)
         self._news = News(self._watch, teller.print_line_or_json)
         self._results_written = False
+        self._trouble: str | None = None
         self._lingers_until: float | None = None
 
     @contextmanager
@@ -176,7 +178,7 @@ class Serving:
         try:
             yield
         finally:
-            self._news.look_and_tell(last=True)
+            self._look_and_write_results(last=True)
             if shown is not None:
                 shown[0].shutdown()
                 shown[0].server_close()
@@ -191,15 +193,33 @@ class Serving:
         """
         with self._live_sites_table():
             while not stop.wait(_BETWEEN_STEPS):
-                self._news.look_and_tell()
-                if not self._results_written and self._hub.all_sites_left:
-                    self._write_results()
+                self._look_and_write_results()
                 if self._once and self._results_written and self._all_sites_told():
                     break
         if self._results_written:
             self._hub.check_complete_end()
         elif stop.is_set() and not self._teller.as_json:
             self._teller.print_line_or_json("stopped; the same command goes on")
+
+    def _look_and_write_results(self, *, last: bool = False) -> None:
+        """Look at how far the run is, and write the results once every site has left.
+
+        A full disk or a want of file descriptors never ends the hub: it is told once, and the next
+        look tries again.  Only a log that is damaged does, since nothing can be carried then.
+        """
+        try:
+            self._news.look_and_tell(last=last)
+            if not self._results_written and self._hub.all_sites_left:
+                self._write_results()
+            self._trouble = None
+        except InvalidInput:
+            raise
+        except (SottovoceError, OSError) as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                self._teller.print_line_or_json(
+                    f"{error}; the hub stays and tries again", trouble=str(error)
+                )
 
     def _announce_start(self, port: int, page: str | None) -> None:
         """Tell the run, the port for the sites and the address of the page; None for no page."""

@@ -291,19 +291,18 @@ def revoke_certificates(folder: Path, name: str) -> list[str]:
     """Revoke all certificates and invitations of a site that were signed until now.
 
     Returns the paths of those that were in the hub's `folder`, and renames these files.  Copies
-    elsewhere are revoked too, because what counts is when a certificate was signed.  Nothing is
-    revoked if the folder holds none of them: the name may be a wrong one.
+    elsewhere are revoked too, and those of a hub that has lost its files: what counts is the name,
+    and when a certificate was signed.
     """
     files = [folder / f"{name}.crt", folder / "renewal" / f"{name}.crt", folder / f"{name}.invite"]
     there = [path for path in files if path.exists()]
-    if there:
-        now = datetime.now(UTC).replace(microsecond=0)
-        known = _read_revocations(folder) | {name: now.isoformat()}
-        text = json.dumps(dict(sorted(known.items())), indent=1) + "\n"
-        # The list first: it is what counts, and a kill in between leaves no certificate in use.
-        _replace_file(folder / REVOKED, text.encode())
-        for path in there:
-            path.replace(path.with_name(f"{path.name}.revoked-{now:%Y%m%d%H%M%S}"))
+    now = datetime.now(UTC).replace(microsecond=0)
+    known = _read_revocations(folder) | {name: now.isoformat()}
+    text = json.dumps(dict(sorted(known.items())), indent=1) + "\n"
+    # The list first: it is what counts, and a kill in between leaves no certificate in use.
+    _replace_file(folder / REVOKED, text.encode())
+    for path in there:
+        path.replace(path.with_name(f"{path.name}.revoked-{now:%Y%m%d%H%M%S}"))
     return [str(path) for path in there]
 
 

@@ -24,7 +24,7 @@ _PATIENCE = 30.0
 """Seconds to wait for another process that holds the file."""
 _APPLICATION = 0x736F7468
 """``soth`` in ASCII: tells a hub's log from any other SQLite file."""
-_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_CANTOPEN")
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")
 """Beginnings of SQLite's error names that say that a file is damaged or is no log."""
 # A write is on the disk when its transaction ends (synchronous, fullfsync), readers do not block it
 # (WAL), and functions in a foreign file's schema are not run (trusted_schema).
@@ -191,6 +191,8 @@ class LogFile:
                 ) from None
             if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 code = "cannot be written: the disk is full or fails"
+            elif code.startswith("SQLITE_CANTOPEN"):
+                code = "cannot be opened: no right to it, or no file descriptors left"
             raise SottovoceError(
                 f"log={self._name!r}: {code}; the sites wait and try again"
             ) from None
@@ -206,6 +208,9 @@ def _prepare_writable(path: Path) -> str:
         raise InvalidInput(
             "log", str(path), rule, "give the hub write access to its folder"
         ) from None
+    if not path.is_file():
+        rule = "is not a hub log: it is not a file"
+        raise InvalidInput("log", str(path), rule, "move it away")
     return str(path)
 
 

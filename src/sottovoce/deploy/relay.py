@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidInput, Refused, SottovoceError, Unreachable
+from ..errors import Exhausted, InvalidInput, Refused, SottovoceError, Unreachable
 from ..util.files import read_bounded_file
 from ..util.plain import canonical_json
 from ..util.typing import Any
@@ -84,6 +84,8 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A connection that does not shake hands holds a file descriptor of the hub: not for long.
+    ("grpc.server_handshake_timeout_ms", 10_000),
 )
 
 
@@ -407,9 +409,9 @@ def _tls_configuration_fetcher(
             if found == known:
                 return None
             check_tls_files("hub", *found)
-        except InvalidInput:
-            # The files are being written at this moment, or are wrong: the old ones stay in use,
-            # and `hub run` and `hub status` say what is wrong.
+        except (InvalidInput, Exhausted):
+            # The files are being written at this moment, are wrong, or no descriptor is left: the
+            # old ones stay in use, and `hub run` and `hub status` say what is wrong.
             return None
         known = found
         return _tls_configuration(found)

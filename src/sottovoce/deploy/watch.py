@@ -20,7 +20,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..errors import SottovoceError
+from ..errors import Exhausted, NotWritten, SottovoceError
 from ..util import files
 from ..util.pages import Column, Table, render_template
 from ..util.typing import Any
@@ -83,6 +83,8 @@ class Watch:
         self._ends: deque[tuple[int, float]] = deque(map(tuple, seen.get("ends", [])), _KEPT)
         # when a process last served the run
         self._served: float | None = seen.get("at")
+        # why the times could not be written the last time; None if they could
+        self._not_written: str | None = None
 
     def note_request(self, site: str) -> None:
         """Note that a request of `site` has come now; may be called from any thread."""
@@ -92,7 +94,8 @@ class Watch:
     def note_new_messages(self, *, now: bool = False) -> None:
         """Note which sites have sent a message since the last call; for the serving process.
 
-        Times are written to the disk every few seconds, or at once if `now` is set.
+        Times are written to the disk every few seconds, or at once if `now` is set.  A disk that
+        takes none is an alarm and no error: sites depend on the run's log, not on these times.
         """
         at = self._clock()
         with self._lock:
@@ -119,7 +122,11 @@ class Watch:
             }
         if due:
             self._wrote = at
-            files.write_atomically("seen", self._folder / SEEN, json.dumps(kept) + "\n")
+            try:
+                files.write_atomically("seen", self._folder / SEEN, json.dumps(kept) + "\n")
+                self._not_written = None
+            except NotWritten as error:
+                self._not_written = str(error)
 
     def status_with_times(self) -> dict[str, Any]:
         """Return the state of the run as plain data: sites with times, who waits for whom, alarms.
@@ -202,6 +209,7 @@ class Watch:
             *self._alarm_if_not_running(shown, now),
             *stalled,
             *self._alarm_if_disk_is_full(shown),
+            *self._alarm_if_times_are_not_written(),
         ]
 
     def _alarm_if_not_running(self, shown: dict[str, Any], now: float) -> list[dict[str, str]]:
@@ -265,6 +273,13 @@ class Watch:
         )
         return [_make_alarm("disk", what, "free some disk space; the sites wait meanwhile")]
 
+    def _alarm_if_times_are_not_written(self) -> list[dict[str, str]]:
+        """Return the alarm that the times in :data:`SEEN` are not written, if they are not."""
+        if self._not_written is None:
+            return []
+        do = "free disk space or file descriptors; the run goes on as far as its log can be written"
+        return [_make_alarm("not written", self._not_written, do)]
+
     def _bytes_still_sent(self, shown: dict[str, Any]) -> int:
         """Return the most bytes of messages that the sites send until the end of the run."""
         message = request_and_reply_sizes(self._hub.plan)[0]
@@ -273,14 +288,21 @@ class Watch:
         )
 
     def _alarms_of_certificates(self, now: float) -> list[dict[str, str]]:
-        """Return an alarm for each certificate that ends soon, has ended, or cannot be read."""
-        alarms = []
+        """Return an alarm for each certificate that ends soon, has ended, or cannot be read.
+
+        One alarm in place of these if the hub has no file descriptors left to read them.
+        """
+        alarms = list[dict[str, str]]()
         sites = [f"{name}.crt" for name in self._hub.plan.names]
         for file in ("ca.crt", "hub.crt", *sites):
             if not (self._folder / file).exists():
                 continue
             try:
                 left = self._end_of_certificate(file) - datetime.fromtimestamp(now, UTC)
+            except Exhausted as error:
+                # It says nothing about the certificates, so one line for all of them is enough.
+                do = "look who connects, and let the hub open more files (LimitNOFILE)"
+                return [*alarms, _make_alarm("exhausted", str(error), do)]
             except SottovoceError:
                 alarms.append(
                     _make_alarm("certificate", f"{file} is not a certificate", "restore it")

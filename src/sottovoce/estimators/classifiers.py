@@ -117,7 +117,7 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         read off y, in a simulation only, and the statement says so.
     trust : {"nobody", "sum", "curator"} or None, default=None
         Whom people trust with their rows: nobody; nobody with more than the sum over all sites
-        (``docs/explanation/sums.md``), nearly as accurate as a curator; or a curator who holds all
+        (``docs/privacy/sums.md``), nearly as accurate as a curator; or a curator who holds all
         rows.  None for nobody, or whom the method's name says.
     loss : str, default="auto"
         One of

@@ -149,7 +149,9 @@ class DurableLedger(NeverCopied, Readings):
         LedgerError
             If the file exists.
         NotWritten
-            If it cannot be written.  Nothing is left behind then.
+            If it cannot be written.  Nothing is left behind then, but where the disk fills up
+            after the ledger was made and before it was bound to the rows of `fingerprint`: it is
+            there then, unbound and without a charge, and :meth:`open` binds it.
         """
         validate_target(epsilon, delta or None)
         values = np.asarray(epsilon, dtype=float)

@@ -96,7 +96,7 @@ class Taken(NamedTuple):
     def runs(self, budget: float) -> int:
         """Return how many such runs a ledger of this budget can pay for.
 
-        InvalidInput if the budget is infinite, which pays for any number.
+        InvalidInput if the budget is infinite, or a run costs nothing: any number fits then.
         """
         if np.isposinf(budget):
             rule = "must be finite to count the runs that it pays for"
@@ -104,6 +104,9 @@ class Taken(NamedTuple):
         # Not "first > budget": NaN fits no budget.
         if not self.first <= budget:
             return 0
+        if self.later <= 0.0:
+            rule = "pays for any number of runs that cost nothing"
+            raise InvalidInput("budget", budget, rule, "count runs that cost something")
         return 1 + int((budget - self.first) / self.later)
 
 

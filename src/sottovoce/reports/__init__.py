@@ -7,6 +7,7 @@ refused.
 """
 
 from .page import answer, page, sections
+from .paragraphs import data_protection, statistical_methods
 from .picture import picture
 
-__all__ = ["answer", "page", "picture", "sections"]
+__all__ = ["answer", "data_protection", "page", "picture", "sections", "statistical_methods"]

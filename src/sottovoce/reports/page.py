@@ -28,8 +28,10 @@ from .coefficients import (
     scaled_interval,
     sufficient_budget_text,
 )
+from .paragraphs import data_protection, statistical_methods
 from .plain import format_percentage, number, read_finite_number, refusing_foreign_documents
 from .quality import build_quality_section
+from .terms import terms_of
 
 _BOLDEST = 3
 """Most coefficients that have a sentence of their own on top of the page."""
@@ -387,6 +389,7 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
             exact = _exact_numbers_table(plain)
             notes = [str(note) for note in plain.get("notes") or ()]
         lead, points = answer(plain)
+        promise = _privacy_promise(plain, privacy)
         return render_template(
             "run.html",
             title=title or _default_title(plain),
@@ -397,7 +400,12 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
             **sections(plain, holder=holder),
             sites=_sites_table(plain, privacy),
             cost=_privacy_cost(plain, privacy),
-            promise=_privacy_promise(plain, privacy),
+            promise=promise,
+            words=terms_of(privacy),
+            paragraphs=[
+                ("Statistical methods", statistical_methods(plain, outcome_in_words(plain))),
+                ("Data protection", data_protection(privacy, promise.held_out)),
+            ],
             holder=holder,
             exact=exact,
             notes=notes,

@@ -6,7 +6,7 @@ row z with constant entry x is ``gain (z - mean x / k)``, clipped to norm 1 agai
 of a row that nothing clipped (:class:`sottovoce.data.move.Move`).
 
 Whether to centre is decided from public facts alone: sizes, budget, trust and the schema
-(docs/explanation/centring.md; why it is private: docs/privacy/centring.md).
+(docs/privacy/centring.md, which also says why it is private).
 :mod:`sottovoce.runs.training` and plans of separate sites decide; :mod:`sottovoce.runs.engine`
 releases the mean.
 """
@@ -331,7 +331,7 @@ def decide_centring(config: RunConfig, n: Array, d: int, frame: Frame | None) ->
 def _noise_over_curator(config: RunConfig, sites: int) -> float:
     """Return the ratio of the noise of a mean over all sites to that of a curator's mean.
 
-    It is f of docs/explanation/centring.md, step 1.
+    It is f of docs/privacy/centring.md, step 1.
     """
     if config.trusted.pools_rows:
         return 1.0

@@ -27,13 +27,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, NotWritten, format_declared_value
+from ..errors import Exhausted, InvalidInput, NotWritten, format_declared_value
 from .typing import Any
 
 LARGEST = 16 * 2**20
 """Most bytes of a text file: a schema, a study, an edge list."""
 PROBE = 2**18
 """Bytes written on trial before a run: about the size of a saved run of a few sites."""
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that say nothing about a file: this process or machine has nothing left to open it."""
 _SQLITE = b"SQLite format 3\0"
 _IS_DATABASE = "holds a ledger or another database, which is never written over"
 # Bounds of JSON and TOML: levels, digits of an integer, parts of a dotted key, and how many lists
@@ -98,11 +100,17 @@ def read_bounded_file(field: str, path: str | Path, largest: int = LARGEST) -> b
     ------
     InvalidInput
         If the file has more bytes, or cannot be read.
+    Exhausted
+        If this process or machine has no descriptors or memory left to read it.
     """
     try:
         with require_regular_file(field, path).open("rb") as file:
             data = file.read(largest + 1)
     except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise Exhausted(
+                f"{field}={format_declared_value(path)}: cannot be read now: {error.strerror}"
+            ) from None
         rule = f"cannot be read: {error.strerror}"
         raise InvalidInput(field, Path(path), rule, "check the path and the file") from None
     if len(data) > largest:

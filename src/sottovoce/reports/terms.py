@@ -1,0 +1,56 @@
+"""Words of privacy statements, explained for readers of a report.
+
+They are those of docs/reference/glossary.toml, which a report cannot lead to: it is one file.
+"""
+
+from __future__ import annotations
+
+from ..privacy.statement import Statement
+
+EPSILON = "epsilon"
+SECURE_SUM = 'secure sum, `trust="sum"`'
+SIMULATION = "simulation"
+
+MEANINGS = {
+    EPSILON: (
+        "The exponent of the guarantee; less is stronger. It belongs to a relation and a unit."
+    ),
+    "delta": (
+        "The addend of the guarantee: every set of outcomes is at most e^epsilon times as "
+        "probable, plus delta."
+    ),
+    "replace-one, zero-out": (
+        "What an epsilon compares: a row with any other row; a row with an empty one. The first "
+        "promises more."
+    ),
+    "unit": "What is protected: one row of one site, or all rows of a person.",
+    "accountant": (
+        "The arithmetic that turns all releases of a row into one epsilon and delta: Rényi "
+        "differential privacy (RDP), zero-concentrated (zCDP), privacy loss distributions (PLD), "
+        "or sums of pure epsilons."
+    ),
+    "ledger": ("The list of all releases of a site's rows, with what is proved of them together."),
+    SECURE_SUM: (
+        "Masked shares of which only the sum over all sites can be read; the sum is protected."
+    ),
+    SIMULATION: (
+        "A run whose noise comes from a seed, so that it can be repeated. It must not be published "
+        "as private."
+    ),
+}
+"""Terms of the glossary with their meanings, in the order in which they are shown."""
+
+
+def terms_of(privacy: Statement) -> list[tuple[str, str]]:
+    """Return the terms that a statement uses, with their meanings."""
+    unused = set()
+    if privacy.trust.kind != "sum":
+        unused.add(SECURE_SUM)
+    if not privacy.simulated:
+        unused.add(SIMULATION)
+    # The setting that a term of the glossary names says nothing to readers of a report.
+    return [
+        (term.partition(", `")[0], meaning)
+        for term, meaning in MEANINGS.items()
+        if term not in unused
+    ]
