@@ -96,6 +96,7 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         "tutorial": "tutorial/first_study",
         "reference": "reference/api",
         "methods/index": "reference/methods",
+        "privacy/curved": "howto/curved",
         "methods/momentum": "privacy/correlated_noise",
         "explanation/momentum": "privacy/correlated_noise",
         "start": "howto/choose_numbers",

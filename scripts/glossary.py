@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs/reference/glossary.toml"
 PAGE = ROOT / "docs/reference/glossary.md"
 NOTE = "<!-- Made of glossary.toml by scripts/glossary.py. -->"
+LEAD = "For readers of any page: what its words mean here, and what the literature calls them."
 UNCHECKED = ("docs/_build", "docs/measured")
 
 
@@ -42,9 +43,9 @@ def page_of_words(words: list[Word]) -> str:
     for word in words:
         meaning = word["means"]
         if "field" in word:
-            meaning += f" In the literature: {word['field']}."
+            meaning += f" (Literature: {word['field']}.)"
         entries.append(f"{word['term']}\n: {meaning}\n")
-    return f"# Glossary\n\n{NOTE}\n\n" + "\n".join(entries)
+    return f"# Glossary\n\n{NOTE}\n\n{LEAD}\n\n" + "\n".join(entries)
 
 
 def checked_files() -> Iterator[Path]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -23,19 +24,16 @@ from sottovoce.runs.training import TrainConfig, train
 
 DATA = ("adult", "mnist37", "synthetic:n=20000,d=20,seed=1")
 PARTITIONS = ("iid", "label")
-EPSILONS = (0.1, 0.5, 1.0)
+EPSILONS = (0.1, 1.0)
 DELTA, ROUNDS, REPLICATES = 1e-5, 10, 10
 
 HEAD = """# Results
 
-Test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5 nodes on a
-ring, {rounds} rounds, replace-one, delta = {delta:g} in total, all other parameters at their defaults. The adversary
-sees every message of every round; rows marked *curator* trust one party with all rows, and rows marked *sum* hold
-against whoever sees all messages and knows what one of the sites knows ([sums](../privacy/sums.md)). `auto` picks
-its method, its rounds and its parameters ([choosing](../explanation/choosing.md)); `auto --trust sum` does so among the
-methods of sums, and `auto --trust curator` among those of a curator, which is the yardstick: the best curator that we
-can build. Rows of 20 sites with 300 rows each, and of 2 to 200 sites, are [beside the picture of
-sums](../privacy/sums.md). Written by `python bench/accuracy/results.py`.
+To compare methods: test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5
+nodes on a ring, {rounds} rounds, replace-one, delta = {delta:g} in total, defaults otherwise. The adversary sees every message
+of every round; *curator* trusts one party with all rows, and *sum* holds against whoever also knows what one of the sites
+knows ([sums](../privacy/sums.md)). `auto` [picks its method](../explanation/choosing.md), with `--trust` among those of
+that trust. Methods with equal numbers share a line. Written by `python bench/accuracy/results.py`.
 
 """
 
@@ -70,6 +68,14 @@ def score(method: str, data: str, partition: str, epsilon: float) -> dict[str, o
     }
 
 
+def shared_lines(lines: dict[str, str]) -> str:
+    """The lines of a table; methods with the same trust and the same numbers share one."""
+    methods: dict[str, list[str]] = {}
+    for method, line in lines.items():
+        methods.setdefault(line, []).append(f"`{method}`")
+    return "".join(f"| {', '.join(names)}{line}\n" for line, names in methods.items())
+
+
 def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str:
     """The page; `kept` has lines of tables by data set and method that were not measured now."""
     text = HEAD.format(replicates=REPLICATES, rounds=ROUNDS, delta=DELTA)
@@ -83,9 +89,11 @@ def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str
         text += "| method | " + " | ".join(f"{p}, epsilon {e:g}" for e, p in columns) + " |\n"
         text += "|---|" + "---|" * len(columns) + "\n"
         measured = {row["asked"] for row in mine}
+        lines: dict[str, str] = {}
         for method in METHODS:
             if method not in measured:
-                text += kept.get((str(data), method), "")
+                if (str(data), method) in kept:
+                    lines[method] = kept[str(data), method]
                 continue
             kind = REGISTRY[method].trust.kind if method in REGISTRY else ""
             trusted = "" if kind in ("", "nobody") else f" *{kind}*"
@@ -94,10 +102,8 @@ def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str
                 for r in mine
                 if r["asked"] == method
             }
-            text += (
-                f"| `{method}`{trusted} | " + " | ".join(cells.get(c, "") for c in columns) + " |\n"
-            )
-        text += "\n"
+            lines[method] = f"{trusted} | {' | '.join(cells.get(c, '') for c in columns)} |"
+        text += shared_lines(lines) + "\n"
     return text
 
 
@@ -110,13 +116,14 @@ METHODS = [
 
 
 def lines_of(text: str) -> dict[tuple[str, str], str]:
-    """Lines of the tables of a page, by data set and method."""
+    """Lines of the tables of a page without their methods, by data set and method."""
     found, data = {}, ""
-    for line in text.splitlines(keepends=True):
+    for line in text.splitlines():
         if line.startswith("## "):
             data = line[3:].strip()
-        elif line.startswith("| `"):
-            found[data, line.split("`")[1]] = line
+        elif shared := re.match(r"\| (`[^`]+`(?:, `[^`]+`)*)(.*)", line):
+            for method in re.findall(r"`([^`]+)`", shared[1]):
+                found[data, method] = shared[2]
     return found
 
 

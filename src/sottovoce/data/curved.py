@@ -4,7 +4,7 @@ They are used only where a schema declares them.
 :class:`Spline` reads a raw column; :class:`Squares`, :class:`Pairs` and :class:`Fourier` are
 *derived* from features of other blocks.  All constants are declared: no knot, bandwidth or
 frequency depends on rows.  That encoded rows stay in the unit ball is proved in
-docs/privacy/curved.md, and sketched at each class.
+docs/howto/curved.md, and sketched at each class.
 """
 
 from __future__ import annotations
