@@ -16,27 +16,21 @@ MEANINGS = {
         "The exponent of the guarantee; less is stronger. It belongs to a relation and a unit."
     ),
     "delta": (
-        "The addend of the guarantee: every set of outcomes is at most e^epsilon times as "
+        "The addend of the guarantee: any set of outcomes is at most e^epsilon times as "
         "probable, plus delta."
     ),
     "replace-one, zero-out": (
-        "What an epsilon compares: a row with any other row; a row with an empty one. The first "
-        "promises more."
+        "What epsilon compares: a row with any other, which promises more; a row with an empty one."
     ),
-    "unit": "What is protected: one row of one site, or all rows of a person.",
+    "unit": ("What is protected: one row of one site, or all rows of a person."),
     "accountant": (
         "The arithmetic that turns all releases of a row into one epsilon and delta: Rényi "
-        "differential privacy (RDP), zero-concentrated (zCDP), privacy loss distributions (PLD), "
-        "or sums of pure epsilons."
+        "(RDP), zero-concentrated (zCDP), privacy loss distributions (PLD), or sums of pure "
+        "epsilons."
     ),
-    "ledger": ("The list of all releases of a site's rows, with what is proved of them together."),
-    SECURE_SUM: (
-        "Masked shares of which only the sum over all sites can be read; the sum is protected."
-    ),
-    SIMULATION: (
-        "A run whose noise comes from a seed, so that it can be repeated. It must not be published "
-        "as private."
-    ),
+    "ledger": ("The list of all releases of a site's rows, with their total."),
+    SECURE_SUM: ("Masked shares of which only the protected sum can be read."),
+    SIMULATION: ("A run whose noise comes from a seed. It must not be published as private."),
 }
 """Terms of the glossary with their meanings, in the order in which they are shown."""
 
