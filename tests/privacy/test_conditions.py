@@ -305,3 +305,45 @@ def test_a_printed_gate_whose_penalty_changes_pays_for_a_release_in_every_round(
     rows = prepare(config, np.full((5, 1), 8000.0), 36).plan_ledger().rows
     priced = [one for one in pricing_events(rows) if isinstance(one, MinimiserGateRelease)]
     assert [bool(np.all(one.sensitivity_over_sigma() > 0)) for one in priced] == [True] * 6
+
+
+IN_ORDER = [carried(1), carried(2), carried(3)]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        IN_ORDER,
+        [carried(1), carried(1), carried(2), gate(1), gate(2), carried(3)],
+        [carried(2), carried(1), carried(3)],
+        [carried(1), carried(2), carried(2)],
+        [],
+    ],
+)
+@pytest.mark.parametrize("before", [[], [carried(1)], [carried(1), carried(2)], [gate(1)]])
+def test_repeated_charges_are_priced_as_charges_one_by_one(
+    run: list[Event], before: list[Event]
+) -> None:
+    """Repeated charges have the prices of single ones, and leave the same rounds behind."""
+    together, single = Conditions(), Conditions()
+    for event in before:
+        together.charge_event(event)
+        single.charge_event(event)
+    expected = [single.charge_event(event).terms for _ in range(3) for event in run]
+    assert [price.terms for price in together.charge_repeatedly(run, 3)] == expected
+    for event in [carried(index) for index in (2, 2, 2, 3, 3, 3, 4, 4, 4)] + [gate(2), gate(3)]:
+        assert together.charge_event(event).terms == single.charge_event(event).terms
+
+
+def test_repeated_rounds_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times the same rounds ask for preceding rounds as often as one time."""
+    asked = []
+    follows = conditions._follows_round
+
+    def counted(event: Event, before: Event) -> bool:
+        asked.append(event)
+        return follows(event, before)
+
+    monkeypatch.setattr(conditions, "_follows_round", counted)
+    Conditions().charge_repeatedly(IN_ORDER, 10)
+    assert len(asked) == len(IN_ORDER) - 1

@@ -182,15 +182,10 @@ class Ledger(NeverCopied, Readings):
         account = self.account
         with account.lock:
             conditions = account.conditions_of_deal(None).copy()
-            planned = [(event, conditions.charge_event(event)) for event in events]
-            if any(event.needs == "rounds" for event in events):
-                # A later time may cost more than the first, whose rounds may have followed rounds
-                # charged before.
-                for _ in range(times - 1):
-                    planned += [(event, conditions.charge_event(event)) for event in events]
-            else:
-                # What prices an event that needs no rounds is the same every time.
-                planned *= times
+            # A later time may cost more than the first, whose rounds may have followed rounds
+            # charged before.
+            prices = conditions.charge_repeatedly(events, times)
+            planned = list(zip([*events] * times, prices, strict=True))
             after = account.check_affordable([price for _, price in planned], None)
             for event, price in planned:
                 account.write(event, None, price, after)

@@ -9,7 +9,7 @@ the condition.  The ledger records the release's own event in either case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -65,6 +65,40 @@ class Conditions:
             self._last.setdefault((type(event), _index(event)), []).append(event)
             self._asked = None
         return priced
+
+    def charge_repeatedly(self, events: Sequence[Event], times: int) -> list[Event]:
+        """Charge events, in order and `times` in a row, and return the event that prices each.
+
+        The result is that of :meth:`charge_event` for one after the other.  If no round was charged
+        before, and each round of the first time follows another of that time, later times are not
+        searched.  Rounds are looked for from the latest one back, so a round of a later time
+        follows a round of its own time, as in the first.
+
+        Parameters
+        ----------
+        events : sequence of Event
+        times : int
+            At least 1.
+
+        Returns
+        -------
+        list of Event
+            ``times * len(events)`` events.
+        """
+        rounds_before = any(self._last.values())
+        first = [self.charge_event(event) for event in events]
+        prices_of_rounds = [
+            (event, price)
+            for event, price in zip(events, first, strict=True)
+            if event.needs == "rounds"
+        ]
+        if not prices_of_rounds:
+            return first * times
+        if not rounds_before and all(price is event for event, price in prices_of_rounds):
+            # Every time leaves the same rounds to be followed.
+            self._last = {key: rounds * times for key, rounds in self._last.items()}
+            return first * times
+        return first + [self.charge_event(event) for _ in range(times - 1) for event in events]
 
     def copy(self) -> Conditions:
         """Return an independent copy."""
