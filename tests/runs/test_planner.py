@@ -5,17 +5,22 @@ of schedule.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sottovoce.algorithms import REGISTRY
+from sottovoce.data.rows import Rows
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.schedules import Schedule
+from sottovoce.runs import pricing
 from sottovoce.runs.config import RunConfig
+from sottovoce.runs.planned import plan_run
 from sottovoce.runs.prepare import outline_run, prepare
 from sottovoce.runs.pricing import RunSetting, plan_ledger
+from sottovoce.runs.simulate import run_planned
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private]
 N = np.full((5, 1), 8000.0)
@@ -164,3 +169,43 @@ def test_a_plan_can_be_watched_round_by_round() -> None:
             ready.algorithm, RunSetting(ready.facts, ready.graph, k, ready.ledger.accountant)
         )
         assert part.total() == totals[k]
+
+
+@pytest.mark.parametrize("method", ["momentum", "dvp", "mr_admm", "prox_admm"])
+def test_a_run_that_was_priced_is_not_planned_again(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A simulation plans no run whose price ended a calibration, and none that another seed has."""
+    X = np.random.default_rng(0).normal(size=(4, 30, 2)) / 5.0
+    rows = Rows.build_from_parts([(x, np.where(x[:, 0] > 0, 1.0, -1.0)) for x in X])
+    config = RunConfig(method=method, epsilon=1.0, delta=1e-5, rounds=4, seed=0)
+    runs = [plan_run(replace(config, seed=seed), rows.n, rows.d) for seed in range(3)]
+    planned = []
+    collect = pricing._collect_dry_queries
+
+    def counted(dry: Any) -> Any:
+        planned.append(dry)
+        return collect(dry)
+
+    monkeypatch.setattr(pricing, "_collect_dry_queries", counted)
+    found = [run_planned(run, rows) for run in runs]
+    assert len(planned) <= 1
+    for run, result in zip(runs, found, strict=True):
+        assert result.ledger == run.prepared.plan_ledger().to_list()
+
+
+def test_a_plan_is_known_by_all_that_its_events_depend_on() -> None:
+    """Another noise, relation, number of rounds or graph has a plan of its own."""
+    config = RunConfig(method="dvp", epsilon=1.0, delta=1e-5, rounds=4)
+    runs = [
+        prepare(config, N, 36),
+        prepare(replace(config, epsilon=2.0), N, 36),
+        prepare(replace(config, relation="zero-out"), N, 36),
+        prepare(replace(config, rounds=5), N, 36),
+        prepare(replace(config, graph="complete"), N, 36),
+        prepare(config, N + 1.0, 36),
+    ]
+    assert len({pricing.key_of_plan(run.algorithm, run._setting(4)) for run in runs}) == len(runs)
+    assert pricing.key_of_plan(runs[0].algorithm, runs[0]._setting(4)) == pricing.key_of_plan(
+        prepare(replace(config, seed=7), N, 36).algorithm, runs[0]._setting(4)
+    )

@@ -8,7 +8,6 @@ total of the ledger that a run at this scale would leave (:func:`plan_ledger`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -27,7 +26,7 @@ from ..problem.schedules import Schedule
 from ..util.plain import canonical_json
 from ..util.typing import Any, Array, ArrayLike
 from .gaussian_runs import price_of_gaussian_run, scalar_if_equal
-from .pricing import RunSetting, plan_ledger
+from .pricing import RunSetting, key_of_plan, plan_ledger, planned_events
 
 A = TypeVar("A", bound=Algorithm[Any])
 
@@ -209,7 +208,6 @@ def _calibration_key(
     may hold arrays, which cannot be hashed; all nodes share its one scale, which its events at
     another scale determine, so these are its key.
     """
-    facts, first = setting.facts, setting.first
     common = (
         target.tobytes(),
         setting.accountant.label,
@@ -219,16 +217,10 @@ def _calibration_key(
         claimed,
     )
     if method.complete:
-        once = replace(setting, copies=1)
-        events = plan_ledger(method, once).to_list()
-        return (canonical_json([method.name, shape.to_dict(), facts.to_dict(), events]), *common)
-    before = None
-    if first is not None:
-        before = (type(first), canonical_json(first.identity_of_run()), first.noise)
-    public = canonical_json(facts.to_dict()), facts.loss, facts.rows, facts.solved_for
-    key = (method, public, setting.graph.degree.tobytes(), setting.rounds, before, *common)
-    try:
-        hash(key)
-    except TypeError:
+        events = [event.to_dict() for event in planned_events(method, setting)]
+        parts = [method.name, shape.to_dict(), setting.facts.to_dict(), events]
+        return (canonical_json(parts), *common)
+    key = key_of_plan(method, setting)
+    if key is None:
         return None
-    return key
+    return (key, *common)

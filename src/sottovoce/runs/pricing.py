@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +54,7 @@ from ..privacy.statement_facts import (
 from ..problem.facts import Facts
 from ..problem.trust import Trust
 from ..queries import Query, Sum, check_unit
+from ..util.plain import canonical_json
 from ..util.typing import Any, Array, IntArray
 from .centre import DISCLOSED, Centring
 from .config import RunConfig
@@ -270,6 +271,97 @@ def _collect_dry_queries(dry: _DryRun) -> Queries:
     return found
 
 
+def key_of_plan(method: Algorithm[Any], setting: RunSetting) -> Any:
+    """Return a key of all that the events of a run of all nodes depend on.
+
+    Parameters
+    ----------
+    method : Algorithm
+    setting : RunSetting
+
+    Returns
+    -------
+    hashable or None
+        None for a method that cannot be hashed.
+    """
+    facts, first = setting.facts, setting.first
+    before = None
+    if first is not None:
+        before = _key_of_recipe(first)
+    asked: Any = method
+    if isinstance(method, Recipe):
+        # A recipe may hold arrays, which cannot be hashed.
+        asked = _key_of_recipe(method)
+    public = [getattr(facts, field.name) for field in fields(facts)]
+    key = (
+        asked,
+        *(value.tobytes() if isinstance(value, np.ndarray) else value for value in public),
+        setting.graph.degree.tobytes(),
+        setting.rounds,
+        before,
+    )
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _key_of_recipe(recipe: Recipe) -> tuple[Any, ...]:
+    return type(recipe), canonical_json(recipe.identity_of_run()), recipe.noise
+
+
+class _Plan(NamedTuple):
+    """The events of a run of all nodes that no budget ends, under the key of the plan."""
+
+    key: Any
+    events: tuple[Event, ...]
+
+
+# Most events that are kept of a plan: of longer runs, most of the time is the run itself.
+_MOST_EVENTS = 10_000
+# A cache: the last plan.  A calibration ends with the plan that the run is opened with, and
+# one-against-rest classifiers run one plan for each class.
+_last_plan: _Plan | None = None
+
+
+def planned_events(method: Algorithm[Any], setting: RunSetting) -> tuple[Event, ...]:
+    """Return the events of a run of all nodes that no budget ends, in order.
+
+    The last plan is kept, so that a run that was priced is not planned again.
+
+    Parameters
+    ----------
+    method : Algorithm
+        With its noise.
+    setting : RunSetting
+
+    Returns
+    -------
+    tuple of Event
+        Of one copy of the run.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`collect_queries`.
+    """
+    global _last_plan
+    # Another thread may replace it meanwhile.
+    last, key = _last_plan, key_of_plan(method, setting)
+    if last is not None and key is not None and last.key == key:
+        return last.events
+    events = _events_of_dry_run(_DryRun.for_all_nodes(method, setting))
+    if key is not None and len(events) <= _MOST_EVENTS:
+        _last_plan = _Plan(key, events)
+    return events
+
+
+def _events_of_dry_run(dry: _DryRun) -> tuple[Event, ...]:
+    queries = _collect_dry_queries(dry)
+    return tuple(query.event(dry.facts) for query in (*queries.first, *queries.method))
+
+
 def plan_ledger(
     method: Algorithm[Any],
     setting: RunSetting,
@@ -311,8 +403,7 @@ def plan_ledger(
     if math.isinf(budget) and after is None:
         # Without a limit only a total that is no number can end the run early, so all events are
         # charged together, which is faster.
-        queries = _collect_dry_queries(dry)
-        events = [query.event(dry.facts) for query in (*queries.first, *queries.method)]
+        events = planned_events(method, setting) if node is None else _events_of_dry_run(dry)
         # If one is refused, nothing is charged, and the slow way below finds which.
         with suppress(BudgetExceeded):
             ledger.charge_all(events, setting.copies)
@@ -387,10 +478,17 @@ class Prepared:
         Ledger
             Of one copy of the run, with all events in the order of their charges.
         """
+        setting = self._setting(self.config.rounds if rounds is None else rounds)
+        return plan_ledger(self.algorithm, setting, node=node, budget=budget, after=after)
+
+    def planned_events(self) -> tuple[Event, ...]:
+        """Return all events of one copy of the run, in order, if no budget ends it."""
+        return planned_events(self.algorithm, self._setting(self.config.rounds))
+
+    def _setting(self, rounds: int) -> RunSetting:
+        """Return what the price of the first `rounds` depends on, of one copy of the run."""
         book = self.ledger
-        if rounds is None:
-            rounds = self.config.rounds
-        setting = RunSetting(
+        return RunSetting(
             self.facts,
             self.graph,
             rounds,
@@ -398,7 +496,6 @@ class Prepared:
             book.delta,
             first=self.recipe_before_method,
         )
-        return plan_ledger(self.algorithm, setting, node=node, budget=budget, after=after)
 
     def affordable_events(self, node: int) -> tuple[Event, ...]:
         """Return the events of one node up to the first that its budget cannot pay, in order."""

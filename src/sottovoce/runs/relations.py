@@ -57,18 +57,17 @@ def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None
     relation = other_relation(facts.relation)
     # Solves were certified for the relation of the run.
     there = replace(facts, relation=relation, solved_for=facts.relation)
-    ours = prepared.plan_ledger().rows
+    ours = prepared.planned_events()
     theirs = replace(prepared, facts=there).plan_ledger().rows
     known = {
         canonical_json(a.to_dict()): event_under_other(a, b)
         for a, b in zip(ours, theirs, strict=True)
     }
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
-    for text in released * config.copies:
-        event = known.get(text)
-        if event is None:
-            return None
-        ledger.record_event(event)
+    priced = [known.get(text) for text in released]
+    if None in priced:
+        return None
+    ledger.charge_all([event for event in priced if event is not None], config.copies)
     return ledger.total()
 
 
