@@ -13,9 +13,10 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from sottovoce import data
-from sottovoce.runs.simulate import RunConfig
+from sottovoce.runs.simulate import PooledProblem, RunConfig, pooled_minimiser
 from sottovoce.runs.training import TrainConfig, train
-from sottovoce.runs.yardstick import least_nonprivate_error
+from sottovoce.runs.yardstick import PENALTIES, least_nonprivate_error
+from sottovoce.solvers.local_rows import LocalRows
 from sottovoce.util.typing import Any, Array
 
 HEAD = """
@@ -178,3 +179,25 @@ def test_rows_without_weight_give_no_yardstick(tmp_path: Path) -> None:
         train_columns={name: column[:50] for name, column in dataset.train_columns.items()},
     )
     assert least_nonprivate_error(some) == least_nonprivate_error(without)
+
+
+def test_yardstick_prepares_rows_once_for_all_penalties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are prepared once for each encoding, and a shared preparation changes no bit."""
+    X = normal()
+    dataset = table(tmp_path, X, logistic(X, 2.0), YES)
+    prepared = []
+    prepare_rows = LocalRows.prepare_rows
+
+    def counted(rows: Any, *rest: Any) -> LocalRows:
+        prepared.append(rows)
+        return prepare_rows(rows, *rest)
+
+    monkeypatch.setattr(LocalRows, "prepare_rows", counted)
+    assert least_nonprivate_error(dataset) is not None
+    assert len(prepared) == len(PENALTIES)
+    problem = PooledProblem(prepared[0], "logistic")
+    for l2 in (1e-3, 1e-2):
+        alone = pooled_minimiser(prepared[0], RunConfig(loss="logistic"), l2)
+        assert problem.minimiser(l2).tolist() == alone.tolist()

@@ -49,6 +49,7 @@ from ..privacy.statement_facts import Caveat, Caveats, InLedger, Shared, caveat_
 from ..problem.facts import Facts
 from ..problem.losses import Loss, make_loss
 from ..solvers.local import Solver
+from ..solvers.local_rows import LocalRows
 from ..util import files
 from ..util.compatibility import FORMAT, FORMER, Refusal, check_file_format
 from ..util.later import Later
@@ -73,6 +74,7 @@ SAVED_BEFORE = "use version 0.2 for it, or run again: a ledger keeps what was sp
 """The remedy for a model that a version before 0.3 saved."""
 
 __all__ = [
+    "PooledProblem",
     "Prepared",
     "Result",
     "RunConfig",
@@ -579,7 +581,7 @@ def _open_ledger_of_run(
     """
     if ledger is None:
         if np.any(np.isfinite(prepared.ledger.epsilon)):
-            prepared.ledger.expect(prepared.plan_ledger().rows)
+            prepared.ledger.expect(prepared.planned_events())
         return prepared, prepared.ledger
     if isinstance(ledger, Ledger):
         # Rows are identified by their content: if two people with equal rows change places between
@@ -781,7 +783,7 @@ def _affordable_releases(prepared: Prepared) -> tuple[Event, ...]:
         rule = "a ledger charges one release, and every replicate is a release of its own"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
     allowed = prepared.ledger.trial()
-    planned = prepared.plan_ledger().rows
+    planned = prepared.planned_events()
     allowed.expect(planned)
     for event in planned:
         try:
@@ -943,10 +945,42 @@ def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> 
     ---------
     None: the answer is exact, and must not leave the rows' holder.
     """
-    pooled = rows.pool_at_one_node()
-    if l2 is None:
-        l2 = 1.0 / pooled.n[0, 0]
-    q = np.array([[l2]])
-    zero = np.zeros((1, rows.d))
-    solver = Solver(pooled, make_loss(config.loss), 1.0)
-    return solver.minimise(zero, q, zero, 1e-9).w[0]
+    return PooledProblem(rows, config.loss).minimiser(l2)
+
+
+class PooledProblem:
+    """The rows of all nodes, prepared once for minimisers under several penalties, without noise.
+
+    Parameters
+    ----------
+    rows : Rows
+    loss : str
+        The name of a loss, as of a configuration.
+    """
+
+    def __init__(self, rows: Rows, loss: str) -> None:
+        pooled = rows.pool_at_one_node()
+        self._units, self._d = pooled.n[0, 0], rows.d
+        self._rows = LocalRows.prepare_rows(pooled, make_loss(loss), 1.0)
+
+    def minimiser(self, l2: float | None = None) -> Array:
+        """Compute the minimiser under one penalty, whatever was computed before.
+
+        Parameters
+        ----------
+        l2 : float, optional
+            As for :func:`pooled_minimiser`.
+
+        Returns
+        -------
+        array (d,)
+
+        Guarantee
+        ---------
+        None: the answer is exact, and must not leave the rows' holder.
+        """
+        if l2 is None:
+            l2 = 1.0 / self._units
+        zero = np.zeros((1, self._d))
+        solver = Solver.on_prepared_rows(self._rows)
+        return solver.minimise(zero, np.array([[l2]]), zero, 1e-9).w[0]

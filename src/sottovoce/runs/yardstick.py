@@ -16,7 +16,8 @@ than a model that sees training rows alone: that errs on the side that does not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -27,8 +28,7 @@ from ..data.schema import ROW
 from ..errors import SolverError
 from ..problem.task import BoundedNumber, ManyClasses
 from ..util.typing import Array
-from .config import RunConfig
-from .simulate import pooled_minimiser
+from .simulate import PooledProblem
 
 PENALTIES = {"encoded": (1e-4, 1.0, 100.0), "standardised": (1.0, 100.0)}
 """Weights of ``||w||^2 / 2`` relative to the *sum* of the rows' losses: scikit-learn's 1 / C."""
@@ -101,8 +101,7 @@ def _fit_all_models(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[
         return
     for how, change in (("encoded", _add_constant_column), ("standardised", standardised)):
         rows, rows_test = change(X), change(X_test)
-        for penalty in PENALTIES[how]:
-            yield from _fit_minimiser(dataset, rows, rows_test, penalty)
+        yield from _fit_minimisers(dataset, rows, rows_test, PENALTIES[how])
 
 
 def _add_constant_column(X: Array) -> Array:
@@ -110,10 +109,13 @@ def _add_constant_column(X: Array) -> Array:
     return np.column_stack([X, np.full(len(X), _CONSTANT)])
 
 
-def _fit_minimiser(
-    dataset: data.Dataset, X: Array, X_test: Array, penalty: float
+def _fit_minimisers(
+    dataset: data.Dataset, X: Array, X_test: Array, penalties: Sequence[float]
 ) -> Iterator[Array]:
-    """Yield margins of the minimiser of the logistic loss or softmax; none if the solver fails."""
+    """Yield margins of the minimisers of the logistic loss or softmax under these penalties.
+
+    One is left out if the solver fails.
+    """
     task = dataset.task
     # Rows of a run lie in the unit ball, so these are divided by their largest norm, and the
     # penalty by its square; rounding must not put a row outside.
@@ -125,11 +127,12 @@ def _fit_minimiser(
     loss = "logistic"
     if isinstance(task, ManyClasses):
         loss = f"softmax:{task.outputs}"
-    try:
-        w = pooled_minimiser(rows, RunConfig(loss=loss), penalty / (len(X) * longest**2))
-    except SolverError:
-        return
-    yield task.vectors_by_margin(w) @ (X_test / longest).T
+    # To find equal rows takes as long as a fit, so it is done once.
+    problem = PooledProblem(rows, loss)
+    for penalty in penalties:
+        with suppress(SolverError):
+            w = problem.minimiser(penalty / (len(X) * longest**2))
+            yield task.vectors_by_margin(w) @ (X_test / longest).T
 
 
 def _fit_least_squares(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:

@@ -225,6 +225,13 @@ class Solver:
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         self._prepare(LocalRows.prepare_rows(rows, loss, C), Preconditioner)
 
+    @classmethod
+    def on_prepared_rows(cls, rows: LocalRows) -> Solver:
+        """Return a solver on rows that several solvers share: none knows another's answers."""
+        solver = cls.__new__(cls)
+        solver._prepare(rows, Preconditioner)
+        return solver
+
     def _prepare(
         self, rows: LocalRows, preconditioner: Callable[[LocalRows], Preconditioner]
     ) -> None:
