@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sottovoce import ConsensusClassifier
-from sottovoce.data import Schema
+from sottovoce.data import Schema, values
 from sottovoce.data.memmap import map_parquet
 from sottovoce.data.partition import partition
 from sottovoce.data.person import Person
@@ -459,3 +459,27 @@ def test_site_names_keep_the_type_that_was_given() -> None:
         ([-0.0, 3], [0, 3]),
     ):
         assert sites_from_groups(given, 2)[0].tolist() == found
+
+
+def test_each_text_of_a_column_of_numbers_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal texts are parsed once, also beside values of other kinds; a truth value is no 1."""
+    read = []
+    parse = values._parse_number_or_missing
+
+    def counted(value: object, marks: frozenset[str]) -> float | None:
+        read.append(value)
+        return parse(value, marks)
+
+    monkeypatch.setattr(values, "_parse_number_or_missing", counted)
+    words = np.array(["1", "2.5", "?"] * 50, dtype=object)
+    numbers, missing = values.column_as_numbers(words, frozenset({"?"}))
+    assert read == ["1", "2.5", "?"]
+    assert (
+        numbers.tolist() == [1.0, 2.5, 0.0] * 50 and missing.tolist() == [False, False, True] * 50
+    )
+    read.clear()
+    mixed = np.array(["1", True, 1, "1", None, 0, "0", False], dtype=object)
+    numbers, missing = values.column_as_numbers(mixed)
+    assert numbers.tolist() == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert missing.tolist() == [False] * 4 + [True] + [False] * 3
+    assert read.count("1") == 1 and len(read) == 7

@@ -405,13 +405,26 @@ def distinct_texts(values: Column) -> tuple[Column, IntArray]:
     """
     if values.dtype.kind in "UiuM":
         return column_as_text(values), np.arange(len(values))
+    distinct, which = _distinct_values(values)
+    return _array_of_texts(distinct), which
+
+
+def _distinct_values(values: Column) -> tuple[list[Any], IntArray]:
+    """Return the values of a column, each text once, and the index of each value.
+
+    Other values are not searched for duplicates: 1 and True are one key of a dict, and two texts.
+    """
     given = values_one_by_one(values)
-    # Only words are looked up by equality: 1 and True are one key of a dict, and two texts.
-    if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:
-        return _array_of_texts(given), np.arange(len(given))
-    number_of_value = {value: k for k, value in enumerate(dict.fromkeys(given))}
-    which = np.fromiter(map(number_of_value.__getitem__, given), dtype=np.int64, count=len(given))
-    return _array_of_texts(number_of_value), which
+    if values.dtype.kind not in "OU":
+        return given, np.arange(len(given))
+    keys = given
+    if not set(map(type, given)) <= _WORDS:
+        # A value that is no word stands for itself under its place, which equals no word.
+        keys = [value if type(value) in _WORDS else k for k, value in enumerate(given)]
+    number_of_key = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    which = np.fromiter(map(number_of_key.__getitem__, keys), dtype=np.int64, count=len(keys))
+    distinct = [given[key] if type(key) is int else key for key in number_of_key]
+    return distinct, which
 
 
 def _array_of_texts(values: Iterable[object]) -> Column:
@@ -443,15 +456,12 @@ def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Arr
             missing = mask_of_marked_numbers(values, na)
     else:
         marks = identities_of_marks(na)
-        known = dict[str, float | None]()
-        read = [
-            _parse_number_or_missing(value, marks, known)
-            for value in values_one_by_one(values.ravel())
-        ]
-        absent = [number is None for number in read]
-        missing = np.array(absent, dtype=bool).reshape(values.shape)
-        filled = [0.0 if number is None else number for number in read]
-        numbers = np.array(filled).reshape(values.shape)
+        given, which = _distinct_values(values.ravel())
+        read = [_parse_number_or_missing(value, marks) for value in given]
+        absent = np.array([number is None for number in read], dtype=bool)
+        filled = np.array([0.0 if number is None else number for number in read])
+        missing = absent[which].reshape(values.shape)
+        numbers = filled[which].reshape(values.shape)
     # Adding 0.0 gives zero one sign.
     numbers = np.where(missing, 0.0, numbers) + 0.0
     if not np.all(np.isfinite(numbers)):
@@ -459,29 +469,18 @@ def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Arr
     return numbers, missing
 
 
-def _parse_number_or_missing(
-    value: object, marks: frozenset[str], known: dict[str, float | None]
-) -> float | None:
-    """Return a value's number, or None for a mark of a missing value.
-
-    `known` holds the numbers of texts that were parsed before, as texts of a column repeat.
-    """
-    if type(value) is str and value in known:
-        return known[value]
+def _parse_number_or_missing(value: object, marks: frozenset[str]) -> float | None:
+    """Return a value's number, or None for a mark of a missing value."""
     text = value_as_text(value)
     if text in MISSING or canonical_text(text) in marks:
-        number = None
-    else:
-        # Errors of Python repeat the value, and are not kept as a cause.
-        try:
-            number = value_as_number(value)
-        except OverflowError:
-            raise ValueError("not finite") from None
-        except ValueError:
-            raise ValueError("not a number") from None
-    if type(value) is str:
-        known[value] = number
-    return number
+        return None
+    # Errors of Python repeat the value, and are not kept as a cause.
+    try:
+        return value_as_number(value)
+    except OverflowError:
+        raise ValueError("not finite") from None
+    except ValueError:
+        raise ValueError("not a number") from None
 
 
 def identities_of_marks(na: Iterable[str]) -> frozenset[str]:
