@@ -72,7 +72,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """Import a public name on its first use."""
         if name == "__version__":
-            found = _import_module("importlib.metadata").version(__name__)
+            found = _import_module(".util.installed", __name__).installed_version(__name__)
         elif name in _HOMES:
             found = getattr(_import_module(f".{_HOMES[name]}", __name__), name)
         else:

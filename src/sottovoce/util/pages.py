@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from .installed import installed_version
 from .typing import Any
 
 if TYPE_CHECKING:
@@ -141,8 +142,5 @@ def svg_path_of_line(xs: Iterable[float], ys: Iterable[float]) -> str:
 
 def describe_versions(*libraries: str) -> str:
     """Return the versions of the package, of these libraries and of Python."""
-    # It takes longer to load than a page takes to write.
-    from importlib.metadata import version
-
-    parts = [f"{name} {version(name)}" for name in ("sottovoce", *libraries)]
+    parts = [f"{name} {installed_version(name)}" for name in ("sottovoce", *libraries)]
     return ", ".join([*parts, f"Python {platform.python_version()}"])

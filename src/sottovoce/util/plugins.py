@@ -15,20 +15,22 @@ is read from the ``entry_points.txt`` that an installer writes beside every pack
 
 from __future__ import annotations
 
-import os
 import re
-import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import PathFinder
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidInput
+from .installed import installed_packages
+
+if TYPE_CHECKING:
+    import ast
 
 METHODS = "sottovoce.methods"
 COMMANDS = "sottovoce.commands"
 AUDITS = "sottovoce.audits"
 
-_INSTALLED = re.compile(r"(?P<package>[^-]+)(-.*)?\.(dist|egg)-info")
 _ENTRY = re.compile(r"(?P<name>[^=]+?)\s*=\s*(?P<module>[\w.]+)\s*:\s*(?P<attribute>\w+)")
 
 
@@ -56,13 +58,14 @@ def installed_entry_points(group: str) -> dict[str, list[EntryPoint]]:
 
     Several stand under one name if several packages bring it.
 
-    :func:`importlib.metadata.entry_points` finds the same.  To import that module takes longer than
-    all else that ``sottovoce --help`` does, so the files are read here: INI, by the specification
-    of entry points.  For the same reason nothing here needs :mod:`pathlib`.
+    :func:`importlib.metadata.entry_points` finds the same, and takes longer to load
+    (:mod:`.installed`).  The files are INI, by the specification of entry points.
     """
     found: dict[str, list[EntryPoint]] = {}
-    for package, text in _read_entry_point_files():
-        for entry in _parse_entry_points(text, group, package):
+    for one in installed_packages():
+        # Most packages have no such file.
+        text = one.read_text("entry_points.txt")
+        for entry in _parse_entry_points(text, group, one.package):
             found.setdefault(entry.name, []).append(entry)
     return dict(sorted(found.items()))
 
@@ -121,7 +124,8 @@ def first_docstring_line(entry: EntryPoint) -> str:
         return unknown
     try:
         with open(path, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
+            text = file.read()
+        tree = _parse_definition(text, entry.attribute)
     except (OSError, SyntaxError, ValueError):
         return unknown
     for node in tree.body:
@@ -129,39 +133,6 @@ def first_docstring_line(entry: EntryPoint) -> str:
             paragraph = (ast.get_docstring(node) or unknown).split("\n\n")[0]
             return " ".join(paragraph.split())
     return unknown
-
-
-def _read_entry_point_files() -> list[tuple[str, str]]:
-    """List every installed package that has entry points, with the text that declares them.
-
-    Where a package is installed twice, the first on the path counts, as it does for imports.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    for folder in dict.fromkeys(sys.path):
-        try:
-            names = sorted(os.listdir(folder or os.curdir))
-        # A zip file, or a folder that is not there.
-        except OSError:
-            continue
-        for name in names:
-            match = _INSTALLED.fullmatch(name)
-            if match is None:
-                continue
-            # Installers hold names to be equal if they are so after this (PEP 503).
-            key = re.sub(r"[-_.]+", "-", match["package"]).lower()
-            if key not in found:
-                entries = os.path.join(folder, name, "entry_points.txt")
-                found[key] = (match["package"], _read_text_or_empty(entries))
-    return list(found.values())
-
-
-def _read_text_or_empty(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    # Most packages have none.
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _parse_entry_points(text: str, group: str, package: str) -> list[EntryPoint]:
@@ -177,6 +148,23 @@ def _parse_entry_points(text: str, group: str, package: str) -> list[EntryPoint]
         if section == group and match is not None and not line.startswith("#"):
             found.append(EntryPoint(match["name"], match["module"], match["attribute"], package))
     return found
+
+
+def _parse_definition(text: str, name: str) -> ast.Module:
+    """Parse the part of a module that defines a function or class; all of it if in doubt.
+
+    To parse whole modules would take most of the time of ``sottovoce --help``.
+    """
+    import ast
+
+    # The line of its name, and all lines after it that are indented, empty, or end its parameters.
+    pattern = rf"^(?:async +def|def|class) +{re.escape(name)}\b.*\n(?:(?:[ \t)].*)?\n)*"
+    parts = re.findall(pattern, text, re.MULTILINE)
+    if len(parts) == 1:
+        # A text over several lines may begin at the margin, where the part would be cut.
+        with suppress(SyntaxError):
+            return ast.parse(parts[0])
+    return ast.parse(text)
 
 
 def _find_module_source(module: str) -> str | None:
