@@ -68,7 +68,8 @@ def test_the_main_job_loads_neither_scikit_learn_nor_scipy_nor_networkx(tmp_path
     names = modules(tmp_path, "train", "--method", "mr_admm", "--pure", "--rounds", "2")
     assert not names & (OPTIONAL | NUMERIC)
     assert {"numpy", "sottovoce.runs.training"} <= names  # so that the test sees what is there
-    # Versions are read from the packages' files.
+    # A named method needs no search, and versions are read from the packages' files.
+    assert "sottovoce.runs.auto_search" not in names
     assert not names & {"email", "importlib.metadata"}
 
 

@@ -15,7 +15,6 @@ from click.core import ParameterSource
 
 from ..errors import InvalidInput
 from ..runs import defaults
-from ..runs.auto_candidates import KNOBS
 from ..runs.config import RunConfig
 from ..runs.registering import find_method
 
@@ -208,7 +207,9 @@ def knobs_left_open() -> tuple[str, ...]:
     """Return the settings of methods that were not given, which ``--method auto`` may choose."""
     context = click.get_current_context()
     return tuple(
-        knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT
+        knob
+        for knob in defaults.KNOBS
+        if context.get_parameter_source(knob) is ParameterSource.DEFAULT
     )
 
 

@@ -27,10 +27,9 @@ from ..network.dropout import simulate_dropout
 from ..network.graphs import MOST_NODES, make_graph
 from ..privacy.statement import Statement, ceil_text
 from ..problem.losses import make_loss
-from ..runs.auto_candidates import KNOBS
-from ..runs.auto_search import Choice, choose_method, heterogeneity_of_partition
 from ..runs.centre import Centring, Decision, decide_centring, frame_of_schema
 from ..runs.config import RunConfig
+from ..runs.defaults import KNOBS
 from ..runs.prepare import outline_run, quorum_of_sums
 from ..runs.public import Public, start_from_result
 from ..runs.simulate import Result
@@ -46,6 +45,7 @@ from .screen import Console, escape_markup, make_listing
 
 if TYPE_CHECKING:
     from ..deploy.members import Member  # only the sites' plan needs `deploy`
+    from ..runs.auto_search import Choice
 
 _SHOWN = 8
 """Sites in the table of noise, and noise factors of a method; a run may have thousands."""
@@ -394,6 +394,9 @@ def choose_method_by_trials(
     -------
     Choice
     """
+    # Runs of a named method need no search.
+    from ..runs.auto_search import choose_method, heterogeneity_of_partition
+
     likely: Expected | None = None
     if sites.matching_schema is not None:
         likely = expected_rows(sites.matching_schema)

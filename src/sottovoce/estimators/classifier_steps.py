@@ -37,10 +37,10 @@ from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..privacy.statement_facts import Caveat
 from ..problem.task import Classification, TwoClasses, task_of_classes
-from ..runs.auto_candidates import KNOBS
 from ..runs.auto_search import Choice, choose_method
 from ..runs.centre import Centring, Decision, decide_centring
 from ..runs.config import RunConfig
+from ..runs.defaults import KNOBS
 from ..runs.engine import FINISHED
 from ..runs.forecast import Forecast, forecast_run
 from ..runs.planned import PlannedRun, plan_run

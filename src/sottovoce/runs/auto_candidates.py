@@ -1,7 +1,7 @@
 """Candidates of ``method="auto"``: the methods that may win, and the knob values to try.
 
-A *knob* here is one of :data:`KNOBS`; it is *free* if the caller left it open.  Candidates follow
-from public facts: sizes of sites, the budget, and what the caller set.
+A *knob* here is one of :data:`sottovoce.runs.defaults.KNOBS`; it is *free* if the caller left it
+open.  Candidates follow from public facts: sizes of sites, the budget, and what the caller set.
 :mod:`sottovoce.runs.auto_search` tries them on synthetic rows
 (:mod:`sottovoce.runs.auto_trials`); bench/accuracy measures the choices
 (docs/explanation/choosing.md).
@@ -22,14 +22,10 @@ from ..problem.losses import make_loss
 from ..util.typing import Any
 from .auto_trials import Ground
 from .config import RunConfig
+from .defaults import KNOBS
 from .prepare import build_algorithm, default_penalty, gradient_tolerance, prepare
 from .pricing import Prepared
 
-KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
-"""Parameters that a choice sets together with the method, where the caller left them open.
-
-`eta` is the penalty, `rho` the regulariser, and `max_grad_norm` the cap on a row's gradient.
-"""
 CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
 """Grid of the first stage: caps on a row's gradient times multiples of the default penalty."""
 WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)

@@ -28,11 +28,11 @@ from ..errors import InvalidInput, SottovoceError
 from ..problem.losses import make_loss
 from ..problem.schedules import Schedule
 from ..util.typing import Any, Array
-from .auto_candidates import KNOBS, PROXIMAL, Candidates, Plans, value_of_knob
+from .auto_candidates import PROXIMAL, Candidates, Plans, value_of_knob
 from .auto_trials import Ground
 from .centre import Centring
 from .config import RunConfig
-from .defaults import with_method_of_numbers
+from .defaults import KNOBS, with_method_of_numbers
 from .prepare import check_run_size
 from .pricing import Prepared
 

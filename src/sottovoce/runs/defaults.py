@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 METHOD = AUTO
 EPSILON = 1.0
 DELTA = 1e-5
+KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
+"""Parameters that a choice sets together with the method, where the caller left them open.
+
+`eta` is the penalty, `rho` the regulariser, and `max_grad_norm` the cap on a row's gradient.
+"""
 
 
 def default_epsilon(method: str) -> float:

@@ -38,7 +38,6 @@ from ..util.constraints import (
 )
 from ..util.plain import infinities_to_text, merge_held_back_figures
 from ..util.typing import Any, Array, IntArray
-from .auto_search import Choice, choose_method, heterogeneity_of_partition
 from .centre import Centring, Decision, decide_centring, frame_of_schema
 from .defaults import with_loss_of_task
 from .engine import Observer
@@ -49,6 +48,7 @@ from .yardstick import least_nonprivate_error
 
 if TYPE_CHECKING:
     from ..ledger.durable import DurableLedger  # SQLite, which few runs need
+    from .auto_search import Choice
 
 ONE_SITE = "one site"
 """The partition of a table at one site, in words, for :func:`sottovoce.data.table_digest`."""
@@ -659,6 +659,9 @@ def _starting_point(
 
 def _choose_method(given: _Given, free: Sequence[str] | None) -> Choice:
     """Choose the method and its open knobs for ``method="auto"``."""
+    # Runs of a named method need no search.
+    from .auto_search import choose_method, heterogeneity_of_partition
+
     config, rows, schema = given.config, given.rows, given.dataset.schema
     # Public rows are more like the private rows than rows drawn from a schema, if there are enough.
     likely = None
