@@ -29,7 +29,6 @@ from sottovoce.problem.losses import make_loss
 from sottovoce.problem.schedules import Schedule
 from sottovoce.runs import auto_candidates, auto_search, auto_trials
 from sottovoce.runs.auto_candidates import (
-    KNOBS,
     Candidates,
     Plans,
     allows_gradient_cap,
@@ -43,6 +42,7 @@ from sottovoce.runs.auto_search import (
 )
 from sottovoce.runs.auto_trials import Ground, Outcome, Rehearsal
 from sottovoce.runs.centre import Centring
+from sottovoce.runs.defaults import KNOBS
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Prepared, RunSetting, plan_ledger
 from sottovoce.runs.simulate import RunConfig, simulate
