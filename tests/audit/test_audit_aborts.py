@@ -17,6 +17,7 @@ from sottovoce.errors import InvalidInput, SolverError
 from sottovoce.privacy.noise import Noise, SystemNoise
 from sottovoce.problem.facts import Facts
 from sottovoce.queries import Query, Sum
+from sottovoce.runs import pricing
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import Pricer, RunSetting, plan_ledger
@@ -192,6 +193,8 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
         patched.setattr(Pricer, "_note_query", noted)
+        # The plan is made again, for its queries.
+        patched.setattr(pricing, "_last_plan", None)
         plan_ledger(
             ready.algorithm,
             RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant),
