@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -748,6 +749,10 @@ def _improved_plausible() -> list[Claim]:
     ]
 
 
-def table() -> list[Claim]:
-    """Compute all claims, by families of methods and the papers' numbers within each."""
-    return [*_admm(), *_one_shot(), *_plausible(), *_improved_plausible()]
+@cache
+def table() -> tuple[Claim, ...]:
+    """Compute all claims, by families of methods and the papers' numbers within each.
+
+    Once in a process: pages ask for them for every item of a paper.
+    """
+    return (*_admm(), *_one_shot(), *_plausible(), *_improved_plausible())

@@ -16,11 +16,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
-from ..algorithms import REGISTRY
+from ..algorithms import REGISTRY, Algorithm
 from ..data.rows import Rows
 from ..ledger.memory import Ledger
 from ..network.net import Net
@@ -132,6 +132,13 @@ class Victim:
         return prepare(self.config, self.tables[0].n, self.features)
 
     @cached_property
+    def site(self) -> tuple[Facts, Algorithm[Any], tuple[Rows, Rows]]:
+        """The victim's own public facts and method, and its rows on both tables: of every run."""
+        first, second = (rows.rows_of_node(0) for rows in self.tables)
+        method = self.ready.algorithm.method_of_node(0)
+        return self.ready.facts.facts_of_node(0), method, (first, second)
+
+    @cached_property
     def row_difference(self) -> Array:
         """Direction in which the two rows differ."""
         first, second = (rows.signed[0, -1] for rows in self.tables)
@@ -167,19 +174,16 @@ class Victim:
 
     def _run_against_length(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
         """Make one run, and return how it ended and what it charged."""
-        ready, rows, book = self.ready, self.tables[table], Notes()
-        facts = ready.facts.facts_of_node(0)
+        (facts, method, rows), book = self.site, Notes()
         net = _Extreme(np.full(self.features, length))
-        guard: Any = self.guard(rows.rows_of_node(0), facts, noise, book)
+        guard: Any = self.guard(rows[table], facts, noise, book)
         if self.sums:
             guard = _WithHonestSite(guard, facts, net, noise)
         place = Place(facts, net, guard, (), self.features)
         # Overflow is what the adversary provokes; how the run ends is what counts.
         with np.errstate(all="ignore"):
             try:
-                ended = engine.run_rounds(
-                    ready.algorithm.method_of_node(0), place, self.config.rounds
-                ).stopped
+                ended = engine.run_rounds(method, place, self.config.rounds).stopped
             except _BROKEN:
                 raise
             except Exception as error:
@@ -308,8 +312,9 @@ def _default_victims(epsilon: float, delta: float | None, rounds: int | None) ->
     return found
 
 
-def lengths(stand: Victim) -> list[float]:
-    """Find promising lengths of vectors by runs without noise.
+@cache
+def lengths(stand: Victim) -> tuple[float, ...]:
+    """Find promising lengths of vectors by runs without noise, once for equal victims.
 
     These are lengths at which the site behaves differently on the two tables; and, where it changes
     its behaviour on both tables between two lengths, the two neighbouring numbers at the change.
@@ -328,7 +333,7 @@ def lengths(stand: Victim) -> list[float]:
     ]
     for k in changes[:_BRACKETS]:
         found += _bisect_behaviour_change(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0])
-    return found
+    return tuple(found)
 
 
 def _bisect_behaviour_change(

@@ -7,14 +7,15 @@ total of the ledger that a run at this scale would leave (:func:`plan_ledger`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from ..algorithms import Algorithm
 from ..errors import InvalidInput
-from ..ledger.memory import Ledger, validate_target
+from ..ledger.claims import papers_claimed_epsilon
+from ..ledger.memory import validate_target
 from ..privacy.calibration import (
     CLOSED_FORM_TOLERANCE,
     Calibration,
@@ -22,6 +23,7 @@ from ..privacy.calibration import (
     calibrate,
     tolerance_for,
 )
+from ..privacy.events import Event
 from ..problem.schedules import Schedule
 from ..util.plain import canonical_json
 from ..util.typing import Any, Array, ArrayLike
@@ -131,36 +133,51 @@ def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
     """Return the function from scales (N,) to the epsilon of each node that a ledger totals."""
     node_by_node = setting.sites_per_row == 1 and not method.complete
 
-    def totals(ledger: Ledger) -> Array:
+    def totals(scaled: Algorithm[Any]) -> Array:
+        ledger = plan_ledger(scaled, setting)
         if node_by_node:
             return ledger.per_node()
         return np.array(ledger.total())
 
-    return _price_from_ledger(method, shape, setting, totals)
+    return _price_of_scaled(method, shape, setting, totals)
 
 
 def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
     """Return the function from scales (N,) to the epsilon that the paper claims, inf if none."""
 
-    def claims(ledger: Ledger) -> Array:
-        found = ledger.claims()
+    priced = False
+
+    def claims(scaled: Algorithm[Any]) -> Array:
+        nonlocal priced
+        # A claim follows from the events.  They are priced once, so that events of which the
+        # accountant has no proof are refused here.
+        events: Sequence[Event]
+        if priced:
+            events = planned_events(scaled, setting) * setting.copies
+        else:
+            events = plan_ledger(scaled, setting).rows
+        priced = True
+        found = papers_claimed_epsilon(events, setting.delta)
         if found is None:
             return np.array(np.inf)
         return found
 
-    return _price_from_ledger(method, shape, setting, claims)
+    return _price_of_scaled(method, shape, setting, claims)
 
 
-def _price_from_ledger(
-    method: Algorithm[Any], shape: Schedule, setting: RunSetting, totals: Callable[[Ledger], Array]
+def _price_of_scaled(
+    method: Algorithm[Any],
+    shape: Schedule,
+    setting: RunSetting,
+    price_of: Callable[[Algorithm[Any]], Array],
 ) -> PriceOfScale:
-    """Return the function from scales (N,) to `totals` of the ledger that a plan there leaves."""
+    """Return the function from scales (N,) to `price_of` the method at this scale."""
     nodes = (setting.facts.n_nodes,)
 
     def price(scale: Array) -> Array:
         scaled = method.with_noise(_scaled_schedule(shape, scale))
         try:
-            ledger = plan_ledger(scaled, setting)
+            found = price_of(scaled)
         except InvalidInput as error:
             if error.field != "alpha" or error.nodes is None:
                 raise
@@ -168,7 +185,7 @@ def _price_from_ledger(
             # infinity tells the search so.  Nothing is known of the others: NaN.
             infinite = np.broadcast_to(np.asarray(error.nodes), nodes)
             return np.where(infinite, -np.inf, np.nan)
-        return np.broadcast_to(totals(ledger), nodes)
+        return np.broadcast_to(found, nodes)
 
     return price
 

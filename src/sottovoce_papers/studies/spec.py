@@ -92,6 +92,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -545,8 +546,7 @@ def load(name_or_path: str) -> Study:
     :class:`~sottovoce.errors.InvalidInput` if there is none, or its file breaks a rule.
     """
     if name_or_path in names():
-        file = resources.files(__package__) / "specs" / f"{name_or_path}.toml"
-        return parse(file.read_text(encoding="utf-8"), name_or_path)
+        return _load_shipped(name_or_path)
     path = Path(name_or_path)
     if path.suffix != ".toml" or not path.is_file():
         remedy = "see `sottovoce study --list`"
@@ -554,6 +554,13 @@ def load(name_or_path: str) -> Study:
             "study", name_or_path, "is neither a study of the package nor a TOML file", remedy
         )
     return parse(read_bounded_text("study", path), path.stem)
+
+
+@cache
+def _load_shipped(name: str) -> Study:
+    """Read a study of the package, once in a process: its file stays as it is installed."""
+    file = resources.files(__package__) / "specs" / f"{name}.toml"
+    return parse(file.read_text(encoding="utf-8"), name)
 
 
 def parse(text: str, name: str) -> Study:
