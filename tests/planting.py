@@ -45,8 +45,14 @@ def _compiled() -> Path:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the source and its bytecode."""
-    shutil.copytree(_compiled(), folder / "src")
+    """A copy of the source and its bytecode, of names alone where the file system can: only
+    :func:`edited` writes into a file of it, and makes a new one.
+    """
+    try:
+        shutil.copytree(_compiled(), folder / "src", copy_function=os.link)
+    except (OSError, shutil.Error):
+        shutil.rmtree(folder / "src", ignore_errors=True)
+        shutil.copytree(_compiled(), folder / "src")
     return folder / "src"
 
 
@@ -54,6 +60,7 @@ def edited(path: Path, text: str) -> None:
     """Write another text into a file of a copy, of which no bytecode is left."""
     for bytecode in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         bytecode.unlink()
+    path.unlink()
     path.write_text(text, encoding="utf-8")
 
 

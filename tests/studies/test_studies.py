@@ -313,9 +313,8 @@ def test_interrupted_study_continues_with_the_missing_cells(tmp_path):
         path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in cells.glob("*.json.gz")
     }
     assert 3 <= len(before) < 24 and not (out / "mine" / "table.csv").exists()
-    answer = json.loads(subprocess.run([*words, str(out)], check=True, capture_output=True).stdout)[
-        "studies"
-    ][0]
+    told = CliRunner().invoke(command, [*words[4:], str(out)], catch_exceptions=False)
+    (answer,) = json.loads(told.stdout)["studies"]
     assert (answer["cells"], answer["reused"]) == (24, len(before))
     after = {
         path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in cells.glob("*.json.gz")

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from ..queries.corrections import (
     STATISTICS,
     Curves,
     added_statistics,
+    bounded_log_odds,
     line_statistics,
     places_within_cells,
     share_in_reach,
@@ -123,6 +125,7 @@ scaled together: the score, on which slope and intercept rest, gets half the noi
 """
 _LABEL: Array = np.array([0.0, 1.0])[:, None, None]
 """Labels 0 and 1, for arrays (2, cells, places)."""
+_IDENTITY: Array = np.eye(2)
 _TINY = 1e-12
 """Smallest denominator."""
 
@@ -284,7 +287,7 @@ def units_of(curve: Curves, values: Array) -> Array:
     They are found from rows at many scores (:func:`_probes`), with 2% to spare; `values` are those
     of :func:`values_of`.
     """
-    u, cell = _probes(curve.reach)
+    u, cell = _probes(tuple(np.ravel(curve.reach).tolist()), np.shape(curve.reach))
     place = places_within_cells(EDGES, u, cell, curve.tails)
     label = np.repeat([0, 1], len(cell))
     cell = np.tile(cell, 2)
@@ -297,13 +300,16 @@ def units_of(curve: Curves, values: Array) -> Array:
     return np.asarray(1.02 * length[..., None] * largest)
 
 
-def _probes(reach: Array) -> tuple[Array, IntArray]:
+@cache
+def _probes(reaches: tuple[float, ...], shape: tuple[int, ...]) -> tuple[Array, IntArray]:
     """Return scores (..., n) at which a row's corrections are evaluated, and their cells (n,).
 
-    For each reach (...): a fine grid in the inner cells, and in the open ones an even grid up to 4
-    logits from the edges, a geometric one from there to four times the reach, or 60 logits, and two
-    scores a thousand and 1e9 times as far.
+    Reaches are those of :data:`REACHES`, or one of them.  For each reach (...): a fine grid in the
+    inner cells, and in the open ones an even grid up to 4 logits from the edges, a geometric one
+    from there to four times the reach, or 60 logits, and two scores a thousand and 1e9 times as
+    far.
     """
+    reach = np.reshape(reaches, shape)
     inner = (EDGES[:-1, None] + WIDTH * np.linspace(0.0, 1.0, 17)).ravel()
     far = np.maximum(4.0 * reach, 60.0)[..., None]
     near, middle = np.linspace(0.0, 4.0, 33), np.linspace(0.0, 1.0, 48)[1:]
@@ -316,7 +322,10 @@ def _probes(reach: Array) -> tuple[Array, IntArray]:
     between = np.broadcast_to(inner, (*reach.shape, len(inner)))
     u = np.concatenate([EDGES[0] - beyond, between, EDGES[-1] + beyond], axis=-1)
     outside = beyond.shape[-1]
-    return u, np.repeat(_CELL, [outside, *[len(inner) // (CELLS - 2)] * (CELLS - 2), outside])
+    cell = np.repeat(_CELL, [outside, *[len(inner) // (CELLS - 2)] * (CELLS - 2), outside])
+    for shared in (u, cell):
+        shared.setflags(write=False)
+    return u, cell
 
 
 class _Within(NamedTuple):
@@ -340,7 +349,7 @@ def _line_sums(block: Block, curve: Curves, rows: _Within) -> Array:
     The same as the sums of :func:`_line_values`, but faster, as Newton's method needs them at many
     lines: the positions `rows` do not depend on the line.
     """
-    log_odds = np.clip(curve.level + curve.slope * rows.u, -700.0, 700.0)
+    log_odds = bounded_log_odds(curve.level + curve.slope * rows.u)
     p, other = special.expit(log_odds), special.expit(-log_odds)
     negatives, positives = (block.counts * curve.worth / rows.u.shape[1])[..., None]
     pull = positives * other - negatives * p
@@ -390,11 +399,12 @@ def first_point(block: Block, center: float, spread: float) -> Curves:
     within = _within(curve)
     for turn in range(40):
         if turn < SETTLING:
-            curve = replace(curve, worth=_worth(block, curve))
+            curve = replace(curve, worth=_worth(block, curve, within.u))
         curve, step = _newton_step(curve, _line_sums(block, curve, within), 1e-6 * block.rows)
         if step < 1e-7 and turn > SETTLING:
             break
-    curve = replace(curve, worth=_worth(block, curve), shift=np.array(_shift(block, curve)))
+    worth = _worth(block, curve, within.u)
+    curve = replace(curve, worth=worth, shift=np.array(_shift(block, curve)))
     return _reaching(block, curve, spread)
 
 
@@ -452,7 +462,7 @@ def _newton_step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, floa
     `sums`, (5 or more,), are score and information, and `ridge` is added to the information.
     Returns the new line, and the larger change of level and slope; infinite without a step.
     """
-    H = matrix(sums[INFORMATION]) + ridge * np.eye(2)
+    H = matrix(sums[INFORMATION]) + ridge * _IDENTITY
     if not _is_positive(H):
         return curve, math.inf
     step = np.linalg.solve(H, sums[SCORE])
@@ -470,8 +480,10 @@ def _is_positive(H: Array) -> Any:
     return (level > 0.0) & (level * slope > mixed**2 * (1.0 + 1e-12))
 
 
-def _worth(block: Block, curve: Curves) -> Array:
+def _worth(block: Block, curve: Curves, u: Array) -> Array:
     """Return the worth (weight) of a row in each cell, (CELLS,): 1 without noise, else less.
+
+    `u` are the positions of rows within the cells, (CELLS, places).
 
     It is the binomial variance of the cell's score over that variance plus noise.  The number of
     rows of a cell is the noisy one, less the part that its noise has in common with that of the
@@ -480,9 +492,7 @@ def _worth(block: Block, curve: Curves) -> Array:
     noise = block.sigma**2
     if noise == 0.0:
         return np.ones(CELLS)
-    p = special.expit(
-        np.clip(curve.level + curve.slope * placements(EDGES, curve.tails), -700.0, 700.0)
-    ).mean(axis=1)
+    p = special.expit(bounded_log_odds(curve.level + curve.slope * u)).mean(axis=1)
     # A cell's score n_1 (1 - p) - n_0 p has noise of the variance noise * blur.
     blur = p**2 + (1.0 - p) ** 2
     likely = np.maximum(block.counts[1] * p + block.counts[0] * (1.0 - p), 0.0) / blur
@@ -501,17 +511,18 @@ def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> floa
     tenth of the histogram's at least.
     """
     total = np.maximum(block.total, 0.0)
+    own = placements(EDGES, curve.tails) + float(curve.base)
     shift = float(curve.shift)
     if answer is not None:
         sums = _weighted_sums(block, answer.values) + answer.found
-        expected, bent = _expected(total, curve, shift)
+        expected, bent = _expected(total, own, shift)
         observed = sums[IN_THE_LARGE] * bent / max(sums[BENT], 0.1 * bent, _TINY) + expected
     else:
         observed = float(block.counts[1].sum())
     # Noise may leave no positives, or no negatives, and then no shift would do.
     observed = min(max(observed, 0.1), float(total.sum()) - 0.1)
     for _ in range(60):
-        expected, bent = _expected(total, curve, shift)
+        expected, bent = _expected(total, own, shift)
         step = min(max((observed - expected) / max(bent, _TINY), -1.0), 1.0)
         shift = min(max(shift + step, -30.0), 30.0)
         if abs(step) < 1e-10:
@@ -519,12 +530,13 @@ def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> floa
     return shift
 
 
-def _expected(total: Array, curve: Curves, shift: float) -> tuple[float, float]:
+def _expected(total: Array, own: Array, shift: float) -> tuple[float, float]:
     """Return the positives that the shifted model expects, and their derivative in the shift.
 
-    `total`, (CELLS,), are the rows of each cell.
+    `total`, (CELLS,), are the rows of each cell, and `own`, (CELLS, places), the model's log-odds
+    of rows at the positions within it.
     """
-    p = special.expit(placements(EDGES, curve.tails) + float(curve.base) + shift)
+    p = special.expit(own + shift)
     return float(total @ p.mean(axis=1)), float(total @ np.mean(p * (1.0 - p), axis=1))
 
 

@@ -89,16 +89,16 @@ class Event(ABC):
             raise TypeError(f"{cls.__module__}.{cls.__name__}: {what}")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        # Every release and every trial of a search makes events, so nothing here may be slow.
+        for name, value in list(vars(self).items()):
             if isinstance(value, np.ndarray):
                 flat = np.array(value, dtype=float).ravel()
                 flat.setflags(write=False)
-                object.__setattr__(self, field.name, flat)
-                if not field.name.startswith("claimed") and not np.all(flat >= 0):
+                object.__setattr__(self, name, flat)
+                if not name.startswith("claimed") and not (flat >= 0).all():
                     rule = "must be >= 0 and not NaN"
                     raise InvalidInput(
-                        field.name, flat.tolist(), rule, "correct the query that states it"
+                        name, flat.tolist(), rule, "correct the query that states it"
                     )
         relation = getattr(self, "relation", "replace-one")
         if relation not in RELATIONS:

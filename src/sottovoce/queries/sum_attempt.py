@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class SharedNoise:
         """Return how many shares of the noise of so many sites are not known to colluding sites."""
         return sites - self.facts.colluders
 
-    @property
+    @cached_property
     def grid_bits(self) -> int:
         """Binary digits of the grid: its step is about ``2^-bits`` of a share's standard deviation.
 
@@ -141,7 +142,7 @@ class Attempt:
     facts: Facts
     among: Among
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         """The grid of the attempt, the same at all its sites.
 
