@@ -2,7 +2,7 @@
 consortium.
 
     python bench/life.py [--faults 300] [--longest 150] [--sites 4] [--rounds 100] [--seed 0]
-    [--json]
+    [--json] [--forks]
 
 Hub and sites are processes of their own, over TLS, on real files.  Every run is over a graph or of
 sums, and meets some faults at random instants: a hub or a site killed and started again, a site
@@ -31,7 +31,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -39,6 +38,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 sys.path += [str(Path(__file__).parents[1] / "tests" / name) for name in ("world", "faults")]
 
 import numpy as np  # noqa: E402
+import starts  # noqa: E402
 from auditor import Auditor  # noqa: E402
 from sites import SCHEMA, messages, table  # noqa: E402
 
@@ -64,12 +64,12 @@ class Life:
     def __init__(self, demo: Demonstration, rng: random.Random, faults: int) -> None:
         self.demo, self.rng, self.plan = demo, rng, demo.plan
         self.started, self.said = time.monotonic(), list[str]()
-        self.processes: dict[str, Popen[str]] = {}
+        self.processes: dict[str, starts.Process] = {}
         self.codes, self.tries, self.lost = dict[str, int](), Counter[str](), set[str]()
         self.copies: dict[str, bytes] = {}
         self.harmed, self.full, self.happened = set[str](), set[str](), Counter[str]()
         self.later: list[tuple[float, Callable[[], None]]] = []
-        self.faults, self.at = faults, self.now + rng.uniform(1.0, 5.0)
+        self.faults, self.at = faults, self.now + starts.sooner(rng.uniform(1.0, 5.0))
         for name in ("hub", *self.plan.names):
             self.start(name)
 
@@ -101,7 +101,7 @@ class Life:
             if name == "hub"
             else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
         )
-        self.processes[name] = demonstration.start_command(
+        self.processes[name] = starts.start_command(
             *command, errors=self.demo.folder / name / "errors"
         )
         self.tries[name] += 1
@@ -111,7 +111,7 @@ class Life:
         while self.later and self.later[0][0] <= self.now:
             self.later.pop(0)[1]()
         if self.faults and self.now >= self.at:
-            self.at = self.now + self.rng.choice((0.3, 1.0, 3.0, 6.0))
+            self.at = self.now + starts.sooner(self.rng.choice((0.3, 1.0, 3.0, 6.0)))
             kind = self.rng.choice(FAULTS)
             if getattr(self, f"_{kind.split()[0]}")(
                 "hub" if "hub" in kind else self.rng.choice(self.plan.names)
@@ -185,7 +185,7 @@ class Life:
         self.then(seconds, lambda: self._limit(process, resource.RLIM_INFINITY))
         return True
 
-    def _limit(self, process: Popen[str], size: int) -> None:
+    def _limit(self, process: starts.Process, size: int) -> None:
         with suppress(ProcessLookupError):
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
@@ -195,9 +195,7 @@ class Life:
         errors = self.demo.hub / "expel"
         self.say(f"{name} is taken out")
         return (
-            demonstration.start_command(
-                "hub", "expel", str(self.demo.hub), name, errors=errors
-            ).wait()
+            starts.start_command("hub", "expel", str(self.demo.hub), name, errors=errors).wait()
             == 0
         )
 
@@ -304,7 +302,9 @@ def main() -> None:
         "--keep", type=Path, help="keep the files of a run that broke a promise here"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--forks", action="store_true", help="start forks, not interpreters")
     arguments = parser.parse_args()
+    starts.forks = arguments.forks
     rng, started = random.Random(arguments.seed), time.perf_counter()
     happened, codes, seconds, broken = (
         Counter[str](),

@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parents[1] / "faults" / "sites.py"
 
 
 def test_killed_processes_leave_no_trace() -> None:
-    options = ["--kills", "4", "--sites", "3", "--rounds", "8", "--json"]
+    options = ["--kills", "4", "--sites", "3", "--rounds", "8", "--json", "--forks"]
     done = warm.run([PROGRAM, *options], timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -50,6 +50,7 @@ def test_killed_processes_of_a_run_of_sums_leave_no_trace() -> None:
         "--runs",
         "2",
         "--json",
+        "--forks",
     ]
     done = warm.run([PROGRAM.with_name("sums_sites.py"), *options], timeout=280)
     assert done.returncode == 0, done.stderr

@@ -138,7 +138,7 @@ def test_a_demonstration_that_loses_a_site_ends_by_itself(
 
 def test_real_faults_break_no_promise() -> None:
     done = warm.run(
-        [FAULTS, "--faults", "3", "--rounds", "40", "--seed", "4", "--json"], timeout=280
+        [FAULTS, "--faults", "3", "--rounds", "40", "--seed", "4", "--json", "--forks"], timeout=280
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -2,7 +2,7 @@
 promises.
 
 ``python tests/faults/sites.py [--kills 200] [--sites 5] [--rounds 60] [--method dvp] [--seed 0]
-[--json]``
+[--json] [--forks]``
 
 Hub and sites are processes of their own, as ``sottovoce demo`` starts them; a supervisor starts
 again what was killed, as systemd would.  After every run: each site's journal and the hub's log
@@ -18,7 +18,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import numpy as np  # noqa: E402
+import starts  # noqa: E402
 
 from sottovoce.deploy import demonstration  # noqa: E402
 from sottovoce.deploy.demonstration import Demonstration  # noqa: E402
@@ -64,7 +64,7 @@ class Supervised:
 
     def __init__(self, demo: Demonstration) -> None:
         self.demo = demo
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.processes: dict[str, starts.Process] = {}
         self.done: set[str] = set()
         for name in ("hub", *demo.plan.names):
             self.start(name)
@@ -77,7 +77,7 @@ class Supervised:
             if name == "hub"
             else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
         )
-        self.processes[name] = demonstration.start_command(*command, errors=errors)
+        self.processes[name] = starts.start_command(*command, errors=errors)
 
     def look(self) -> None:
         """Start again what was killed; end on what failed by itself."""
@@ -153,7 +153,7 @@ def one_run(demo: Demonstration, kills: int, rng: random.Random) -> dict[str, in
     seen: dict[tuple[int, str], bytes] = {}
     supervised = Supervised(demo)
     moved, before = time.monotonic(), -1
-    next_kill = time.monotonic() + rng.uniform(0.0, 4.0)
+    next_kill = starts.later(rng.uniform(0.0, 4.0))
     try:
         while len(supervised.done) < len(demo.plan.names):
             supervised.look()
@@ -170,7 +170,7 @@ def one_run(demo: Demonstration, kills: int, rng: random.Random) -> dict[str, in
                             )
                     seen = held
                 # Mostly when all are up and rounds go by, sometimes while something still starts.
-                next_kill = now + (
+                next_kill = starts.later(
                     rng.uniform(0.0, 1.0) if rng.random() < 0.3 else rng.uniform(1.0, 5.0)
                 )
             if sum(killed.values()) >= kills or now - moved > 5.0:
@@ -194,7 +194,9 @@ def main() -> None:
     parser.add_argument("--method", default="dvp")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--forks", action="store_true", help="start forks, not interpreters")
     arguments = parser.parse_args()
+    starts.forks = arguments.forks
     rng, started = random.Random(arguments.seed), time.perf_counter()
     report: dict[str, Any] = {
         "kills": 0,

@@ -2,7 +2,7 @@
 check all promises.
 
 ``python tests/faults/sums_sites.py [--kills 200] [--sites 5] [--rounds 40] [--patience 30] [--seed
-0] [--json]``
+0] [--json] [--forks]``
 
 As ``sites.py``: hub and sites are processes of their own over the relay, started again when they
 were killed.  In every second run one site is not: ``sottovoce site end`` ends its part.  After
@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import sites as plain
+import starts
 from sites import SCHEMA, messages, table
 
 from sottovoce.deploy import demonstration
@@ -66,7 +67,7 @@ class Supervised(plain.Supervised):
             if name == "hub"
             else ("site", "run", str(self.demo.settings_file_of(name)), "--json")
         )
-        self.processes[name] = demonstration.start_command(
+        self.processes[name] = starts.start_command(
             *command, errors=self.demo.folder / name / "errors"
         )
 
@@ -145,7 +146,7 @@ def end(demo: Demonstration, lost: set[str]) -> None:
     """What the people of a site do that will not come back."""
     for name in lost:
         errors = demo.folder / name / "errors"
-        if demonstration.start_command(
+        if starts.start_command(
             "site", "end", str(demo.settings_file_of(name)), errors=errors
         ).wait():
             raise SystemExit(f"{name}: its part was not ended: {errors.read_text()}")
@@ -160,7 +161,7 @@ def one_run(
     supervised = Supervised(demo, patience)
     moved, before, at_kill = time.monotonic(), -1, 0
     next_kill, until = (
-        time.monotonic() + rng.uniform(0.0, 4.0),
+        starts.later(rng.uniform(0.0, 4.0)),
         rng.randrange(len(demo.plan.names), 4 * demo.plan.exchange_table.last),
     )
     try:
@@ -186,7 +187,7 @@ def one_run(
                             )
                     seen = held
                 # Mostly when all are up and rounds go by, sometimes while something still starts.
-                next_kill, soon = now + rng.uniform(0.0, 2.0), rng.random() < 0.3
+                next_kill, soon = starts.later(rng.uniform(0.0, 2.0)), rng.random() < 0.3
                 at_kill = 0 if soon else count + rng.randrange(1, 3 * len(demo.plan.names))
             if count > before:
                 moved, before = now, count
@@ -233,7 +234,9 @@ def main() -> None:
     parser.add_argument("--method", default="sum_momentum")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--forks", action="store_true", help="start forks, not interpreters")
     arguments = parser.parse_args()
+    starts.forks = arguments.forks
     rng, started = random.Random(arguments.seed), time.perf_counter()
     report: dict[str, Any] = {
         "kills": 0,
